@@ -1,0 +1,17 @@
+"""The registry of policy learners. Adding one: a file, and a line here."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from apportion.backbones import sac
+from apportion.types import Backbone
+
+
+class Entry(NamedTuple):
+    config: type[Any]  # a frozen dataclass; its docstring's first line is the backbone's summary
+    make: Callable[[Any], Backbone]
+
+
+BACKBONES: dict[str, Entry] = {
+    "sac": Entry(sac.Config, sac.make),
+}

@@ -1,0 +1,42 @@
+"""Policies in NumPy: workers act for a whole chunk of steps without importing JAX.
+
+An actor is a dict of arrays: `mask` [S] over the observation, then layers w0, b0, w1, b1, ... with ReLU
+between them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Actor = dict[str, NDArray[np.float32]]
+Vector = NDArray[np.float32]
+Head = Callable[[Vector, np.random.Generator | None], Vector]
+
+
+def act(actor: Actor, head: str, observation: Vector, rng: np.random.Generator | None) -> Vector:
+    """The action in [-1, 1]: sampled with `rng`, or the policy's best guess without."""
+    x = observation * actor["mask"]
+    last = (len(actor) - 1) // 2 - 1
+    for layer in range(last):
+        x = np.maximum(x @ actor[f"w{layer}"] + actor[f"b{layer}"], np.float32(0))
+    return HEADS[head](x @ actor[f"w{last}"] + actor[f"b{last}"], rng)
+
+
+def random_action(size: int, rng: np.random.Generator) -> Vector:
+    """Uniform in [-1, 1]: what warm-up steps do."""
+    return rng.uniform(-1, 1, size).astype(np.float32)
+
+
+def _tanh_gaussian(outputs: Vector, rng: np.random.Generator | None) -> Vector:
+    """SAC's head: outputs are mean and log standard deviation before the tanh."""
+    mean, log_std = np.split(outputs, 2)
+    if rng is None:
+        return np.tanh(mean)
+    noise = rng.standard_normal(mean.shape[0], dtype=np.float32)
+    action: NDArray[Any] = np.tanh(mean + np.exp(np.clip(log_std, -20, 2)) * noise)
+    return action
+
+
+HEADS: dict[str, Head] = {"tanh_gaussian": _tanh_gaussian}

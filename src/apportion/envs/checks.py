@@ -1,0 +1,59 @@
+"""What we ask of an environment: vectors in and out, declared facts that fit. Complaints name the fix."""
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from apportion.errors import UserError
+from apportion.spec import BLOCKS, Graph
+
+
+def check_observation_space(env_id: str, space: spaces.Space[Any]) -> None:
+    if isinstance(space, spaces.Box) and len(space.shape) == 1 and space.shape[0] > 0:
+        return
+    kind = f"{type(space).__name__} of shape {space.shape}" if space.shape else type(space).__name__
+    raise UserError(
+        f"{env_id} observes a {kind}, but a vector (Box with one axis) is needed: "
+        "register it wrapped in gymnasium.wrappers.FlattenObservation"
+    )
+
+
+def check_action_space(env_id: str, space: spaces.Space[Any]) -> None:
+    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        kind = f"Box of {space.dtype}" if isinstance(space, spaces.Box) else type(space).__name__
+        raise UserError(
+            f"{env_id} needs a continuous (Box) action space; {kind} is not supported yet: "
+            "wrap it in gymnasium.wrappers.TransformAction, or choose another environment"
+        )
+    if len(space.shape) != 1 or space.shape[0] == 0:
+        raise UserError(
+            f"{env_id} takes actions of shape {space.shape}, but a vector (one axis) is needed: "
+            "reshape them with gymnasium.wrappers.TransformAction"
+        )
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        raise UserError(
+            f"{env_id} has an action without bounds: declare finite ones in its action_space, "
+            "which gymnasium.wrappers.RescaleAction can then map to [-1, 1] (ClipAction enforces them)"
+        )
+    if not (space.low < space.high).all():
+        raise UserError(f"{env_id} has an action whose low bound is not below its high one: widen or drop it")
+
+
+def check_names(env_id: str, attribute: str, names: Any, size: int) -> None:
+    if isinstance(names, str) or len(names) != size:
+        raise UserError(f"{env_id} declares {attribute} = {names!r}: give exactly {size} names")
+
+
+def check_graph(env_id: str, graph: Any, states: int, actions: int) -> None:
+    """None is fine: few environments know their graph."""
+    if graph is None:
+        return
+    if not isinstance(graph, Graph):
+        found = type(graph).__name__
+        raise UserError(f"{env_id} declares a true_graph of type {found}: make it apportion.spec.Graph")
+    shapes = ((states,), (actions,), (states, states), (actions, states))
+    for block, shape in zip(BLOCKS, shapes, strict=True):
+        found = np.shape(getattr(graph, block))
+        if found != shape:
+            raise UserError(f"{env_id} declares true_graph.{block} of shape {found}: make it {shape}")

@@ -1,0 +1,162 @@
+"""Greenhouse: who grew the tomatoes?
+
+A grower sets a heater, a valve and a shade for 40 steps and then weighs one harvest. Ten gauges hang on the
+wall. Temperature, moisture, light, CO2 and leaf mass decide each step's growth; the weather outside acts only
+through them; the heater's current, the street's traffic and the radio look busy and earn nothing.
+
+Step reward: r = 1 - Σ w (gauge - best)² + Σ w tanh(gauge) - 0.08 (1 + heater). It is smooth and additive, and
+no gauge adds up past reward, so the reward of each step can be recovered from harvests alone.
+
+Levels: mean return ± its standard error over 2,000 episodes each, reset with seeds 0 to 1999:
+    uniformly random actions     6.0 ± 0.15
+    `BEST_CONSTANT`             20.3 ± 0.09   found by a cross-entropy search over constant actions
+    `expert_action`             33.1 ± 0.03   linear feedback, found likewise, then rounded by hand
+"""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.spec import Graph
+
+OBSERVATION_NAMES = (
+    "temperature",
+    "moisture",
+    "light",
+    "co2",
+    "leaf mass",
+    "outside temperature",
+    "sunlight",
+    "heater current",
+    "street traffic",
+    "radio volume",
+)
+ACTION_NAMES = ("heater", "valve", "shade")
+
+# What each gauge becomes: the weighted sum of its causes, and noise, squashed. This table is the true graph.
+CAUSES = {
+    "temperature": {"temperature": 0.6, "light": 0.15, "outside temperature": 0.4, "heater": 0.6},
+    "moisture": {"moisture": 0.7, "temperature": -0.25, "leaf mass": -0.2, "valve": 0.5},
+    "light": {"light": 0.3, "sunlight": 0.7, "shade": -0.6},
+    "co2": {
+        "co2": 0.7,
+        "leaf mass": -0.2,
+        "heater": 0.3,
+    },  # leaves breathe it in, the gas heater gives it off
+    "leaf mass": {"leaf mass": 0.8, "moisture": 0.1, "light": 0.2},
+    "outside temperature": {"outside temperature": 0.95},
+    "sunlight": {"sunlight": 0.9},
+    "heater current": {"heater current": 0.2, "heater": 0.8},
+    "street traffic": {"street traffic": 0.8},
+    "radio volume": {"radio volume": -0.5, "street traffic": 0.5},  # somebody keeps turning the knob
+}
+NOISE = np.array([0.2, 0.25, 0.2, 0.2, 0.2, 0.4, 0.5, 0.4, 0.6, 0.5])  # standard deviation, per gauge
+START = np.array([0.8, 0.8, 0.8, 0.8, 0.8, 0.9, 0.8, 0.8, 0.9, 0.9])  # the same, of the first observation
+
+COMFORT = {
+    "temperature": (0.4, 0.5),
+    "moisture": (0.3, 0.5),
+    "light": (0.3, 0.4),
+}  # gauge: best value, weight
+BENEFIT = {"co2": 0.15, "leaf mass": 0.1}  # more is better, less and less so
+GAS_PRICE = 0.08
+
+BEST_CONSTANT = np.array([0.41, 0.73, -0.55])  # heater, valve, shade
+
+# What the expert adds to each action (heater, valve, shade) per unit of a gauge.
+EXPERT_GAINS = {
+    "temperature": (-1.1, 0.5, 0.0),
+    "moisture": (0.0, -1.5, 0.0),
+    "light": (-0.2, 0.0, 0.6),
+    "leaf mass": (0.0, 0.4, 0.0),
+    "outside temperature": (-0.7, 0.0, 0.0),
+    "sunlight": (0.0, 0.0, 1.2),
+}
+EXPERT_CONSTANT = np.array([0.78, 0.65, -0.62])
+
+LIMIT = 2.0  # gauges stay inside ±LIMIT
+
+
+def _indices(names: dict[str, Any]) -> NDArray[np.int64]:
+    return np.array([OBSERVATION_NAMES.index(name) for name in names])
+
+
+def _weights(sources: tuple[str, ...]) -> NDArray[np.float64]:
+    """CAUSES as a matrix: rows are sources, columns are gauges."""
+    return np.array([[CAUSES[target].get(source, 0.0) for target in OBSERVATION_NAMES] for source in sources])
+
+
+_STATE_WEIGHTS = _weights(OBSERVATION_NAMES)  # [S, S]
+_ACTION_WEIGHTS = _weights(ACTION_NAMES)  # [A, S]
+_COMFORT_DIMS = _indices(COMFORT)
+_COMFORT_BEST, _COMFORT_WEIGHTS = np.array(list(COMFORT.values())).T
+_BENEFIT_DIMS = _indices(BENEFIT)
+_BENEFIT_WEIGHTS = np.array(list(BENEFIT.values()))
+_EXPERT_DIMS = _indices(EXPERT_GAINS)
+_EXPERT_WEIGHTS = np.array(list(EXPERT_GAINS.values()))
+
+
+def _true_graph() -> Graph:
+    return Graph(
+        state_to_reward=np.array([name in COMFORT or name in BENEFIT for name in OBSERVATION_NAMES]),
+        action_to_reward=np.array([name == "heater" for name in ACTION_NAMES]),
+        state_to_state=_STATE_WEIGHTS != 0,
+        action_to_state=_ACTION_WEIGHTS != 0,
+    )
+
+
+class Greenhouse(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
+    """The tomato grower's task. Episodes end only by their time limit, set at registration: 40 steps."""
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own declaration
+    observation_names = OBSERVATION_NAMES
+    action_names = ACTION_NAMES
+    true_graph = _true_graph()
+
+    def __init__(self) -> None:
+        self.observation_space = gymnasium.spaces.Box(-LIMIT, LIMIT, (len(OBSERVATION_NAMES),), np.float32)
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (len(ACTION_NAMES),), np.float32)
+        self._observation = np.zeros(len(OBSERVATION_NAMES), np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        super().reset(seed=seed)
+        self._observation = _squash(START * self.np_random.standard_normal(START.size))
+        return self._observation.copy(), {}
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        reward = self.true_reward(self._observation, action)
+        disturbance = NOISE * self.np_random.standard_normal(NOISE.size)
+        self._observation = self.transition(self._observation, action, disturbance)
+        return self._observation.copy(), reward, False, False, {}
+
+    def transition(
+        self, observation: NDArray[Any], action: NDArray[Any], disturbance: NDArray[np.float64]
+    ) -> NDArray[np.float32]:
+        """The gauges one step later; `disturbance` is what the noise adds to each."""
+        acting = np.clip(action, -1.0, 1.0)
+        gauges = np.asarray(observation, np.float64)
+        return _squash(gauges @ _STATE_WEIGHTS + acting @ _ACTION_WEIGHTS + disturbance)
+
+    def true_reward(self, observation: NDArray[Any], action: NDArray[Any]) -> float:
+        """Growth in this step minus the gas for the heater."""
+        gauges = np.asarray(observation, np.float64)
+        heater = float(np.clip(action[0], -1.0, 1.0))
+        discomfort = _COMFORT_WEIGHTS @ (gauges[_COMFORT_DIMS] - _COMFORT_BEST) ** 2
+        benefit = _BENEFIT_WEIGHTS @ np.tanh(gauges[_BENEFIT_DIMS])
+        return float(1.0 - discomfort + benefit - GAS_PRICE * (1.0 + heater))
+
+    def expert_action(self, observation: NDArray[Any]) -> NDArray[np.float32]:
+        """A hand-tuned controller: the level that a learner should come near."""
+        action = observation[_EXPERT_DIMS] @ _EXPERT_WEIGHTS + EXPERT_CONSTANT
+        return np.asarray(np.clip(action, -1.0, 1.0), np.float32)
+
+
+def _squash(value: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Close to the identity for small values, and always inside ±LIMIT."""
+    return (LIMIT * np.tanh(value / LIMIT)).astype(np.float32)

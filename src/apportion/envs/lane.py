@@ -1,0 +1,225 @@
+"""One lane's environment: acts for a chunk of steps, plays evaluation episodes, can be put back exactly.
+
+Every episode starts from a seed made of the lane's seed and the episode's number. So "where the environment
+is" needs no access to its inside: the episode's number and the actions since its start say it, for any
+environment that honours `reset(seed=...)`.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.envs.acting import Actor, act, random_action
+from apportion.envs.make import EnvConfig, make
+from apportion.envs.wire import Arrays
+from apportion.errors import UserError
+
+_EPISODES, _EXPLORATION, _EVALUATION, _NOISE = range(4)  # separate streams of randomness for one seed
+
+
+class Noise(NamedTuple):
+    """Gaussian noise on what the policy sees, for robustness checks."""
+
+    std: float
+    dims: tuple[int, ...]  # empty: all
+
+
+class Lane:
+    """The training environment of one lane."""
+
+    def __init__(self, config: EnvConfig, seed: int, head: str) -> None:
+        self.env, self.spec = make(config)
+        self.seed = seed
+        self.head = head
+        self.episode = -1
+        self.actions: list[NDArray[np.float32]] = []  # since the episode began
+        self._begin_next_episode()
+
+    def begin(self, seed: int) -> None:
+        """Start an episode from this seed."""
+        self.actions = []
+        self.steps_in_segment = 0
+        self.total = 0.0
+        observation, _ = self.env.reset(seed=seed)
+        self.observation = self._checked(observation, "observation after reset")
+
+    def _begin_next_episode(self) -> None:
+        self.episode += 1
+        self.begin(_seed(self.seed, _EPISODES, self.episode))
+
+    def collect(self, actor: Actor | None, steps: int, iteration: int) -> Arrays:
+        """Act for `steps` steps (at random without an actor); rows and segments as in replay.Chunk."""
+        rng = np.random.default_rng([self.seed, _EXPLORATION, iteration])
+        writer = _ChunkWriter(steps, self.spec.observation_size, self.spec.action_size)
+        for _ in range(steps):
+            if actor is None:
+                action = random_action(self.spec.action_size, rng)
+            else:
+                action = act(actor, self.head, self.observation, rng)
+            before = self.observation
+            paid, info, terminated, truncated = self.step(action)
+            writer.step(before, action, paid, info["true_reward"], terminated)
+            if info["segment_end"]:
+                writer.segment(self.steps_in_segment, self.total, len(self.actions))
+                self.steps_in_segment, self.total = 0, 0.0
+            if terminated or truncated:
+                writer.final(self.observation)
+                self._begin_next_episode()
+        return writer.finish(self.observation)
+
+    def step(self, action: NDArray[np.float32]) -> tuple[float, dict[str, Any], bool, bool]:
+        """One checked step: payment, info, terminated, truncated."""
+        observation, paid, terminated, truncated, info = self.env.step(action)
+        self.actions.append(action)
+        self.observation = self._checked(observation, "observation")
+        if not np.isfinite(info["true_reward"]):
+            raise UserError(self._complaint(f"reward is {info['true_reward']}"))
+        self.steps_in_segment += 1
+        self.total += float(paid)
+        return float(paid), info, bool(terminated), bool(truncated)
+
+    def where(self) -> Arrays:
+        """All that is needed to put the lane back here."""
+        return {
+            "episode": np.asarray(self.episode, np.int64),
+            "actions": np.asarray(self.actions, np.float32).reshape(-1, self.spec.action_size),
+            "observation": self.observation,
+        }
+
+    def put_back(self, where: Arrays) -> None:
+        """Start the same episode from its seed and repeat its actions."""
+        self.episode = int(where["episode"]) - 1
+        self._begin_next_episode()
+        for action in where["actions"]:
+            _, info, terminated, truncated = self.step(action)
+            if terminated or truncated:
+                raise UserError(self._complaint("ended while being replayed: it is not deterministic"))
+            if info["segment_end"]:
+                self.steps_in_segment, self.total = 0, 0.0
+        if not np.array_equal(self.observation, where["observation"]):
+            raise UserError(
+                self._complaint(
+                    "is not deterministic (the same seed and actions led elsewhere), so the run "
+                    "cannot continue exactly: make reset(seed=...) fix all of its randomness"
+                )
+            )
+
+    def _checked(self, observation: Any, what: str) -> NDArray[np.float32]:
+        observation = np.asarray(observation, np.float32)
+        bad = np.flatnonzero(~np.isfinite(observation))
+        if bad.size:
+            name = self.spec.observation_names[bad[0]]
+            raise UserError(
+                self._complaint(f"{what} has {observation[bad[0]]} in dimension {bad[0]} ({name})")
+            )
+        return observation
+
+    def _complaint(self, what: str) -> str:
+        return (
+            f"{self.spec.env_id}, seed {self.seed}, episode {self.episode}, step {len(self.actions)}: {what}"
+        )
+
+
+def play(lane: Lane, actor: Actor, stage: int, episodes: int, noise: Noise | None = None) -> list[Arrays]:
+    """Whole episodes with the policy's best guess, on a lane kept for this. `stage` varies the seeds."""
+    rng = np.random.default_rng([lane.seed, _NOISE, stage])
+    played = []
+    for number in range(episodes):
+        lane.begin(_seed(lane.seed, _EVALUATION, stage, number))
+        played.append(_play_one(lane, actor, noise, rng))
+    return played
+
+
+def _play_one(lane: Lane, actor: Actor, noise: Noise | None, rng: np.random.Generator) -> Arrays:
+    observations, actions, paid, true_rewards, segment_end = [lane.observation], [], [], [], []
+    ended = False
+    while not ended:
+        action = act(actor, lane.head, _perturbed(lane.observation, noise, rng), None)
+        pay, info, terminated, truncated = lane.step(action)
+        observations.append(lane.observation)
+        actions.append(action)
+        paid.append(pay)
+        true_rewards.append(info["true_reward"])
+        segment_end.append(info["segment_end"])
+        ended = terminated or truncated
+    return {
+        "observations": np.asarray(observations, np.float32),
+        "actions": np.asarray(actions, np.float32),
+        "paid": np.asarray(paid, np.float32),
+        "true_rewards": np.asarray(true_rewards, np.float32),
+        "segment_end": np.asarray(segment_end, np.bool_),
+    }
+
+
+def _perturbed(
+    observation: NDArray[np.float32], noise: Noise | None, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    if noise is None:
+        return observation
+    dims = np.asarray(noise.dims if noise.dims else range(observation.size))
+    seen = observation.copy()
+    seen[dims] += noise.std * rng.standard_normal(dims.size, dtype=np.float32)
+    return seen
+
+
+def _seed(*parts: int) -> int:
+    return int(np.random.SeedSequence(parts).generate_state(1)[0])
+
+
+class _ChunkWriter:
+    """Fills the padded arrays of replay.Chunk, row by row."""
+
+    def __init__(self, steps: int, states: int, actions: int) -> None:
+        rows = (
+            2 * steps + 1
+        )  # the worst case: every episode has one step, and a row for its final observation
+        self.arrays: Arrays = {
+            "observation": np.zeros((rows, states), np.float32),
+            "action": np.zeros((rows, actions), np.float32),
+            "paid": np.zeros(rows, np.float32),
+            "true_reward": np.zeros(rows, np.float32),
+            "terminated": np.zeros(rows, np.bool_),
+            "segment_start": np.zeros(steps, np.int32),
+            "segment_length": np.zeros(steps, np.int32),
+            "segment_total": np.zeros(steps, np.float32),
+            "episode_start": np.zeros(steps, np.int32),
+        }
+        self.rows = 0
+        self.segments = 0
+
+    def step(
+        self,
+        observation: NDArray[np.float32],
+        action: NDArray[np.float32],
+        paid: float,
+        true_reward: float,
+        terminated: bool,
+    ) -> None:
+        row = self.rows
+        self.arrays["observation"][row] = observation
+        self.arrays["action"][row] = action
+        self.arrays["paid"][row] = paid
+        self.arrays["true_reward"][row] = true_reward
+        self.arrays["terminated"][row] = terminated
+        self.rows += 1
+
+    def segment(self, length: int, total: float, steps_in_episode: int) -> None:
+        """The rows just written close a segment."""
+        slot = self.segments
+        self.arrays["segment_start"][slot] = self.rows - length
+        self.arrays["segment_length"][slot] = length
+        self.arrays["segment_total"][slot] = total
+        self.arrays["episode_start"][slot] = self.rows - steps_in_episode
+        self.segments += 1
+
+    def final(self, observation: NDArray[np.float32]) -> None:
+        """The observation after the episode's last step takes a row of its own."""
+        self.arrays["observation"][self.rows] = observation
+        self.rows += 1
+
+    def finish(self, next_observation: NDArray[np.float32]) -> Arrays:
+        self.arrays["observation"][self.rows] = next_observation
+        self.arrays["rows"] = np.asarray(self.rows, np.int32)
+        self.arrays["segments"] = np.asarray(self.segments, np.int32)
+        return self.arrays

@@ -1,0 +1,280 @@
+"""From a config to an environment that learners can trust, and the facts about it (Spec).
+
+Whatever comes in, this goes out: float32 vectors, actions in [-1, 1], a time limit, delayed reward.
+An environment may declare `observation_names`, `action_names`, `true_graph` and, where it truncates its own
+episodes, `max_episode_steps`; none is required.
+"""
+
+import difflib
+import importlib
+import json
+import re
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
+from gymnasium.wrappers import RescaleAction
+
+from apportion.envs.checks import check_action_space, check_graph, check_names, check_observation_space
+from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
+from apportion.envs.mujoco import TASKS, MujocoTask, PadObservation, ZeroObservation
+from apportion.errors import UserError
+from apportion.spec import Spec
+
+AnyEnv = gymnasium.Env[Any, Any]
+
+_EXTRAS = {"Meta-World": "metaworld"}  # namespace of ids: what registers them, as module and as our extra
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """Which environment, and how its reward is delayed."""
+
+    id: str
+    """Gymnasium id, or module:id for an environment that this module registers when imported."""
+    delay: str = "episode"
+    """When reward is paid: episode (its end), none (every step), 20 (every 20 steps), 10-30 (at random)."""
+    max_episode_steps: int | None = None
+    """Time limit; by default the environment's own."""
+    kwargs: str = "{}"
+    """Constructor arguments, as a JSON object."""
+    paper: bool = True
+    """Set the paper's MuJoCo tasks up as the paper did: 1000 steps, its padding and its dead dimensions."""
+
+    def __post_init__(self) -> None:
+        parse_delay(self.delay)
+        _parse_kwargs(self.kwargs)
+        if self.max_episode_steps is not None and self.max_episode_steps < 1:
+            raise UserError(f"--env.max-episode-steps {self.max_episode_steps} must be at least 1")
+
+    @property
+    def task(self) -> MujocoTask | None:
+        """The paper's task of this id, if it is one."""
+        return TASKS.get(_split_id(self.id)[1])
+
+
+def parse_delay(delay: str) -> Every:
+    """The text of --env.delay as DelayedReward's `every`."""
+    if delay == "episode":
+        return None
+    if delay == "none":
+        return 1
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", delay)
+    shortest, longest = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= shortest <= longest:
+        raise UserError(
+            f"--env.delay {delay!r} is no delay: use episode (pay at its end), none (pay every step), "
+            "20 (every 20 steps), or 10-30 (after 10 to 30 steps, at random)"
+        )
+    return shortest if shortest == longest else (shortest, longest)
+
+
+def make(config: EnvConfig) -> tuple[AnyEnv, Spec]:
+    """Build the environment and say what is known about it."""
+    env = _build(config)
+    check_observation_space(config.id, env.observation_space)
+    check_action_space(config.id, env.action_space)
+    max_episode_steps = _time_limit(config, env)
+    task_names = _task_observation_names(config, env)
+    env = _paper_observation(config, _canonical(env))
+    every = parse_delay(config.delay)
+    env = DelayedReward(env, every)
+    observation_names = _names(
+        config.id, env, "observation_names", _size(env.observation_space), task_names, "s"
+    )
+    task_actions = config.task.action_names if config.task else None
+    action_names = _names(config.id, env, "action_names", _size(env.action_space), task_actions, "a")
+    true_graph = _declared(env, "true_graph")
+    check_graph(config.id, true_graph, len(observation_names), len(action_names))
+    spec = Spec(
+        env_id=config.id,
+        observation_names=observation_names,
+        action_names=action_names,
+        max_episode_steps=max_episode_steps,
+        max_segment_steps=max_segment_steps(every, max_episode_steps),
+        true_graph=true_graph,
+    )
+    return env, spec
+
+
+def list_environments() -> list[tuple[str, str]]:
+    """Ids that work out of the box, each with a line on what it is."""
+    return [
+        ("apportion/Greenhouse-v0", "who grew the tomatoes? ten gauges, three levers; known graph"),
+        ("apportion/Factored-v0", "synthetic tasks drawn at random; known graph"),
+        *((env_id, f"{task.summary} (MuJoCo)") for env_id, task in TASKS.items()),
+    ]
+
+
+# --- Building
+
+
+def _build(config: EnvConfig) -> AnyEnv:
+    """gymnasium.make, with every failure that the user can mend turned into one line."""
+    name = _import_module(config.id)
+    _check_version(name)
+    arguments = _parse_kwargs(config.kwargs)
+    try:
+        with warnings.catch_warnings():
+            # The paper's tasks are v4 on purpose; Gymnasium would advise v5 at every start.
+            warnings.filterwarnings("ignore", ".*is out of date", DeprecationWarning)
+            return gymnasium.make(
+                name, max_episode_steps=_wanted_limit(config), disable_env_checker=True, **arguments
+            )
+    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+        raise UserError(f"{config.id} needs a package that is missing: {_one_line(error)}") from error
+    except TypeError as error:
+        reason = _one_line(error.__cause__ or error)
+        raise UserError(f"{config.id} does not accept --env.kwargs '{config.kwargs}': {reason}") from error
+    except gymnasium.error.Error as error:
+        if name not in gymnasium.registry:
+            raise UserError(_unknown_id(name)) from error
+        raise UserError(f"{config.id} cannot be made: {_one_line(error)}") from error
+
+
+def _wanted_limit(config: EnvConfig) -> int | None:
+    if config.max_episode_steps is None and config.paper and config.task:
+        return config.task.max_episode_steps
+    return config.max_episode_steps
+
+
+def _split_id(env_id: str) -> tuple[str, str]:
+    module, _, name = env_id.rpartition(":")
+    return module, name
+
+
+def _import_module(env_id: str) -> str:
+    """Import what registers the environment; returns the id without its module."""
+    module, name = _split_id(env_id)
+    extra = _EXTRAS.get(name.split("/")[0])
+    if not (module or extra):
+        return name
+    try:
+        importlib.import_module(module or str(extra))
+    except ImportError as error:
+        if module:
+            fix = f"install it, or put its folder on PYTHONPATH ({_one_line(error)})"
+            raise UserError(f"cannot import the module {module!r} of {env_id}: {fix}") from error
+        raise UserError(f"{env_id} needs an extra: pip install 'apportion[{extra}]'") from error
+    return name
+
+
+def _check_version(name: str) -> None:
+    """Send those who type the paper's own ids (v2) to the version that still runs."""
+    successor = re.sub(r"-v[123]$", "-v4", name)
+    if successor != name and successor in TASKS:
+        raise UserError(f"{name} needs MuJoCo's old bindings: use {successor}, its closest successor")
+
+
+def _parse_kwargs(text: str) -> dict[str, Any]:
+    try:
+        arguments = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"--env.kwargs '{text}' is not JSON ({error}): write it like '{{\"noise\": 0.1}}'"
+        ) from error
+    if not isinstance(arguments, dict):
+        raise UserError(f"--env.kwargs '{text}' is not a JSON object: write it like '{{\"noise\": 0.1}}'")
+    return arguments
+
+
+def _unknown_id(name: str) -> str:
+    # Compared without case, namespace and version: people misremember these first.
+    known = {_bare(env_id): env_id for env_id in gymnasium.registry}
+    known |= {_bare(env_id): env_id for env_id, _ in list_environments()}
+    nearest = difflib.get_close_matches(_bare(name), known, n=1, cutoff=0.5)
+    guess = f"did you mean {known[nearest[0]]}? If not, " if nearest else ""
+    return f"unknown environment {name!r}: {guess}name the module that registers it, as in my_module:{name}"
+
+
+def _bare(env_id: str) -> str:
+    return re.sub(r"-v\d+$", "", env_id.split("/")[-1]).lower()
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+# --- Wrappers
+
+
+class Float32Observation(gymnasium.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
+    """Cast observations, always into a new array: some environments write each one into the same buffer.
+
+    Gymnasium's DtypeObservation refuses bounds beyond float32, and warns at other ones.
+    """
+
+    def __init__(self, env: AnyEnv) -> None:
+        RecordConstructorArgs.__init__(self)
+        super().__init__(env)
+        space = env.observation_space
+        assert isinstance(space, spaces.Box)
+        with np.errstate(over="ignore"):  # a bound beyond float32 is no bound
+            low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+        self.observation_space = spaces.Box(low, high, dtype=np.float32)
+
+    def observation(self, observation: Any) -> Any:
+        return np.array(observation, np.float32)
+
+
+def _canonical(env: AnyEnv) -> AnyEnv:
+    """Actions in [-1, 1], observations in float32."""
+    space = env.action_space
+    assert isinstance(space, spaces.Box)
+    if not ((space.low == -1).all() and (space.high == 1).all()):
+        ones = np.ones_like(space.low)
+        env = RescaleAction(env, -ones, ones)
+    return Float32Observation(env)
+
+
+def _paper_observation(config: EnvConfig, env: AnyEnv) -> AnyEnv:
+    task = config.task if config.paper else None
+    if task and task.pad_to is not None:
+        env = PadObservation(env, task.pad_to)
+    if task and task.zero_from is not None:
+        env = ZeroObservation(env, task.zero_from)
+    return env
+
+
+# --- Facts
+
+
+def _size(space: spaces.Space[Any]) -> int:
+    assert space.shape
+    return space.shape[0]
+
+
+def _declared(env: AnyEnv, attribute: str) -> Any:
+    """What the environment says about itself under this name, or None."""
+    return env.get_wrapper_attr(attribute) if env.has_wrapper_attr(attribute) else None
+
+
+def _time_limit(config: EnvConfig, env: AnyEnv) -> int:
+    limits = (env.spec.max_episode_steps if env.spec else None, _declared(env, "max_episode_steps"))
+    known = [limit for limit in limits if limit is not None]
+    if not known:
+        raise UserError(f"{config.id} has no time limit: set one, such as --env.max-episode-steps 1000")
+    return int(min(known))
+
+
+def _task_observation_names(config: EnvConfig, env: AnyEnv) -> tuple[str, ...] | None:
+    """The table's names, where constructor arguments have not changed what is observed."""
+    size = _size(env.observation_space)
+    if config.task is None or len(config.task.observation_names) != size:
+        return None
+    padding = (config.task.pad_to or size) - size if config.paper else 0
+    return config.task.observation_names + tuple(f"padding {index}" for index in range(padding))
+
+
+def _names(
+    env_id: str, env: AnyEnv, attribute: str, size: int, known: tuple[str, ...] | None, letter: str
+) -> tuple[str, ...]:
+    declared = _declared(env, attribute)
+    if declared is None:
+        return known or tuple(f"{letter}{index}" for index in range(size))
+    check_names(env_id, attribute, declared, size)
+    return tuple(str(name) for name in declared)

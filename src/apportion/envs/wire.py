@@ -1,0 +1,46 @@
+"""Messages between the trainer and its worker processes: a JSON head and a safetensors body, length-prefixed.
+
+The same two formats as in checkpoints, so that nothing here can execute code on arrival.
+"""
+
+import json
+import struct
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+
+Arrays = dict[str, NDArray[Any]]
+
+_LENGTHS = struct.Struct("<QQ")
+
+
+class Message(NamedTuple):
+    head: dict[str, Any]
+    arrays: Arrays
+
+
+def send(stream: BinaryIO, head: dict[str, Any], arrays: Arrays | None = None) -> None:
+    """Write one message and flush it."""
+    text = json.dumps(head).encode()
+    body = save({k: np.asarray(v, order="C") for k, v in arrays.items()}) if arrays else b""
+    stream.write(_LENGTHS.pack(len(text), len(body)))
+    stream.write(text)
+    stream.write(body)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> Message:
+    """Read one message; EOFError when the other side has gone."""
+    text_length, body_length = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size))
+    head = json.loads(_exactly(stream, text_length))
+    body = _exactly(stream, body_length)
+    return Message(head, load(body) if body else {})
+
+
+def _exactly(stream: BinaryIO, size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) != size:
+        raise EOFError("the other side closed the stream")
+    return data

@@ -1,0 +1,256 @@
+"""Processes that run environments: each serves some lanes, acts in NumPy, and knows nothing of JAX.
+
+A worker is a plain child process (`python -m apportion.envs.workers`) spoken to over its standard streams, so
+that user scripts need no `__main__` guard. With `workers=0` the lanes run inside the calling process instead.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+
+from apportion.envs.lane import Lane, Noise, play
+from apportion.envs.make import EnvConfig
+from apportion.envs.wire import Arrays, Message, receive, send
+from apportion.errors import UserError
+from apportion.spec import Spec
+
+
+class Server:
+    """The worker's side: answers one request at a time."""
+
+    def __init__(self, config: EnvConfig, seeds: list[int], head: str) -> None:
+        self.config = config
+        self.head = head
+        self.lanes = [Lane(config, seed, head) for seed in seeds]
+        self.evaluation_lanes: list[Lane] = []
+
+    def answer(self, request: Message) -> Message:
+        """Requests name what they want; arrays of lane i are called `i/...`."""
+        head, arrays = request
+        actors = [_unprefixed(arrays, i) for i in range(len(self.lanes))]
+        match head["want"]:
+            case "spec":
+                return Message(self.lanes[0].spec.to_dict(), {})
+            case "chunk":
+                chunks = [
+                    lane.collect(actor or None, head["steps"], head["iteration"])
+                    for lane, actor in zip(self.lanes, actors, strict=True)
+                ]
+                return Message({}, _prefixed(chunks))
+            case "episodes":
+                return self._episodes(head, actors)
+            case "where":
+                return Message({}, _prefixed([lane.where() for lane in self.lanes]))
+            case "put back":
+                for lane, where in zip(self.lanes, actors, strict=True):
+                    lane.put_back(where)
+                return Message({}, {})
+        raise ValueError(f"unknown request {head['want']!r}")
+
+    def _episodes(self, head: dict[str, Any], actors: list[Arrays]) -> Message:
+        if not self.evaluation_lanes:
+            self.evaluation_lanes = [Lane(self.config, lane.seed, self.head) for lane in self.lanes]
+        noise = Noise(head["noise"]["std"], tuple(head["noise"]["dims"])) if head["noise"] else None
+        played = [
+            _prefixed(play(lane, actor, head["stage"], head["episodes"], noise))
+            for lane, actor in zip(self.evaluation_lanes, actors, strict=True)
+        ]
+        return Message({}, _prefixed(played))
+
+
+class Connection(Protocol):
+    """One worker as the trainer sees it. Requests are answered in order."""
+
+    def request(self, head: dict[str, Any], arrays: Arrays) -> None: ...
+
+    def reply(self) -> Message: ...
+
+    def close(self) -> None: ...
+
+
+class InlineConnection:
+    """A worker inside the calling process."""
+
+    def __init__(self, config: EnvConfig, seeds: list[int], head: str) -> None:
+        self.server = Server(config, seeds, head)
+        self.replies: list[Message] = []
+
+    def request(self, head: dict[str, Any], arrays: Arrays) -> None:
+        self.replies.append(self.server.answer(Message(head, arrays)))
+
+    def reply(self) -> Message:
+        return self.replies.pop(0)
+
+    def close(self) -> None:
+        for lane in self.server.lanes + self.server.evaluation_lanes:
+            lane.env.close()
+
+
+class ProcessConnection:
+    """A worker in a process of its own."""
+
+    def __init__(self, config: EnvConfig, seeds: list[int], head: str) -> None:
+        # One thread per worker: the policy's products are small, and the learner wants the other cores.
+        threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "apportion.envs.workers"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # The same search path as here, so that a user's module is found; its own process group, so that
+            # Ctrl-C reaches only the trainer, which then finishes its iteration and saves.
+            env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)},
+            process_group=0,
+        )
+        send(self._stdin, {"config": asdict(config), "seeds": seeds, "head": head})
+
+    @property
+    def _stdin(self) -> BinaryIO:
+        assert self.process.stdin is not None
+        return self.process.stdin  # type: ignore[return-value]
+
+    @property
+    def _stdout(self) -> BinaryIO:
+        assert self.process.stdout is not None
+        return self.process.stdout  # type: ignore[return-value]
+
+    def request(self, head: dict[str, Any], arrays: Arrays) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it failed earlier: the reason is waiting in reply()
+            send(self._stdin, head, arrays)
+
+    def reply(self) -> Message:
+        try:
+            message = receive(self._stdout)
+        except EOFError:
+            code = self.process.wait()
+            raise UserError(f"an environment worker died (exit code {code}); its output is above") from None
+        if "error" in message.head:
+            raise UserError(message.head["error"])
+        return message
+
+    def close(self) -> None:
+        self._stdin.close()
+        self._stdout.close()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Pool:
+    """All lanes' environments, spread over workers. Stacked arrays [L, ...] go in and come out."""
+
+    def __init__(self, config: EnvConfig, seeds: list[int], head: str, workers: int) -> None:
+        self.lanes = len(seeds)
+        groups = [list(map(int, g)) for g in np.array_split(np.arange(self.lanes), max(1, workers)) if g.size]
+        connect = ProcessConnection if workers else InlineConnection
+        self.groups = groups
+        self.connections: list[Connection] = []
+        try:
+            for group in groups:
+                self.connections.append(connect(config, [seeds[i] for i in group], head))
+            self._ask({"want": "spec"})
+            self.spec = Spec.from_dict(self._answers()[0].head)
+        except BaseException:
+            self.close()
+            raise
+
+    def start_chunk(self, actors: Arrays | None, steps: int, iteration: int) -> None:
+        """Ask every lane to act for `steps` steps, at random without actors. Returns at once."""
+        self._ask({"want": "chunk", "steps": steps, "iteration": iteration}, actors)
+
+    def finish_chunk(self) -> Arrays:
+        """The stacked arrays of replay.Chunk."""
+        chunks = self._per_lane(self._answers())
+        return {name: np.stack([chunk[name] for chunk in chunks]) for name in chunks[0]}
+
+    def episodes(
+        self, actors: Arrays, stage: int, episodes: int, noise: Noise | None = None
+    ) -> list[list[Arrays]]:
+        """Evaluation episodes of each lane. No chunk may be under way."""
+        head = {"want": "episodes", "stage": stage, "episodes": episodes}
+        self._ask(head | {"noise": None if noise is None else noise._asdict()}, actors)
+        lanes = self._per_lane(self._answers())
+        return [[_unprefixed(lane, i) for i in range(episodes)] for lane in lanes]
+
+    def where(self) -> list[Arrays]:
+        """Where each lane's environment is. No chunk may be under way."""
+        self._ask({"want": "where"})
+        return self._per_lane(self._answers())
+
+    def put_back(self, where: list[Arrays]) -> None:
+        """Bring each lane's environment back to where it was."""
+        for connection, group in zip(self.connections, self.groups, strict=True):
+            connection.request({"want": "put back"}, _prefixed([where[i] for i in group]))
+        self._answers()
+
+    def close(self) -> None:
+        for connection in self.connections:
+            connection.close()
+        self.connections = []
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _ask(self, head: dict[str, Any], stacked: Arrays | None = None) -> None:
+        for connection, group in zip(self.connections, self.groups, strict=True):
+            lanes = [{name: array[i] for name, array in (stacked or {}).items()} for i in group]
+            connection.request(head, _prefixed(lanes))
+
+    def _answers(self) -> list[Message]:
+        return [connection.reply() for connection in self.connections]
+
+    def _per_lane(self, answers: list[Message]) -> list[Arrays]:
+        pairs = zip(answers, self.groups, strict=True)
+        return [_unprefixed(answer.arrays, i) for answer, group in pairs for i in range(len(group))]
+
+
+def default_workers(lanes: int) -> int:
+    """As many processes as lanes, but leave half of the cores to the learner."""
+    return max(1, min(lanes, (os.cpu_count() or 2) // 2))
+
+
+def _prefixed(groups: list[Arrays]) -> Arrays:
+    return {f"{i}/{name}": array for i, group in enumerate(groups) for name, array in group.items()}
+
+
+def _unprefixed(arrays: Arrays, index: int) -> Arrays:
+    prefix = f"{index}/"
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def serve(stdin: BinaryIO, stdout: BinaryIO) -> None:
+    """Answer requests until the trainer closes the stream; send errors instead of raising them."""
+    try:
+        head, _ = receive(stdin)
+        server = Server(EnvConfig(**head["config"]), head["seeds"], head["head"])
+        while True:
+            send(stdout, *server.answer(receive(stdin)))
+    except EOFError:
+        return
+    except UserError as error:
+        send(stdout, {"error": str(error)})
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()  # an environment's own bug: its author needs the place
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        send(stdout, {"error": f"the environment raised {reason}"})
+
+
+def main() -> None:
+    stdout = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever an environment prints goes to stderr, not into our messages
+    serve(sys.stdin.buffer, stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""The registry of return-decomposition methods. Adding one: a file, and a line here."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from apportion.methods import fixed, grd
+from apportion.types import Method
+
+
+class Entry(NamedTuple):
+    config: type[Any]  # a frozen dataclass; its docstring's first line is the method's summary
+    make: Callable[[Any], Method]
+
+
+METHODS: dict[str, Entry] = {
+    "grd": Entry(grd.Config, grd.make),
+    "observed": Entry(fixed.ObservedConfig, fixed.make_observed),
+    "oracle": Entry(fixed.OracleConfig, fixed.make_oracle),
+}

@@ -1,0 +1,178 @@
+"""GRD, Generative Return Decomposition (Zhang et al., NeurIPS 2023): the paper's equations 2 and 4 to 7.
+
+A reward network and a dynamics network, each seeing only the inputs that sampled edges let through; the
+edges are learned with them. Policies see the dimensions with a path to the reward.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from apportion import losses, masks, optimise
+from apportion.config import check
+from apportion.networks import MLP, MixtureDynamics
+from apportion.optimise import Optimiser
+from apportion.spec import Spec
+from apportion.types import Batch, Edges, Method, Metrics, Sampling, Segments, Transitions
+
+
+@dataclass(frozen=True)
+class Config:
+    """GRD: reward and dynamics networks behind learned causal edges."""
+
+    sparsity: tuple[float, float, float, float, float] = (1e-5, 1e-5, 1e-5, 1e-6, 1e-5)
+    """λ1..λ5: weights of log P for the edges s→r, a→r, s→s between dimensions, s→s to itself, a→s."""
+    compact: Literal["closure", "one-hop", "none"] = "closure"
+    """What the policy sees: all ancestors of the reward, parents and theirs, or every dimension (w/o CR)."""
+    segments: int = 4
+    """Segments (whole episodes when the reward comes at the end) per reward update: M."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers of the reward and dynamics networks."""
+    learning_rate: float = 3e-4
+    """Adam's step for the two networks."""
+    edge_learning_rate: float = 3e-4
+    """Adam's step for the edge logits."""
+    initial_edge_logit: float = 1.0
+    """Where edge logits start; positive: every edge is on until the data speak against it."""
+    temperature: float = 1.0
+    """Temperature of the straight-through Gumbel-softmax."""
+    components: int = 3
+    """Gaussians in the mixture that predicts each next-state dimension."""
+    log_std_range: tuple[float, float] = (-5.0, 2.0)
+    """Where the mixture's log standard deviations are clamped."""
+    target_identity: bool = True
+    """Tell the shared dynamics network which dimension it predicts; False is the published form."""
+
+    def __post_init__(self) -> None:
+        check(all(w >= 0 for w in self.sparsity), f"method.sparsity={self.sparsity} must not be negative")
+        check(self.segments >= 1, f"method.segments={self.segments} must be at least 1")
+        check(len(self.hidden) >= 1, "method.hidden needs at least one layer")
+        check(self.temperature > 0, f"method.temperature={self.temperature} must be positive")
+        check(self.components >= 1, f"method.components={self.components} must be at least 1")
+        check(self.log_std_range[0] < self.log_std_range[1], "method.log_std_range must rise")
+
+
+class Model(NamedTuple):
+    """Φ_m: the edges φ_cau (as logits), the reward φ_rew and the dynamics φ_dyn."""
+
+    edges: Edges
+    reward: MLP
+    dynamics: MixtureDynamics
+
+
+class State(NamedTuple):
+    model: Model
+    network_optimiser: Optimiser
+    edge_optimiser: Optimiser
+    sparsity: Float[Array, "5"]  # λ1..λ5, in the state so that lanes may differ
+
+
+def make(config: Config) -> Method:
+    def init(key: PRNGKeyArray, spec: Spec) -> State:
+        model = _init_model(config, key, spec.observation_size, spec.action_size)
+        return State(
+            model=model,
+            network_optimiser=optimise.start((model.reward, model.dynamics), config.learning_rate),
+            edge_optimiser=optimise.start(model.edges, config.edge_learning_rate),
+            sparsity=jnp.asarray(config.sparsity, jnp.float32),
+        )
+
+    def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
+        loss = jax.grad(model_loss, has_aux=True)
+        gradients, metrics = loss(state.model, batch, state.sparsity, key, config)
+        networks, network_optimiser = optimise.step(
+            state.network_optimiser,
+            (state.model.reward, state.model.dynamics),
+            (gradients.reward, gradients.dynamics),
+        )
+        edges, edge_optimiser = optimise.step(state.edge_optimiser, state.model.edges, gradients.edges)
+        return State(Model(edges, *networks), network_optimiser, edge_optimiser, state.sparsity), metrics
+
+    def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
+        greedy = jax.tree.map(masks.greedy_mask, state.model.edges)
+        return predict_reward(state.model.reward, greedy, transitions.observation, transitions.action)
+
+    def policy_mask(state: State) -> Float[Array, "S"]:
+        greedy = jax.tree.map(masks.greedy_mask, state.model.edges)
+        if config.compact == "none":
+            return jnp.ones_like(greedy.state_to_reward)
+        widen = masks.closure if config.compact == "closure" else masks.one_hop
+        return widen(greedy.state_to_reward, greedy.state_to_state)
+
+    def edges(state: State) -> Edges:
+        return jax.tree.map(masks.edge_probability, state.model.edges)
+
+    sampling = Sampling(segments=config.segments, weight="uniform")
+    return Method(init, update, reward, policy_mask, edges, sampling)
+
+
+def model_loss(
+    model: Model, batch: Batch, sparsity: Float[Array, "5"], key: PRNGKeyArray, config: Config
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_m = L_rew + L_dyn + L_reg, with independent edge samples for the reward and the dynamics batch."""
+    assert batch.segments is not None
+    reward_key, dynamics_key = jax.random.split(key)
+    reward_loss = _reward_loss(model, batch.segments, reward_key, config)
+    dynamics_loss = _dynamics_loss(model, batch.transitions, dynamics_key, config)
+    sparsity_loss = losses.sparsity_loss(model.edges, sparsity)
+    metrics = {
+        "reward_loss": reward_loss,
+        "dynamics_loss": dynamics_loss,
+        "sparsity_loss": sparsity_loss,
+        "state_to_reward_on": jnp.mean(masks.greedy_mask(model.edges.state_to_reward)),
+        "action_to_reward_on": jnp.mean(masks.greedy_mask(model.edges.action_to_reward)),
+    }
+    return reward_loss + dynamics_loss + sparsity_loss, metrics
+
+
+def predict_reward(
+    network: MLP, edges: Edges, observation: Float[Array, "*B S"], action: Float[Array, "*B A"]
+) -> Float[Array, "*B"]:
+    """r̂ = MLP([C^{s→r} ⊙ s, C^{a→r} ⊙ a])."""
+    seen = jnp.concatenate([observation, action], axis=-1)
+    mask = jnp.concatenate([edges.state_to_reward, edges.action_to_reward])
+    return jnp.squeeze(network(seen * jnp.broadcast_to(mask, seen.shape)), axis=-1)
+
+
+def _reward_loss(model: Model, segments: Segments, key: PRNGKeyArray, config: Config) -> Float[Array, ""]:
+    sampled = _sample_edges(key, model.edges, config.temperature)
+    rewards = predict_reward(model.reward, sampled, segments.observations[:, :-1], segments.actions)
+    return losses.return_loss(rewards, segments.mask, segments.total, segments.length)
+
+
+def _dynamics_loss(
+    model: Model, transitions: Transitions, key: PRNGKeyArray, config: Config
+) -> Float[Array, ""]:
+    sampled = _sample_edges(key, model.edges, config.temperature)
+    means, log_stds, mixture_logits = model.dynamics(
+        transitions.observation,
+        transitions.action,
+        sampled.state_to_state,
+        sampled.action_to_state,
+        use_identity=config.target_identity,
+    )
+    log_stds = jnp.clip(log_stds, *config.log_std_range)
+    return losses.mixture_nll(transitions.next_observation, means, log_stds, mixture_logits)
+
+
+def _sample_edges(key: PRNGKeyArray, logits: Edges, temperature: float) -> Edges:
+    keys = Edges(*jax.random.split(key, len(logits)))
+    return jax.tree.map(lambda k, block: masks.sample_mask(k, block, temperature), keys, logits)
+
+
+def _init_model(config: Config, key: PRNGKeyArray, states: int, actions: int) -> Model:
+    reward_key, dynamics_key = jax.random.split(key)
+    logit = config.initial_edge_logit
+    return Model(
+        edges=Edges(
+            state_to_reward=jnp.full((states,), logit, jnp.float32),
+            action_to_reward=jnp.full((actions,), logit, jnp.float32),
+            state_to_state=jnp.full((states, states), logit, jnp.float32),
+            action_to_state=jnp.full((actions, states), logit, jnp.float32),
+        ),
+        reward=MLP.init(reward_key, (states + actions, *config.hidden, 1)),
+        dynamics=MixtureDynamics.init(dynamics_key, states, actions, config.hidden, config.components),
+    )

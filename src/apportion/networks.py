@@ -1,0 +1,91 @@
+"""Networks as Equinox modules that hold arrays and nothing else, so that they can live in a lane's state."""
+
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+def dense(
+    x: Float[Array, "*B I"], weight: Float[Array, "I O"], bias: Float[Array, "O"]
+) -> Float[Array, "*B O"]:
+    """x W + b."""
+    product = x @ weight
+    return product + jnp.broadcast_to(bias, product.shape)
+
+
+def init_dense(key: PRNGKeyArray, inputs: int, outputs: int) -> tuple[Float[Array, "I O"], Float[Array, "O"]]:
+    """Weights and biases uniform in ±1/sqrt(inputs)."""
+    weight_key, bias_key = jax.random.split(key)
+    bound = 1 / math.sqrt(inputs)
+    weight = jax.random.uniform(weight_key, (inputs, outputs), minval=-bound, maxval=bound)
+    bias = jax.random.uniform(bias_key, (outputs,), minval=-bound, maxval=bound)
+    return weight, bias
+
+
+class MLP(eqx.Module):
+    """Fully connected layers with ReLU between them, over the last axis of the input."""
+
+    weights: list[Float[Array, "I O"]]
+    biases: list[Float[Array, "O"]]
+
+    @staticmethod
+    def init(key: PRNGKeyArray, sizes: Sequence[int]) -> "MLP":
+        """`sizes`: inputs, hidden layers, outputs."""
+        keys = jax.random.split(key, len(sizes) - 1)
+        layers = [init_dense(k, i, o) for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True)]
+        return MLP(weights=[w for w, _ in layers], biases=[b for _, b in layers])
+
+    def __call__(self, x: Float[Array, "*B I"]) -> Float[Array, "*B O"]:
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = jax.nn.relu(dense(x, weight, bias))
+        return dense(x, self.weights[-1], self.biases[-1])
+
+
+class MixtureDynamics(eqx.Module):
+    """One network, shared by all target dimensions, that predicts each s'_i as a Gaussian mixture.
+
+    Its input for target i is [C^{s→s}[:, i] ⊙ s, C^{a→s}[:, i] ⊙ a], plus who i is: `identity` is a learned
+    embedding of the target, added before the first ReLU (the same as feeding a one-hot code of i).
+    """
+
+    weight: Float[Array, "S+A H"]
+    bias: Float[Array, "H"]
+    identity: Float[Array, "S H"]
+    body: MLP
+
+    @staticmethod
+    def init(
+        key: PRNGKeyArray, states: int, actions: int, hidden: Sequence[int], components: int
+    ) -> "MixtureDynamics":
+        first_key, identity_key, body_key = jax.random.split(key, 3)
+        weight, bias = init_dense(first_key, states + actions, hidden[0])
+        return MixtureDynamics(
+            weight=weight,
+            bias=bias,
+            identity=jax.random.normal(identity_key, (states, hidden[0])),
+            body=MLP.init(body_key, (*hidden, 3 * components)),
+        )
+
+    def __call__(
+        self,
+        observation: Float[Array, "B S"],
+        action: Float[Array, "B A"],
+        state_to_state: Float[Array, "S S"],
+        action_to_state: Float[Array, "A S"],
+        *,
+        use_identity: bool,
+    ) -> tuple[Float[Array, "B S K"], Float[Array, "B S K"], Float[Array, "B S K"]]:
+        """Means, raw log-standard-deviations and mixture logits of each next-state dimension."""
+        inputs = jnp.concatenate([observation, action], axis=1)
+        mask = jnp.concatenate([state_to_state, action_to_state], axis=0)
+        # Masking the weights of each target costs the same sums as masking its inputs, in one matrix product.
+        first = self.weight[:, None, :] * mask[:, :, None]
+        hidden = jnp.tensordot(inputs, first, axes=1)
+        offset = self.bias[None, :] + self.identity if use_identity else self.bias[None, :]
+        hidden = jax.nn.relu(hidden + jnp.broadcast_to(offset, hidden.shape))
+        means, log_stds, mixture_logits = jnp.split(self.body(hidden), 3, axis=-1)
+        return means, log_stds, mixture_logits

@@ -1,0 +1,28 @@
+"""Adam whose learning rate is part of the state, so that each lane may have its own."""
+
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+Params = TypeVar("Params")
+
+_ADAM = optax.scale_by_adam()
+
+
+class Optimiser(NamedTuple):
+    learning_rate: Float[Array, ""]
+    moments: optax.OptState
+
+
+def start(params: Params, learning_rate: float) -> Optimiser:
+    return Optimiser(jnp.asarray(learning_rate, jnp.float32), _ADAM.init(params))
+
+
+def step(optimiser: Optimiser, params: Params, gradients: Params) -> tuple[Params, Optimiser]:
+    """One Adam step downhill."""
+    directions, moments = _ADAM.update(gradients, optimiser.moments)
+    params = jax.tree.map(lambda p, d: p - optimiser.learning_rate * d, params, directions)
+    return params, optimiser._replace(moments=moments)

@@ -1,0 +1,1 @@
+"""Run folders: what a training writes down, and how it is read back."""

@@ -1,0 +1,99 @@
+"""Files that are whole or absent: written beside their place, synced to disk, then renamed into it."""
+
+import json
+import math
+import os
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
+
+Arrays = dict[str, NDArray[Any]]  # name → array
+
+
+def sync(path: Path) -> None:
+    """Waits until a file's content, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replaces a file in one step: a reader sees the old content or the new, a crash leaves either."""
+    _replace(path, lambda temp: temp.write_bytes(content))
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Replaces a JSON file in one step. NaN and infinities become null."""
+    text = json.dumps(plain(data), indent=2, allow_nan=False) + "\n"
+    write_bytes(path, text.encode())
+
+
+def write_tensors(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Replaces a safetensors file in one step."""
+    _replace(path, lambda temp: save_tensors(temp, arrays))
+
+
+def save_tensors(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Writes a safetensors file in place; a full disk raises OSError, as it does for any other file."""
+    path.touch()
+    mode = path.stat().st_mode  # safetensors makes files that only their owner can read
+    try:
+        # safetensors copies memory as it lies, so a transposed view would come back scrambled.
+        # (np.ascontiguousarray would turn 0-d arrays into 1-d ones.)
+        save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
+    except SafetensorError as error:
+        code = re.search(r"\(os error (\d+)\)", str(error))
+        if code is None:
+            raise
+        number = int(code[1])
+        raise OSError(number, os.strerror(number), str(path)) from error
+    path.chmod(mode)
+
+
+def checksum(path: Path) -> tuple[int, int]:
+    """Size and CRC-32 of a file."""
+    size = crc = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            size += len(block)
+            crc = zlib.crc32(block, crc)
+    return size, crc
+
+
+def plain(value: Any) -> Any:
+    """Data as JSON can hold it: arrays become lists, NaN and infinities None."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    array = np.asarray(value)
+    if array.dtype == object:
+        raise TypeError(f"cannot write {type(value).__name__} as JSON")
+    return plain(array.tolist())
+
+
+def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+    temp = path.with_name(f".{path.name}.tmp")
+    try:
+        write(temp)
+        sync(temp)
+        os.replace(temp, path)
+    except BaseException:
+        temp.unlink(missing_ok=True)
+        raise
+    sync(path.parent)

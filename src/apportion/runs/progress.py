@@ -1,0 +1,187 @@
+"""Progress of a training on stderr: a bar on a terminal, plain lines elsewhere, nothing when quiet."""
+
+import math
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as RichProgress
+
+LANES_SHOWN = 4  # more than this many are summed up
+SECONDS_BETWEEN_LINES = 10.0
+PACE_REPORTS = 50  # how many reports back the speed is measured
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Report:
+    """One state of the training, ready to be shown."""
+
+    step: int
+    total: int
+    pace: str  # steps per second and time left
+    score: str  # returns and reward correlation of the last evaluation
+    metrics: str
+
+    def line(self) -> str:
+        share = f"step {self.step:,}/{self.total:,} ({self.step / max(self.total, 1):.0%})"
+        return "  ".join(part for part in (share, self.pace, self.score, self.metrics) if part)
+
+
+class View(Protocol):
+    def show(self, report: Report, evaluated: bool) -> None: ...
+    def message(self, text: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class Progress:
+    """Shows how a training goes, inside a `with` block. A resumed run begins at `start_step`."""
+
+    def __init__(
+        self,
+        total_steps: int,
+        lanes: int,
+        quiet: bool,
+        start_step: int = 0,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._total = total_steps
+        self._lanes = lanes
+        self._quiet = quiet
+        self._clock = clock
+        self._view: View = _Silence()
+        self._start = start_step
+        self._marks: deque[tuple[float, int]] = deque(maxlen=PACE_REPORTS)  # (seconds, step)
+        self._score = ""
+        self._metrics = ""
+
+    def __enter__(self) -> Self:
+        self._marks.append((self._clock(), self._start))
+        if not self._quiet:
+            on_terminal = sys.stderr.isatty()
+            self._view = _Bar(self._total, self._start) if on_terminal else _Lines(self._clock)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._view.close()
+
+    def update(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Reports training up to `step`."""
+        self._metrics = "  ".join(f"{name} {_number(value)}" for name, value in metrics.items())
+        self._show(step, evaluated=False)
+
+    def evaluation(self, step: int, returns: Sequence[float], correlation: Sequence[float | None]) -> None:
+        """Reports an evaluation [L]; the correlation is None where the true reward is unknown."""
+        scores = (("return", returns), ("correlation", correlation))
+        parts = [(name, over_lanes(values, self._lanes)) for name, values in scores]
+        self._score = "  ".join(f"{name} {text}" for name, text in parts if text)
+        self._show(step, evaluated=True)
+
+    def message(self, text: str) -> None:
+        """Shows a line of text above the bar."""
+        self._view.message(text)
+
+    def _show(self, step: int, evaluated: bool) -> None:
+        self._marks.append((self._clock(), step))
+        report = Report(step, self._total, self._pace(), self._score, self._metrics)
+        self._view.show(report, evaluated)
+
+    def _pace(self) -> str:
+        """Speed over the last reports of this process, and the time that the rest will take."""
+        (began, first), (now, last) = self._marks[0], self._marks[-1]
+        if now <= began or last <= first:
+            return ""
+        rate = (last - first) / (now - began)
+        return f"{rate:,.0f} steps/s  {_duration((self._total - last) / rate)} left"
+
+
+def over_lanes(values: Sequence[float | None], lanes: int) -> str:
+    """Values of a few lanes one by one, of many as `mean 3.1 ± 0.2 (2.8 to 3.4)`; empty if none is known."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if not known:
+        return ""
+    if lanes <= LANES_SHOWN:
+        return " ".join(_number(value) for value in values)
+    mean = math.fsum(known) / len(known)
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in known) / len(known))
+    return f"mean {_number(mean)} ± {_number(spread)} ({_number(min(known))} to {_number(max(known))})"
+
+
+class _Silence:
+    def show(self, report: Report, evaluated: bool) -> None:
+        pass
+
+    def message(self, text: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _Lines:
+    """A line now and then, and one for each evaluation."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._printed_at = -math.inf
+        self._waiting: Report | None = None  # the newest report, if it was too soon to print it
+
+    def show(self, report: Report, evaluated: bool) -> None:
+        now = self._clock()
+        if not evaluated and now - self._printed_at < SECONDS_BETWEEN_LINES:
+            self._waiting = report
+            return
+        self._printed_at, self._waiting = now, None
+        self.message(report.line())
+
+    def message(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self._waiting is not None:
+            self.message(self._waiting.line())
+
+
+class _Bar:
+    """Rich's bar, on stderr; what is printed to stdout meanwhile stays there."""
+
+    def __init__(self, total: int, start: int) -> None:
+        steps = "{task.completed:,.0f}/{task.total:,.0f} steps"
+        texts = (steps, "{task.fields[pace]}", "{task.fields[score]}")
+        self._rich = RichProgress(
+            BarColumn(bar_width=24),
+            *(TextColumn(text, markup=False) for text in texts),
+            console=Console(stderr=True),
+            refresh_per_second=4,
+            redirect_stdout=False,
+        )
+        self._task = self._rich.add_task("", total=total, completed=start, pace="", score="")
+        self._rich.start()
+
+    def show(self, report: Report, evaluated: bool) -> None:
+        self._rich.update(self._task, completed=report.step, pace=report.pace, score=report.score)
+
+    def message(self, text: str) -> None:
+        self._rich.console.print(text, markup=False, highlight=False)
+
+    def close(self) -> None:
+        self._rich.stop()
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or not math.isfinite(value) else f"{value:.4g}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"

@@ -1,0 +1,313 @@
+"""Online training: environments act while all lanes learn, and each iteration yields a Snapshot.
+
+One iteration = `steps_per_iteration` environment steps per lane, then `updates_per_iteration` updates, in one
+jitted scan that is vmapped over lanes. All randomness is derived from a lane's seed and the iteration's
+number, so a run can stop after any iteration and continue as if it never had.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+from numpy.typing import NDArray
+
+from apportion import agent as agents
+from apportion import replay as replays
+from apportion.agent import AgentState
+from apportion.backbones import BACKBONES
+from apportion.config import check, nearest
+from apportion.envs.make import EnvConfig
+from apportion.envs.wire import Arrays
+from apportion.envs.workers import Pool, default_workers
+from apportion.evaluate import Evaluation, judge, make_redistribute, replay_correlation
+from apportion.methods import METHODS
+from apportion.replay import Chunk, Draw, Replay
+from apportion.spec import Spec
+from apportion.types import Backbone, Method, Metrics
+
+_INIT, _UPDATE, _EVALUATE = range(3)  # separate streams of randomness for one lane
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long to train, and what happens when."""
+
+    steps: int = 1_000_000
+    """Environment steps per lane (rounded up to whole iterations)."""
+    steps_per_iteration: int = 100
+    """Environment steps between two rounds of updates."""
+    updates_per_iteration: int = 100
+    """Updates in one round."""
+    warmup_steps: int = 10_000
+    """Steps with random actions before the first update."""
+    evaluate_every: int = 10_000
+    """Steps between evaluations."""
+    evaluation_episodes: int = 10
+    """Episodes per evaluation and lane, on separate environments, without exploration."""
+    replay_steps: int = 1_000_000
+    """Steps that the replay holds; the oldest whole episodes make room."""
+    overlap: bool = True
+    """Collect while updating, with a policy one iteration old; False alternates strictly."""
+    workers: int | None = None
+    """Environment processes; chosen by the number of lanes and cores when not given. 0: in this process."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "steps_per_iteration", "updates_per_iteration", "evaluate_every"):
+            check(getattr(self, name) >= 1, f"{name}={getattr(self, name)} must be at least 1")
+        check(self.evaluation_episodes >= 1, "evaluation_episodes must be at least 1")
+        check(self.warmup_steps >= 0, f"warmup_steps={self.warmup_steps} must not be negative")
+        check(self.workers is None or self.workers >= 0, f"workers={self.workers} must not be negative")
+
+    @property
+    def iterations(self) -> int:
+        return math.ceil(self.steps / self.steps_per_iteration)
+
+
+@dataclass(frozen=True)
+class Config:
+    """One training: an environment, a method, a backbone, and lanes with seeds seed, seed+1, ..."""
+
+    env: EnvConfig
+    method: str = "grd"
+    method_config: Any = None
+    backbone: str = "sac"
+    backbone_config: Any = None
+    schedule: Schedule = field(default_factory=Schedule)
+    seed: int = 0
+    lanes: int = 1
+
+    def __post_init__(self) -> None:
+        check(self.method in METHODS, f"unknown method {self.method!r}{nearest(self.method, METHODS)}")
+        check(
+            self.backbone in BACKBONES,
+            f"unknown backbone {self.backbone!r}{nearest(self.backbone, BACKBONES)}",
+        )
+        check(self.lanes >= 1, f"seeds={self.lanes} must be at least 1")
+        check(self.seed >= 0, f"seed={self.seed} must not be negative")
+        if self.method_config is None:
+            object.__setattr__(self, "method_config", METHODS[self.method].config())
+        if self.backbone_config is None:
+            object.__setattr__(self, "backbone_config", BACKBONES[self.backbone].config())
+
+    @property
+    def seeds(self) -> list[int]:
+        return [self.seed + lane for lane in range(self.lanes)]
+
+    def make_method(self) -> Method:
+        return METHODS[self.method].make(self.method_config)
+
+    def make_backbone(self) -> Backbone:
+        return BACKBONES[self.backbone].make(self.backbone_config)
+
+
+class Saved(NamedTuple):
+    """All of a training's state, between two iterations."""
+
+    iteration: int
+    agent: AgentState  # [L, ...]
+    replay: Replay  # [L, ...]
+    pending: Arrays  # the chunk for the next iteration, already collected
+    where: list[Arrays]  # where each lane's environment is
+
+
+class Report(NamedTuple):
+    """An evaluation, and what the model believes at that moment."""
+
+    evaluation: Evaluation
+    edges: dict[str, NDArray[np.float32]] | None  # [L, ...] edge probabilities, for methods with a graph
+    policy_mask: NDArray[np.float32]  # [L, S]
+
+
+class Snapshot(NamedTuple):
+    """What one iteration brought. Call `save`, if at all, before asking for the next snapshot."""
+
+    iteration: int
+    step: int
+    metrics: dict[str, NDArray[np.float32]]  # [L] means over the iteration's updates; none in warm-up
+    report: Report | None
+    save: Callable[[], Saved]
+
+
+def open_pool(config: Config) -> Pool:
+    """The environments of a training."""
+    workers = config.schedule.workers
+    head = config.make_backbone().head
+    return Pool(config.env, config.seeds, head, default_workers(config.lanes) if workers is None else workers)
+
+
+def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
+    """Fresh state of all lanes."""
+    method, backbone = config.make_method(), config.make_backbone()
+    keys = _lane_keys(config.seeds, _INIT, 0)
+    agent = jax.jit(jax.vmap(lambda key: agents.init(method, backbone, key, spec)))(keys)
+    capacity = replays.capacity_for(spec, config.schedule.replay_steps)
+    replay = replays.init(spec, capacity)
+    return agent, jax.tree.map(lambda x: jnp.zeros((config.lanes, *x.shape), x.dtype), replay)
+
+
+def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[Snapshot]:
+    """Train, from the start or from where `saved` left off; yields after every iteration."""
+    schedule, programs = config.schedule, _compile(config, pool.spec)
+    collector = _Collector(pool, schedule)
+    if saved is None:
+        agent, replay = start(config, pool.spec)
+        actor = programs.actor(agent)
+        collector.start(actor, 0)
+    else:
+        agent, replay = jax.tree.map(jnp.asarray, (saved.agent, saved.replay))
+        actor = programs.actor(agent)
+        collector.put_back(saved)
+
+    for iteration in range(0 if saved is None else saved.iteration, schedule.iterations):
+        chunk = collector.take()
+        step = (iteration + 1) * schedule.steps_per_iteration
+        previous_actor = actor
+        metrics: Metrics = {}
+        if step >= schedule.warmup_steps and collector.all_lanes_have_data:
+            keys = _lane_keys(config.seeds, _UPDATE, iteration)
+            agent, replay, metrics, actor = programs.learn(agent, replay, chunk, keys)
+        else:
+            replay = programs.insert(replay, chunk)
+        # JAX returns before the work is done: with overlap, the environments act meanwhile.
+        collector.start(previous_actor if schedule.overlap else actor, iteration + 1)
+
+        report = None
+        if _evaluation_due(iteration, schedule):
+            collector.settle()
+            keys = _lane_keys(config.seeds, _EVALUATE, iteration)
+            report = programs.report(pool, agent, replay, actor, keys, iteration)
+        yield Snapshot(
+            iteration=iteration,
+            step=step,
+            metrics={name: np.asarray(values) for name, values in metrics.items()},
+            report=report,
+            save=partial(collector.save, iteration + 1, agent, replay),
+        )
+
+
+class _Collector:
+    """Keeps one chunk of steps ahead: under way in the workers, or settled here."""
+
+    def __init__(self, pool: Pool, schedule: Schedule) -> None:
+        self.pool = pool
+        self.schedule = schedule
+        self.settled: Arrays | None = None
+        self.segments = np.zeros(pool.lanes, np.int64)  # closed so far, per lane
+
+    @property
+    def all_lanes_have_data(self) -> bool:
+        return bool(np.all(self.segments > 0))
+
+    def start(self, actor: dict[str, Array], iteration: int) -> None:
+        """Let the environments act; at random while the steps still belong to the warm-up."""
+        steps = self.schedule.steps_per_iteration
+        random = iteration * steps < self.schedule.warmup_steps
+        arrays = None if random else {name: np.asarray(array) for name, array in actor.items()}
+        self.pool.start_chunk(arrays, steps, iteration)
+
+    def settle(self) -> Arrays:
+        """Wait until no chunk is under way, so that the workers can be asked for other things."""
+        if self.settled is None:
+            self.settled = self.pool.finish_chunk()
+        return self.settled
+
+    def take(self) -> Chunk:
+        chunk, self.settled = self.settle(), None
+        self.segments += chunk["segments"]
+        return Chunk(**{name: jnp.asarray(array) for name, array in chunk.items()})
+
+    def save(self, iteration: int, agent: AgentState, replay: Replay) -> Saved:
+        return Saved(iteration, agent, replay, self.settle(), self.pool.where())
+
+    def put_back(self, saved: Saved) -> None:
+        self.settled = saved.pending
+        self.segments += np.asarray(saved.replay.segments)
+        self.pool.put_back(saved.where)
+
+
+class _Programs(NamedTuple):
+    """The compiled functions of one training, each over all lanes."""
+
+    learn: Callable[..., tuple[AgentState, Replay, Metrics, dict[str, Array]]]
+    insert: Callable[[Replay, Chunk], Replay]
+    actor: Callable[[AgentState], dict[str, Array]]
+    report: Callable[..., Report]
+
+
+def _compile(config: Config, spec: Spec) -> _Programs:
+    method, backbone = config.make_method(), config.make_backbone()
+
+    def learn(
+        agent: AgentState, replay: Replay, chunk: Chunk, key: PRNGKeyArray
+    ) -> tuple[AgentState, Replay, Metrics, dict[str, Array]]:
+        draw_key, update_key = jax.random.split(key)
+        updates = config.schedule.updates_per_iteration
+        replay = replays.insert(replay, chunk)
+        draws = replays.draw(replay, draw_key, method.sampling, backbone.batch_size, updates)
+
+        def one_update(agent: AgentState, x: tuple[Draw, PRNGKeyArray]) -> tuple[AgentState, Metrics]:
+            drawn, key = x
+            batch = replays.gather(replay, drawn, spec.max_segment_steps)
+            return agents.update(method, backbone, agent, batch, key)
+
+        agent, metrics = jax.lax.scan(one_update, agent, (draws, jax.random.split(update_key, updates)))
+        return agent, replay, jax.tree.map(jnp.mean, metrics), actor(agent)
+
+    def actor(agent: AgentState) -> dict[str, Array]:
+        return agents.actor(method, backbone, agent)
+
+    return _Programs(
+        learn=jax.jit(jax.vmap(learn), donate_argnums=(0, 1)),
+        insert=jax.jit(jax.vmap(replays.insert), donate_argnums=0),
+        actor=jax.jit(jax.vmap(actor)),
+        report=_make_report(config, method, spec),
+    )
+
+
+def _make_report(config: Config, method: Method, spec: Spec) -> Callable[..., Report]:
+    redistribute = make_redistribute(method, spec.max_episode_steps)
+    correlate = jax.jit(jax.vmap(partial(replay_correlation, method)))
+    probabilities = None if method.edges is None else jax.jit(jax.vmap(method.edges))
+
+    def report(
+        pool: Pool,
+        agent: AgentState,
+        replay: Replay,
+        actor: dict[str, Array],
+        keys: PRNGKeyArray,
+        iteration: int,
+    ) -> Report:
+        arrays = {name: np.asarray(array) for name, array in actor.items()}
+        episodes = pool.episodes(arrays, iteration, config.schedule.evaluation_episodes)
+        # NaN where a lane has no closed segment yet: there is nothing to correlate.
+        correlation = np.where(replay.segments > 0, correlate(agent.method, replay, keys), np.nan)
+        edges = None if probabilities is None else probabilities(agent.method)._asdict()
+        return Report(
+            evaluation=judge(episodes, redistribute(agent.method, episodes), correlation),
+            edges=None if edges is None else {name: np.asarray(block) for name, block in edges.items()},
+            policy_mask=arrays["mask"],
+        )
+
+    return report
+
+
+def _evaluation_due(iteration: int, schedule: Schedule) -> bool:
+    """After every `evaluate_every` steps, and at the end."""
+    before, after = iteration * schedule.steps_per_iteration, (iteration + 1) * schedule.steps_per_iteration
+    crossed = after // schedule.evaluate_every > before // schedule.evaluate_every
+    return crossed or iteration + 1 == schedule.iterations
+
+
+def _lane_keys(seeds: list[int], stream: int, iteration: int) -> PRNGKeyArray:
+    """One key per lane, from its seed, the use it is for and the iteration."""
+
+    def key(seed: Array) -> PRNGKeyArray:
+        return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), stream), iteration)
+
+    return jax.vmap(key)(jnp.asarray(seeds, jnp.uint32))

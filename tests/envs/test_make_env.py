@@ -1,0 +1,244 @@
+"""From config to environment: what a user may bring, what comes out, and one line for each mistake."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from toy_envs import Toy
+
+from apportion.envs import register
+from apportion.envs.delayed import DelayedReward
+from apportion.envs.make import EnvConfig, list_environments, make, parse_delay
+from apportion.errors import UserError
+from apportion.spec import Graph
+
+TOY = "apportion-tests/Toy-v0"
+
+
+@pytest.fixture
+def toy() -> Iterator[Any]:
+    """Registers a Toy made with the given arguments, for one test."""
+
+    def use(max_episode_steps: int | None = 10, **arguments: Any) -> None:
+        gymnasium.register(TOY, entry_point=Toy, max_episode_steps=max_episode_steps, kwargs=arguments)
+
+    yield use
+    gymnasium.registry.pop(TOY, None)
+
+
+def complaint(config: dict[str, Any]) -> str:
+    """The error that a config leads to; always one line."""
+    with pytest.raises(UserError) as caught:
+        make(EnvConfig(**config))
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_what_comes_out_is_canonical(toy: Any) -> None:
+    toy(action_space=spaces.Box(np.array([0.0, -4.0]), np.array([2.0, 4.0]), dtype=np.float64))
+    env, spec = make(EnvConfig(TOY))
+    observation, _ = env.reset(seed=0)
+    assert observation.dtype == np.float32
+    assert env.observation_space.contains(observation)
+    assert isinstance(env, DelayedReward)
+    env.step(np.array([-1.0, 0.5], np.float32))
+    np.testing.assert_allclose(env.unwrapped.last_action, [0.0, 2.0])
+    assert spec.observation_names == ("s0", "s1", "s2")
+    assert spec.action_names == ("a0", "a1")
+    assert spec.true_graph is None
+    assert env.spec is not None
+
+
+def test_an_observation_is_not_overwritten_by_the_next(toy: Any) -> None:
+    toy(observation_space=spaces.Box(-1.0, 1.0, (3,), np.float32))
+    env, _ = make(EnvConfig(TOY))
+    buffer = np.zeros(3, np.float32)
+    env.unwrapped.observation_space.sample = lambda: buffer
+    first, _ = env.reset()
+    buffer += 1
+    assert first.tolist() == [0, 0, 0]
+
+
+def test_bounds_already_at_one_are_left_alone(toy: Any) -> None:
+    toy()
+    env, _ = make(EnvConfig(TOY))
+    assert "RescaleAction" not in str(env)
+
+
+def test_bounds_beyond_float32_become_infinite(toy: Any) -> None:
+    toy(observation_space=spaces.Box(-1e300, 1e300, (3,), np.float64))
+    env, _ = make(EnvConfig(TOY))
+    assert np.isinf(env.observation_space.high).all()
+
+
+def test_declared_facts_reach_the_spec_through_all_wrappers(toy: Any) -> None:
+    graph = Graph(np.ones(3, bool), np.ones(2, bool), np.eye(3, dtype=bool), np.ones((2, 3), bool))
+    names = {"observation_names": ["x", "y", "z"], "action_names": ["push", "turn"]}
+    toy(action_space=spaces.Box(-2.0, 2.0, (2,), np.float32), true_graph=graph, **names)
+    _, spec = make(EnvConfig(TOY))
+    assert spec.observation_names == ("x", "y", "z")
+    assert spec.action_names == ("push", "turn")
+    assert spec.true_graph is not None
+    np.testing.assert_array_equal(spec.true_graph.state_to_state, graph.state_to_state)
+
+
+@pytest.mark.parametrize(
+    ("delay", "every", "longest"),
+    [("episode", None, 40), ("none", 1, 1), ("20", 20, 20), ("10-30", (10, 30), 30), ("10-99", (10, 99), 40)],
+)
+def test_delays(delay: str, every: Any, longest: int) -> None:
+    assert parse_delay(delay) == every
+    _, spec = make(EnvConfig("apportion/Greenhouse-v0", delay=delay))
+    assert spec.max_segment_steps == longest
+
+
+@pytest.mark.parametrize("delay", ["", "0", "-3", "30-10", "1-2-3", "0-5", "late", "2.5", "10 - 30"])
+def test_a_senseless_delay_shows_the_forms(delay: str) -> None:
+    assert "use episode (pay at its end), none (pay every step), 20 (every" in complaint(
+        {"id": "x", "delay": delay}
+    )
+
+
+def test_an_environment_that_truncates_itself_declares_its_limit() -> None:
+    config = EnvConfig("apportion/Factored-v0", kwargs='{"episode_steps": 25, "state_size": 5}')
+    env, spec = make(config)
+    assert (spec.max_episode_steps, spec.observation_size) == (25, 5)
+    assert spec.true_graph is not None
+    assert make(EnvConfig(config.id, kwargs=config.kwargs, max_episode_steps=9))[1].max_episode_steps == 9
+    env.reset(seed=0)
+    *_, last = (env.step(np.zeros(2, np.float32)) for _ in range(25))
+    assert last[3]
+    assert last[4]["segment_end"]
+
+
+def test_a_module_before_the_id_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"import gymnasium\ngymnasium.register({TOY!r}, entry_point='toy_envs:Toy', max_episode_steps=5)\n"
+    (tmp_path / "my_farm.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        _, spec = make(EnvConfig(f"my_farm:{TOY}"))
+    finally:
+        gymnasium.registry.pop(TOY, None)
+    assert spec.env_id == f"my_farm:{TOY}"
+    assert spec.max_episode_steps == 5
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("Greenhouse-v0", "apportion/Greenhouse-v0"),
+        ("apportion/Greenhuose-v0", "apportion/Greenhouse-v0"),
+        ("halfcheetah", "HalfCheetah-v4"),
+        ("HalfCheeta-v4", "HalfCheetah-v4"),
+        ("Hopper-v99", "Hopper-v4"),
+        ("no such/thing at all", None),
+    ],
+)
+def test_an_unknown_id_names_the_nearest(wrong: str, right: str | None) -> None:
+    message = complaint({"id": wrong})
+    assert f"unknown environment '{wrong}'" in message
+    assert f"as in my_module:{wrong}" in message
+    assert (f"did you mean {right}?" in message) == (right is not None)
+
+
+def test_the_papers_own_ids_lead_to_their_successors() -> None:
+    assert "use HalfCheetah-v4" in complaint({"id": "HalfCheetah-v2"})
+
+
+def test_a_missing_module_and_a_missing_extra() -> None:
+    assert "cannot import the module 'no_farm'" in complaint({"id": "no_farm:Farm-v0"})
+    assert "PYTHONPATH" in complaint({"id": "no_farm:Farm-v0"})
+    assert "pip install 'apportion[metaworld]'" in complaint({"id": "Meta-World/MT1"})
+
+
+def test_a_missing_dependency_of_the_environment(toy: Any) -> None:
+    gymnasium.register(TOY, entry_point="no_such_package:Env", max_episode_steps=5)
+    assert "needs a package that is missing: No module named 'no_such_package'" in complaint({"id": TOY})
+
+
+@pytest.mark.parametrize(
+    ("space", "found"),
+    [
+        (spaces.Dict({"a": spaces.Box(0, 1, (2,))}), "Dict"),
+        (spaces.Tuple((spaces.Box(0, 1, (2,)),)), "Tuple"),
+        (spaces.Discrete(4), "Discrete"),
+        (spaces.MultiBinary(4), "MultiBinary"),
+        (spaces.Box(0, 255, (8, 8, 3), np.uint8), r"Box of shape (8, 8, 3)"),
+        (spaces.Box(0, 1, ()), "Box"),
+    ],
+)
+def test_observations_must_be_vectors(toy: Any, space: spaces.Space[Any], found: str) -> None:
+    toy(observation_space=space)
+    message = complaint({"id": TOY})
+    assert f"observes a {found}" in message
+    assert "gymnasium.wrappers.FlattenObservation" in message
+
+
+@pytest.mark.parametrize(
+    ("space", "found"),
+    [
+        (spaces.Discrete(4), "needs a continuous (Box) action space; Discrete is not supported yet"),
+        (spaces.Box(0, 9, (2,), np.int64), "Box of int64 is not supported yet"),
+        (spaces.MultiDiscrete([2, 2]), "MultiDiscrete is not supported yet"),
+        (spaces.Box(-1, 1, (2, 2)), "a vector (one axis) is needed"),
+        (spaces.Box(-np.inf, np.inf, (2,)), "gymnasium.wrappers.RescaleAction"),
+        (spaces.Box(np.array([0.0, 1.0]), np.array([1.0, 1.0]), dtype=np.float64), "low bound is not below"),
+    ],
+)
+def test_actions_must_be_bounded_vectors(toy: Any, space: spaces.Space[Any], found: str) -> None:
+    toy(action_space=space)
+    assert found in complaint({"id": TOY})
+
+
+@pytest.mark.parametrize("kwargs", ["{noise: 1}", "[1]", "3"])
+def test_arguments_must_be_a_json_object(kwargs: str) -> None:
+    message = complaint({"id": "apportion/Factored-v0", "kwargs": kwargs})
+    assert "--env.kwargs" in message
+    assert """write it like '{"noise": 0.1}'""" in message
+
+
+@pytest.mark.parametrize("kwargs", ['{"noize": 0.1}', '{"max_episode_steps": 3}'])
+def test_arguments_that_the_constructor_refuses(kwargs: str) -> None:
+    message = complaint({"id": "apportion/Factored-v0", "kwargs": kwargs})
+    assert f"apportion/Factored-v0 does not accept --env.kwargs '{kwargs}'" in message
+
+
+def test_a_time_limit_is_needed_and_must_be_positive(toy: Any) -> None:
+    toy(max_episode_steps=None)
+    assert "has no time limit: set one, such as --env.max-episode-steps 1000" in complaint({"id": TOY})
+    assert make(EnvConfig(TOY, max_episode_steps=7))[1].max_episode_steps == 7
+    assert "must be at least 1" in complaint({"id": TOY, "max_episode_steps": 0})
+
+
+@pytest.mark.parametrize(
+    ("declared", "fix"),
+    [
+        ({"observation_names": ["x"]}, "observation_names = ['x']: give exactly 3 names"),
+        ({"observation_names": "xyz"}, "give exactly 3 names"),
+        ({"action_names": ["a", "b", "c"]}, "give exactly 2 names"),
+        ({"true_graph": np.eye(3)}, "make it apportion.spec.Graph"),
+        (
+            {"true_graph": Graph(np.ones(3), np.ones(2), np.ones((3, 3)), np.ones((3, 2)))},
+            "true_graph.action_to_state of shape (3, 2): make it (2, 3)",
+        ),
+    ],
+)
+def test_wrongly_declared_facts_are_refused(toy: Any, declared: dict[str, Any], fix: str) -> None:
+    toy(**declared)
+    assert fix in complaint({"id": TOY})
+
+
+def test_registering_twice_is_harmless() -> None:
+    register()
+    register()
+
+
+def test_every_listed_environment_is_registered() -> None:
+    listed = list_environments()
+    assert len(listed) == 10
+    assert all(env_id in gymnasium.registry and line and "\n" not in line for env_id, line in listed)

@@ -1,0 +1,370 @@
+"""Checkpoints come back as they were, and no crash, full disk or damaged file costs more than the newest."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from apportion.errors import UserError
+from apportion.runs import checkpoint
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def small(value: float) -> dict[str, Any]:
+    return {"weights": np.full((4, 3), value, np.float32)}
+
+
+def value_of(tree: Any) -> float:
+    return float(tree["weights"][0, 0])
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    assert str(jax.tree.structure(found)) == str(jax.tree.structure(expected))
+    for got, want in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        want = np.asarray(want)
+        assert isinstance(got, np.ndarray)
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        np.testing.assert_array_equal(got, want)
+
+
+ODD = {
+    "module": eqx.nn.Linear(3, 2, key=jax.random.key(0)),
+    "pair": Pair(np.array([True, False]), (jnp.arange(4), None, [np.float32(1.5)])),
+    "scalars": {"int": jnp.int32(7), "bool": np.array(True), "python": 3, "float": 0.25},
+    "empty": np.zeros((0, 5), np.float32),
+    "small": np.arange(3, dtype=np.uint8),
+    "half": jnp.ones(3, jnp.float16),
+    "brain": jnp.ones(3, jnp.bfloat16),
+    "wide": np.arange(3, dtype=np.uint64),
+    "nan": np.array([np.nan, np.inf], np.float32),
+}
+
+
+def test_odd_trees_come_back_as_they_were(tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path, 20_000, ODD, {"best": -np.inf, "n": np.int32(3), "name": "µ"}, keep=1)
+    loaded = checkpoint.load(tmp_path, ODD)
+    assert path.name == "step_000000020000"
+    assert loaded.step == 20_000
+    assert loaded.meta == {"best": -np.inf, "n": 3, "name": "µ"}
+    assert loaded.skipped == []
+    assert_same(loaded.tree, ODD)
+
+
+def test_a_template_of_shapes_is_enough(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 1, ODD, {}, keep=1)
+    template = jax.eval_shape(lambda: ODD["module"])
+    assert_same(checkpoint.load(tmp_path, {"module": template}).tree, {"module": ODD["module"]})
+
+
+def test_a_single_array_is_a_tree(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 1, jnp.arange(3), {}, keep=1)
+    assert_same(checkpoint.load(tmp_path, jnp.zeros(3, jnp.int32)).tree, jnp.arange(3))
+
+
+@pytest.mark.parametrize("kind", ["threefry2x32", "rbg"])
+def test_random_keys_come_back_as_keys(tmp_path: Path, kind: str) -> None:
+    keys = jax.random.split(jax.random.key(3, impl=kind), 2)
+    checkpoint.save(tmp_path, 1, {"keys": keys}, {}, keep=1)
+    found = checkpoint.load(tmp_path, jax.eval_shape(lambda: {"keys": keys})).tree["keys"]
+    assert found.dtype == keys.dtype
+    np.testing.assert_array_equal(jax.random.key_data(found), jax.random.key_data(keys))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        np.arange(12.0).reshape(3, 4).T,
+        np.arange(12)[::2],
+        np.arange(12)[::-1],
+        np.asfortranarray(np.arange(12).reshape(3, 4)),
+        np.broadcast_to(np.float32(2), (3, 2)),
+        np.arange(3, dtype=">i4"),
+    ],
+    ids=["transposed", "strided", "reversed", "fortran", "broadcast", "big-endian"],
+)
+def test_arrays_that_do_not_lie_in_order_come_back_in_order(tmp_path: Path, view: np.ndarray) -> None:
+    checkpoint.save(tmp_path, 1, {"tree": view}, {}, keep=1, raw={"raw": view})
+    loaded = checkpoint.load_arrays(tmp_path)
+    np.testing.assert_array_equal(loaded.tree["tree"], view)
+    np.testing.assert_array_equal(loaded.raw["raw"], view)
+
+
+def test_raw_arrays_travel_beside_the_tree(tmp_path: Path) -> None:
+    raw = {"replay.rewards": np.arange(5.0), "weights": np.zeros(2)}
+    checkpoint.save(tmp_path, 1, small(1), {}, keep=1, raw=raw)
+    loaded = checkpoint.load(tmp_path, small(0))
+    assert set(loaded.raw) == set(raw)
+    np.testing.assert_array_equal(loaded.raw["replay.rewards"], np.arange(5.0))
+    assert value_of(loaded.tree) == 1
+
+
+def test_arrays_are_read_without_a_template(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 4, {"a": Pair(jnp.ones(2), {"b": jnp.zeros(1)})}, {"x": 1}, keep=1)
+    loaded = checkpoint.load_arrays(tmp_path)
+    assert (loaded.step, loaded.meta, set(loaded.tree)) == (4, {"x": 1}, {"a.left", "a.right.b"})
+
+
+def test_loaded_arrays_can_be_written_to(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 1, small(1), {}, keep=1)
+    checkpoint.load(tmp_path, small(0)).tree["weights"][:] = 2
+    assert value_of(checkpoint.load(tmp_path, small(0)).tree) == 1
+
+
+@pytest.mark.parametrize(
+    ("tree", "error"),
+    [
+        ({"activation": jax.nn.relu}, TypeError),
+        ({"name": "text"}, TypeError),
+        ({"a.b": np.ones(1), "a": {"b": np.ones(1)}}, ValueError),
+    ],
+)
+def test_trees_that_cannot_be_saved_are_refused(tmp_path: Path, tree: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        checkpoint.save(tmp_path, 1, tree, {}, keep=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+    for step in (100, 200, 1000, 3000):
+        checkpoint.save(tmp_path, step, small(step), {}, keep=2)
+    assert checkpoint.steps(tmp_path) == [1000, 3000]
+    assert len(list(tmp_path.iterdir())) == 2
+    with pytest.raises(UserError, match="keep=0"):
+        checkpoint.save(tmp_path, 4000, small(0), {}, keep=0)
+
+
+def test_the_same_step_is_replaced(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 100, small(1), {}, keep=1)
+    checkpoint.save(tmp_path, 100, small(2), {}, keep=1)
+    assert value_of(checkpoint.load(tmp_path, small(0)).tree) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["step_000000000100"]
+
+
+def test_files_can_be_read_by_whoever_may_read_other_files(tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path, 1, small(1), {}, keep=1)
+    (tmp_path / "other").touch()
+    modes = {file.stat().st_mode for file in [*path.iterdir(), tmp_path / "other"]}
+    assert len(modes) == 1
+
+
+# Crashes
+
+
+def fail(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("where", ["save_tensors", "sync", "os.rename"])
+def test_a_full_disk_leaves_the_previous_checkpoint_and_no_rubbish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    checkpoint.save(tmp_path, 100, small(1), {}, keep=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"apportion.runs.checkpoint.{where}", fail)
+        with pytest.raises(OSError, match="No space left"):
+            checkpoint.save(tmp_path, 200, small(2), {}, keep=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["step_000000000100"]
+    assert value_of(checkpoint.load(tmp_path, small(0)).tree) == 1
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from apportion.runs import checkpoint
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    checkpoint.save(Path(sys.argv[1]), 200, {"weights": np.ones(100_000)}, {}, keep=1)
+except OSError as error:
+    print(error.errno)
+"""
+
+
+def test_safetensors_own_error_is_an_oserror(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 100, small(1), {}, keep=1)
+    command = [sys.executable, "-c", LIMITED, str(tmp_path)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == str(errno.EFBIG)
+    assert [path.name for path in tmp_path.iterdir()] == ["step_000000000100"]
+
+
+def test_a_failed_replacement_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint.save(tmp_path, 100, small(1), {}, keep=1)
+    rename = os.rename
+
+    def fail_for_the_new(source: Path, target: Path) -> None:
+        if source.name.startswith(".tmp"):
+            fail()
+        rename(source, target)
+
+    monkeypatch.setattr("os.rename", fail_for_the_new)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint.save(tmp_path, 100, small(2), {}, keep=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["step_000000000100"]
+    assert value_of(checkpoint.load(tmp_path, small(0)).tree) == 1
+
+
+def test_a_crash_between_the_two_renames_of_a_replacement_loses_nothing(tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path, 100, small(1), {}, keep=1)
+    path.rename(tmp_path / ".replaced_step_000000000100")
+    loaded = checkpoint.load(tmp_path, small(0))
+    assert (loaded.step, value_of(loaded.tree)) == (100, 1)
+    checkpoint.save(tmp_path, 200, small(2), {}, keep=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step_000000000100", "step_000000000200"]
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from apportion.runs import checkpoint
+
+def stall(path, arrays):
+    path.write_bytes(b"half of it")
+    print("writing", flush=True)
+    time.sleep(60)
+
+checkpoint.save(Path(sys.argv[1]), 100, {"weights": np.ones((4, 3), np.float32)}, {}, keep=1)
+checkpoint.save_tensors = stall
+checkpoint.save(Path(sys.argv[1]), 200, {"weights": np.ones((4, 3), np.float32)}, {}, keep=1)
+"""
+
+
+def test_a_killed_writer_leaves_the_previous_checkpoint(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        checkpoint.save(tmp_path, 150, small(3), {}, keep=5)
+        assert len(list(tmp_path.glob(".tmp_*"))) == 1, "a living writer's work is left alone"
+        writer.send_signal(signal.SIGKILL)
+    loaded = checkpoint.load(tmp_path, small(0))
+    assert (loaded.step, loaded.skipped) == (150, [])
+    checkpoint.save(tmp_path, 300, small(3), {}, keep=5)
+    assert checkpoint.steps(tmp_path) == [100, 150, 300]
+    assert list(tmp_path.glob(".*")) == []
+
+
+# Damage
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path / checkpoint.TENSORS, 60)
+
+
+def flip(path: Path) -> None:
+    content = bytearray((path / checkpoint.TENSORS).read_bytes())
+    content[-1] ^= 1
+    (path / checkpoint.TENSORS).write_bytes(content)
+
+
+def empty(path: Path) -> None:
+    (path / checkpoint.TENSORS).write_bytes(b"")
+
+
+def lose_tensors(path: Path) -> None:
+    (path / checkpoint.TENSORS).unlink()
+
+
+def lose_meta(path: Path) -> None:
+    (path / checkpoint.META).unlink()
+
+
+def garble_meta(path: Path) -> None:
+    (path / checkpoint.META).write_bytes(b'{"step": 200, \xff\x00')
+
+
+def empty_meta(path: Path) -> None:
+    (path / checkpoint.META).write_bytes(b"")
+
+
+def strip_meta(path: Path) -> None:
+    (path / checkpoint.META).write_text('{"step": 200}')
+
+
+def newer_format(path: Path) -> None:
+    header = json.loads((path / checkpoint.META).read_text())
+    (path / checkpoint.META).write_text(json.dumps(header | {"format": 99}))
+
+
+def other_step(path: Path) -> None:
+    header = json.loads((path / checkpoint.META).read_text())
+    (path / checkpoint.META).write_text(json.dumps(header | {"step": 7}))
+
+
+DAMAGE: list[tuple[Callable[[Path], None], str]] = [
+    (truncate, "state.safetensors has 60 bytes of"),
+    (flip, "state.safetensors is damaged"),
+    (empty, "state.safetensors has 0 bytes of"),
+    (lose_tensors, "state.safetensors is missing"),
+    (lose_meta, "meta.json is missing"),
+    (garble_meta, "meta.json is not JSON"),
+    (empty_meta, "meta.json is not JSON"),
+    (strip_meta, "meta.json is incomplete"),
+    (newer_format, "its format is 99"),
+    (other_step, "meta.json is of step 7"),
+]
+
+
+@pytest.mark.parametrize(("damage", "reason"), DAMAGE)
+def test_a_damaged_checkpoint_falls_back_and_says_why(
+    tmp_path: Path, damage: Callable[[Path], None], reason: str
+) -> None:
+    checkpoint.save(tmp_path, 100, small(1), {}, keep=2)
+    damage(checkpoint.save(tmp_path, 200, small(2), {}, keep=2))
+    loaded = checkpoint.load(tmp_path, small(0))
+    assert (loaded.step, value_of(loaded.tree)) == (100, 1)
+    assert len(loaded.skipped) == 1
+    assert loaded.skipped[0].startswith(f"checkpoint step_000000000200 skipped: {reason}")
+    assert checkpoint.load_arrays(tmp_path).step == 100
+
+
+def test_a_resumed_run_removes_the_damaged_checkpoint_that_it_passed_over(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 100, small(1), {}, keep=1)
+    damaged = tmp_path / "step_000000000200"
+    damaged.mkdir()
+    checkpoint.save(tmp_path, 150, small(2), {}, keep=1)
+    assert checkpoint.steps(tmp_path) == [150]
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ({"weights": np.zeros((4, 4), np.float32)}, r"weights is float32\[4, 3\], .* float32\[4, 4\]"),
+        ({"weights": np.zeros((4, 3), np.int32)}, r"weights is float32\[4, 3\], .* int32\[4, 3\]"),
+        ({"weights": np.zeros((4, 3), np.float32), "bias": np.zeros(1)}, "bias is missing"),
+    ],
+)
+def test_another_shape_type_or_name_is_refused(tmp_path: Path, template: Any, reason: str) -> None:
+    checkpoint.save(tmp_path, 100, small(1), {}, keep=1)
+    with pytest.raises(UserError, match=reason) as caught:
+        checkpoint.load(tmp_path, template)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_a_valid_checkpoint_every_reason_is_named(tmp_path: Path) -> None:
+    for step, damage in ((100, flip), (200, lose_meta)):
+        damage(checkpoint.save(tmp_path, step, small(1), {}, keep=2))
+    with pytest.raises(UserError, match=r"000200 skipped: meta.json is missing; .*000100 skipped: .*damaged"):
+        checkpoint.load(tmp_path, small(0))
+
+
+@pytest.mark.parametrize("name", ["", "absent"])
+def test_no_checkpoint_at_all(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match="no checkpoint in"):
+        checkpoint.load(tmp_path / name, small(0))

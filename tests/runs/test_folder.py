@@ -1,0 +1,220 @@
+"""A run folder is made once, read back whole, and written by one process at a time."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import datetime, tzinfo
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apportion.errors import UserError
+from apportion.runs.atomic import plain, write_json
+from apportion.runs.folder import PACKAGES, Episode, RunFolder, default_path, read_json, versions
+from apportion.spec import Graph, Spec
+
+GRAPH = Graph(np.array([1, 0]), np.array([1]), np.eye(2), np.ones((1, 2)))
+SPEC = Spec("Greenhouse-v0", ("heat", "light"), ("vent",), 50, 10, GRAPH)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path / "run", {"seed": 3, "lanes": (1, 2)}, SPEC)
+
+
+def test_a_new_run_is_read_back(run: RunFolder) -> None:
+    again = RunFolder.open(run.path)
+    assert again == run
+    assert again.read_config() == {"seed": 3, "lanes": [1, 2]}
+    assert again.read_spec().to_dict() == SPEC.to_dict()
+    assert read_json(run.versions)["numpy"] == np.__version__
+    assert all(folder.is_dir() for folder in (run.edges, run.episodes, run.checkpoints, run.tensorboard))
+
+
+def test_an_existing_run_is_not_overwritten(run: RunFolder) -> None:
+    with pytest.raises(UserError) as caught:
+        RunFolder.create(run.path, {}, SPEC)
+    assert str(caught.value) == (
+        f"run folder {run.path} exists: choose another --out, "
+        f"or continue it with `apportion resume {run.path}`"
+    )
+    assert run.read_config()["seed"] == 3
+
+
+def test_an_empty_folder_will_do_but_a_file_will_not(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path, {}, SPEC)
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="exists"):
+        RunFolder.create(tmp_path / "file", {}, SPEC)
+
+
+@pytest.mark.parametrize("name", ["", "absent"])
+def test_what_is_not_a_run_folder_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=r"is not a run folder \(it has no config.json\)"):
+        RunFolder.open(tmp_path / name)
+
+
+def test_damaged_json_is_named(run: RunFolder) -> None:
+    run.config.write_text("{")
+    with pytest.raises(UserError, match=r"config.json is damaged"):
+        run.read_config()
+
+
+def test_json_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "status.json"
+    write_json(path, {"state": "running"})
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_json(path, {"state": "finished"})
+    assert read_json(path) == {"state": "running"}
+    assert [file.name for file in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_json_holds_numpy_and_no_nan(tmp_path: Path) -> None:
+    data = {"a": np.float32(0.5), "b": np.array([1.0, np.nan]), "c": float("-inf"), "d": Path("x"), 1: True}
+    write_json(tmp_path / "x.json", data)
+    strict = json.loads((tmp_path / "x.json").read_text(), parse_constant=pytest.fail)
+    assert strict == {"a": 0.5, "b": [1.0, None], "c": None, "d": "x", "1": True}
+    with pytest.raises(TypeError, match="cannot write object"):
+        plain(object())
+
+
+def test_versions_say_where_the_run_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    found = versions()
+    assert set(found) == {*PACKAGES, "python", "platform", "devices", "commit", "dirty"}
+    assert found["devices"]
+    assert found["commit"] is None
+    assert found["dirty"] is None
+
+
+def test_versions_name_the_commit_and_whether_it_is_dirty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for arguments in (["init", "-q"], [*identity, "commit", "-q", "--allow-empty", "--no-verify", "-m", "x"]):
+        subprocess.run(["git", *arguments], check=True, capture_output=True)
+    clean = versions()
+    (tmp_path / "new").touch()
+    assert len(clean["commit"]) == 40
+    assert (clean["dirty"], versions()["dirty"]) == (False, True)
+
+
+def test_versions_do_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert versions()["commit"] is None
+
+
+def test_default_paths_are_clean_and_unique(tmp_path: Path) -> None:
+    first = default_path("apportion/Greenhouse-v0", "grd", tmp_path)
+    assert first.name.startswith("greenhouse-v0-grd-20")
+    odd = default_path("my.module:Odd Env/x-v1", "grd", tmp_path)
+    assert odd.parent == tmp_path
+    assert odd.name.startswith("my.module-odd-env-x-v1-grd-")
+
+
+def test_two_runs_in_one_second_get_two_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Frozen(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Frozen":
+            return cls(2026, 11, 15)
+
+    monkeypatch.setattr("apportion.runs.folder.datetime", Frozen)
+    names = []
+    for _ in range(3):
+        path = default_path("E-v0", "grd", tmp_path)
+        path.mkdir()
+        names.append(path.name)
+    assert names == [f"e-v0-grd-20261115-000000{end}" for end in ("", "-2", "-3")]
+
+
+def test_edges_over_time(run: RunFolder) -> None:
+    for step in (2000, 100, 30_000):
+        blocks = {"state_to_reward": np.full((2, 3), step / 1e5), "action_to_reward": np.ones((1, 2)).T}
+        run.write_edges(step, blocks)
+    steps, edges = run.read_edges()
+    assert steps.tolist() == [100, 2000, 30_000]
+    assert edges["state_to_reward"].shape == (3, 2, 3)
+    np.testing.assert_allclose(edges["state_to_reward"][:, 0, 0], [0.001, 0.02, 0.3], rtol=1e-3)
+
+
+def test_no_edges_yet(run: RunFolder) -> None:
+    steps, edges = run.read_edges()
+    assert (steps.shape, edges) == ((0,), {})
+
+
+def test_episodes_come_back_by_lane(run: RunFolder) -> None:
+    episode = {"observations": np.ones((4, 2), np.float32), "true.rewards": np.arange(3.0)}
+    lanes: list[list[Episode]] = [[episode, {"actions": np.zeros((11, 1))}], [], [episode] * 11, []]
+    run.write_episodes(500, lanes)
+    found = run.read_episodes(500)
+    assert [[sorted(each) for each in lane] for lane in found] == [
+        [sorted(e) for e in lane] for lane in lanes
+    ]
+    np.testing.assert_array_equal(found[2][10]["true.rewards"], np.arange(3.0))
+    assert run.episode_steps() == [500]
+    with pytest.raises(UserError, match=r"no episodes at step 7 .* choose from \[500\]"):
+        run.read_episodes(7)
+
+
+def test_a_resume_drops_later_snapshots_and_torn_files(run: RunFolder) -> None:
+    for step in (100, 200, 300):
+        run.write_edges(step, {"state_to_reward": np.zeros((1, 2))})
+        run.write_episodes(step, [[]])
+    (run.edges / ".step_000000000300.safetensors.tmp").touch()
+    run.truncate_after(200)
+    assert run.read_edges()[0].tolist() == run.episode_steps() == [100, 200]
+    assert list(run.edges.glob(".*")) == []
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from apportion.runs.folder import RunFolder
+with RunFolder.open(Path(sys.argv[1])).lock():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_living_writer_keeps_others_out_and_a_killed_one_does_not(run: RunFolder) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run.path)], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(UserError, match=f"is being written by process {holder.pid}"), run.lock():
+            pass
+        holder.send_signal(signal.SIGKILL)
+    with run.lock():
+        assert (run.path / ".lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_the_lock_is_free_again_after_an_error(run: RunFolder) -> None:
+    with pytest.raises(RuntimeError), run.lock():
+        raise RuntimeError
+    with run.lock(), pytest.raises(UserError, match=f"process {os.getpid()}"), run.lock():
+        pass
+    (run.path / ".lock").write_text("999999999\n")  # left by a dead process
+    with run.lock():
+        assert (run.path / ".lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_a_disk_without_locks_is_used_without(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with run.lock():
+        pass

@@ -1,0 +1,101 @@
+"""Progress goes to stderr only: lines where nobody watches, a bar on a terminal, nothing when quiet."""
+
+import os
+import pty
+import sys
+
+import pytest
+
+from apportion.runs.progress import Progress, over_lanes
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_lines_are_few_but_every_evaluation_has_one(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with Progress(100_000, lanes=2, quiet=False, clock=clock) as progress:
+        for step in range(1000, 25_000, 1000):  # one second each
+            clock.now += 1
+            progress.update(step, {"reward_loss": 0.12345})
+        progress.evaluation(24_000, [10.5, 12.0], [0.91, None])
+        progress.message("checkpoint [bold] saved")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        "step 1,000/100,000 (1%)  1,000 steps/s  0:01:39 left  reward_loss 0.1235",
+        "step 11,000/100,000 (11%)  1,000 steps/s  0:01:29 left  reward_loss 0.1235",
+        "step 21,000/100,000 (21%)  1,000 steps/s  0:01:19 left  reward_loss 0.1235",
+        "step 24,000/100,000 (24%)  1,000 steps/s  0:01:16 left  "
+        "return 10.5 12  correlation 0.91 -  reward_loss 0.1235",
+        "checkpoint [bold] saved",
+    ]
+
+
+def test_the_last_report_is_not_swallowed(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with Progress(20, lanes=1, quiet=False, clock=clock) as progress:
+        for step in (10, 15, 20):
+            clock.now += 1
+            progress.update(step, {})
+    assert [line.split()[1] for line in capsys.readouterr().err.splitlines()] == ["10/20", "20/20"]
+
+
+def test_a_resumed_run_counts_only_its_own_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with Progress(10_000, lanes=1, quiet=False, start_step=9_000, clock=clock) as progress:
+        progress.update(9_000, {})
+        clock.now += 10
+        progress.update(9_500, {})
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "step 9,000/10,000 (90%)"
+    assert second == "step 9,500/10,000 (95%)  50 steps/s  0:00:10 left"
+
+
+def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(10, lanes=1, quiet=True) as progress:
+        progress.update(5, {"loss": 1.0})
+        progress.evaluation(5, [1.0], [None])
+        progress.message("hello")
+    captured = capsys.readouterr()
+    assert captured.out + captured.err == ""
+
+
+def test_many_lanes_are_summed_up() -> None:
+    assert over_lanes([1.0, 2.0, 3.0, 4.0, float("nan"), None], lanes=6) == "mean 2.5 ± 1.118 (1 to 4)"
+    assert over_lanes([1.0, float("nan")], lanes=2) == "1 -"
+    assert over_lanes([None, None], lanes=2) == ""
+
+
+def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    master, slave = pty.openpty()
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("TERM", "xterm")
+    with os.fdopen(slave, "w") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        with Progress(1000, lanes=1, quiet=False) as progress:
+            progress.update(250, {"loss": 1.0})
+            progress.evaluation(250, [7.25], [0.5])
+            progress.message("saved [step]")
+    shown = os.read(master, 100_000).decode()
+    os.close(master)
+    assert "━" in shown
+    assert "250/1,000 steps" in shown
+    assert "return 7.25  correlation 0.5" in shown
+    assert "saved [step]" in shown
+    assert capsys.readouterr().out == ""
+
+
+def test_a_crash_inside_closes_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        with pytest.raises(RuntimeError), Progress(10, lanes=1, quiet=False):
+            raise RuntimeError
+        assert sys.stderr is terminal
+    os.close(master)

@@ -1,0 +1,60 @@
+"""One signal asks, a second Ctrl-C insists, and afterwards all is as before."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from apportion.runs.signals import StopRequest
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_a_request(number: signal.Signals) -> None:
+    with StopRequest() as stop:
+        os.kill(os.getpid(), number)
+        assert (stop.requested, stop.signal) == (True, number)
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_another_interrupt_stops_at_once(first: signal.Signals) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with StopRequest() as stop:
+        os.kill(os.getpid(), first)
+        assert stop.requested
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_nothing_is_requested_at_first() -> None:
+    with StopRequest() as stop:
+        assert (stop.requested, stop.signal) == (False, None)
+
+
+def test_another_sigterm_changes_nothing() -> None:
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.signal == signal.SIGINT
+
+
+def test_old_handlers_return() -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with StopRequest():
+        assert signal.getsignal(signal.SIGTERM) is not before[1]
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_another_thread_may_use_it_and_hears_nothing() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    heard = []
+
+    def work() -> None:
+        with StopRequest() as stop:
+            heard.append((stop.requested, signal.getsignal(signal.SIGINT) is before))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert heard == [(False, True)]
