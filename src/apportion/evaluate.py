@@ -130,18 +130,19 @@ def _as_transitions(episode: Arrays, max_steps: int) -> Transitions:
     def pad(array: NDArray[Any]) -> NDArray[Any]:
         return np.pad(array, [(0, max_steps - len(array))] + [(0, 0)] * (array.ndim - 1))
 
-    columns: dict[str, Any] = dict(
-        observation=episode["observations"][:-1],
-        action=episode["actions"],
-        next_observation=episode["observations"][1:],
-        paid=episode["paid"],
-        true_reward=episode["true_rewards"],
-        terminated=np.zeros(len(total), np.bool_),
-        segment_total=total,
-        segment_length=length,
-        step_in_segment=position,
-    )
-    return Transitions(**{name: pad(column) for name, column in columns.items()})
+    columns: dict[str, Any] = {
+        "observation": episode["observations"][:-1],
+        "action": episode["actions"],
+        "next_observation": episode["observations"][1:],
+        "paid": episode["paid"],
+        "true_reward": episode["true_rewards"],
+        "terminated": np.zeros(len(total), np.bool_),
+        "segment_total": total,
+        "segment_length": length,
+        "step_in_segment": position,
+    }
+    padded: dict[str, Any] = {name: pad(column) for name, column in columns.items()}
+    return Transitions(**padded)
 
 
 def _segment_facts(

@@ -29,8 +29,8 @@ def init_dense(key: PRNGKeyArray, inputs: int, outputs: int) -> tuple[Float[Arra
 class MLP(eqx.Module):
     """Fully connected layers with ReLU between them, over the last axis of the input."""
 
-    weights: list[Float[Array, "I O"]]
-    biases: list[Float[Array, "O"]]
+    weights: list[Float[Array, "_I _O"]]  # the underscore: every layer has its own sizes
+    biases: list[Float[Array, "_O"]]
 
     @staticmethod
     def init(key: PRNGKeyArray, sizes: Sequence[int]) -> "MLP":
@@ -52,7 +52,7 @@ class MixtureDynamics(eqx.Module):
     embedding of the target, added before the first ReLU (the same as feeding a one-hot code of i).
     """
 
-    weight: Float[Array, "S+A H"]
+    weight: Float[Array, "I H"]  # I = S + A
     bias: Float[Array, "H"]
     identity: Float[Array, "S H"]
     body: MLP

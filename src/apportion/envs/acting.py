@@ -17,7 +17,7 @@ Head = Callable[[Vector, np.random.Generator | None], Vector]
 
 def act(actor: Actor, head: str, observation: Vector, rng: np.random.Generator | None) -> Vector:
     """The action in [-1, 1]: sampled with `rng`, or the policy's best guess without."""
-    x = observation * actor["mask"]
+    x: Vector = observation * actor["mask"]
     last = (len(actor) - 1) // 2 - 1
     for layer in range(last):
         x = np.maximum(x @ actor[f"w{layer}"] + actor[f"b{layer}"], np.float32(0))

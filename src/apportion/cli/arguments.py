@@ -1,0 +1,80 @@
+"""Flags into dataclasses with tyro; whatever is wrong with them comes out as one line."""
+
+import contextlib
+import io
+import re
+from typing import Any, TypeVar
+
+import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from apportion.errors import UserError
+
+T = TypeVar("T")
+
+_registry = ConstructorRegistry()
+
+
+def parse(arguments: type[T], argv: list[str], program: str) -> T:
+    """The flags as an instance of `arguments`. `--help` prints and leaves."""
+    captured = io.StringIO()
+    try:
+        with _registry, contextlib.redirect_stderr(captured):
+            return tyro.cli(arguments, args=argv, prog=program)
+    except SystemExit as leaving:
+        if leaving.code:
+            message = f"{_one_line(captured.getvalue())} (see {program} --help)"
+            raise UserError(message, usage=True) from None
+        raise
+
+
+def flag_value(argv: list[str], flag: str, default: str) -> str:
+    """The value of one flag, read before it is known which other flags there are."""
+    for position, word in enumerate(argv):
+        if word == flag and position + 1 < len(argv):
+            return argv[position + 1]
+        if word.startswith(f"{flag}="):
+            return word.removeprefix(f"{flag}=")
+    return default
+
+
+def whole_number(text: str) -> int:
+    """1000, 1_000 and 1e3 are the same number."""
+    try:
+        value = float(text.replace("_", ""))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+    if not value.is_integer():
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(value)
+
+
+@_registry.primitive_rule
+def _whole_numbers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    if info.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: whole_number(words[0]),
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _one_line(box: str) -> str:
+    """The message in tyro's box, and the flag it suggests."""
+    lines = [line.strip("│ ") for line in box.splitlines() if line.startswith("│")]
+    lines = [line for line in lines if line and not set(line) <= {"─"}]
+    if not lines:
+        return " ".join(box.split()) or "wrong arguments"
+    ends = [
+        i
+        for i, line in enumerate(lines)
+        if re.match(r"(Perhaps you meant|Argument helptext|For full|---)", line)
+    ]
+    message = " ".join(lines[: ends[0]] if ends else lines)
+    meant = [i for i, line in enumerate(lines) if line.startswith("Perhaps you meant")]
+    if meant and meant[0] + 1 < len(lines):
+        message += f": did you mean {lines[meant[0] + 1].split()[0].rstrip(',')}?"
+    return message

@@ -1,0 +1,98 @@
+"""Tables for people. Everything here is also in the verb's --json."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+EDGE_ROWS = 24  # larger graphs are summed up
+
+
+def listing(console: Console, title: str, entries: Sequence[tuple[str, str]]) -> None:
+    """Names with a line each."""
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
+    for name, line in entries:
+        table.add_row(Text(name, style="bold"), Text(line))
+    console.print(table)
+
+
+def summary(console: Console, data: dict[str, Any]) -> None:
+    """What `apportion show` prints."""
+    status, config = data["status"], data["config"]
+    console.print(Text(data["run"], style="bold"))
+    console.print(
+        f"{data['env']} · {config['method']['name']} · {config['backbone']['name']} · "
+        f"{config['lanes']} seed(s) · {status.get('state', 'unknown')} at step {status.get('step', 0):,} "
+        f"after {status.get('seconds', 0):,.0f} s"
+    )
+    if not data["steps"]:
+        console.print("No evaluation yet.")
+        return
+    _scores(console, data)
+    if data["graph"]["state_to_reward"] is not None:
+        _edges(console, data)
+
+
+def _scores(console: Console, data: dict[str, Any]) -> None:
+    seed = data["config"]["seed"]
+    table = Table(title="Last evaluation", title_justify="left")
+    for column in ("seed", "return", "reward correlation", "return error"):
+        table.add_column(column, justify="right")
+    lanes = zip(
+        data["final_return"],
+        data["reward_correlation_per_lane"],
+        data["return_error_per_lane"],
+        strict=True,
+    )
+    for lane, scores in enumerate(lanes):
+        table.add_row(str(seed + lane), *map(number, scores))
+    console.print(table)
+
+
+def _edges(console: Console, data: dict[str, Any]) -> None:
+    """Which dimensions feed the reward, by the mean over lanes of P(edge)."""
+    graph, structure = data["graph"], data["structure"]
+    rows = [
+        (name, float(p), None if mask is None else float(mask))
+        for name, p, mask in zip(
+            [*data["observation_names"], *data["action_names"]],
+            [*graph["state_to_reward"], *graph["action_to_reward"]],
+            [*graph["policy_mask"], *([None] * len(data["action_names"]))],
+            strict=True,
+        )
+    ]
+    rows.sort(key=lambda row: -row[1])
+    table = Table(title="Edges to the reward", title_justify="left")
+    for column in ("dimension", "P(edge)", "policy sees"):
+        table.add_column(column, justify="left" if column == "dimension" else "right")
+    for name, probability, mask in rows[:EDGE_ROWS]:
+        table.add_row(Text(name), number(probability), "" if mask is None else f"{mask:.0%}")
+    console.print(table)
+    if len(rows) > EDGE_ROWS:
+        console.print(f"... and {len(rows) - EDGE_ROWS} more: see --json")
+    if structure:
+        scores = ", ".join(
+            f"{block.replace('_to_', '→')} {number(score)}" for block, score in structure.items()
+        )
+        console.print(f"F1 against the true graph: {scores}")
+
+
+def evaluation(console: Console, data: dict[str, Any]) -> None:
+    """What `apportion eval` prints."""
+    table = Table(title=f"{data['episodes']} episodes at step {data['step']:,}", title_justify="left")
+    for column in ("seed", "return", "± between episodes", "reward correlation", "return error"):
+        table.add_column(column, justify="right")
+    for lane, seed in enumerate(data["training_seeds"]):
+        scores = [data[key][lane] for key in ("returns", "return_std", "reward_correlation", "return_error")]
+        table.add_row(str(seed), *map(number, scores))
+    console.print(table)
+
+
+def number(value: Any) -> str:
+    """Three or four digits, whatever the size; a dash for what is not known."""
+    if value is None or not np.isfinite(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" if abs(value) >= 1 else f"{value:.3f}"

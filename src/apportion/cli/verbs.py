@@ -1,0 +1,208 @@
+"""What each verb does: read its flags, call the layers below, print."""
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+
+from apportion.backbones import BACKBONES
+from apportion.cli import display
+from apportion.cli.arguments import flag_value, parse
+from apportion.config import check
+from apportion.envs.lane import Noise
+from apportion.envs.make import EnvConfig, list_environments
+from apportion.methods import METHODS
+from apportion.presets import preset
+from apportion.runs import evaluation, training
+from apportion.runs.folder import RunFolder, default_path
+from apportion.runs.summary import summarise
+from apportion.runs.training import Checkpoints, Outcome
+from apportion.settings import Config, Schedule
+
+Flag = tyro.conf.FlagCreatePairsOff[bool]
+RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is printed."""
+
+    quiet: Flag = False
+    """Print errors only."""
+    json: Flag = False
+    """Print one JSON object on stdout."""
+
+
+@dataclass(frozen=True)
+class _EnvFlags(EnvConfig):
+    id: tyro.conf.Suppress[str] = ""  # given as ENV
+
+
+def train(argv: list[str]) -> int:
+    """Train on an environment, into a run folder."""
+    method, backbone = flag_value(argv, "--method", "grd"), flag_value(argv, "--backbone", "sac")
+    first = parse(_train_flags(preset("", method, backbone)), argv, "apportion train")
+    # Parsed once more: now the environment is known, and with it the settings that suit it.
+    args = parse(_train_flags(preset(first.id, method, backbone)), argv, "apportion train")
+    config = Config(
+        env=EnvConfig(**{**vars(args.env), "id": args.id}),
+        method=args.method,
+        method_config=args.method_config,
+        backbone=args.backbone,
+        backbone_config=args.backbone_config,
+        schedule=args.schedule,
+        seed=args.seed,
+        lanes=args.seeds,
+    )
+    out = args.out or default_path(args.id, args.method)
+    return _ended(training.train(config, args.checkpoints, out, args.output.quiet), args.output)
+
+
+def _train_flags(config: Config) -> Any:
+    @dataclass(frozen=True)
+    class Train:
+        """Train on an environment, into a run folder."""
+
+        id: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+        """Environment: a Gymnasium id, or module:id. See `apportion list envs`."""
+        out: Path | None = None
+        """Run folder to write; runs/ENV-METHOD-TIME when not given."""
+        method: str = config.method
+        """How reward is given to steps: see `apportion list methods`."""
+        backbone: str = config.backbone
+        """How the policy learns: see `apportion list backbones`."""
+        seeds: int = config.lanes
+        """How many seeds to train at once, each in its own lane."""
+        seed: int = config.seed
+        """The first seed; lanes have seed, seed+1, ..."""
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+        schedule: tyro.conf.OmitArgPrefixes[Schedule] = config.schedule
+        checkpoints: tyro.conf.OmitArgPrefixes[Checkpoints] = field(default_factory=Checkpoints)
+        env: _EnvFlags = field(default_factory=_EnvFlags)
+        # tyro takes the type of these two from their defaults.
+        method_config: Annotated[Any, tyro.conf.arg(name="method")] = config.method_config
+        backbone_config: Annotated[Any, tyro.conf.arg(name="backbone")] = config.backbone_config
+
+    return Train
+
+
+def resume(argv: list[str]) -> int:
+    """Continue a run from its newest checkpoint, as if it had never stopped."""
+
+    @dataclass(frozen=True)
+    class Resume:
+        """Continue a run from its newest checkpoint, as if it had never stopped."""
+
+        run: RunPath
+        """The run folder."""
+        steps: int | None = None
+        """Train up to so many steps instead of those the run was made for."""
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    args = parse(Resume, argv, "apportion resume")
+    return _ended(training.resume(args.run, args.output.quiet, args.steps), args.output)
+
+
+def evaluate(argv: list[str]) -> int:
+    """Play fresh episodes with the policies of a run."""
+
+    @dataclass(frozen=True)
+    class Eval:
+        """Play fresh episodes with the policies of a run, scored by the true reward."""
+
+        run: RunPath
+        """The run folder."""
+        episodes: int = 10
+        """Episodes for each seed of the run."""
+        seed: int = 10_000
+        """Where the episodes' own seeds start."""
+        noise: float = 0.0
+        """Standard deviation of Gaussian noise on what the policy sees."""
+        noise_dims: tuple[str, ...] = ()
+        """Which dimensions get the noise, by number or name; all when not given."""
+        out: Path | None = None
+        """Also write the result, as JSON, to this file."""
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    args = parse(Eval, argv, "apportion eval")
+    check(args.noise >= 0, f"--noise {args.noise} must not be negative")
+    run = RunFolder.open(args.run)
+    dims = evaluation.noisy_dimensions(run.read_spec(), args.noise_dims)
+    noise = Noise(args.noise, dims) if args.noise > 0 else None
+    data = evaluation.evaluate_run(run, args.episodes, args.seed, noise)
+    if args.out is not None:
+        args.out.write_text(json.dumps(data, indent=2) + "\n")
+    _print(data, args.output, display.evaluation)
+    return 0
+
+
+def show(argv: list[str]) -> int:
+    """Say in a few numbers how a run went."""
+
+    @dataclass(frozen=True)
+    class Show:
+        """Say in a few numbers how a run went: returns, reward correlation, edges, structure scores."""
+
+        run: RunPath
+        """The run folder."""
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    args = parse(Show, argv, "apportion show")
+    _print(summarise(RunFolder.open(args.run)), args.output, display.summary)
+    return 0
+
+
+def list_things(argv: list[str]) -> int:
+    """List methods, backbones or environments."""
+
+    @dataclass(frozen=True)
+    class List:
+        """List methods, backbones or environments, with a line on each."""
+
+        what: Annotated[Literal["all", "methods", "backbones", "envs"], tyro.conf.Positional] = "all"
+        """What to list."""
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    args = parse(List, argv, "apportion list")
+    listings = {
+        "methods": [(name, _first_line(entry.config)) for name, entry in METHODS.items()],
+        "backbones": [(name, _first_line(entry.config)) for name, entry in BACKBONES.items()],
+        "envs": [
+            *list_environments(),
+            ("any id or module:id", "Gymnasium, with Box observations and actions"),
+        ],
+    }
+    wanted = {kind: entries for kind, entries in listings.items() if args.what in ("all", kind)}
+
+    def tables(console: Console, data: dict[str, Any]) -> None:
+        for kind, entries in wanted.items():
+            display.listing(console, kind, entries)
+
+    _print({kind: dict(entries) for kind, entries in wanted.items()}, args.output, tables)
+    return 0
+
+
+def _first_line(documented: type[Any]) -> str:
+    return (documented.__doc__ or "").strip().splitlines()[0]
+
+
+def _ended(outcome: Outcome, output: Output) -> int:
+    """Say where the run is; after a signal, how to go on."""
+    run = outcome.run.path
+    if outcome.signal is not None:
+        print(
+            f"Stopped at step {outcome.step:,} and saved. Continue: apportion resume {run}", file=sys.stderr
+        )
+    _print(summarise(outcome.run), output, display.summary)
+    return 0 if outcome.signal is None else 128 + outcome.signal
+
+
+def _print(data: dict[str, Any], output: Output, tables: Any) -> None:
+    if output.json:
+        print(json.dumps(data))
+    elif not output.quiet:
+        tables(Console(soft_wrap=not sys.stdout.isatty()), data)

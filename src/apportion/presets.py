@@ -1,0 +1,54 @@
+"""Settings that suit a task: what `apportion train ID` starts from, each of them open to a flag.
+
+The sparsity weights λ1..λ5 of the MuJoCo tasks are those of the GRD paper's appendix.
+"""
+
+from dataclasses import replace
+
+from apportion.backbones import sac
+from apportion.envs.make import EnvConfig
+from apportion.methods import grd
+from apportion.settings import Config, Schedule
+
+GREENHOUSE = "apportion/Greenhouse-v0"
+
+PAPER_SPARSITY: dict[str, tuple[float, float, float, float, float]] = {
+    "Ant-v4": (1e-5, 0.0, 1e-7, 1e-8, 1e-8),
+    "HalfCheetah-v4": (1e-5, 1e-5, 1e-5, 1e-6, 1e-5),
+    "Walker2d-v4": (1e-5, 1e-5, 1e-6, 1e-6, 1e-7),
+    "Humanoid-v4": (1e-5, 1e-8, 1e-5, 1e-7, 1e-8),
+    "Reacher-v4": (5e-7, 1e-8, 1e-8, 1e-8, 1e-8),
+    "Swimmer-v4": (1e-7, 1e-9, 1e-9, 0.0, 1e-9),
+    "Hopper-v4": (1e-6, 1e-6, 1e-6, 1e-7, 1e-6),
+    "HumanoidStandup-v4": (1e-5, 1e-4, 1e-6, 1e-7, 1e-7),
+}
+
+
+def preset(env_id: str, method: str, backbone: str) -> Config:
+    """The settings that a training on this environment starts from."""
+    config = Config(env=EnvConfig(env_id), method=method, backbone=backbone)
+    if env_id in PAPER_SPARSITY and method == "grd":
+        return replace(config, method_config=grd.Config(sparsity=PAPER_SPARSITY[env_id]))
+    if env_id == GREENHOUSE:
+        return _greenhouse(config)
+    return config
+
+
+def _greenhouse(config: Config) -> Config:
+    """Small networks and few updates: 40-step episodes of a smooth task, minutes on a laptop."""
+    schedule = Schedule(
+        steps=20_000,
+        steps_per_iteration=200,
+        updates_per_iteration=50,
+        warmup_steps=2_000,
+        evaluate_every=4_000,
+        evaluation_episodes=20,
+        replay_steps=100_000,
+    )
+    config = replace(config, schedule=schedule)
+    if config.backbone == "sac":
+        policy = sac.Config(hidden=(64, 64), batch_size=128, learning_rate=1e-3, discount=0.95)
+        config = replace(config, backbone_config=policy)
+    if config.method == "grd":
+        config = replace(config, method_config=grd.Config(hidden=(64, 64), learning_rate=1e-3))
+    return config

@@ -1,0 +1,90 @@
+"""A training's state as a checkpoint holds it: the agent as a tree, everything else as named arrays.
+
+Of the replay only the rows in use are written, so early checkpoints are small.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion import train
+from apportion.agent import AgentState
+from apportion.envs.wire import Arrays
+from apportion.replay import Replay
+from apportion.runs import checkpoint
+from apportion.settings import Config
+from apportion.spec import Spec
+from apportion.train import Saved
+
+_COUNTERS = ("rows", "steps", "segments", "oldest")
+
+
+def write(folder: Path, step: int, saved: Saved, seconds: float, keep: int) -> None:
+    """One checkpoint of everything."""
+    raw = {f"replay/{name}": array for name, array in _filled(saved.replay).items()}
+    raw |= {f"pending/{name}": array for name, array in saved.pending.items()}
+    for lane, where in enumerate(saved.where):
+        raw |= {f"where/{lane}/{name}": array for name, array in where.items()}
+    meta = {"iteration": saved.iteration, "seconds": seconds}
+    checkpoint.save(folder, step, saved.agent, meta, keep, raw)
+
+
+def read(folder: Path, config: Config, spec: Spec) -> tuple[Saved, checkpoint.Loaded]:
+    """The newest checkpoint that can be read, as training left it."""
+    agent, replay = _template(config, spec)
+    loaded = checkpoint.load(folder, agent)
+    where = [_under(loaded.raw, f"where/{lane}/") for lane in range(config.lanes)]
+    saved = Saved(
+        iteration=loaded.meta["iteration"],
+        agent=loaded.tree,
+        replay=_unfilled(_under(loaded.raw, "replay/"), replay),
+        pending=_under(loaded.raw, "pending/"),
+        where=where,
+    )
+    return saved, loaded
+
+
+def read_agent(folder: Path, config: Config, spec: Spec) -> tuple[AgentState, checkpoint.Loaded]:
+    """Only the agent of the newest checkpoint that can be read."""
+    loaded = checkpoint.load(folder, _template(config, spec)[0])
+    return loaded.tree, loaded
+
+
+def _template(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
+    """Shapes and types of a training's state, without its memory."""
+    shapes: tuple[AgentState, Replay] = jax.eval_shape(lambda: train.start(config, spec))
+    return shapes
+
+
+def _filled(replay: Replay) -> Arrays:
+    """The columns of the replay, cut to the rows (or segments) that any lane has written."""
+    capacity = replay.paid.shape[1]
+    # The row after the last one holds the next observation and is written too.
+    rows = min(capacity, int(np.max(np.asarray(replay.rows))) + 1)
+    segments = min(capacity, int(np.max(np.asarray(replay.segments))))
+
+    def cut(name: str, column: Any) -> NDArray[Any]:
+        if name in _COUNTERS:
+            return np.asarray(column)
+        return np.asarray(column[:, : segments if name.startswith("segment_") else rows])
+
+    return {name: cut(name, column) for name, column in replay._asdict().items()}
+
+
+def _unfilled(columns: Arrays, template: Replay) -> Replay:
+    """The columns of the replay at full size again."""
+
+    def grow(name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        column = columns[name]
+        padding = [(0, wanted - have) for wanted, have in zip(shape, column.shape, strict=True)]
+        return np.pad(column, padding)
+
+    full: dict[str, Any] = {name: grow(name, leaf.shape) for name, leaf in template._asdict().items()}
+    return Replay(**full)
+
+
+def _under(arrays: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

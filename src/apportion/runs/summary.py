@@ -1,0 +1,87 @@
+"""What a run folder says, in a few numbers: the answer of `apportion show`."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.evaluate import structure_scores
+from apportion.runs import logs
+from apportion.runs.folder import RunFolder, read_json
+from apportion.spec import BLOCKS, Graph, Spec
+
+
+def summarise(run: RunFolder) -> dict[str, Any]:
+    """Plain data for JSON: curves per lane, last scores, edges, structure scores where the truth is known."""
+    spec = run.read_spec()
+    evaluations = [entry for entry in logs.read(run.metrics) if entry["kind"] == "eval"]
+    last = evaluations[-1] if evaluations else {}
+    edges = _last_edges(run)
+    scores = _structure_scores(edges, spec)
+    return {
+        "run": str(run.path),
+        "env": spec.env_id,
+        "status": read_json(run.status) if run.status.exists() else {},
+        "steps": [entry["step"] for entry in evaluations],
+        "returns": _per_lane(evaluations, "return"),
+        "final_return": last.get("return"),
+        **_last_score("reward_correlation", last),
+        **_last_score("return_error", last),
+        "observation_names": list(spec.observation_names),
+        "action_names": list(spec.action_names),
+        "graph": _graph(edges),
+        "structure": None if scores is None else {block: each["f1"] for block, each in scores.items()},
+        "structure_scores": scores,
+        "config": run.read_config(),
+        "versions": read_json(run.versions) if run.versions.exists() else {},
+    }
+
+
+def _per_lane(evaluations: list[dict[str, Any]], name: str) -> list[list[float | None]]:
+    """[L][K]: one list per lane, in the order of the evaluations."""
+    return [list(lane) for lane in zip(*(entry[name] for entry in evaluations), strict=True)]
+
+
+def _last_score(name: str, last: dict[str, Any]) -> dict[str, Any]:
+    """A score of the last evaluation: its median over lanes, and each lane's."""
+    lanes = last.get(name)
+    known = [value for value in lanes or [] if value is not None]
+    return {name: float(np.median(known)) if known else None, f"{name}_per_lane": lanes}
+
+
+def _last_edges(run: RunFolder) -> dict[str, NDArray[np.float32]]:
+    _, edges = run.read_edges()
+    return {name: block[-1] for name, block in edges.items()}
+
+
+def _graph(edges: dict[str, NDArray[np.float32]]) -> dict[str, Any]:
+    """Edge probabilities, the mean over lanes and each lane's; None for methods without a graph."""
+
+    def block(name: str, lane: int | None) -> Any:
+        if name not in edges:
+            return None
+        values = edges[name].mean(axis=0) if lane is None else edges[name][lane]
+        return np.round(values.astype(np.float64), 4).tolist()
+
+    names = (*BLOCKS, "policy_mask")
+    lanes = len(next(iter(edges.values()))) if edges else 0
+    graph = {name: block(name, None) for name in names}
+    return {**graph, "per_lane": [{name: block(name, lane) for name in names} for lane in range(lanes)]}
+
+
+def _structure_scores(edges: dict[str, NDArray[np.float32]], spec: Spec) -> dict[str, Any] | None:
+    """Scores of each block against the true graph: the mean over lanes, and each lane's F1."""
+    if spec.true_graph is None or not all(name in edges for name in BLOCKS):
+        return None
+    lanes = len(edges["state_to_reward"])
+    scores = [
+        structure_scores(Graph(**{name: edges[name][lane] for name in BLOCKS}), spec.true_graph)
+        for lane in range(lanes)
+    ]
+    return {
+        name: {
+            **{score: float(np.mean([lane[name][score] for lane in scores])) for score in scores[0][name]},
+            "f1_per_lane": [lane[name]["f1"] for lane in scores],
+        }
+        for name in BLOCKS
+    }

@@ -1,0 +1,211 @@
+"""Training into a run folder: what the loop yields is logged and checkpointed, and can be resumed."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from apportion import train as loop
+from apportion.config import check, from_dict, to_dict
+from apportion.envs.workers import Pool
+from apportion.errors import UserError
+from apportion.runs import saved as saving
+from apportion.runs.atomic import write_json
+from apportion.runs.folder import RunFolder
+from apportion.runs.logs import Events, MetricsLog
+from apportion.runs.progress import Progress
+from apportion.runs.signals import StopRequest
+from apportion.settings import Config
+from apportion.train import Report, Saved, Snapshot
+
+TRAIN_LINES = 2_000  # lines of training metrics in a whole run, at the most
+EDGE_SNAPSHOTS = 100
+EPISODE_SNAPSHOTS = 20
+EPISODES_KEPT = 2  # per lane and snapshot
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """When to save. A run is also saved when it ends, and when it is asked to stop."""
+
+    checkpoint_minutes: float = 5.0
+    """Save after so many minutes."""
+    checkpoint_every: int | None = None
+    """Save after so many steps, too."""
+    keep: int = 2
+    """How many checkpoints to keep."""
+
+    def __post_init__(self) -> None:
+        check(self.checkpoint_minutes > 0, f"checkpoint_minutes={self.checkpoint_minutes} must be positive")
+        check(
+            self.checkpoint_every is None or self.checkpoint_every >= 1, "checkpoint_every must be at least 1"
+        )
+        check(self.keep >= 1, f"keep={self.keep} must be at least 1")
+
+
+class Outcome(NamedTuple):
+    """How a training ended."""
+
+    run: RunFolder
+    step: int
+    signal: int | None  # the signal that stopped it early
+
+
+def train(config: Config, checkpoints: Checkpoints, out: Path, quiet: bool) -> Outcome:
+    """Train from the start into a new run folder."""
+    with loop.open_pool(config) as pool:
+        run = RunFolder.create(out, {**config.to_dict(), "checkpoints": to_dict(checkpoints)}, pool.spec)
+        with run.lock():
+            return _Recorder(run, config, checkpoints, quiet).record(pool, None, 0.0)
+
+
+def resume(path: Path, quiet: bool, steps: int | None = None) -> Outcome:
+    """Continue a run from its newest checkpoint, exactly as if it had never stopped."""
+    run = RunFolder.open(path)
+    config, checkpoints = read_settings(run)
+    with run.lock():
+        saved, loaded = saving.read(run.checkpoints, config, run.read_spec())
+        if steps is not None:
+            config = _extended(run, config, checkpoints, steps)
+        recorder = _Recorder(run, config, checkpoints, quiet)
+        recorder.notes = loaded.skipped
+        run.truncate_after(loaded.step)
+        MetricsLog(run.metrics).truncate_after(loaded.step)
+        with loop.open_pool(config) as pool:
+            return recorder.record(pool, saved, loaded.meta["seconds"])
+
+
+def read_settings(run: RunFolder) -> tuple[Config, Checkpoints]:
+    """The settings that a run was made with."""
+    data = run.read_config()
+    try:
+        return Config.from_dict(data), from_dict(Checkpoints, data["checkpoints"], "checkpoints.")
+    except KeyError as error:
+        raise UserError(f"{run.config} has no {error}: it was not written by this version") from error
+
+
+def _extended(run: RunFolder, config: Config, checkpoints: Checkpoints, steps: int) -> Config:
+    """The same training with another number of steps, written down."""
+    config = replace(config, schedule=replace(config.schedule, steps=steps))
+    write_json(run.config, {**config.to_dict(), "checkpoints": to_dict(checkpoints)})
+    return config
+
+
+class _Recorder:
+    """Writes what a training yields into its run folder."""
+
+    def __init__(self, run: RunFolder, config: Config, checkpoints: Checkpoints, quiet: bool) -> None:
+        self.run = run
+        self.config = config
+        self.checkpoints = checkpoints
+        self.quiet = quiet
+        self.log = MetricsLog(run.metrics)
+        self.notes: list[str] = []
+        self.failed_lanes: set[int] = set()
+
+    def record(self, pool: Pool, saved: Saved | None, seconds: float) -> Outcome:
+        """Run the loop to its end, or until a signal asks for a stop."""
+        schedule = self.config.schedule
+        first = 0 if saved is None else saved.iteration * schedule.steps_per_iteration
+        self.began = time.monotonic() - seconds
+        self.saved_at = time.monotonic()
+        total = schedule.iterations * schedule.steps_per_iteration
+        with (
+            StopRequest() as stop,
+            Events(self.run.tensorboard, resumed_at=None if saved is None else first) as self.events,
+            Progress(total, self.config.lanes, self.quiet, first) as self.progress,
+        ):
+            self._say(self.notes)
+            step = first
+            self._status("running", step)
+            for snapshot in loop.online(self.config, pool, saved):
+                step = snapshot.step
+                self._write(snapshot)
+                last = snapshot.iteration + 1 == schedule.iterations
+                if last or stop.requested or self._checkpoint_due(step):
+                    self._checkpoint(snapshot, must_succeed=last or stop.requested)
+                if stop.requested:
+                    break
+        self._status("finished" if step >= total else "stopped", step)
+        return Outcome(self.run, step, stop.signal if step < total else None)
+
+    def _write(self, snapshot: Snapshot) -> None:
+        schedule = self.config.schedule
+        if snapshot.metrics and snapshot.iteration % max(1, schedule.iterations // TRAIN_LINES) == 0:
+            self.log.write(snapshot.step, "train", snapshot.metrics)
+            self.events.write(snapshot.step, "train", snapshot.metrics)
+        self._warn_of_nan(snapshot)
+        if snapshot.report is not None:
+            self._write_report(snapshot.step, snapshot.report)
+        shown = ("reward_loss", "critic_loss")
+        self.progress.update(
+            snapshot.step, {k: float(np.mean(v)) for k, v in snapshot.metrics.items() if k in shown}
+        )
+
+    def _write_report(self, step: int, report: Report) -> None:
+        evaluation = report.evaluation
+        scores: dict[str, Any] = {
+            "return": evaluation.returns,
+            "return_std": evaluation.return_std,
+            "length": evaluation.lengths,
+            "reward_correlation": evaluation.reward_correlation,
+            "episode_correlation": evaluation.episode_correlation,
+            "return_error": evaluation.return_error,
+            "policy_mask_on": report.policy_mask.mean(axis=1),
+        }
+        self.log.write(step, "eval", {**scores, "seconds": time.monotonic() - self.began})
+        self.events.write(step, "eval", scores)
+        self.events.flush()
+        schedule = self.config.schedule
+        last = step >= schedule.iterations * schedule.steps_per_iteration
+        if last or _thinned(step, schedule.steps, schedule.evaluate_every, EDGE_SNAPSHOTS):
+            self.run.write_edges(step, {**(report.edges or {}), "policy_mask": report.policy_mask})
+        if last or _thinned(step, schedule.steps, schedule.evaluate_every, EPISODE_SNAPSHOTS):
+            self.run.write_episodes(step, [lane[:EPISODES_KEPT] for lane in evaluation.episodes])
+        self.progress.evaluation(step, evaluation.returns.tolist(), evaluation.reward_correlation.tolist())
+        self._status("running", step)
+
+    def _warn_of_nan(self, snapshot: Snapshot) -> None:
+        """Say once for each lane that its numbers have gone; the other lanes go on."""
+        if not snapshot.metrics:
+            return
+        finite = np.all([np.isfinite(values) for values in snapshot.metrics.values()], axis=0)
+        for lane in sorted(set(np.flatnonzero(~finite).tolist()) - self.failed_lanes):
+            self.failed_lanes.add(lane)
+            seed = self.config.seeds[lane]
+            self._say([f"seed {seed} diverged (NaN) by step {snapshot.step}; the other lanes go on"])
+
+    def _checkpoint_due(self, step: int) -> bool:
+        every = self.checkpoints.checkpoint_every
+        iteration = self.config.schedule.steps_per_iteration
+        by_steps = every is not None and step // every > (step - iteration) // every
+        return by_steps or time.monotonic() - self.saved_at > 60 * self.checkpoints.checkpoint_minutes
+
+    def _checkpoint(self, snapshot: Snapshot, must_succeed: bool) -> None:
+        try:
+            seconds = time.monotonic() - self.began
+            saving.write(self.run.checkpoints, snapshot.step, snapshot.save(), seconds, self.checkpoints.keep)
+        except OSError as error:
+            # The earlier checkpoints are untouched: a run that goes on may still find room later.
+            reason = f"no checkpoint at step {snapshot.step}: {error.strerror or error}"
+            if must_succeed:
+                raise UserError(f"{reason}; make room, then `apportion resume {self.run.path}`") from error
+            self._say([reason])
+        self.saved_at = time.monotonic()
+
+    def _status(self, state: str, step: int) -> None:
+        seconds = round(time.monotonic() - self.began, 1)
+        write_json(self.run.status, {"state": state, "step": step, "seconds": seconds})
+
+    def _say(self, messages: Iterable[str]) -> None:
+        for message in messages:
+            self.progress.message(message)
+
+
+def _thinned(step: int, steps: int, every: int, at_most: int) -> bool:
+    """True for at most about `at_most` evenly spaced evaluations."""
+    stride = max(1, -(-(steps // every) // at_most))
+    return (step // every) % stride == 0
