@@ -1,5 +1,6 @@
 """Networks as Equinox modules that hold arrays and nothing else, so that they can live in a lane's state."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -17,13 +18,22 @@ def dense(
     return product + jnp.broadcast_to(bias, product.shape)
 
 
-def init_dense(key: PRNGKeyArray, inputs: int, outputs: int) -> tuple[Float[Array, "I O"], Float[Array, "O"]]:
-    """Weights and biases uniform in ±1/sqrt(inputs)."""
-    weight_key, bias_key = jax.random.split(key)
-    bound = 1 / math.sqrt(inputs)
-    weight = jax.random.uniform(weight_key, (inputs, outputs), minval=-bound, maxval=bound)
-    bias = jax.random.uniform(bias_key, (outputs,), minval=-bound, maxval=bound)
-    return weight, bias
+def init_dense(
+    key: PRNGKeyArray, sizes: Sequence[int]
+) -> list[tuple[Float[Array, "I O"], Float[Array, "O"]]]:
+    """Weights and biases of consecutive layers, uniform in ±1/sqrt(inputs).
+
+    All come from one draw: each shape of random numbers costs half a second to compile.
+    """
+    shapes = list(itertools.pairwise(sizes))
+    draws = jax.random.uniform(key, (sum((i + 1) * o for i, o in shapes),), minval=-1.0)
+    layers, position = [], 0
+    for inputs, outputs in shapes:
+        block = draws[position : position + (inputs + 1) * outputs] / math.sqrt(inputs)
+        block = block.reshape(inputs + 1, outputs)
+        layers.append((block[:-1], block[-1]))
+        position += (inputs + 1) * outputs
+    return layers
 
 
 class MLP(eqx.Module):
@@ -35,8 +45,7 @@ class MLP(eqx.Module):
     @staticmethod
     def init(key: PRNGKeyArray, sizes: Sequence[int]) -> "MLP":
         """`sizes`: inputs, hidden layers, outputs."""
-        keys = jax.random.split(key, len(sizes) - 1)
-        layers = [init_dense(k, i, o) for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True)]
+        layers = init_dense(key, sizes)
         return MLP(weights=[w for w, _ in layers], biases=[b for _, b in layers])
 
     def __call__(self, x: Float[Array, "*B I"]) -> Float[Array, "*B O"]:
@@ -62,7 +71,7 @@ class MixtureDynamics(eqx.Module):
         key: PRNGKeyArray, states: int, actions: int, hidden: Sequence[int], components: int
     ) -> "MixtureDynamics":
         first_key, identity_key, body_key = jax.random.split(key, 3)
-        weight, bias = init_dense(first_key, states + actions, hidden[0])
+        [(weight, bias)] = init_dense(first_key, (states + actions, hidden[0]))
         return MixtureDynamics(
             weight=weight,
             bias=bias,

@@ -186,7 +186,7 @@ def _first_at_least(column: Int[Array, "N"], value: Array, low: Array, high: Arr
     """Binary search in the segment ring: the first segment in [low, high) with column >= value, else high."""
     capacity = column.shape[0]
 
-    def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(_: Array, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds
         middle = (low + high) // 2
         reached = column[middle % capacity] >= value

@@ -12,6 +12,7 @@ from rich.console import Console
 from apportion.backbones import BACKBONES
 from apportion.cli import display
 from apportion.cli.arguments import flag_value, parse
+from apportion.cli.cache import remember_compilations
 from apportion.config import check
 from apportion.envs.lane import Noise
 from apportion.envs.make import EnvConfig, list_environments
@@ -59,6 +60,7 @@ def train(argv: list[str]) -> int:
         lanes=args.seeds,
     )
     out = args.out or default_path(args.id, args.method)
+    remember_compilations()
     return _ended(training.train(config, args.checkpoints, out, args.output.quiet), args.output)
 
 
@@ -104,6 +106,7 @@ def resume(argv: list[str]) -> int:
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     args = parse(Resume, argv, "apportion resume")
+    remember_compilations()
     return _ended(training.resume(args.run, args.output.quiet, args.steps), args.output)
 
 

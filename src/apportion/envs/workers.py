@@ -8,6 +8,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, BinaryIO, Protocol
 
@@ -133,7 +134,8 @@ class ProcessConnection:
         return message
 
     def close(self) -> None:
-        self._stdin.close()
+        with suppress(BrokenPipeError):  # a worker that died leaves what it was last asked unsent
+            self._stdin.close()
         self._stdout.close()
         try:
             self.process.wait(timeout=5)
@@ -234,7 +236,7 @@ def serve(stdin: BinaryIO, stdout: BinaryIO) -> None:
         server = Server(EnvConfig(**head["config"]), head["seeds"], head["head"])
         while True:
             send(stdout, *server.answer(receive(stdin)))
-    except EOFError:
+    except (EOFError, BrokenPipeError):
         return
     except UserError as error:
         send(stdout, {"error": str(error)})

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion import losses, masks, optimise
@@ -138,7 +139,9 @@ def predict_reward(
 
 
 def _reward_loss(model: Model, segments: Segments, key: PRNGKeyArray, config: Config) -> Float[Array, ""]:
-    sampled = _sample_edges(key, model.edges, config.temperature)
+    logits = (model.edges.state_to_reward, model.edges.action_to_reward)
+    state_to_reward, action_to_reward = sample_masks(key, logits, config.temperature)
+    sampled = model.edges._replace(state_to_reward=state_to_reward, action_to_reward=action_to_reward)
     rewards = predict_reward(model.reward, sampled, segments.observations[:, :-1], segments.actions)
     return losses.return_loss(rewards, segments.mask, segments.total, segments.length)
 
@@ -146,21 +149,23 @@ def _reward_loss(model: Model, segments: Segments, key: PRNGKeyArray, config: Co
 def _dynamics_loss(
     model: Model, transitions: Transitions, key: PRNGKeyArray, config: Config
 ) -> Float[Array, ""]:
-    sampled = _sample_edges(key, model.edges, config.temperature)
+    logits = (model.edges.state_to_state, model.edges.action_to_state)
+    state_to_state, action_to_state = sample_masks(key, logits, config.temperature)
     means, log_stds, mixture_logits = model.dynamics(
         transitions.observation,
         transitions.action,
-        sampled.state_to_state,
-        sampled.action_to_state,
+        state_to_state,
+        action_to_state,
         use_identity=config.target_identity,
     )
     log_stds = jnp.clip(log_stds, *config.log_std_range)
     return losses.mixture_nll(transitions.next_observation, means, log_stds, mixture_logits)
 
 
-def _sample_edges(key: PRNGKeyArray, logits: Edges, temperature: float) -> Edges:
-    keys = Edges(*jax.random.split(key, len(logits)))
-    return jax.tree.map(lambda k, block: masks.sample_mask(k, block, temperature), keys, logits)
+def sample_masks(key: PRNGKeyArray, logits: tuple[Array, Array], temperature: float) -> tuple[Array, Array]:
+    """Both blocks of edges in one draw: random numbers are what takes longest to compile."""
+    flat, blocks = ravel_pytree(logits)
+    return blocks(masks.sample_mask(key, flat, temperature))
 
 
 def _init_model(config: Config, key: PRNGKeyArray, states: int, actions: int) -> Model:

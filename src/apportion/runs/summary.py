@@ -30,6 +30,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "observation_names": list(spec.observation_names),
         "action_names": list(spec.action_names),
         "graph": _graph(edges),
+        "true_graph": None if spec.true_graph is None else spec.true_graph.to_dict(),
         "structure": None if scores is None else {block: each["f1"] for block, each in scores.items()},
         "structure_scores": scores,
         "config": run.read_config(),

@@ -1,0 +1,40 @@
+# Two commands matter: `make demo` and `make test`. Both set up .venv first.
+
+PYTHON ?= python3
+BIN := .venv/bin
+UV := $(shell command -v uv 2>/dev/null)
+
+.PHONY: setup demo test check lock clean
+
+setup: .venv/.ready
+
+# The lock pins every package by hash; the package itself is then installed without looking further.
+.venv/.ready: pyproject.toml requirements-dev.txt
+ifneq ($(UV),)
+	@test -x $(BIN)/python || $(UV) venv --quiet --python "$(PYTHON)" .venv
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps -e .
+else
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+endif
+	@touch $@
+
+demo: setup
+	@$(BIN)/python examples/demo.py
+
+test: setup
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+check: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	  --no-emit-index-url --no-emit-find-links --extra dev --output-file requirements-dev.txt pyproject.toml
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
