@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from apportion.errors import UserError
 from apportion.spec import Spec
-from apportion.types import Batch, Sampling, Segments, Transitions
+from apportion.types import Batch, Record, Sampling, Segments, Transitions
 
 
 class Chunk(NamedTuple):
@@ -65,13 +66,13 @@ class Draw(NamedTuple):
     segments: Int[Array, "*U M"]
 
 
-def capacity_for(spec: Spec, replay_steps: int) -> int:
-    """Rows needed for `replay_steps` steps; at least enough for two of the longest episodes."""
-    longest = spec.max_episode_steps + 1
-    if replay_steps < 2 * longest:
+def capacity_for(spec: Spec, replay_steps: int, chunk_steps: int) -> int:
+    """Rows for `replay_steps` steps; at least enough for two of the longest episodes and two chunks."""
+    least = 2 * max(spec.max_episode_steps + 1, 2 * chunk_steps)
+    if replay_steps < least:
         raise UserError(
-            f"replay_steps={replay_steps} cannot hold two episodes of {spec.max_episode_steps} steps: "
-            f"raise --replay-steps to at least {2 * longest}"
+            f"replay_steps={replay_steps} cannot hold two episodes of {spec.max_episode_steps} steps and two "
+            f"iterations of {chunk_steps}: raise --replay-steps to at least {least}"
         )
     return replay_steps + replay_steps // spec.max_episode_steps + 1
 
@@ -131,6 +132,23 @@ def gather(replay: Replay, drawn: Draw, max_segment_steps: int) -> Batch:
     if drawn.segments.shape[-1] > 0:
         segments = _gather_segments(replay, drawn.segments, max_segment_steps)
     return Batch(segments, _gather_transitions(replay, drawn.steps, drawn.step_segments))
+
+
+def records(replay: Replay, lane: int, max_rows: int) -> list[Record]:
+    """Whole segments of one lane of a stacked replay, on the host: evenly chosen where there are too many."""
+    capacity = replay.paid.shape[1]
+    numbers = np.arange(int(replay.oldest[lane]), int(replay.segments[lane]))
+    start, length, total = (
+        np.asarray(column[lane])[numbers % capacity]
+        for column in (replay.segment_start, replay.segment_length, replay.segment_total)
+    )
+    chosen = np.arange(0, len(numbers), max(1, -(-int(length.sum()) // max_rows)))
+    observation, action = np.asarray(replay.observation[lane]), np.asarray(replay.action[lane])
+    found = []
+    for number in chosen:
+        rows = (start[number] + np.arange(length[number] + 1)) % capacity
+        found.append(Record(observation[rows], action[rows[:-1]], float(total[number])))
+    return found
 
 
 def _insert_rows(replay: Replay, chunk: Chunk) -> Replay:

@@ -95,6 +95,9 @@ class Config:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Config":
+        known = ("env", "method", "backbone", "schedule", "seed", "lanes")
+        for key in data:
+            check(key in known, f"unknown setting {key}{nearest(key, known)}")
         method, backbone = dict(data["method"]), dict(data["backbone"])
         method_name, backbone_name = method.pop("name"), backbone.pop("name")
         check(method_name in METHODS, f"unknown method {method_name!r}{nearest(method_name, METHODS)}")

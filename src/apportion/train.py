@@ -24,7 +24,7 @@ from apportion.evaluate import Evaluation, judge, make_redistribute, replay_corr
 from apportion.replay import Chunk, Draw, Replay
 from apportion.settings import Config, Schedule
 from apportion.spec import Spec
-from apportion.types import Method, Metrics
+from apportion.types import Method, Metrics, Revision
 
 _INIT, _UPDATE, _EVALUATE = range(3)  # separate streams of randomness for one lane
 
@@ -69,15 +69,19 @@ def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
     method, backbone = config.make_method(), config.make_backbone()
     keys = _lane_keys(config.seeds, _INIT, 0)
     agent = jax.jit(jax.vmap(lambda key: agents.init(method, backbone, key, spec)))(keys)
-    capacity = replays.capacity_for(spec, config.schedule.replay_steps)
+    schedule = config.schedule
+    capacity = replays.capacity_for(spec, schedule.replay_steps, schedule.steps_per_iteration)
     replay = replays.init(spec, capacity)
     return agent, jax.tree.map(lambda x: jnp.zeros((config.lanes, *x.shape), x.dtype), replay)
 
 
 def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[Snapshot]:
-    """Train, from the start or from where `saved` left off; yields after every iteration."""
-    schedule, programs = config.schedule, _compile(config, pool.spec)
-    collector = _Collector(pool, schedule)
+    """Train, from the start or from where `saved` left off; yields after every iteration.
+
+    To continue, the pool must be where it was: call `pool.put_back(saved.where)` first.
+    """
+    schedule, method, programs = config.schedule, config.make_method(), _compile(config, pool.spec)
+    collector = _Collector(pool, schedule, method.revision)
     if saved is None:
         agent, replay = start(config, pool.spec)
         actor = programs.actor(agent)
@@ -85,7 +89,7 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
     else:
         agent, replay = jax.tree.map(jnp.asarray, (saved.agent, saved.replay))
         actor = programs.actor(agent)
-        collector.put_back(saved)
+        collector.go_on_from(saved)
 
     for iteration in range(0 if saved is None else saved.iteration, schedule.iterations):
         chunk = collector.take()
@@ -97,6 +101,7 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
             agent, replay, metrics, actor = programs.learn(agent, replay, chunk, keys)
         else:
             replay = programs.insert(replay, chunk)
+        agent = _revise(method.revision, agent, replay, collector.lanes_to_revise)
         # JAX returns before the work is done: with overlap, the environments act meanwhile.
         collector.start(previous_actor if schedule.overlap else actor, iteration + 1)
 
@@ -117,9 +122,11 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
 class _Collector:
     """Keeps one chunk of steps ahead: under way in the workers, or settled here."""
 
-    def __init__(self, pool: Pool, schedule: Schedule) -> None:
+    def __init__(self, pool: Pool, schedule: Schedule, revision: Revision | None) -> None:
         self.pool = pool
         self.schedule = schedule
+        self.revision = revision
+        self.lanes_to_revise: list[int] = []  # because the last chunk doubled their segments
         self.settled: Arrays | None = None
         self.segments = np.zeros(pool.lanes, np.int64)  # closed so far, per lane
 
@@ -142,16 +149,35 @@ class _Collector:
 
     def take(self) -> Chunk:
         chunk, self.settled = self.settle(), None
-        self.segments += chunk["segments"]
+        before, self.segments = self.segments, self.segments + chunk["segments"]
+        if self.revision is not None:
+            doubled = _doublings(self.segments, self.revision.first) > _doublings(before, self.revision.first)
+            self.lanes_to_revise = np.flatnonzero(doubled).tolist()
         return Chunk(**{name: jnp.asarray(array) for name, array in chunk.items()})
 
     def save(self, iteration: int, agent: AgentState, replay: Replay) -> Saved:
         return Saved(iteration, agent, replay, self.settle(), self.pool.where())
 
-    def put_back(self, saved: Saved) -> None:
+    def go_on_from(self, saved: Saved) -> None:
         self.settled = saved.pending
         self.segments += np.asarray(saved.replay.segments)
-        self.pool.put_back(saved.where)
+
+
+def _doublings(segments: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+    """How many of first, 2 first, 4 first, ... have been reached."""
+    return np.floor(np.log2(np.maximum(segments / first, 0.5))).astype(np.int64) + 1
+
+
+def _revise(revision: Revision | None, agent: AgentState, replay: Replay, lanes: list[int]) -> AgentState:
+    """Let the method look at many segments of some lanes at once."""
+    if revision is None:
+        return agent
+    for lane in lanes:
+        before = jax.tree.map(lambda x, lane=lane: x[lane], agent.method)
+        after = revision.revise(before, replays.records(replay, lane, revision.max_rows))
+        method = jax.tree.map(lambda all_, one, lane=lane: all_.at[lane].set(one), agent.method, after)
+        agent = agent._replace(method=method)
+    return agent
 
 
 class _Programs(NamedTuple):

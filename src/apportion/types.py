@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from numpy.typing import NDArray
 
 from apportion.spec import Spec
 
@@ -65,6 +67,22 @@ class Edges(NamedTuple):
     action_to_state: Float[Array, "A S"]
 
 
+class Record(NamedTuple):
+    """One closed segment, on the host and without padding."""
+
+    observations: NDArray[np.float32]  # [T+1, S]
+    actions: NDArray[np.float32]  # [T, A]
+    total: float
+
+
+class Revision(NamedTuple):
+    """A look at many segments at once, on the host, each time their number has doubled."""
+
+    revise: Callable[[State, list[Record]], State]
+    first: int  # how many closed segments the first look waits for
+    max_rows: int  # steps it can look at; of more, segments are chosen evenly over the replay
+
+
 class Method(NamedTuple):
     """Turns sums of reward into a reward for each step. Pure functions of an explicit state."""
 
@@ -74,6 +92,7 @@ class Method(NamedTuple):
     policy_mask: Callable[[State], Float[Array, "S"]]  # 1 where the policy may look
     edges: Callable[[State], Edges] | None  # edge probabilities; None for methods without a graph
     sampling: Sampling
+    revision: Revision | None = None
 
 
 class Backbone(NamedTuple):

@@ -39,6 +39,8 @@ class Config:
 
     def __post_init__(self) -> None:
         check(len(self.hidden) >= 1, "backbone.hidden needs at least one layer")
+        check(min(self.hidden) >= 1, f"backbone.hidden={self.hidden} must be at least 1 each")
+        check(self.learning_rate > 0, f"backbone.learning_rate={self.learning_rate} must be positive")
         check(self.batch_size >= 1, f"backbone.batch_size={self.batch_size} must be at least 1")
         check(0 <= self.discount < 1, f"backbone.discount={self.discount} must be in [0, 1)")
         check(0 < self.polyak <= 1, f"backbone.polyak={self.polyak} must be in (0, 1]")

@@ -14,6 +14,7 @@ VERBS = {
     "resume": "continue a run from its newest checkpoint",
     "eval": "play fresh episodes with a run's policies",
     "show": "say in a few numbers how a run went",
+    "identify": "find who feeds the reward in logged episodes",
     "list": "list methods, backbones or environments",
 }
 
@@ -21,6 +22,8 @@ VERBS = {
 def main(argv: list[str] | None = None) -> None:
     """Entry point of the `apportion` command."""
     words = sys.argv[1:] if argv is None else argv
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as with `python -m`: module:Id finds modules in the current folder
     try:
         sys.exit(_run(words))
     except UserError as error:
@@ -30,6 +33,13 @@ def main(argv: list[str] | None = None) -> None:
         # The reader of our output left, as `head` does; Python would complain once more while closing stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        print(f"error: {error.strerror or error}{where}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:  # while starting, or the second one
+        print("error: interrupted", file=sys.stderr)
+        sys.exit(130)
 
 
 def _run(words: list[str]) -> int:
@@ -51,13 +61,14 @@ def _run(words: list[str]) -> int:
         "resume": verbs.resume,
         "eval": verbs.evaluate,
         "show": verbs.show,
+        "identify": verbs.identify_graph,
         "list": verbs.list_things,
     }
     return run[verb](rest)
 
 
 def _help() -> str:
-    lines = [f"  {verb:<8} {line}" for verb, line in VERBS.items()]
+    lines = [f"  {verb:<9} {line}" for verb, line in VERBS.items()]
     return "\n".join(
         [
             "apportion: who earned the reward? Learn dense rewards from late ones, and policies from them.",

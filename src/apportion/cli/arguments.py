@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import tyro
@@ -26,6 +27,15 @@ def parse(arguments: type[T], argv: list[str], program: str) -> T:
             message = f"{_one_line(captured.getvalue())} (see {program} --help)"
             raise UserError(message, usage=True) from None
         raise
+
+
+@contextlib.contextmanager
+def blaming_the_command_line() -> Iterator[None]:
+    """Settings that do not hold up were typed by the user: exit code 2."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(str(error), usage=True) from error
 
 
 def flag_value(argv: list[str], flag: str, default: str) -> str:
@@ -63,9 +73,10 @@ def _whole_numbers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | N
 
 
 def _one_line(box: str) -> str:
-    """The message in tyro's box, and the flag it suggests."""
-    lines = [line.strip("│ ") for line in box.splitlines() if line.startswith("│")]
-    lines = [line for line in lines if line and not set(line) <= {"─"}]
+    """The message in tyro's box, and the flag it suggests. stdout decides on the box's lines and colours."""
+    colourless = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    lines = [line.strip("│ ") for line in colourless.splitlines()]
+    lines = [line for line in lines if line.strip("─-╭╮╰╯ ")][1:]  # without rules and title
     if not lines:
         return " ".join(box.split()) or "wrong arguments"
     ends = [

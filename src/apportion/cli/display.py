@@ -83,12 +83,45 @@ def _edges(console: Console, data: dict[str, Any]) -> None:
 def evaluation(console: Console, data: dict[str, Any]) -> None:
     """What `apportion eval` prints."""
     table = Table(title=f"{data['episodes']} episodes at step {data['step']:,}", title_justify="left")
-    for column in ("seed", "return", "± between episodes", "reward correlation", "return error"):
+    for column in ("seed", "return", "± between episodes", "correlation in episodes", "return error"):
         table.add_column(column, justify="right")
     for lane, seed in enumerate(data["training_seeds"]):
-        scores = [data[key][lane] for key in ("returns", "return_std", "reward_correlation", "return_error")]
+        scores = [data[key][lane] for key in ("returns", "return_std", "episode_correlation", "return_error")]
         table.add_row(str(seed), *map(number, scores))
     console.print(table)
+
+
+def identification(console: Console, data: dict[str, Any]) -> None:
+    """What `apportion identify` prints."""
+    names = [*data["observation_names"], *data["action_names"]]
+    graph, strength, confidence = (
+        {
+            "reward": [*data[part]["state_to_reward"], *data[part]["action_to_reward"]],
+            "next": [*data[part]["state_to_state"], *data[part]["action_to_state"]],
+        }
+        for part in ("graph", "strength", "confidence")
+    )
+    title = (
+        f"Who feeds the reward? {data['episodes']} episodes, {data['explained']:.0%} of the totals explained"
+    )
+    table = Table(title=title, title_justify="left")
+    for column in ("dimension", "feeds reward", "strength", "confidence", "feeds next"):
+        table.add_column(column, justify="right" if column in ("strength", "confidence") else "left")
+    for i, name in enumerate(names):
+        targets = [
+            target for target, on in zip(data["observation_names"], graph["next"][i], strict=True) if on
+        ]
+        feeds = "yes" if graph["reward"][i] else ""
+        cells = (number(strength["reward"][i]), number(confidence["reward"][i]), _shortened(targets))
+        table.add_row(Text(name), feeds, cells[0], cells[1], Text(cells[2]))
+    console.print(table)
+    for note in data["certificate"]["notes"]:
+        console.print(Text(f"Beware: {note}.", style="yellow"))
+
+
+def _shortened(names: list[str], shown: int = 6) -> str:
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
 
 
 def number(value: Any) -> str:

@@ -11,11 +11,13 @@ from rich.console import Console
 
 from apportion.backbones import BACKBONES
 from apportion.cli import display
-from apportion.cli.arguments import flag_value, parse
+from apportion.cli.arguments import blaming_the_command_line, flag_value, parse
 from apportion.cli.cache import remember_compilations
 from apportion.config import check
+from apportion.data import read_npz
 from apportion.envs.lane import Noise
 from apportion.envs.make import EnvConfig, list_environments
+from apportion.identify import identify
 from apportion.methods import METHODS
 from apportion.presets import preset
 from apportion.runs import evaluation, training
@@ -45,6 +47,15 @@ class _EnvFlags(EnvConfig):
 
 def train(argv: list[str]) -> int:
     """Train on an environment, into a run folder."""
+    with blaming_the_command_line():
+        args, config = _train_settings(argv)
+    out = args.out or default_path(args.id, args.method)
+    remember_compilations()
+    return _ended(training.train(config, args.checkpoints, out, args.output.quiet), args.output)
+
+
+def _train_settings(argv: list[str]) -> tuple[Any, Config]:
+    """The flags, and the training they describe."""
     method, backbone = flag_value(argv, "--method", "grd"), flag_value(argv, "--backbone", "sac")
     first = parse(_train_flags(preset("", method, backbone)), argv, "apportion train")
     # Parsed once more: now the environment is known, and with it the settings that suit it.
@@ -59,12 +70,12 @@ def train(argv: list[str]) -> int:
         seed=args.seed,
         lanes=args.seeds,
     )
-    out = args.out or default_path(args.id, args.method)
-    remember_compilations()
-    return _ended(training.train(config, args.checkpoints, out, args.output.quiet), args.output)
+    return args, config
 
 
 def _train_flags(config: Config) -> Any:
+    """The flags of `train`; tyro takes the types of the two configs from their values."""
+
     @dataclass(frozen=True)
     class Train:
         """Train on an environment, into a run folder."""
@@ -85,7 +96,6 @@ def _train_flags(config: Config) -> Any:
         schedule: tyro.conf.OmitArgPrefixes[Schedule] = config.schedule
         checkpoints: tyro.conf.OmitArgPrefixes[Checkpoints] = field(default_factory=Checkpoints)
         env: _EnvFlags = field(default_factory=_EnvFlags)
-        # tyro takes the type of these two from their defaults.
         method_config: Annotated[Any, tyro.conf.arg(name="method")] = config.method_config
         backbone_config: Annotated[Any, tyro.conf.arg(name="backbone")] = config.backbone_config
 
@@ -133,6 +143,7 @@ def evaluate(argv: list[str]) -> int:
 
     args = parse(Eval, argv, "apportion eval")
     check(args.noise >= 0, f"--noise {args.noise} must not be negative")
+    check(args.noise > 0 or not args.noise_dims, "--noise-dims needs a --noise above 0")
     run = RunFolder.open(args.run)
     dims = evaluation.noisy_dimensions(run.read_spec(), args.noise_dims)
     noise = Noise(args.noise, dims) if args.noise > 0 else None
@@ -156,6 +167,40 @@ def show(argv: list[str]) -> int:
 
     args = parse(Show, argv, "apportion show")
     _print(summarise(RunFolder.open(args.run)), args.output, display.summary)
+    return 0
+
+
+def identify_graph(argv: list[str]) -> int:
+    """Find who feeds the reward in logged episodes."""
+
+    @dataclass(frozen=True)
+    class Identify:
+        """Find which dimensions feed the reward, and each other, in logged episodes."""
+
+        file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.npz")]
+        """Arrays observations [E, T+1, S], actions [E, T, A], lengths [E], totals [E]; optional
+        observation_names [S], action_names [A]."""
+        out: Path | None = None
+        """Also write the result, as JSON, to this file."""
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    args = parse(Identify, argv, "apportion identify")
+    log = read_npz(args.file)
+    result = identify(log.observations, log.actions, log.totals)
+    data = {
+        "file": str(args.file),
+        "episodes": len(log.totals),
+        "observation_names": list(log.observation_names),
+        "action_names": list(log.action_names),
+        "graph": result.graph.to_dict(),
+        "strength": result.strength.to_dict(),
+        "confidence": result.confidence.to_dict(),
+        "explained": result.explained,
+        "certificate": result.certificate._asdict(),
+    }
+    if args.out is not None:
+        args.out.write_text(json.dumps(data, indent=2) + "\n")
+    _print(data, args.output, display.identification)
     return 0
 
 

@@ -21,7 +21,9 @@ def act(actor: Actor, head: str, observation: Vector, rng: np.random.Generator |
     last = (len(actor) - 1) // 2 - 1
     for layer in range(last):
         x = np.maximum(x @ actor[f"w{layer}"] + actor[f"b{layer}"], np.float32(0))
-    return HEADS[head](x @ actor[f"w{last}"] + actor[f"b{last}"], rng)
+    action = HEADS[head](x @ actor[f"w{last}"] + actor[f"b{last}"], rng)
+    # A diverged policy (NaN) stands still: if its environment failed, the other lanes would end with it.
+    return action if np.isfinite(action).all() else np.zeros_like(action)
 
 
 def random_action(size: int, rng: np.random.Generator) -> Vector:

@@ -73,6 +73,8 @@ class Lane:
         observation, paid, terminated, truncated, info = self.env.step(action)
         self.actions.append(action)
         self.observation = self._checked(observation, "observation")
+        if len(self.actions) == self.spec.max_episode_steps and not (terminated or truncated):
+            raise UserError(self._complaint("its declared max_episode_steps has passed, but it goes on"))
         if not np.isfinite(info["true_reward"]):
             raise UserError(self._complaint(f"reward is {info['true_reward']}"))
         self.steps_in_segment += 1

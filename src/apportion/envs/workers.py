@@ -8,7 +8,8 @@ import contextlib
 import os
 import subprocess
 import sys
-from contextlib import suppress
+import traceback
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, BinaryIO, Protocol
 
@@ -78,11 +79,13 @@ class InlineConnection:
     """A worker inside the calling process."""
 
     def __init__(self, config: EnvConfig, seeds: list[int], head: str) -> None:
-        self.server = Server(config, seeds, head)
+        with _blaming_environments():
+            self.server = Server(config, seeds, head)
         self.replies: list[Message] = []
 
     def request(self, head: dict[str, Any], arrays: Arrays) -> None:
-        self.replies.append(self.server.answer(Message(head, arrays)))
+        with _blaming_environments():
+            self.replies.append(self.server.answer(Message(head, arrays)))
 
     def reply(self) -> Message:
         return self.replies.pop(0)
@@ -134,7 +137,7 @@ class ProcessConnection:
         return message
 
     def close(self) -> None:
-        with suppress(BrokenPipeError):  # a worker that died leaves what it was last asked unsent
+        with contextlib.suppress(BrokenPipeError):  # one that died leaves what it was last asked unsent
             self._stdin.close()
         self._stdout.close()
         try:
@@ -229,23 +232,34 @@ def _unprefixed(arrays: Arrays, index: int) -> Arrays:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
+@contextlib.contextmanager
+def _blaming_environments() -> Iterator[None]:
+    """An environment's own bug becomes one line; its author gets the place too."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise UserError(f"the environment raised {reason}") from error
+
+
 def serve(stdin: BinaryIO, stdout: BinaryIO) -> None:
     """Answer requests until the trainer closes the stream; send errors instead of raising them."""
     try:
         head, _ = receive(stdin)
-        server = Server(EnvConfig(**head["config"]), head["seeds"], head["head"])
+        with _blaming_environments():
+            server = Server(EnvConfig(**head["config"]), head["seeds"], head["head"])
         while True:
-            send(stdout, *server.answer(receive(stdin)))
+            request = receive(stdin)
+            with _blaming_environments():
+                answer = server.answer(request)
+            send(stdout, *answer)
     except (EOFError, BrokenPipeError):
         return
     except UserError as error:
         send(stdout, {"error": str(error)})
-    except Exception as error:
-        import traceback
-
-        traceback.print_exc()  # an environment's own bug: its author needs the place
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        send(stdout, {"error": f"the environment raised {reason}"})
 
 
 def main() -> None:

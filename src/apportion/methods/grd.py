@@ -9,15 +9,29 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion import losses, masks, optimise
 from apportion.config import check
+from apportion.identify import ENOUGH_SEGMENTS, identify
 from apportion.networks import MLP, MixtureDynamics
 from apportion.optimise import Optimiser
-from apportion.spec import Spec
-from apportion.types import Batch, Edges, Method, Metrics, Sampling, Segments, Transitions
+from apportion.spec import BLOCKS, Spec
+from apportion.types import (
+    Batch,
+    Edges,
+    Method,
+    Metrics,
+    Record,
+    Revision,
+    Sampling,
+    Segments,
+    Transitions,
+)
+
+MAX_ROWS = 400_000  # steps that one search for edges looks at
 
 
 @dataclass(frozen=True)
@@ -26,6 +40,9 @@ class Config:
 
     sparsity: tuple[float, float, float, float, float] = (1e-5, 1e-5, 1e-5, 1e-6, 1e-5)
     """λ1..λ5: weights of log P for the edges s→r, a→r, s→s between dimensions, s→s to itself, a→s."""
+    structure: Literal["gradient", "closed-form"] = "gradient"
+    """How edges are found: learned with the networks, as published, or by regression on all episodes so far
+    (apportion.identify), the reward network learning within them."""
     compact: Literal["closure", "one-hop", "none"] = "closure"
     """What the policy sees: all ancestors of the reward, parents and theirs, or every dimension (w/o CR)."""
     segments: int = 4
@@ -36,7 +53,7 @@ class Config:
     """Adam's step for the two networks."""
     edge_learning_rate: float = 3e-4
     """Adam's step for the edge logits."""
-    initial_edge_logit: float = 1.0
+    initial_edge_logit: float = 5.0
     """Where edge logits start; positive: every edge is on until the data speak against it."""
     temperature: float = 1.0
     """Temperature of the straight-through Gumbel-softmax."""
@@ -48,9 +65,17 @@ class Config:
     """Tell the shared dynamics network which dimension it predicts; False is the published form."""
 
     def __post_init__(self) -> None:
-        check(all(w >= 0 for w in self.sparsity), f"method.sparsity={self.sparsity} must not be negative")
+        check(
+            len(self.sparsity) == 5 and min(self.sparsity) >= 0,
+            f"method.sparsity={self.sparsity} must be five numbers, none negative",
+        )
+        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
+        check(
+            self.edge_learning_rate >= 0, f"method.edge_learning_rate={self.edge_learning_rate} is negative"
+        )
         check(self.segments >= 1, f"method.segments={self.segments} must be at least 1")
         check(len(self.hidden) >= 1, "method.hidden needs at least one layer")
+        check(min(self.hidden) >= 1, f"method.hidden={self.hidden} must be at least 1 each")
         check(self.temperature > 0, f"method.temperature={self.temperature} must be positive")
         check(self.components >= 1, f"method.components={self.components} must be at least 1")
         check(self.log_std_range[0] < self.log_std_range[1], "method.log_std_range must rise")
@@ -69,6 +94,7 @@ class State(NamedTuple):
     network_optimiser: Optimiser
     edge_optimiser: Optimiser
     sparsity: Float[Array, "5"]  # λ1..λ5, in the state so that lanes may differ
+    found: Edges  # structure "closed-form": the edges that the data support; all, until there is enough data
 
 
 def make(config: Config) -> Method:
@@ -79,9 +105,12 @@ def make(config: Config) -> Method:
             network_optimiser=optimise.start((model.reward, model.dynamics), config.learning_rate),
             edge_optimiser=optimise.start(model.edges, config.edge_learning_rate),
             sparsity=jnp.asarray(config.sparsity, jnp.float32),
+            found=jax.tree.map(jnp.ones_like, model.edges),
         )
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
+        if config.structure == "closed-form":
+            return _fit_reward(state, batch)
         loss = jax.grad(model_loss, has_aux=True)
         gradients, metrics = loss(state.model, batch, state.sparsity, key, config)
         networks, network_optimiser = optimise.step(
@@ -90,24 +119,66 @@ def make(config: Config) -> Method:
             (gradients.reward, gradients.dynamics),
         )
         edges, edge_optimiser = optimise.step(state.edge_optimiser, state.model.edges, gradients.edges)
-        return State(Model(edges, *networks), network_optimiser, edge_optimiser, state.sparsity), metrics
+        state = state._replace(
+            model=Model(edges, *networks), network_optimiser=network_optimiser, edge_optimiser=edge_optimiser
+        )
+        return state, metrics
+
+    def edges_on(state: State) -> Edges:
+        if config.structure == "closed-form":
+            return state.found
+        return jax.tree.map(masks.greedy_mask, state.model.edges)
 
     def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
-        greedy = jax.tree.map(masks.greedy_mask, state.model.edges)
-        return predict_reward(state.model.reward, greedy, transitions.observation, transitions.action)
+        network = state.model.reward
+        return predict_reward(network, edges_on(state), transitions.observation, transitions.action)
 
     def policy_mask(state: State) -> Float[Array, "S"]:
-        greedy = jax.tree.map(masks.greedy_mask, state.model.edges)
+        on = edges_on(state)
         if config.compact == "none":
-            return jnp.ones_like(greedy.state_to_reward)
+            return jnp.ones_like(on.state_to_reward)
         widen = masks.closure if config.compact == "closure" else masks.one_hop
-        return widen(greedy.state_to_reward, greedy.state_to_state)
+        return widen(on.state_to_reward, on.state_to_state)
 
     def edges(state: State) -> Edges:
+        if config.structure == "closed-form":
+            return state.found
         return jax.tree.map(masks.edge_probability, state.model.edges)
 
     sampling = Sampling(segments=config.segments, weight="uniform")
-    return Method(init, update, reward, policy_mask, edges, sampling)
+    revision = Revision(find_edges, ENOUGH_SEGMENTS, MAX_ROWS) if config.structure == "closed-form" else None
+    return Method(init, update, reward, policy_mask, edges, sampling, revision)
+
+
+def find_edges(state: State, records: list[Record]) -> State:
+    """Keep just the edges that the data support; all of them where the data cannot tell."""
+    result = identify(
+        [record.observations for record in records],
+        [record.actions for record in records],
+        np.array([record.total for record in records]),
+    )
+    if not result.certificate.reward:
+        return state._replace(found=jax.tree.map(jnp.ones_like, state.found))
+    blocks = {name: jnp.asarray(getattr(result.graph, name), jnp.float32) for name in BLOCKS}
+    return state._replace(found=Edges(**blocks))
+
+
+def _fit_reward(state: State, batch: Batch) -> tuple[State, Metrics]:
+    """One step of the reward network alone, within the edges found: regression needs no dynamics network."""
+    segments = batch.segments
+    assert segments is not None
+
+    def loss(network: MLP) -> Float[Array, ""]:
+        rewards = predict_reward(network, state.found, segments.observations[:, :-1], segments.actions)
+        return losses.return_loss(rewards, segments.mask, segments.total, segments.length)
+
+    reward_loss, gradients = jax.value_and_grad(loss)(state.model.reward)
+    no_gradients = jax.tree.map(jnp.zeros_like, state.model.dynamics)
+    (reward, _), optimiser = optimise.step(
+        state.network_optimiser, (state.model.reward, state.model.dynamics), (gradients, no_gradients)
+    )
+    state = state._replace(model=state.model._replace(reward=reward), network_optimiser=optimiser)
+    return state, {"reward_loss": reward_loss, **_shares_on(state.found)}
 
 
 def model_loss(
@@ -123,8 +194,7 @@ def model_loss(
         "reward_loss": reward_loss,
         "dynamics_loss": dynamics_loss,
         "sparsity_loss": sparsity_loss,
-        "state_to_reward_on": jnp.mean(masks.greedy_mask(model.edges.state_to_reward)),
-        "action_to_reward_on": jnp.mean(masks.greedy_mask(model.edges.action_to_reward)),
+        **_shares_on(jax.tree.map(masks.greedy_mask, model.edges)),
     }
     return reward_loss + dynamics_loss + sparsity_loss, metrics
 
@@ -136,6 +206,11 @@ def predict_reward(
     seen = jnp.concatenate([observation, action], axis=-1)
     mask = jnp.concatenate([edges.state_to_reward, edges.action_to_reward])
     return jnp.squeeze(network(seen * jnp.broadcast_to(mask, seen.shape)), axis=-1)
+
+
+def _shares_on(edges: Edges) -> Metrics:
+    """The share of edges that are on, by block."""
+    return {f"{block}_on": jnp.mean(mask) for block, mask in edges._asdict().items()}
 
 
 def _reward_loss(model: Model, segments: Segments, key: PRNGKeyArray, config: Config) -> Float[Array, ""]:

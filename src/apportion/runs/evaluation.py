@@ -44,7 +44,7 @@ def evaluate_run(run: RunFolder, episodes: int, seed: int, noise: Noise | None) 
             "returns": scores.returns,
             "return_std": scores.return_std,
             "lengths": scores.lengths,
-            "reward_correlation": scores.episode_correlation,
+            "episode_correlation": scores.episode_correlation,
             "return_error": scores.return_error,
             "skipped": loaded.skipped,
         }

@@ -109,7 +109,7 @@ class RunFolder:
 
     def write_edges(self, step: int, edges: Mapping[str, NDArray[Any]]) -> None:
         """Stores edge probabilities [L, ...] at one step; half precision is plenty for a page."""
-        halves = {name: np.asarray(block, np.float16) for name, block in edges.items()}
+        halves = {name: _half(block) for name, block in edges.items()}
         write_tensors(_snapshot(self.edges, step), halves)
 
     def read_edges(self) -> tuple[NDArray[np.int64], Arrays]:
@@ -232,6 +232,13 @@ def _claim(descriptor: int, run: Path) -> None:
             raise
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"{os.getpid()}\n".encode())
+
+
+def _half(probabilities: NDArray[Any]) -> NDArray[np.float16]:
+    """In half precision, without lifting an edge that is off (P < 0.5) to the threshold by rounding."""
+    halves = np.asarray(probabilities, np.float16)
+    below = np.nextafter(np.float16(0.5), np.float16(0))
+    return np.where(np.asarray(probabilities) < 0.5, np.minimum(halves, below), halves)
 
 
 def _snapshot(folder: Path, step: int) -> Path:

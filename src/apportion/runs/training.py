@@ -12,6 +12,7 @@ from apportion import train as loop
 from apportion.config import check, from_dict, to_dict
 from apportion.envs.workers import Pool
 from apportion.errors import UserError
+from apportion.replay import capacity_for
 from apportion.runs import saved as saving
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder
@@ -57,6 +58,8 @@ class Outcome(NamedTuple):
 def train(config: Config, checkpoints: Checkpoints, out: Path, quiet: bool) -> Outcome:
     """Train from the start into a new run folder."""
     with loop.open_pool(config) as pool:
+        schedule = config.schedule  # too small a replay: complain before there is a folder
+        capacity_for(pool.spec, schedule.replay_steps, schedule.steps_per_iteration)
         run = RunFolder.create(out, {**config.to_dict(), "checkpoints": to_dict(checkpoints)}, pool.spec)
         with run.lock():
             return _Recorder(run, config, checkpoints, quiet).record(pool, None, 0.0)
@@ -69,12 +72,16 @@ def resume(path: Path, quiet: bool, steps: int | None = None) -> Outcome:
     with run.lock():
         saved, loaded = saving.read(run.checkpoints, config, run.read_spec())
         if steps is not None:
-            config = _extended(run, config, checkpoints, steps)
+            config = replace(config, schedule=replace(config.schedule, steps=steps))
+            behind = config.schedule.iterations < saved.iteration
+            check(not behind, f"--steps {steps} is behind the run, which is at step {loaded.step}: raise it")
+            write_json(run.config, {**config.to_dict(), "checkpoints": to_dict(checkpoints)})
         recorder = _Recorder(run, config, checkpoints, quiet)
         recorder.notes = loaded.skipped
-        run.truncate_after(loaded.step)
-        MetricsLog(run.metrics).truncate_after(loaded.step)
         with loop.open_pool(config) as pool:
+            pool.put_back(saved.where)
+            run.truncate_after(loaded.step)
+            MetricsLog(run.metrics).truncate_after(loaded.step)
             return recorder.record(pool, saved, loaded.meta["seconds"])
 
 
@@ -82,16 +89,13 @@ def read_settings(run: RunFolder) -> tuple[Config, Checkpoints]:
     """The settings that a run was made with."""
     data = run.read_config()
     try:
-        return Config.from_dict(data), from_dict(Checkpoints, data["checkpoints"], "checkpoints.")
+        checkpoints = from_dict(Checkpoints, data.pop("checkpoints"), "checkpoints.")
+        return Config.from_dict(data), checkpoints
     except KeyError as error:
         raise UserError(f"{run.config} has no {error}: it was not written by this version") from error
-
-
-def _extended(run: RunFolder, config: Config, checkpoints: Checkpoints, steps: int) -> Config:
-    """The same training with another number of steps, written down."""
-    config = replace(config, schedule=replace(config.schedule, steps=steps))
-    write_json(run.config, {**config.to_dict(), "checkpoints": to_dict(checkpoints)})
-    return config
+    except (TypeError, ValueError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{run.config} has a setting of a wrong type ({reason}): correct it") from error
 
 
 class _Recorder:
@@ -134,7 +138,7 @@ class _Recorder:
 
     def _write(self, snapshot: Snapshot) -> None:
         schedule = self.config.schedule
-        if snapshot.metrics and snapshot.iteration % max(1, schedule.iterations // TRAIN_LINES) == 0:
+        if snapshot.metrics and snapshot.iteration % -(-schedule.iterations // TRAIN_LINES) == 0:
             self.log.write(snapshot.step, "train", snapshot.metrics)
             self.events.write(snapshot.step, "train", snapshot.metrics)
         self._warn_of_nan(snapshot)

@@ -1,0 +1,92 @@
+"""Small specs and random data for the tests of the core."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from apportion.spec import Spec
+from apportion.types import Batch, Segments, Transitions
+
+SPEC = Spec(
+    env_id="toy",
+    observation_names=("height", "speed", "colour"),
+    action_names=("push", "turn"),
+    max_episode_steps=6,
+    max_segment_steps=4,
+)
+
+
+def normal(rng: np.random.Generator, *shape: int) -> jax.Array:
+    return jnp.asarray(rng.standard_normal(shape), jnp.float32)
+
+
+def transitions(seed: int, size: int, spec: Spec = SPEC) -> Transitions:
+    rng = np.random.default_rng(seed)
+    states, actions = spec.observation_size, spec.action_size
+    length = rng.integers(1, spec.max_segment_steps + 1, size)
+    return Transitions(
+        observation=normal(rng, size, states),
+        action=jnp.tanh(normal(rng, size, actions)),
+        next_observation=normal(rng, size, states),
+        paid=normal(rng, size),
+        true_reward=normal(rng, size),
+        terminated=jnp.asarray(rng.random(size) < 0.3),
+        segment_total=normal(rng, size),
+        segment_length=jnp.asarray(length, jnp.int32),
+        step_in_segment=jnp.asarray(rng.integers(0, length), jnp.int32),
+    )
+
+
+def segments(seed: int, count: int, spec: Spec = SPEC) -> Segments:
+    """Segments of every length from 1 on; what lies in the padding is noise, as in the replay."""
+    rng = np.random.default_rng(seed)
+    states, actions, steps = spec.observation_size, spec.action_size, spec.max_segment_steps
+    length = 1 + np.arange(count) % steps
+    return Segments(
+        observations=normal(rng, count, steps + 1, states),
+        actions=jnp.tanh(normal(rng, count, steps, actions)),
+        true_rewards=normal(rng, count, steps),
+        length=jnp.asarray(length, jnp.int32),
+        total=normal(rng, count),
+        mask=jnp.asarray(np.arange(steps)[None, :] < length[:, None]),
+    )
+
+
+def batch(seed: int, size: int, segment_count: int, spec: Spec = SPEC) -> Batch:
+    found = segments(seed + 1, segment_count, spec) if segment_count else None
+    return Batch(found, transitions(seed, size, spec))
+
+
+def numpy(tree: Any) -> Any:
+    """Every array of a tree as NumPy, in double precision where it is a float."""
+
+    def convert(array: Any) -> Any:
+        array = np.asarray(array)
+        return array.astype(np.float64) if array.dtype == np.float32 else array
+
+    return jax.tree.map(convert, tree)
+
+
+def stack(*trees: Any) -> Any:
+    """One tree with a leading axis of lanes."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def lane(tree: Any, index: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def assert_close(found: Any, expected: Any, rtol: float = 2e-4, atol: float = 2e-5) -> None:
+    """Trees equal in structure, and in values up to rounding."""
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=rtol, atol=atol)
+
+
+def assert_equal(found: Any, expected: Any) -> None:
+    """Trees equal bit for bit."""
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))

@@ -1,0 +1,98 @@
+"""Configs survive the way through JSON; misspelt settings are named, with what was probably meant."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from apportion.backbones import BACKBONES
+from apportion.config import from_dict, nearest, to_dict
+from apportion.envs.make import EnvConfig
+from apportion.errors import UserError
+from apportion.methods import METHODS
+from apportion.settings import Config, Schedule
+
+CONFIGS: dict[str, Any] = {
+    **{f"method {name}": entry.config() for name, entry in METHODS.items()},
+    **{f"backbone {name}": entry.config() for name, entry in BACKBONES.items()},
+    "schedule": Schedule(steps=5, workers=0),
+    "env": EnvConfig("HalfCheetah-v4", delay="10-30", max_episode_steps=50),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_configs_survive_json(name: str) -> None:
+    config = CONFIGS[name]
+    assert from_dict(type(config), json.loads(json.dumps(to_dict(config)))) == config
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_whole_training_survives_json(method: str, backbone: str) -> None:
+    config = Config(EnvConfig("HalfCheetah-v4"), method=method, backbone=backbone, seed=3, lanes=2)
+    data = json.loads(json.dumps(config.to_dict()))
+    assert Config.from_dict(data) == config
+    assert Config.from_dict(data).seeds == [3, 4]
+    with pytest.raises(UserError, match=r"unknown setting lane \(did you mean 'lanes'\?\)"):
+        Config.from_dict(data | {"lane": 1})
+    with pytest.raises(UserError, match=r"unknown setting schedule\.step \(did you mean 'steps'\?\)"):
+        Config.from_dict(data | {"schedule": {"step": 1}})
+    with pytest.raises(UserError, match=r"unknown method 'oracel' \(did you mean 'oracle'\?\)"):
+        Config.from_dict(data | {"method": {"name": "oracel"}})
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGS if to_dict(CONFIGS[name])])
+def test_a_misspelt_setting_is_named_with_the_nearest_known_one(name: str) -> None:
+    config = CONFIGS[name]
+    known = dataclasses.fields(config)[0].name
+    with pytest.raises(UserError, match=rf"unknown setting {known}s \(did you mean '{known}'\?\)"):
+        from_dict(type(config), {f"{known}s": 1})
+
+
+@pytest.mark.parametrize("entry", [*METHODS.values(), *BACKBONES.values()], ids=[*METHODS, *BACKBONES])
+def test_every_registered_config_is_frozen_and_says_what_it_is(entry: Any) -> None:
+    assert dataclasses.is_dataclass(entry.config)
+    assert entry.config.__dataclass_params__.frozen
+    assert entry.config.__doc__.splitlines()[0].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"steps": 0}, "steps=0 must be at least 1"),
+        ({"warmup_steps": -1}, "warmup_steps=-1 must not be negative"),
+        ({"workers": -1}, "workers=-1 must not be negative"),
+    ],
+)
+def test_schedules_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        Schedule(**change)
+
+
+@dataclass(frozen=True)
+class Inner:
+    sizes: tuple[int, ...] = (1,)
+    limit: float | None = None
+    every: tuple[int, int] | int | None = None
+
+
+@dataclass(frozen=True)
+class Outer:
+    inner: Inner = field(default_factory=Inner)
+
+
+@pytest.mark.parametrize("inner", [Inner(), Inner((2, 3), 0.5, (1, 2)), Inner((), None, 7)])
+def test_nested_configs_survive_json(inner: Inner) -> None:
+    data = json.loads(json.dumps(to_dict(Outer(inner))))
+    assert from_dict(Outer, data) == Outer(inner)
+
+
+def test_a_misspelt_setting_inside_another_is_named_with_its_path() -> None:
+    with pytest.raises(UserError, match=r"unknown setting inner\.size \(did you mean 'sizes'\?\)"):
+        from_dict(Outer, {"inner": {"size": [1]}})
+
+
+def test_where_nothing_is_near_all_known_names_are_listed() -> None:
+    assert nearest("xyz", ["grd", "oracle"]) == " (known: grd, oracle)"

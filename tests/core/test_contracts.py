@@ -1,0 +1,264 @@
+"""The conformance suite: what every registered method and backbone promises. New entries are covered too."""
+
+import dataclasses
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from builders import SPEC, assert_close, assert_equal, batch, lane, stack, transitions
+
+from apportion import agent, optimise
+from apportion.backbones import BACKBONES
+from apportion.envs import acting
+from apportion.methods import METHODS
+from apportion.types import Backbone, Batch, Method, Sampling
+
+SIZE = 6
+SMALL = {"hidden": (8, 8), "batch_size": SIZE, "learning_rate": 3e-3}  # where a config has such a setting
+
+# Methods whose update draws nothing at random. All others must differ from key to key.
+KEYLESS = {"observed", "oracle"}
+
+
+def small(config: type[Any]) -> Any:
+    fields = {field.name for field in dataclasses.fields(config)}
+    return config(**{name: value for name, value in SMALL.items() if name in fields})
+
+
+class Subject(NamedTuple):
+    """One entry under test, with its update as a function of state, data and key."""
+
+    name: str
+    contract: Any  # Method or Backbone
+    init: Any  # key → state
+    update: Any  # (state, batch, key) → (state, metrics)
+    jitted: Any  # the same, compiled
+    data: Batch
+
+    @property
+    def state(self) -> Any:
+        return self.init(jax.random.key(0))
+
+
+@cache
+def _method(name: str) -> Subject:
+    method: Method = METHODS[name].make(small(METHODS[name].config))
+    init = jax.jit(lambda key: method.init(key, SPEC))
+    data = batch(1, SIZE, method.sampling.segments)
+    return Subject(name, method, init, method.update, jax.jit(method.update), data)
+
+
+@cache
+def _backbone(name: str) -> Subject:
+    backbone: Backbone = BACKBONES[name].make(small(BACKBONES[name].config))
+
+    def update(state: Any, data: Batch, key: jax.Array) -> Any:
+        rewards = data.transitions.segment_total  # any numbers but those that it must not read for itself
+        return backbone.update(state, data.transitions, rewards, key)
+
+    init = jax.jit(lambda key: backbone.init(key, SPEC))
+    return Subject(name, backbone, init, update, jax.jit(update), batch(1, SIZE, 0))
+
+
+MAKERS = {"method": (_method, METHODS), "backbone": (_backbone, BACKBONES)}
+ALL = [(kind, name) for kind, (_, registry) in MAKERS.items() for name in registry]
+
+
+@pytest.fixture(params=ALL, ids=lambda pair: "-".join(pair))
+def subject(request: pytest.FixtureRequest) -> Subject:
+    kind, name = request.param
+    return MAKERS[kind][0](name)
+
+
+@pytest.fixture(params=METHODS)
+def method(request: pytest.FixtureRequest) -> Subject:
+    return _method(request.param)
+
+
+@pytest.fixture(params=BACKBONES)
+def backbone(request: pytest.FixtureRequest) -> Subject:
+    return _backbone(request.param)
+
+
+# --- Both kinds
+
+
+def test_state_is_arrays_and_keeps_its_form(subject: Subject) -> None:
+    """Structure, shapes, dtypes and weak types: if one of them changed, the next call would compile anew."""
+    leaves = jax.tree.leaves(subject.state)
+    assert leaves
+    assert all(isinstance(leaf, jax.Array) and not leaf.weak_type for leaf in leaves)
+    after, metrics = subject.jitted(subject.state, subject.data, jax.random.key(1))
+    assert jax.tree.structure(after) == jax.tree.structure(subject.state)
+    for old, new in zip(leaves, jax.tree.leaves(after), strict=True):
+        assert (new.shape, new.dtype, new.weak_type) == (old.shape, old.dtype, old.weak_type)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after))
+    assert all(value.shape == () and np.isfinite(value) for value in metrics.values())
+
+
+def test_one_trace_serves_all_updates(subject: Subject) -> None:
+    update = jax.jit(subject.update)
+    state, _ = update(subject.state, subject.data, jax.random.key(1))
+    update(state, subject.data, jax.random.key(2))
+    assert update._cache_size() == 1
+
+
+def test_compiled_equals_eager(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Adam alone stays compiled: a dozen operations for every array, each compiled by itself, take too long.
+    monkeypatch.setattr(optimise, "step", jax.jit(optimise.step))
+    arguments = (subject.state, subject.data, jax.random.key(1))
+    assert_close(subject.jitted(*arguments), subject.update(*arguments))
+
+
+def test_lanes_together_equal_one_by_one(subject: Subject) -> None:
+    keys = jax.random.split(jax.random.key(3), 2)
+    states = [subject.init(key) for key in keys]
+    other = batch(7, SIZE, 0 if subject.data.segments is None else len(subject.data.segments.total))
+    data = [subject.data, other]
+    together = jax.jit(jax.vmap(subject.update))(stack(*states), stack(*data), keys)
+    for index in range(2):
+        alone = subject.jitted(states[index], data[index], keys[index])
+        assert_close(lane(together, index), alone)
+
+
+def test_the_key_decides(subject: Subject) -> None:
+    first, again, other = (
+        subject.jitted(subject.state, subject.data, jax.random.key(seed))[0] for seed in (1, 1, 2)
+    )
+    assert_equal(first, again)
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(other), strict=True)
+    differs = any(not np.array_equal(x, y) for x, y in pairs)
+    assert differs == (subject.name not in KEYLESS)
+
+
+def test_loss_falls_on_a_fixed_batch(subject: Subject) -> None:
+    """Any method that reports losses, and every backbone's critic."""
+
+    @jax.jit
+    def train(state: Any, keys: jax.Array) -> tuple[Any, Any]:
+        return jax.lax.scan(lambda s, key: subject.update(s, subject.data, key), state, keys)
+
+    state, metrics = train(subject.state, jax.random.split(jax.random.key(4), 300))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((state, metrics)))
+    if not metrics and subject.name in METHODS:
+        return  # nothing to learn
+    names = ["critic_loss"] if subject.name in BACKBONES else [n for n in metrics if n.endswith("_loss")]
+    loss = sum(np.asarray(metrics[name], np.float64) for name in names)
+    assert np.mean(loss[-20:]) < 0.8 * np.mean(loss[:20])
+
+
+# --- Methods
+
+
+def test_a_method_rewards_every_step(method: Subject) -> None:
+    for shape in ((SIZE,), (2, 3)):  # whole evaluation episodes come with more axes
+        steps = jax.tree.map(lambda x, shape=shape: x.reshape(*shape, *x.shape[1:]), transitions(2, SIZE))
+        rewards = method.contract.reward(method.state, steps)
+        assert rewards.shape == shape
+        assert rewards.dtype == jnp.float32
+        assert np.isfinite(rewards).all()
+
+
+def test_a_method_says_what_the_policy_may_see(method: Subject) -> None:
+    mask = method.contract.policy_mask(method.state)
+    assert mask.shape == (SPEC.observation_size,)
+    assert mask.dtype == jnp.float32
+    assert set(np.unique(mask)) <= {0.0, 1.0}
+    assert mask.any()  # or the policy would be blind from the start
+
+
+def test_a_method_that_claims_a_graph_gives_probabilities(method: Subject) -> None:
+    if method.contract.edges is None:
+        return
+    states, actions = SPEC.observation_size, SPEC.action_size
+    edges = method.contract.edges(method.state)
+    assert [e.shape for e in edges] == [(states,), (actions,), (states, states), (actions, states)]
+    assert all(((block >= 0) & (block <= 1)).all() for block in edges)
+
+
+def test_a_method_asks_for_data_that_can_be_sampled(method: Subject) -> None:
+    sampling = method.contract.sampling
+    assert isinstance(sampling, Sampling)
+    assert sampling.segments >= 0
+    assert sampling.weight in ("uniform", "length")
+
+
+def test_only_the_oracle_reads_the_hidden_reward(method: Subject) -> None:
+    steps = method.data.transitions
+    hidden = method.data._replace(transitions=steps._replace(true_reward=jnp.full(SIZE, jnp.nan)))
+    if hidden.segments is not None:
+        noise = jnp.full_like(hidden.segments.true_rewards, jnp.nan)
+        hidden = hidden._replace(segments=hidden.segments._replace(true_rewards=noise))
+    key = jax.random.key(1)
+    assert_equal(method.jitted(method.state, hidden, key), method.jitted(method.state, method.data, key))
+    reads = np.isnan(method.contract.reward(method.state, hidden.transitions)).any()
+    assert reads == (method.name == "oracle")
+
+
+# --- Backbones
+
+
+def _actor(backbone: Subject, mask: Any) -> dict[str, np.ndarray]:
+    """As the trainer sends it to the workers."""
+    method = _method("observed")
+    state = agent.AgentState(jnp.asarray(mask, jnp.float32), backbone.state)
+    arrays = agent.actor(method.contract, backbone.contract, state)
+    return {name: np.asarray(array) for name, array in arrays.items()}
+
+
+def test_numpy_acts_as_the_backbone_does(backbone: Subject) -> None:
+    mask = np.array([1.0, 0.0, 1.0], np.float32)
+    actor = _actor(backbone, mask)
+    act = jax.jit(lambda observation: backbone.contract.act(backbone.state, observation, key, False))
+    key = jax.random.key(0)
+    for observation in np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32):
+        found = acting.act(actor, backbone.contract.head, observation, None)
+        np.testing.assert_allclose(found, act(observation * mask), rtol=1e-4, atol=1e-6)
+        assert found.dtype == np.float32
+        assert (np.abs(found) <= 1).all()
+        unseen = observation + np.array([0.0, 100.0, 0.0], np.float32)
+        np.testing.assert_array_equal(acting.act(actor, backbone.contract.head, unseen, None), found)
+
+
+def test_a_policy_that_diverged_stands_still(backbone: Subject) -> None:
+    actor = {name: np.full_like(array, np.nan) for name, array in _actor(backbone, np.ones(3)).items()}
+    for rng in (None, np.random.default_rng(0)):
+        found = acting.act(actor, backbone.contract.head, np.ones(3, np.float32), rng)
+        np.testing.assert_array_equal(found, np.zeros(2))
+
+
+def test_numpy_explores_as_the_backbone_does(backbone: Subject) -> None:
+    """The same distribution of actions, from another source of randomness."""
+    actor, observation = _actor(backbone, np.ones(3)), np.array([0.5, -1.0, 2.0], np.float32)
+    rng, count = np.random.default_rng(0), 4000
+    worker = np.stack([acting.act(actor, backbone.contract.head, observation, rng) for _ in range(count)])
+    keys = jax.random.split(jax.random.key(0), count)
+
+    def explore(key: jax.Array) -> jax.Array:
+        return backbone.contract.act(backbone.state, jnp.asarray(observation), key, True)
+
+    learner = np.asarray(jax.jit(jax.vmap(explore))(keys))
+    assert worker.dtype == np.float32
+    assert (np.abs(worker) <= 1).all()
+    np.testing.assert_allclose(worker.mean(axis=0), learner.mean(axis=0), atol=0.06)
+    np.testing.assert_allclose(worker.std(axis=0), learner.std(axis=0), atol=0.04)
+    np.testing.assert_allclose(
+        np.quantile(worker, [0.1, 0.5, 0.9]), np.quantile(learner, [0.1, 0.5, 0.9]), atol=0.06
+    )
+
+
+def test_a_backbone_names_a_head_that_workers_know(backbone: Subject) -> None:
+    assert backbone.contract.head in acting.HEADS
+    assert backbone.contract.batch_size == SIZE
+
+
+def test_a_backbone_follows_the_rewards_it_is_given_only(backbone: Subject) -> None:
+    """Not the paid or the hidden reward in the transitions."""
+    nothing = jnp.full(SIZE, jnp.nan)
+    other = Batch(None, backbone.data.transitions._replace(paid=nothing, true_reward=nothing))
+    key = jax.random.key(1)
+    found, expected = (backbone.jitted(backbone.state, data, key) for data in (other, backbone.data))
+    assert_equal(found, expected)

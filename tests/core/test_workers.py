@@ -1,0 +1,130 @@
+"""Worker processes do what the same lanes do in this process, and fail in one line."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apportion.envs.make import EnvConfig
+from apportion.envs.workers import Pool, ProcessConnection, default_workers
+from apportion.errors import UserError
+
+HEAD = "tanh_gaussian"
+
+
+def _pool(env_id: str, workers: int, lanes: int = 1) -> Pool:
+    return Pool(EnvConfig(env_id, delay="3-6"), list(range(10, 10 + lanes)), HEAD, workers)
+
+
+def _actors(lanes: int, states: int, actions: int) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    shapes = {"mask": (states,), "w0": (states, 4), "b0": (4,), "w1": (4, 2 * actions), "b1": (2 * actions,)}
+    return {name: rng.normal(size=(lanes, *shape)).astype(np.float32) for name, shape in shapes.items()}
+
+
+def _chunk(pool: Pool, actors: Any, steps: int, iteration: int) -> dict[str, Any]:
+    pool.start_chunk(actors, steps, iteration)
+    return pool.finish_chunk()
+
+
+def _assert_same(found: Any, expected: Any) -> None:
+    assert found.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def test_processes_do_exactly_what_this_process_does() -> None:
+    """Three lanes on two workers and in here: warm-up, chunks, evaluation, and being put back."""
+    env_id, actors = "apportion/Greenhouse-v0", _actors(3, 10, 3)
+    with _pool(env_id, 2, lanes=3) as outside, _pool(env_id, 0, lanes=3) as inside:
+        assert outside.spec.to_dict() == inside.spec.to_dict()
+        assert [len(group) for group in outside.groups] == [2, 1]
+        _assert_same(_chunk(outside, None, 11, 0), _chunk(inside, None, 11, 0))
+        where = outside.where()
+        first = _chunk(inside, actors, 50, 1)
+        assert first["observation"].shape == (3, 101, 10)
+        _assert_same(_chunk(outside, actors, 50, 1), first)
+        for mine, theirs in zip(inside.episodes(actors, 1, 2), outside.episodes(actors, 1, 2), strict=True):
+            for episode, same in zip(mine, theirs, strict=True):
+                _assert_same(episode, same)
+        outside.put_back(where)
+        inside.put_back(where)
+        _assert_same(_chunk(outside, actors, 50, 1), first)
+        _assert_same(_chunk(inside, actors, 50, 1), first)
+        assert not np.array_equal(first["observation"][0], first["observation"][1])
+
+
+def test_a_worker_does_not_import_jax() -> None:
+    """Nor what imports it: the environment looks for itself."""
+    with _pool("lane_envs:SeesJax-v0", 1) as outside, _pool("lane_envs:SeesJax-v0", 0) as inside:
+        assert _chunk(inside, None, 2, 0)["observation"][0, 1:3].all()
+        assert not _chunk(outside, None, 2, 0)["observation"][0, 1:3].any()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_environments_own_bug_is_one_line_here_and_a_traceback_there(
+    workers: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        pytest.raises(UserError, match=r"^the environment raised RuntimeError: the motor is hot$"),
+        _pool("lane_envs:Raises-v0", workers) as pool,
+    ):
+        _chunk(pool, None, 5, 0)
+    assert "in step" in capfd.readouterr().err
+
+
+def test_complaints_cross_the_wire_as_they_are() -> None:
+    with pytest.raises(UserError, match="step 3: observation has nan in dimension 1"):  # noqa: SIM117
+        with _pool("lane_envs:NanObservation-v0", 1) as pool:
+            _chunk(pool, None, 5, 0)
+
+
+def test_an_unknown_environment_is_refused_by_the_pool() -> None:
+    with pytest.raises(UserError, match="unknown environment 'Nowhere-v0'"):
+        _pool("Nowhere-v0", 1)
+
+
+def test_what_an_environment_prints_does_not_break_the_stream(capfd: pytest.CaptureFixture[str]) -> None:
+    with _pool("lane_envs:Talks-v0", 1) as pool:
+        assert int(_chunk(pool, None, 5, 0)["rows"][0]) == 5
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("hello from the environment") == 5
+
+
+@pytest.mark.parametrize("when", ["idle", "asked"])
+def test_a_killed_worker_is_named_not_waited_for(when: str) -> None:
+    with pytest.raises(UserError, match=r"an environment worker died \(exit code -9\)"):
+        _use_a_killed_worker(when)
+
+
+def _use_a_killed_worker(when: str) -> None:
+    with _pool("lane_envs:Walk-v0", 1) as pool:
+        connection = pool.connections[0]
+        assert isinstance(connection, ProcessConnection)
+        if when == "asked":
+            pool.start_chunk(None, 1_000_000, 0)
+        connection.process.kill()
+        connection.process.wait()
+        if when == "idle":
+            pool.start_chunk(None, 5, 0)
+        pool.finish_chunk()
+
+
+def test_closing_while_a_chunk_is_under_way_leaves_no_process_and_no_noise(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    pool = _pool("lane_envs:Walk-v0", 1)
+    connection = pool.connections[0]
+    assert isinstance(connection, ProcessConnection)
+    pool.start_chunk(None, 2000, 0)
+    pool.close()
+    assert connection.process.returncode is not None
+    assert capfd.readouterr().err == ""
+
+
+def test_a_worker_per_lane_but_half_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    assert [default_workers(lanes) for lanes in (1, 8, 100)] == [1, 8, 8]
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    assert default_workers(4) == 1

@@ -1,0 +1,73 @@
+"""What the whole-program tests share: one store of compiled programs, and one run from start to end."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+from driver import GREENHOUSE, Run, tiny, train
+from jax.experimental.compilation_cache import compilation_cache
+
+from apportion import train as loop
+from apportion.settings import Config
+from apportion.spec import Spec
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """JAX's cache in a folder of the session's, for this process, its neighbours and its children."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    settings = {
+        "jax_compilation_cache_dir": str(folder / "compiled"),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+    }
+    before = {name: getattr(jax.config, name) for name in settings}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name.upper(), str(value))
+            jax.config.update(name, value)
+        # Children compile as this process does, or their numbers would differ in the last digit.
+        patch.setenv(
+            "JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(jax.config.values["jax_disable_most_optimizations"]))
+        )
+        compilation_cache.reset_cache()
+        patch.setattr(loop, "_compile", _remembering(loop._compile))
+        yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def _remembering(compile_: Callable[[Config, Spec], Any]) -> Callable[[Config, Spec], Any]:
+    """Pure functions of the same settings are the same: JAX need not trace them again for every training."""
+    known: dict[str, Any] = {}
+
+    def remembered(config: Config, spec: Spec) -> Any:
+        schedule = config.schedule
+        key = repr(
+            (
+                (config.method, config.method_config, config.backbone, config.backbone_config),
+                (schedule.updates_per_iteration, schedule.evaluation_episodes),
+                spec.to_dict() | {"env_id": None},
+            )
+        )
+        if key not in known:
+            known[key] = compile_(config, spec)
+        return known[key]
+
+    return remembered
+
+
+@pytest.fixture(scope="session")
+def greenhouse_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """GRD on the greenhouse from the first step to the last; read it, do not write into it."""
+    return train(tmp_path_factory.mktemp("greenhouse") / "run", GREENHOUSE, *tiny("grd"))
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Where a test's run goes."""
+    return tmp_path / "run"

@@ -1,0 +1,130 @@
+"""The command line from inside this process, small settings for it, and what a run folder is compared by."""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from apportion.cli import main
+from apportion.runs import checkpoint, logs
+from apportion.runs.folder import RunFolder
+
+GREENHOUSE = "apportion/Greenhouse-v0"
+Run = RunFolder
+
+
+class Answer(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Its one JSON object; anything else on stdout is an error."""
+        data = json.loads(self.out)
+        assert isinstance(data, dict)
+        return data
+
+
+def apportion(*words: str | Path) -> Answer:
+    """Run a command in this process. What its worker processes print is not in the answer."""
+    out, err = io.StringIO(), io.StringIO()
+    code: Any = None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main([str(word) for word in words])
+        except SystemExit as leaving:
+            code = leaving.code
+    return Answer(code, out.getvalue(), err.getvalue())
+
+
+def apart(*words: str | Path, before: str = "") -> "subprocess.Popen[str]":
+    """Start a command in a process of its own, after running some Python there."""
+    script = f"import sys\nfrom apportion.cli import main\n{before}\nmain(sys.argv[1:])"
+    # A group of its own: a Ctrl-C for the tests is not one for it.
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        process_group=0,
+    )
+
+
+def tiny(method: str, *more: str | Path) -> list[str | Path]:
+    """Flags for a training of seconds. All tests use the same sizes, so that each program is compiled once."""
+    networks = ["--backbone.hidden", "8", "8", "--backbone.batch-size", "16"]
+    if method == "grd":
+        networks += ["--method.hidden", "8", "8", "--method.segments", "4"]
+        networks += [
+            "--method.initial-edge-logit",
+            "1",
+            "--method.edge-learning-rate",
+            "0.1",
+        ]  # edges that move
+    schedule = {
+        "steps": 2000,
+        "steps-per-iteration": 200,
+        "updates-per-iteration": 3,
+        "warmup-steps": 400,
+        "evaluate-every": 400,
+        "evaluation-episodes": 3,
+        "checkpoint-every": 1000,
+        "replay-steps": 1500,  # less than all steps: the oldest episodes have to go
+        "seeds": 2,
+    }
+    flags = [word for name, value in schedule.items() for word in (f"--{name}", str(value))]
+    return ["--method", method, *networks, *flags, "--quiet", *more]
+
+
+def train(out: Path, env: str, *flags: str | Path) -> Run:
+    """Train, and insist that it went well and without a word."""
+    assert apportion("train", env, "--out", out, *flags) == Answer(0, "", "")
+    return Run(out)
+
+
+def resume(run: Run, *flags: str | Path) -> None:
+    assert apportion("resume", run.path, "--quiet", *flags) == Answer(0, "", "")
+
+
+def records(run: Run) -> list[dict[str, Any]]:
+    """All that was logged, but for the time it took."""
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in logs.read(run.metrics)]
+
+
+def arrays(run: Run) -> dict[str, Any]:
+    """All arrays of the newest checkpoint: agent, replay, collected steps, and where the environments are."""
+    loaded = checkpoint.load_arrays(run.checkpoints)
+    assert loaded.skipped == []
+    return {f"tree.{k}": v for k, v in loaded.tree.items()} | {f"raw.{k}": v for k, v in loaded.raw.items()}
+
+
+def assert_same_arrays(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype, name
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+def assert_same_run(found: Run, expected: Run) -> None:
+    """Bit for bit: the state at the end and everything written on the way."""
+    assert checkpoint.steps(found.checkpoints) == checkpoint.steps(expected.checkpoints)
+    assert_same_arrays(arrays(found), arrays(expected))
+    assert records(found) == records(expected)
+    for name in ("edges", "episodes"):
+        assert _files(found.path / name) == _files(expected.path / name)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    assert files
+    return files

@@ -1,0 +1,113 @@
+"""Environments that are unusual but right, and some that are wrong; found as `odd_envs:...` by workers too."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+Step = tuple[Any, float, bool, bool, dict[str, Any]]
+
+
+class Plain(gymnasium.Env[Any, NDArray[Any]]):
+    """Three numbers that wander, two actions. All others differ from it in one thing."""
+
+    observation_space: spaces.Space[Any] = spaces.Box(-10.0, 10.0, (3,), np.float32)
+    action_space: spaces.Space[Any] = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        super().reset(seed=seed)
+        self.steps = 0
+        self.place = self.np_random.uniform(-1, 1, 3)
+        return self.observe(), {}
+
+    def step(self, action: NDArray[Any]) -> Step:
+        self.steps += 1
+        self.place = np.tanh(self.place + np.append(action, 0.1 * self.np_random.normal()))
+        return self.observe(), self.reward(), self.ends(), False, {}
+
+    def observe(self) -> Any:
+        return self.place.astype(np.float32)
+
+    def reward(self) -> float:
+        return float(1 - self.place[0] ** 2)
+
+    def ends(self) -> bool:
+        return False
+
+
+class OneStep(Plain):
+    def ends(self) -> bool:
+        return True
+
+
+class EndsAtRandom(Plain):
+    def ends(self) -> bool:
+        return bool(self.np_random.random() < 0.2)
+
+
+class Constants(Plain):
+    """Columns that never change, one of them far from zero."""
+
+    def observe(self) -> Any:
+        return np.array([self.place[0], 0.0, 7.0], np.float32)
+
+
+class Doubles(Plain):
+    """float64, with bounds that float32 cannot hold."""
+
+    observation_space = spaces.Box(-1e300, 1e300, (3,), np.float64)
+
+    def observe(self) -> Any:
+        return self.place.astype(np.float64)
+
+
+class Bounds(Plain):
+    """Actions from -2 to 5 and from 0 to 0.1; the observation repeats the action as it came."""
+
+    low, high = np.array([-2.0, 0.0]), np.array([5.0, 0.1])
+    action_space = spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+
+    def step(self, action: NDArray[Any]) -> Step:
+        assert self.action_space.contains(np.asarray(action, np.float32)), action
+        self.steps += 1
+        self.place = np.append(action, 0.0).astype(np.float64)
+        return self.observe(), self.reward(), False, False, {}
+
+
+class Rich(Plain):
+    """Rewards of a million."""
+
+    def reward(self) -> float:
+        return 1e6 * super().reward()
+
+
+class BadDict(Plain):
+    observation_space = spaces.Dict({"place": spaces.Box(-1.0, 1.0, (3,), np.float32)})
+
+
+class BadNan(Plain):
+    """Well for one episode and a half."""
+
+    episodes = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        self.episodes += 1
+        return super().reset(seed=seed)
+
+    def observe(self) -> Any:
+        sick = self.episodes >= 2 and self.steps == 10
+        return np.array([self.place[0], np.nan if sick else 0.0, 0.0], np.float32)
+
+
+class BadRaise(Plain):
+    def step(self, action: NDArray[Any]) -> Step:
+        if self.steps == 5:
+            raise ValueError("the gears\nare stuck")
+        return super().step(action)
+
+
+for _class in (Plain, OneStep, EndsAtRandom, Constants, Doubles, Bounds, Rich, BadDict, BadNan, BadRaise):
+    if f"{_class.__name__}-v0" not in gymnasium.registry:
+        gymnasium.register(f"{_class.__name__}-v0", entry_point=_class, max_episode_steps=20)

@@ -1,0 +1,250 @@
+"""Every mistake a user can make gives one line that starts with `error:`, and no traceback."""
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driver import GREENHOUSE, Answer, Run, apportion, tiny
+
+from apportion.cli import VERBS
+from apportion.runs import training
+from apportion.settings import Config
+
+
+def _assert_one_line(answer: Answer, code: int, reason: str) -> None:
+    assert (answer.code, answer.out) == (code, "")
+    assert answer.err.startswith("error: ")
+    assert answer.err.count("\n") == 1
+    assert reason in answer.err
+
+
+# --- Help
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",), ("help",)])
+def test_help_names_every_verb(words: tuple[str, ...]) -> None:
+    answer = apportion(*words)
+    assert (answer.code, answer.err) == (0, "")
+    assert "usage: apportion VERB" in answer.out
+    assert all(f"  {verb} " in answer.out for verb in VERBS)
+
+
+@pytest.mark.parametrize(
+    ("verb", "flags"),
+    [
+        ("train", ["--seeds", "--steps", "--env.delay", "--method.sparsity", "--backbone.hidden", "--keep"]),
+        ("resume", ["--steps", "--quiet", "--json"]),
+        ("eval", ["--episodes", "--noise", "--noise-dims", "--json"]),
+        ("show", ["--quiet", "--json"]),
+        ("list", ["methods", "backbones", "envs"]),
+    ],
+)
+def test_help_of_each_verb(verb: str, flags: list[str]) -> None:
+    answer = apportion(verb, "--help")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith(f"usage: apportion {verb}")
+    assert all(flag in answer.out for flag in flags)
+
+
+def test_version() -> None:
+    assert apportion("--version") == Answer(0, "apportion 0.1.0\n", "")
+
+
+def test_list() -> None:
+    data = apportion("list", "--json").json
+    assert data.keys() == {"methods", "backbones", "envs"}
+    assert {"grd", "observed", "oracle"} <= data["methods"].keys()
+    assert GREENHOUSE in data["envs"]
+    answer = apportion("list", "methods")
+    assert "grd" in answer.out
+    assert GREENHOUSE not in answer.out
+
+
+# --- The command line
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["trian"], "unknown verb 'trian' (did you mean 'train'?)"),
+        (["train"], "Missing from apportion train: ENV"),
+        (["train", GREENHOUSE, "--stepz", "5"], "Unrecognized options: --stepz, 5: did you mean --steps?"),
+        (["train", GREENHOUSE, "--steps", "many"], "Error parsing --steps: 'many' is not a number"),
+        (["train", GREENHOUSE, "--steps", "1.5"], "Error parsing --steps: '1.5' is not a whole number"),
+        (["train", GREENHOUSE, "--steps", "inf"], "Error parsing --steps: 'inf' is not a whole number"),
+        (["train", GREENHOUSE, "--steps"], "Missing value for argument '--steps'"),
+        (
+            ["train", GREENHOUSE, "--method.compact", "some"],
+            "invalid choice 'some' for argument",
+        ),
+        (["train", GREENHOUSE, "--method", "oracle", "--method.hidden", "8"], "--method.hidden"),
+        (["train", GREENHOUSE, "--method.sparsity", "1", "2"], "Expected 5 values"),
+        (["list", "everything"], "invalid choice 'everything'"),
+        (["show"], "Missing from apportion show: RUN"),
+    ],
+)
+def test_a_wrong_command_line_is_code_2(words: list[str], reason: str) -> None:
+    _assert_one_line(apportion(*words), 2, reason)
+
+
+class _Terminal(io.StringIO):
+    """What tyro draws coloured boxes for."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [_Terminal, io.StringIO])
+def test_the_line_is_the_same_on_a_terminal(
+    stream: type[io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("driver.io.StringIO", stream)
+    answer = apportion("train", GREENHOUSE, "--stepz", "5")
+    line = "Unrecognized options: --stepz, 5: did you mean --steps? (see apportion train --help)"
+    assert answer == Answer(2, "", f"error: {line}\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--steps", "0"], "steps=0 must be at least 1"),
+        (["--seeds", "0"], "seeds=0 must be at least 1"),
+        (["--seed", "-1"], "seed=-1 must not be negative"),
+        (["--workers", "-1"], "workers=-1 must not be negative"),
+        (["--keep", "0"], "keep=0 must be at least 1"),
+        (["--method", "gdr"], "unknown method 'gdr' (did you mean 'grd'?)"),
+        (["--backbone", "sca"], "unknown backbone 'sca' (did you mean 'sac'?)"),
+        (
+            ["--method.sparsity", "-1e-5", "0", "0", "0", "0"],
+            "method.sparsity=(-1e-05, 0.0, 0.0, 0.0, 0.0) must not",
+        ),
+        (["--method.hidden", "8", "0"], "method.hidden=(8, 0) must be at least 1 each"),
+        (["--backbone.hidden", "0"], "backbone.hidden=(0,) must be at least 1 each"),
+        (["--backbone.discount", "1"], "backbone.discount=1.0 must be in [0, 1)"),
+        (["--env.delay", "30-10"], "--env.delay '30-10' is no delay: use episode"),
+        (["--env.kwargs", "{"], "--env.kwargs '{' is not JSON"),
+        (["--env.max-episode-steps", "0"], "--env.max-episode-steps 0 must be at least 1"),
+    ],
+)
+def test_a_setting_that_cannot_be(flags: list[str], reason: str, out: Path) -> None:
+    _assert_one_line(apportion("train", GREENHOUSE, "--out", out, *flags), 2, reason)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("steps", ["1000", "1e3", "1_000", "1.0e3"])
+def test_numbers_as_people_write_them(steps: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    configs: list[Config] = []
+
+    def only_look(config: Config, *rest: Any) -> Any:
+        configs.append(config)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "train", only_look)
+    words = ["train", GREENHOUSE, "--steps", steps, f"--checkpoint-every={steps}", "--method=oracle"]
+    assert apportion(*words) == Answer(130, "", "error: interrupted\n")
+    assert configs[0].schedule.steps == 1000
+    assert configs[0].method == "oracle"
+
+
+# --- Environments
+
+
+@pytest.mark.parametrize(
+    ("env", "reason"),
+    [
+        ("Greenhouse-v0", "unknown environment 'Greenhouse-v0': did you mean apportion/Greenhouse-v0?"),
+        ("nowhere:Env-v0", "cannot import the module 'nowhere' of nowhere:Env-v0: install it, or put"),
+        ("CartPole-v1", "CartPole-v1 needs a continuous (Box) action space; Discrete is not supported yet"),
+        (
+            "odd_envs:BadDict-v0",
+            "observes a Dict, but a vector (Box with one axis) is needed",
+        ),
+        ("HalfCheetah-v2", "HalfCheetah-v2 needs MuJoCo's old bindings: use HalfCheetah-v4"),
+    ],
+)
+def test_an_environment_that_cannot_be_used(
+    env: str, reason: str, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _assert_one_line(apportion("train", env, "--out", out), 1, reason)
+    assert capfd.readouterr() == ("", "")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_an_environment_that_goes_nan(workers: str, out: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    answer = apportion("train", "odd_envs:BadNan-v0", "--out", out, *tiny("grd", "--workers", workers))
+    where = "odd_envs:BadNan-v0, seed 0, episode 1, step 10"
+    assert answer == Answer(1, "", f"error: {where}: observation has nan in dimension 1 (s1)\n")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_an_environment_that_raises(workers: str, out: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """One line says what; the traceback above it is the environment's own, for its author."""
+    answer = apportion("train", "odd_envs:BadRaise-v0", "--out", out, *tiny("grd", "--workers", workers))
+    assert (answer.code, answer.out) == (1, "")
+    *above, last = (capfd.readouterr().err + answer.err).splitlines()
+    assert last == "error: the environment raised ValueError: the gears"
+    assert above[0] == "Traceback (most recent call last):"
+    assert any("odd_envs.py" in line for line in above)
+    assert not any("training.py" in line for line in above)
+
+
+# --- Run folders
+
+
+@pytest.mark.parametrize(("replay", "iteration"), [("81", "20"), ("799", "200")])
+def test_a_replay_that_is_too_small(replay: str, iteration: str, out: Path) -> None:
+    flags = tiny("grd", "--replay-steps", replay, "--steps-per-iteration", iteration)
+    answer = apportion("train", GREENHOUSE, "--out", out, *flags)
+    reason = f"replay_steps={replay} cannot hold two episodes of 40 steps"
+    _assert_one_line(answer, 1, reason)
+    assert f"raise --replay-steps to at least {int(replay) + 1}" in answer.err
+    assert not out.exists()
+
+
+def test_a_folder_that_exists(greenhouse_run: Run) -> None:
+    before = greenhouse_run.config.read_bytes()
+    answer = apportion("train", GREENHOUSE, "--out", greenhouse_run.path)
+    _assert_one_line(answer, 1, f"run folder {greenhouse_run.path} exists: choose another --out")
+    assert greenhouse_run.config.read_bytes() == before
+
+
+def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    answer = apportion("train", GREENHOUSE, "--out", tmp_path / "file" / "run")
+    _assert_one_line(answer, 1, f"error: Not a directory: {tmp_path}")
+
+
+@pytest.mark.parametrize("verb", ["resume", "eval", "show"])
+def test_a_folder_that_is_no_run(verb: str, tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "absent"):
+        _assert_one_line(apportion(verb, folder), 1, f"{folder} is not a run folder (it has no config.json)")
+
+
+def test_a_run_that_another_process_writes(greenhouse_run: Run) -> None:
+    with greenhouse_run.lock():
+        answer = apportion("resume", greenhouse_run.path)
+    _assert_one_line(answer, 1, f"run {greenhouse_run.path} is being written by process ")
+
+
+def test_the_reader_of_our_output_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in `apportion list | head -1`."""
+
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+        def fileno(self) -> int:
+            return self.real.fileno()
+
+    with Path("/dev/null").open("w") as real:
+        Closed.real = real  # type: ignore[attr-defined]
+        monkeypatch.setattr("driver.io.StringIO", Closed)
+        assert apportion("list", "--json").code == 0
+    assert sys.stdout is not None

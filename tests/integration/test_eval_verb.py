@@ -1,0 +1,84 @@
+"""`apportion eval`: fresh episodes of a run's policies, with noise on what they see where asked."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driver import Answer, Run, apportion
+
+NAME, NUMBER = "leaf mass", "4"  # the same dimension
+
+
+def _eval(run: Run, *flags: str | Path) -> dict[str, Any]:
+    answer = apportion("eval", run.path, "--episodes", "3", "--json", *flags)
+    assert (answer.code, answer.err) == (0, "")
+    return answer.json
+
+
+@pytest.fixture(scope="module")
+def plain(greenhouse_run: Run) -> dict[str, Any]:
+    return _eval(greenhouse_run)
+
+
+def test_scores_of_each_lane(plain: dict[str, Any], greenhouse_run: Run) -> None:
+    assert (plain["step"], plain["episodes"], plain["seed"]) == (2000, 3, 10_000)
+    assert (plain["training_seeds"], plain["noise"], plain["skipped"]) == ([0, 1], None, [])
+    assert plain["lengths"] == [40.0, 40.0]
+    for score in ("returns", "return_std", "reward_correlation", "return_error"):
+        assert len(plain[score]) == 2
+        assert all(isinstance(value, float) for value in plain[score])
+
+
+def test_the_same_seed_gives_the_same_numbers(plain: dict[str, Any], greenhouse_run: Run) -> None:
+    assert _eval(greenhouse_run) == plain
+    assert _eval(greenhouse_run, "--seed", "7")["returns"] != plain["returns"]
+
+
+def test_no_noise_is_noise_of_nothing(plain: dict[str, Any], greenhouse_run: Run) -> None:
+    assert _eval(greenhouse_run, "--noise", "0") == plain
+    assert _eval(greenhouse_run, "--noise", "0", "--noise-dims", NAME) == plain
+
+
+def test_noise_on_all_dimensions_or_on_some_by_name_or_number(
+    plain: dict[str, Any], greenhouse_run: Run
+) -> None:
+    everywhere = _eval(greenhouse_run, "--noise", "0.5")
+    by_name = _eval(greenhouse_run, "--noise", "0.5", "--noise-dims", NAME)
+    by_number = _eval(greenhouse_run, "--noise", "0.5", "--noise-dims", NUMBER)
+    assert by_name == by_number
+    assert by_name["noise"] == {"std": 0.5, "dims": [4]}
+    results = (plain, everywhere, by_name, _eval(greenhouse_run, "--noise", "0.5", "--noise-dims", "0", NAME))
+    assert len({tuple(result["returns"]) for result in results}) == 4
+
+
+def test_the_result_also_goes_to_a_file(plain: dict[str, Any], greenhouse_run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    answer = apportion("eval", greenhouse_run.path, "--episodes", "3", "--out", file, "--quiet")
+    assert answer == Answer(0, "", "")
+    assert json.loads(file.read_text()) == plain
+
+
+def test_a_table_for_people(greenhouse_run: Run) -> None:
+    answer = apportion("eval", greenhouse_run.path, "--episodes", "2")
+    assert (answer.code, answer.err) == (0, "")
+    assert "2 episodes at step 2,000" in answer.out
+    assert "reward correlation" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--noise", "1", "--noise-dims", "radio"], "no dimension 'radio': give numbers 0 to 9, or names"),
+        (["--noise", "1", "--noise-dims", "10"], "no dimension '10': give numbers 0 to 9, or names"),
+        (["--noise", "-1"], "--noise -1.0 must not be negative"),
+        (["--episodes", "0"], "--episodes 0 must be at least 1"),
+        (["--seed", "-1"], "--seed -1 must not be negative"),
+        (["--episodes", "1", "--out", "/nowhere/result.json"], "No such file or directory: /nowhere"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(flags: list[str], reason: str, greenhouse_run: Run) -> None:
+    answer = apportion("eval", greenhouse_run.path, *flags)
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.startswith(f"error: {reason}")
+    assert answer.err.count("\n") == 1

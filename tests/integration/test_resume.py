@@ -1,0 +1,129 @@
+"""A run that was killed, stopped or merely too short goes on as if nothing had happened."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from driver import GREENHOUSE, Answer, Run, apart, apportion, arrays, assert_same_run, records, resume, tiny
+from driver import train as train_run
+
+from apportion.runs import checkpoint
+from apportion.runs.folder import read_json
+
+# Python for the doomed process: SIGKILL leaves it no moment to tidy up.
+DIES_AFTER_LOGGING = """
+import os, signal
+from apportion.runs.logs import MetricsLog
+write = MetricsLog.write
+def write_and_die(self, step, kind, values):
+    write(self, step, kind, values)
+    if step == 1600 and kind == "eval":
+        self.path.open("a").write('{"step": 1800, "ki')
+        os.kill(os.getpid(), signal.SIGKILL)
+MetricsLog.write = write_and_die
+"""
+DIES_WHILE_SAVING = """
+import os, signal
+from apportion.runs import checkpoint
+publish = checkpoint._publish
+def publish_or_die(temp, final):
+    if final.name.endswith("2000"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    publish(temp, final)
+checkpoint._publish = publish_or_die
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "death", "logged"),
+    [
+        ([], DIES_AFTER_LOGGING, 1600),
+        (["--no-overlap", "--env.delay", "5-15"], DIES_WHILE_SAVING, 2000),
+    ],
+    ids=["overlap-logging", "no-overlap-windows-saving"],
+)
+def test_a_killed_run_resumes_bit_for_bit(
+    flags: list[str], death: str, logged: int, greenhouse_run: Run, tmp_path: Path
+) -> None:
+    straight = train_run(tmp_path / "straight", GREENHOUSE, *tiny("grd", *flags)) if flags else greenhouse_run
+
+    killed = Run(tmp_path / "killed")
+    process = apart("train", GREENHOUSE, "--out", killed.path, *tiny("grd", *flags), before=death)
+    # Its worker processes hold the pipes too: this returns only when they have gone as well.
+    assert process.communicate(timeout=120) == ("", "")
+    assert process.returncode == -signal.SIGKILL
+    assert checkpoint.steps(killed.checkpoints) == [1000]
+    assert records(killed)[-1]["step"] == logged  # later than the checkpoint: the resume does it again
+
+    resume(killed)
+    assert_same_run(killed, straight)
+
+
+def test_resume_in_the_middle_of_a_mujoco_episode(tmp_path: Path) -> None:
+    """The environment has no way to save its state: it is brought back by repeating the episode's actions."""
+    flags = tiny("grd", "--seeds", "1", "--steps-per-iteration", "100", "--warmup-steps", "200")
+    flags += ["--evaluate-every", "200", "--evaluation-episodes", "1", "--replay-steps", "700"]
+    flags += ["--checkpoint-every", "400", "--env.max-episode-steps", "300"]
+    straight = train_run(tmp_path / "straight", "HalfCheetah-v4", *flags, "--steps", "800")
+    parts = train_run(tmp_path / "parts", "HalfCheetah-v4", *flags, "--steps", "400")
+    assert arrays(parts)["raw.where/0/actions"].shape == (200, 6)  # 400 steps and a chunk ahead, of 300 each
+    resume(parts, "--steps", "800")
+    assert_same_run(parts, straight)
+    assert parts.read_config() == straight.read_config()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, out: Path) -> None:
+    flags = [flag for flag in tiny("grd", "--steps", "4e5") if flag != "--quiet"]
+    process = apart("train", GREENHOUSE, "--out", out, "--json", *flags)
+    run = Run(out)
+    _wait_for(lambda: run.metrics.exists(), process.poll)
+    os.kill(process.pid, number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+
+    step = read_json(run.status)["step"]
+    assert read_json(run.status)["state"] == "stopped"
+    assert checkpoint.steps(run.checkpoints)[-1] == step
+    *progress, last = stderr.splitlines()
+    assert last == f"Stopped at step {step:,} and saved. Continue: apportion resume {out}"
+    assert all(line.startswith("step ") for line in progress)
+    assert json.loads(stdout)["status"]["step"] == step
+
+    resume(run, "--steps", str(step + 400))
+    assert read_json(run.status) | {"seconds": 0} == {"state": "finished", "step": step + 400, "seconds": 0}
+    steps = [line["step"] for line in records(run) if line["kind"] == "train"]
+    assert steps == list(range(400, step + 401, 200))
+
+
+def _wait_for(condition: object, ended: object, seconds: float = 120.0) -> None:
+    assert callable(condition)
+    assert callable(ended)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert ended() is None, "the process ended early"
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def test_resuming_a_finished_run_changes_nothing(out: Path) -> None:
+    run = train_run(out, GREENHOUSE, *tiny("oracle", "--steps", "600"))
+    state, lines = arrays(run), records(run)
+    resume(run)
+    assert read_json(run.status)["state"] == "finished"
+    assert records(run) == lines
+    for name, array in arrays(run).items():
+        np.testing.assert_array_equal(array, state[name])
+
+
+def test_a_run_cannot_be_resumed_to_before_where_it_is(out: Path) -> None:
+    run = train_run(out, GREENHOUSE, *tiny("oracle", "--steps", "600"))
+    config = run.read_config()
+    answer = apportion("resume", out, "--steps", "400")
+    expected = "error: --steps 400 is behind the run, which is at step 600: raise it\n"
+    assert answer == Answer(1, "", expected)
+    assert run.read_config() == config

@@ -1,0 +1,190 @@
+"""What a training leaves in its folder, and what `apportion show` reads out of it."""
+
+import importlib.metadata
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from driver import GREENHOUSE, Answer, Run, apportion, tiny, train
+from tensorboardX.proto.event_pb2 import Event
+
+from apportion.presets import preset
+from apportion.runs import logs
+from apportion.runs.folder import read_json
+from apportion.spec import BLOCKS
+
+EVALUATIONS = [400, 800, 1200, 1600, 2000]
+
+
+def test_the_config_holds_every_setting_given_or_not(greenhouse_run: Run) -> None:
+    config = greenhouse_run.read_config()
+    assert config["env"]["id"] == GREENHOUSE
+    assert (config["seed"], config["lanes"]) == (0, 2)
+    assert config["method"]["hidden"] == [8, 8]
+    assert config["schedule"]["steps_per_iteration"] == 200
+    assert config["schedule"]["overlap"] is True
+    assert config["checkpoints"] == {"checkpoint_minutes": 5.0, "checkpoint_every": 1000, "keep": 2}
+    defaults = json.loads(json.dumps(preset(GREENHOUSE, "grd", "sac").to_dict()))
+    given = {"hidden", "batch_size"}
+    for part in ("method", "backbone"):
+        assert config[part].keys() == defaults[part].keys()
+        assert {k: v for k, v in config[part].items() if k not in given} == {
+            k: v for k, v in defaults[part].items() if k not in given
+        }
+    assert config["schedule"].keys() == defaults["schedule"].keys()
+
+
+def test_versions_are_those_of_this_process(greenhouse_run: Run) -> None:
+    versions = read_json(greenhouse_run.versions)
+    for package in ("apportion", "jax", "mujoco", "gymnasium", "numpy"):
+        assert versions[package] == importlib.metadata.version(package)
+    assert versions["devices"] == ["cpu"]
+
+
+def test_metrics_have_lines_of_training_and_of_evaluation(greenhouse_run: Run) -> None:
+    lines = logs.read(greenhouse_run.metrics)
+    training = [line for line in lines if line["kind"] == "train"]
+    evaluations = [line for line in lines if line["kind"] == "eval"]
+    assert [line["step"] for line in training] == list(range(400, 2001, 200))  # the warm-up has no updates
+    assert [line["step"] for line in evaluations] == EVALUATIONS
+    for line in lines:
+        numbers = [value for name, value in line.items() if name not in ("step", "kind", "seconds")]
+        assert np.shape(numbers) == (len(numbers), 2)
+    assert {"reward_loss", "dynamics_loss", "sparsity_loss", "critic_loss", "actor_loss"} <= training[
+        0
+    ].keys()
+    assert {"return", "return_std", "length", "reward_correlation", "return_error"} <= evaluations[0].keys()
+    assert evaluations[-1]["length"] == [40.0, 40.0]
+    seconds = [line["seconds"] for line in evaluations]
+    assert seconds == sorted(seconds)
+
+
+def test_tensorboard_says_the_same_as_the_metrics(greenhouse_run: Run) -> None:
+    (file,) = greenhouse_run.tensorboard.iterdir()
+    events = _events(file)
+    for line in logs.read(greenhouse_run.metrics):
+        for name, lanes in line.items():
+            if name not in ("step", "kind", "seconds") and None not in lanes:
+                assert events[f"{line['kind']}/{name}", line["step"]] == pytest.approx(np.mean(lanes))
+                assert events[f"{line['kind']}/{name}/lane1", line["step"]] == pytest.approx(lanes[1])
+
+
+def _events(file: Path) -> dict[tuple[str, int], float]:
+    """A record is the event's length (8 bytes) and checksum (4), itself, 4 more."""
+    content, found = file.read_bytes(), {}
+    while content:
+        length = int.from_bytes(content[:8], "little")
+        event = Event.FromString(content[12 : 12 + length])
+        found |= {(value.tag, event.step): value.simple_value for value in event.summary.value}
+        content = content[16 + length :]
+    return found
+
+
+def test_edges_over_time(greenhouse_run: Run) -> None:
+    steps, edges = greenhouse_run.read_edges()
+    assert steps.tolist() == EVALUATIONS
+    shapes = {name: block.shape for name, block in edges.items()}
+    assert shapes == {
+        "state_to_reward": (5, 2, 10),
+        "action_to_reward": (5, 2, 3),
+        "state_to_state": (5, 2, 10, 10),
+        "action_to_state": (5, 2, 3, 10),
+        "policy_mask": (5, 2, 10),
+    }
+    assert all((block >= 0).all() and (block <= 1).all() for block in edges.values())
+    assert not np.array_equal(edges["state_to_reward"][0], edges["state_to_reward"][-1])
+
+
+def test_episodes_hold_true_and_redistributed_rewards(greenhouse_run: Run) -> None:
+    assert greenhouse_run.episode_steps() == EVALUATIONS
+    lanes = greenhouse_run.read_episodes(2000)
+    assert [len(lane) for lane in lanes] == [2, 2]
+    for episode in (episode for lane in lanes for episode in lane):
+        assert {name: array.shape for name, array in episode.items()} == {
+            "observations": (41, 10),
+            "actions": (40, 3),
+            "paid": (40,),
+            "true_rewards": (40,),
+            "redistributed": (40,),
+            "segment_end": (40,),
+        }
+        assert episode["segment_end"].tolist() == [False] * 39 + [True]
+        assert episode["paid"][:-1].tolist() == [0.0] * 39
+        assert episode["paid"][-1] == pytest.approx(episode["true_rewards"].sum(), rel=1e-5)
+        assert episode["redistributed"].std() > 0
+        assert np.abs(episode["actions"]).max() <= 1
+
+
+def test_show_prints_one_json_object_with_the_promised_keys(greenhouse_run: Run) -> None:
+    answer = apportion("show", greenhouse_run.path, "--json")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.count("\n") == 1
+    data = answer.json
+    evaluations = [line for line in logs.read(greenhouse_run.metrics) if line["kind"] == "eval"]
+    assert data["steps"] == EVALUATIONS
+    assert data["returns"] == [[line["return"][lane] for line in evaluations] for lane in (0, 1)]
+    assert data["final_return"] == evaluations[-1]["return"]
+    for score in ("reward_correlation", "return_error"):
+        assert data[score] == pytest.approx(np.median(evaluations[-1][score]))
+        assert data[f"{score}_per_lane"] == evaluations[-1][score]
+    shapes = {name: np.shape(data["graph"][name]) for name in (*BLOCKS, "policy_mask")}
+    assert list(shapes.values()) == [(10,), (3,), (10, 10), (3, 10), (10,)]
+    assert len(data["graph"]["per_lane"]) == 2
+    assert data["structure"].keys() == set(BLOCKS)
+    assert all(0 <= f1 <= 1 for f1 in data["structure"].values())
+    assert data["config"] == greenhouse_run.read_config()
+    assert data["versions"] == read_json(greenhouse_run.versions)
+    assert data["status"]["state"] == "finished"
+
+
+def test_show_is_a_table_for_people_and_nothing_when_quiet(greenhouse_run: Run) -> None:
+    answer = apportion("show", greenhouse_run.path)
+    assert (answer.code, answer.err) == (0, "")
+    for words in (GREENHOUSE, "Last evaluation", "Edges to the reward", "leaf mass", "F1 against the true"):
+        assert words in answer.out
+    assert apportion("show", greenhouse_run.path, "--quiet") == Answer(0, "", "")
+
+
+@pytest.mark.parametrize("method", ["observed", "oracle"])
+def test_methods_without_a_graph_show_too(method: str, out: Path) -> None:
+    train(out, GREENHOUSE, *tiny(method))
+    data = apportion("show", out, "--json").json
+    assert [data["graph"][block] for block in BLOCKS] == [None] * 4
+    assert data["graph"]["policy_mask"] == [1.0] * 10
+    assert (data["structure"], data["structure_scores"]) == (None, None)
+    if method == "oracle":
+        assert data["reward_correlation"] == pytest.approx(1.0)
+        assert data["return_error"] == pytest.approx(0.0, abs=1e-5)
+    answer = apportion("show", out)
+    assert answer.code == 0
+    assert "Last evaluation" in answer.out
+    assert "Edges" not in answer.out
+
+
+def test_an_unknown_graph_has_no_structure_scores(out: Path) -> None:
+    """Pendulum, with too few steps for an update or for a correlation."""
+    flags = tiny("grd", "--steps", "100", "--steps-per-iteration", "100", "--evaluation-episodes", "1")
+    train(out, "Pendulum-v1", *flags)
+    data = apportion("show", out, "--json").json
+    assert data["structure"] is None
+    assert np.shape(data["graph"]["state_to_state"]) == (3, 3)
+    assert data["reward_correlation"] is None
+    assert data["reward_correlation_per_lane"] == [None, None]
+    assert apportion("show", out).code == 0
+
+
+def test_the_default_folder_is_under_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = apportion("train", GREENHOUSE, *tiny("oracle", "--steps", "200", "--json"))
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith("greenhouse-v0-oracle-")
+    assert answer.json["run"] == f"runs/{folder.name}"
+
+
+def test_progress_goes_to_stderr(out: Path) -> None:
+    flags = [flag for flag in tiny("oracle", "--steps", "600") if flag != "--quiet"]
+    answer = apportion("train", GREENHOUSE, "--out", out, "--json", *flags)
+    assert answer.json["steps"] == [400, 600]
+    assert answer.err.splitlines()[-1].startswith("step 600/600 (100%)")
+    assert all(line.startswith("step ") for line in answer.err.splitlines())
