@@ -1,6 +1,6 @@
 """Boil run folders down to one small JSON file for results/: curves, speed, config, versions, commit.
 
-    python benchmarks/record.py runs/a runs/b --out results/name.json
+python benchmarks/record.py runs/a runs/b --out results/name.json
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ def record(run: RunFolder, commit: str | None) -> dict[str, Any]:
 
 
 def speed(config: dict[str, Any], evaluations: list[dict[str, Any]]) -> dict[str, float] | None:
-    """Between the first evaluation after warm-up and the last, so without compilation; evaluations included."""
+    """From the first evaluation after warm-up to the last: without compilation, evaluations included."""
     schedule = config["schedule"]
     timed = [entry for entry in evaluations if entry["step"] > schedule["warmup_steps"]]
     if len(timed) < 2:

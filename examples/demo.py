@@ -64,7 +64,7 @@ def comparison(runs: dict[str, dict[str, Any]]) -> Table:
     """Median over seeds of each method's last evaluation."""
     best = np.median(runs["oracle"]["final_return"])
     table = Table(title="Who learned to grow tomatoes? (median over seeds)", title_justify="left")
-    for column in ("method", "harvest", "share of oracle's", "correlation of its reward with the true one"):
+    for column in ("method", "harvest", "share of oracle's", "reward correlation"):
         table.add_column(column, justify="left" if column == "method" else "right")
     for method, data in runs.items():
         harvest = np.median(data["final_return"])
@@ -76,7 +76,7 @@ def comparison(runs: dict[str, dict[str, Any]]) -> Table:
 def edges(data: dict[str, Any]) -> Table:
     """What GRD believes feeds the reward, beside the truth."""
     graph, truth = data["graph"], data["true_graph"]
-    table = Table(title="Who grew them? Edges to the reward, as GRD sees them", title_justify="left")
+    table = Table(title="Who grew them? Edges to the reward", title_justify="left")
     for column in ("dimension", "P(edge)", "found", "true"):
         table.add_column(column, justify="left" if column == "dimension" else "right")
     found = [*graph["state_to_reward"], *graph["action_to_reward"]]

@@ -101,7 +101,9 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
             agent, replay, metrics, actor = programs.learn(agent, replay, chunk, keys)
         else:
             replay = programs.insert(replay, chunk)
-        agent = _revise(method.revision, agent, replay, collector.lanes_to_revise)
+        if method.revision is not None and collector.lanes_to_revise:
+            agent = _revise(method.revision, agent, replay, collector.lanes_to_revise)
+            actor = programs.actor(agent)  # its mask follows the edges: at once, as after a resume
         # JAX returns before the work is done: with overlap, the environments act meanwhile.
         collector.start(previous_actor if schedule.overlap else actor, iteration + 1)
 
@@ -168,10 +170,8 @@ def _doublings(segments: NDArray[np.int64], first: int) -> NDArray[np.int64]:
     return np.floor(np.log2(np.maximum(segments / first, 0.5))).astype(np.int64) + 1
 
 
-def _revise(revision: Revision | None, agent: AgentState, replay: Replay, lanes: list[int]) -> AgentState:
+def _revise(revision: Revision, agent: AgentState, replay: Replay, lanes: list[int]) -> AgentState:
     """Let the method look at many segments of some lanes at once."""
-    if revision is None:
-        return agent
     for lane in lanes:
         before = jax.tree.map(lambda x, lane=lane: x[lane], agent.method)
         after = revision.revise(before, replays.records(replay, lane, revision.max_rows))

@@ -7,12 +7,18 @@ from typing import Any
 
 import jax
 import pytest
-from driver import GREENHOUSE, Run, tiny, train
+from driver import CACHE_RACE, GREENHOUSE, Run, tiny, train
 from jax.experimental.compilation_cache import compilation_cache
 
 from apportion import train as loop
 from apportion.settings import Config
 from apportion.spec import Spec
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.filterwarnings(f"ignore:{CACHE_RACE}"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,9 +36,8 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             patch.setenv(name.upper(), str(value))
             jax.config.update(name, value)
         # Children compile as this process does, or their numbers would differ in the last digit.
-        patch.setenv(
-            "JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(jax.config.values["jax_disable_most_optimizations"]))
-        )
+        quickly = jax.config.values["jax_disable_most_optimizations"]
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(quickly)))
         compilation_cache.reset_cache()
         patch.setattr(loop, "_compile", _remembering(loop._compile))
         yield

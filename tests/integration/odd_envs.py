@@ -1,4 +1,4 @@
-"""Environments that are unusual but right, and some that are wrong; found as `odd_envs:...` by workers too."""
+"""Environments that are unusual but right, and some that are wrong; workers find them as `odd_envs:...`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Full disks, damaged checkpoints, edited settings, diverged lanes: what can be saved is, with a line on it."""
+"""Full disks, damaged checkpoints, edited settings, diverged lanes: what can be saved is."""
 
 import errno
 import json

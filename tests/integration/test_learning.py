@@ -11,7 +11,7 @@ import pytest
 from driver import GREENHOUSE, Run, tiny, train
 
 from apportion.runs.summary import summarise
-from apportion.settings import Config
+from apportion.settings import Config, Schedule
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 
@@ -28,7 +28,7 @@ def test_sac_learns_from_the_true_reward(out: Path) -> None:
 
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """examples/demo.py, with networks and a schedule for a test."""
+    """examples/demo.py, with the sizes of `tiny`."""
     spec = importlib.util.spec_from_file_location("demo", DEMO)
     assert spec is not None
     assert spec.loader is not None
@@ -39,9 +39,19 @@ def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
     def small(*arguments: str) -> Config:
         config = original(*arguments)
-        schedule = replace(config.schedule, warmup_steps=1200, evaluate_every=1200)
-        backbone = replace(config.backbone_config, hidden=(8, 8))
-        return replace(config, schedule=schedule, backbone_config=backbone)
+        schedule = Schedule(1000, 200, 3, warmup_steps=400, evaluation_episodes=3, replay_steps=1500)
+        backbone = replace(config.backbone_config, hidden=(8, 8), batch_size=16)
+        method = config.method_config
+        if config.method == "grd":
+            method = replace(
+                method,
+                structure="gradient",
+                hidden=(8, 8),
+                segments=4,
+                initial_edge_logit=1.0,
+                edge_learning_rate=0.1,
+            )
+        return replace(config, schedule=schedule, backbone_config=backbone, method_config=method)
 
     monkeypatch.setattr(module, "preset", small)
     return module
@@ -51,7 +61,7 @@ def test_the_demo_compares_the_three_methods(
     demo: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    demo.main(demo.Demo(seeds=1, steps=3000, out=tmp_path / "demo", quiet=True))
+    demo.main(demo.Demo(seeds=2, steps=1200, out=tmp_path / "demo", quiet=True))
     lines = capsys.readouterr().out.splitlines()
     cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
     comparison, edges = cells[:3], cells[3:]

@@ -72,10 +72,8 @@ def test_rewards_of_a_million(out: Path) -> None:
 
 def test_a_module_on_the_path_of_this_process_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is importable here is importable in the worker processes, too."""
-    source = (
-        "import gymnasium, odd_envs\ngymnasium.register('Mine-v0', odd_envs.Plain, max_episode_steps=20)\n"
-    )
-    (tmp_path / "my_envs.py").write_text(source)
+    registration = "gymnasium.register('Mine-v0', odd_envs.Plain, max_episode_steps=20)"
+    (tmp_path / "my_envs.py").write_text(f"import gymnasium, odd_envs\n{registration}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     run = train(tmp_path / "run", "my_envs:Mine-v0", *tiny("grd", "--steps", "600", "--workers", "2"))
     assert _last(run)["length"] == [20.0, 20.0]

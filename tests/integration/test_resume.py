@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_a_killed_run_resumes_bit_for_bit(
 
 def test_resume_in_the_middle_of_a_mujoco_episode(tmp_path: Path) -> None:
     """The environment has no way to save its state: it is brought back by repeating the episode's actions."""
-    flags = tiny("grd", "--seeds", "1", "--steps-per-iteration", "100", "--warmup-steps", "200")
+    flags = tiny("observed", "--seeds", "1", "--steps-per-iteration", "100", "--warmup-steps", "200")
     flags += ["--evaluate-every", "200", "--evaluation-episodes", "1", "--replay-steps", "700"]
     flags += ["--checkpoint-every", "400", "--env.max-episode-steps", "300"]
     straight = train_run(tmp_path / "straight", "HalfCheetah-v4", *flags, "--steps", "800")
@@ -76,12 +77,28 @@ def test_resume_in_the_middle_of_a_mujoco_episode(tmp_path: Path) -> None:
     assert parts.read_config() == straight.read_config()
 
 
+def test_resume_right_after_edges_were_found_in_closed_form(tmp_path: Path) -> None:
+    """After 600 steps (150 segments) all data are looked at, and there the checkpoint is made."""
+    flags = tiny("grd", "--method.structure", "closed-form", "--env.delay", "4", "--evaluate-every", "200")
+    straight = train_run(
+        tmp_path / "straight", GREENHOUSE, *flags, "--checkpoint-every", "600", "--steps", "1000"
+    )
+    parts = train_run(tmp_path / "parts", GREENHOUSE, *flags, "--steps", "600")
+    resume(parts, "--steps", "1000")
+    assert_same_run(parts, straight)
+    _, edges = straight.read_edges()
+    on = [float(block.mean()) for block in edges["state_to_reward"]]
+    assert on[:2] == [1, 1]
+    assert 0 < on[2] < 1
+    assert (edges["policy_mask"][2].mean(axis=1) < 1).any()  # the policy sees by them at once
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, out: Path) -> None:
     flags = [flag for flag in tiny("grd", "--steps", "4e5") if flag != "--quiet"]
     process = apart("train", GREENHOUSE, "--out", out, "--json", *flags)
     run = Run(out)
-    _wait_for(lambda: run.metrics.exists(), process.poll)
+    _wait_for(run.metrics, process)
     os.kill(process.pid, number)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 128 + number
@@ -100,12 +117,10 @@ def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, out: Path)
     assert steps == list(range(400, step + 401, 200))
 
 
-def _wait_for(condition: object, ended: object, seconds: float = 120.0) -> None:
-    assert callable(condition)
-    assert callable(ended)
+def _wait_for(file: Path, process: "subprocess.Popen[str]", seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
-    while not condition():
-        assert ended() is None, "the process ended early"
+    while not file.exists():
+        assert process.poll() is None, "the process ended early"
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.02)
 

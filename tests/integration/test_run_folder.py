@@ -9,6 +9,7 @@ import pytest
 from driver import GREENHOUSE, Answer, Run, apportion, tiny, train
 from tensorboardX.proto.event_pb2 import Event
 
+from apportion import __version__
 from apportion.presets import preset
 from apportion.runs import logs
 from apportion.runs.folder import read_json
@@ -26,7 +27,7 @@ def test_the_config_holds_every_setting_given_or_not(greenhouse_run: Run) -> Non
     assert config["schedule"]["overlap"] is True
     assert config["checkpoints"] == {"checkpoint_minutes": 5.0, "checkpoint_every": 1000, "keep": 2}
     defaults = json.loads(json.dumps(preset(GREENHOUSE, "grd", "sac").to_dict()))
-    given = {"hidden", "batch_size"}
+    given = {"hidden", "batch_size", "segments", "structure", "initial_edge_logit", "edge_learning_rate"}
     for part in ("method", "backbone"):
         assert config[part].keys() == defaults[part].keys()
         assert {k: v for k, v in config[part].items() if k not in given} == {
@@ -37,9 +38,10 @@ def test_the_config_holds_every_setting_given_or_not(greenhouse_run: Run) -> Non
 
 def test_versions_are_those_of_this_process(greenhouse_run: Run) -> None:
     versions = read_json(greenhouse_run.versions)
-    for package in ("apportion", "jax", "mujoco", "gymnasium", "numpy"):
+    assert versions["apportion"] == __version__
+    for package in ("jax", "mujoco", "gymnasium", "numpy"):
         assert versions[package] == importlib.metadata.version(package)
-    assert versions["devices"] == ["cpu"]
+    assert len(versions["devices"]) >= 1
 
 
 def test_metrics_have_lines_of_training_and_of_evaluation(greenhouse_run: Run) -> None:
@@ -51,9 +53,7 @@ def test_metrics_have_lines_of_training_and_of_evaluation(greenhouse_run: Run) -
     for line in lines:
         numbers = [value for name, value in line.items() if name not in ("step", "kind", "seconds")]
         assert np.shape(numbers) == (len(numbers), 2)
-    assert {"reward_loss", "dynamics_loss", "sparsity_loss", "critic_loss", "actor_loss"} <= training[
-        0
-    ].keys()
+    assert {"reward_loss", "dynamics_loss", "sparsity_loss", "critic_loss"} <= training[0].keys()
     assert {"return", "return_std", "length", "reward_correlation", "return_error"} <= evaluations[0].keys()
     assert evaluations[-1]["length"] == [40.0, 40.0]
     seconds = [line["seconds"] for line in evaluations]

@@ -125,7 +125,7 @@ def _shortened(names: list[str], shown: int = 6) -> str:
 
 
 def number(value: Any) -> str:
-    """Three or four digits, whatever the size; a dash for what is not known."""
+    """A number with as many digits as its size deserves; a dash for what is not known."""
     if value is None or not np.isfinite(value):
         return "-"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" if abs(value) >= 1 else f"{value:.3f}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"

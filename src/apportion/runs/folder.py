@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
+import apportion
 from apportion.errors import UserError
 from apportion.runs.atomic import Arrays, write_json, write_tensors
 from apportion.spec import Spec
 
 Episode = dict[str, NDArray[Any]]  # observations [T+1, S], actions [T, A], true_rewards [T], ...
 
-PACKAGES = ("apportion", "jax", "jaxlib", "optax", "equinox", "gymnasium", "mujoco", "numpy")
+PACKAGES = ("jax", "jaxlib", "optax", "equinox", "gymnasium", "mujoco", "numpy")
 _SNAPSHOT = re.compile(r"step_(\d{12})\.safetensors")
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -195,6 +196,7 @@ def versions() -> dict[str, Any]:
     commit = _git("rev-parse", "HEAD")
     changes = None if commit is None else _git("status", "--porcelain")
     return {
+        "apportion": apportion.__version__,
         **{package: _version(package) for package in PACKAGES},
         "python": platform.python_version(),
         "platform": platform.platform(),

@@ -1,0 +1,127 @@
+"""All methods on one task with a known graph: one table, side by side in one run, kept as JSON.
+
+    python benchmarks/methods.py --seeds 5 --out results/greenhouse-methods.json
+
+Each row: median over seeds of the last evaluation, with a 95% bootstrap interval of that median.
+"""
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from apportion.cli.cache import remember_compilations
+from apportion.methods import METHODS
+from apportion.presets import GREENHOUSE, preset
+from apportion.runs import training
+from apportion.runs.atomic import write_json
+from apportion.runs.folder import RunFolder, versions
+from apportion.runs.summary import summarise
+from apportion.runs.training import Checkpoints
+from apportion.settings import Config
+
+SCORES = ("return", "share_of_oracle", "reward_correlation", "return_error")
+
+
+@dataclass(frozen=True)
+class Methods:
+    """Train every method on one task and compare them with the oracle."""
+
+    out: Path
+    """JSON file to write."""
+    env: str = GREENHOUSE
+    """Environment id."""
+    delay: str = "episode"
+    """When reward is paid, as in `apportion train --env.delay`."""
+    seeds: int = 5
+    """Seeds per method."""
+    steps: int | None = None
+    """Environment steps per seed; the task's own setting when not given."""
+
+
+def main(args: Methods) -> None:
+    console = Console()
+    results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, config in variants(args).items():
+            console.print(f"{name} ...")
+            run = training.train(config, Checkpoints(), Path(folder) / name, quiet=True).run
+            results[name] = lanes(run)
+    oracle = np.median(results["oracle"]["return"])
+    for result in results.values():
+        result["share_of_oracle"] = [value / oracle for value in result["return"]]
+    rows = {name: {score: interval(result[score]) for score in SCORES} for name, result in results.items()}
+    write_json(args.out, {"command": command(args), "versions": versions(), "rows": rows, "lanes": results})
+    console.print(table(rows, results))
+
+
+def variants(args: Methods) -> dict[str, Config]:
+    """Every registered method, and GRD with its edges learned as published."""
+    configs = {name: settings(args, name) for name in METHODS}
+    grd = configs["grd"]
+    published = replace(grd.method_config, structure="gradient", initial_edge_logit=8.0)
+    return {**configs, "grd (edges by gradient)": replace(grd, method_config=published)}
+
+
+def settings(args: Methods, method: str) -> Config:
+    config = preset(args.env, method, "sac")
+    config = replace(config, lanes=args.seeds, env=replace(config.env, delay=args.delay))
+    if args.steps is not None:
+        config = replace(config, schedule=replace(config.schedule, steps=args.steps))
+    return config
+
+
+def lanes(run: RunFolder) -> dict[str, Any]:
+    """What one method reached, by seed."""
+    data = summarise(run)
+    return {
+        "config": data["config"],
+        "seconds": data["status"]["seconds"],
+        "return": data["final_return"],
+        "reward_correlation": data["reward_correlation_per_lane"],
+        "return_error": data["return_error_per_lane"],
+        "structure": data["structure"],
+    }
+
+
+def interval(values: list[float | None]) -> list[float] | None:
+    """Median, and the 2.5% and 97.5% quantiles of the medians of resampled seeds."""
+    known = np.array([value for value in values if value is not None])
+    if not known.size:
+        return None
+    rng = np.random.default_rng(0)
+    medians = np.median(rng.choice(known, (10_000, known.size)), axis=1)
+    numbers = (np.median(known), *np.quantile(medians, [0.025, 0.975]))
+    return [float(f"{number:.4g}") for number in numbers]
+
+
+def command(args: Methods) -> str:
+    steps = "" if args.steps is None else f" --steps {args.steps}"
+    return (
+        f"python benchmarks/methods.py --env {args.env} --delay {args.delay} --seeds {args.seeds}{steps} "
+        f"--out {args.out}"
+    )
+
+
+def table(rows: dict[str, dict[str, list[float] | None]], results: dict[str, Any]) -> Table:
+    printed = Table(title="Median over seeds [95% interval]", title_justify="left")
+    for column in ("method", *SCORES, "reward edges F1", "seconds"):
+        printed.add_column(column.replace("_", " "), justify="left" if column == "method" else "right")
+    for name, row in rows.items():
+        cells = [
+            "-" if each is None else f"{each[0]:.3g} [{each[1]:.3g}, {each[2]:.3g}]" for each in row.values()
+        ]
+        structure = results[name]["structure"]
+        f1 = "-" if structure is None else f"{structure['state_to_reward']:.2f}"
+        printed.add_row(name, *cells, f1, f"{results[name]['seconds']:.0f}")
+    return printed
+
+
+if __name__ == "__main__":
+    remember_compilations()
+    main(tyro.cli(Methods))

@@ -1,0 +1,81 @@
+"""`apportion identify FILE.npz`, and the files it refuses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from greenhouse_log import collect
+
+from apportion.cli import main
+from apportion.envs.make import EnvConfig
+
+
+def arrays(episodes: int = 200) -> dict[str, Any]:
+    spec, (observations, actions, totals) = collect(EnvConfig("apportion/Greenhouse-v0"), episodes)
+    return {
+        "observations": np.stack(observations),
+        "actions": np.stack(actions),
+        "lengths": np.full(episodes, 40),
+        "totals": totals,
+        "observation_names": np.array(spec.observation_names),
+        "action_names": np.array(spec.action_names),
+    }
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as leaving:
+        main(["identify", *words])
+    return int(leaving.value.code or 0)
+
+
+def test_json_and_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "log.npz", **arrays())
+    assert run(str(tmp_path / "log.npz"), "--json", "--out", str(tmp_path / "graph.json")) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data == json.loads((tmp_path / "graph.json").read_text())
+    assert data["graph"]["state_to_reward"] == [True] * 5 + [False] * 5
+    assert {"graph", "strength", "confidence", "certificate"} <= set(data)
+    assert np.shape(data["graph"]["state_to_state"]) == (10, 10)
+    assert run(str(tmp_path / "log.npz")) == 0
+    assert "leaf mass" in capsys.readouterr().out
+
+
+def broken(**changes: Any) -> dict[str, Any]:
+    return {name: array for name, array in {**arrays(3), **changes}.items() if array is not None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"totals": None}, "no array 'totals'"),
+        ({"actions": np.zeros((3, 39, 3))}, "one more observation than actions"),
+        ({"lengths": np.array([40, 41, 40])}, "from 1 to 40"),
+        ({"lengths": np.array([40.0, 40.0, 40.0])}, "whole numbers"),
+        ({"totals": np.zeros(4)}, "one entry for each of the 3 episodes"),
+        ({"observation_names": np.array(["a"])}, "must be 10 names"),
+        ({"totals": np.array([1.0, np.nan, 2.0])}, "NaN"),
+    ],
+)
+def test_bad_arrays_get_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], message: str
+) -> None:
+    np.savez(tmp_path / "log.npz", **broken(**changes))
+    assert run(str(tmp_path / "log.npz")) == 1
+    assert message in one_error(capsys)
+
+
+def test_bad_files_get_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.npz").touch()
+    (tmp_path / "text.npz").write_text("hello")
+    for name in ("missing.npz", "empty.npz", "text.npz"):
+        assert run(str(tmp_path / name)) == 1
+        assert name in one_error(capsys)
+
+
+def one_error(capsys: pytest.CaptureFixture[str]) -> str:
+    errors = capsys.readouterr().err.strip().splitlines()
+    assert len(errors) == 1
+    assert errors[0].startswith("error: ")
+    return errors[0]
