@@ -160,7 +160,7 @@ def test_the_environment_in_the_readme_trains(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     small = "--workers 0 --quiet --steps 200 --warmup-steps 100 --evaluate-every 200 --evaluation-episodes 1"
-    small += " --updates-per-iteration 1 --replay-steps 100 --backbone.batch-size 8"
+    small += " --updates-per-iteration 1 --replay-steps 400 --backbone.batch-size 8"
     small += " --method.hidden 8 --backbone.hidden 8"
     with own_modules():
         assert cli._run([*train[1:], *small.split()]) == 0
@@ -186,6 +186,7 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verbs.training, "train", stop)
     monkeypatch.setattr(verbs.training, "resume", stop)
     monkeypatch.setattr(verbs.RunFolder, "open", stop)
+    monkeypatch.setattr(verbs, "read_npz", stop)
 
 
 def all_commands() -> Iterator[Any]:
@@ -217,7 +218,7 @@ def check_verb(page: Path, argv: list[str]) -> None:
     except Parsed as parsed:
         if argv[0] == "train":
             check_environment(page, parsed.config.env.id)
-        else:
+        elif argv[0] != "identify":  # which reads a file that the user has
             assert f"--out {argv[1]} " in page.read_text(), f"nothing on this page makes {argv[1]}"
 
 
