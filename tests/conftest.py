@@ -19,7 +19,7 @@ if jax.__version__.startswith("0.10."):
 
 # Wherever arrays meet mathematics. The hook must come before the first import of each module.
 _CHECKED = (
-    *("masks", "losses", "networks", "optimise"),
+    *("masks", "losses", "networks", "optimise", "actor_critic"),
     *("methods", "backbones"),
     *("agent", "replay", "evaluate"),
 )

@@ -18,6 +18,7 @@ LAYERS = (
     ("spec", "config"),
     ("types",),
     ("masks", "losses", "networks", "optimise", "identify"),
+    ("actor_critic",),
     ("methods", "backbones"),
     ("agent", "replay", "data", "envs"),
     ("settings",),

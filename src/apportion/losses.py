@@ -1,4 +1,5 @@
-"""The losses of the generative model, as pure functions of arrays (GRD paper, equations 4 to 6)."""
+"""Losses as pure functions of arrays: the generative model's (GRD paper, equations 4 to 6), and RRD's, which
+looks at a few random steps of each segment (Ren et al., ICLR 2022)."""
 
 import math
 
@@ -21,6 +22,28 @@ def return_loss(
     """
     predicted = jnp.sum(jnp.where(mask, rewards, 0.0), axis=1)
     return jnp.mean(((predicted - total) / length.astype(total.dtype)) ** 2)
+
+
+def randomized_return_loss(
+    rewards: Float[Array, "M K"], total: Float[Array, "M"], length: Int[Array, "M"]
+) -> Float[Array, ""]:
+    """mean_m (mean_k r̂_k - total / T)²: the return loss, guessed from K random steps of each segment.
+
+    Its expectation is the return loss plus `sampling_variance`, so it also asks for rewards that vary little.
+    """
+    return jnp.mean((jnp.mean(rewards, axis=1) - total / length.astype(total.dtype)) ** 2)
+
+
+def sampling_variance(rewards: Float[Array, "M K"], length: Int[Array, "M"]) -> Float[Array, ""]:
+    """mean_m var_K(r̂) (1 - K/T) / K, with K - 1 in var's denominator: the bias of `randomized_return_loss`.
+
+    The factor is 1 / K where K > T, for these steps were drawn with replacement, and 0 where T = 1.
+    """
+    count = rewards.shape[1]
+    left_out = 1.0 - count / length.astype(rewards.dtype)
+    left_out = jnp.where(count > length, 1.0, left_out)
+    left_out = jnp.where(length == 1, 0.0, left_out)
+    return jnp.mean(jnp.var(rewards, axis=1, ddof=1) * left_out / count)
 
 
 def mixture_nll(

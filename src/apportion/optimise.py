@@ -1,5 +1,6 @@
 """Adam whose learning rate is part of the state, so that each lane may have its own."""
 
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -26,3 +27,12 @@ def step(optimiser: Optimiser, params: Params, gradients: Params) -> tuple[Param
     directions, moments = _ADAM.update(gradients, optimiser.moments)
     params = jax.tree.map(lambda p, d: p - optimiser.learning_rate * d, params, directions)
     return params, optimiser._replace(moments=moments)
+
+
+def descend(
+    optimiser: Optimiser, params: Params, loss: Callable[[Params], Float[Array, ""]]
+) -> tuple[Params, Optimiser, Float[Array, ""]]:
+    """One Adam step down the slope of a loss, and what the loss was before it."""
+    value, gradients = jax.value_and_grad(loss)(params)
+    params, optimiser = step(optimiser, params, gradients)
+    return params, optimiser, value

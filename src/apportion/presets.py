@@ -4,10 +4,11 @@ The sparsity weights λ1..λ5 of the MuJoCo tasks are those of the GRD paper's a
 """
 
 from dataclasses import replace
+from typing import Any
 
-from apportion.backbones import sac
+from apportion.backbones import ddpg, sac, td3
 from apportion.envs.make import EnvConfig
-from apportion.methods import grd
+from apportion.methods import grd, rd, rrd
 from apportion.settings import Config, Schedule
 
 GREENHOUSE = "apportion/Greenhouse-v0"
@@ -21,6 +22,20 @@ PAPER_SPARSITY: dict[str, tuple[float, float, float, float, float]] = {
     "Swimmer-v4": (1e-7, 1e-9, 1e-9, 0.0, 1e-9),
     "Hopper-v4": (1e-6, 1e-6, 1e-6, 1e-7, 1e-6),
     "HumanoidStandup-v4": (1e-5, 1e-4, 1e-6, 1e-7, 1e-7),
+}
+
+GREENHOUSE_BACKBONES: dict[str, Any] = {
+    "sac": sac.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
+    "td3": td3.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
+    "ddpg": ddpg.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
+}
+
+GREENHOUSE_METHODS: dict[str, Any] = {
+    # Regression finds the exact graph here, which the published recipe does not: see docs/methods/grd.md.
+    "grd": grd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3, structure="closed-form"),
+    "rd": rd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3),
+    "rrd": rrd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3),
+    "rrd-unbiased": rrd.UnbiasedConfig(hidden=(64, 64), segments=16, learning_rate=3e-3),
 }
 
 
@@ -47,11 +62,8 @@ def _greenhouse(config: Config) -> Config:
         replay_steps=100_000,
     )
     config = replace(config, schedule=schedule)
-    if config.backbone == "sac":
-        policy = sac.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95)
-        config = replace(config, backbone_config=policy)
-    if config.method == "grd":
-        # Regression finds the exact graph here, which the published recipe does not: see docs/methods/grd.md.
-        model = grd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3, structure="closed-form")
-        config = replace(config, method_config=model)
+    if config.backbone in GREENHOUSE_BACKBONES:
+        config = replace(config, backbone_config=GREENHOUSE_BACKBONES[config.backbone])
+    if config.method in GREENHOUSE_METHODS:
+        config = replace(config, method_config=GREENHOUSE_METHODS[config.method])
     return config

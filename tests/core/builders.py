@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from apportion.spec import Spec
-from apportion.types import Batch, Segments, Transitions
+from apportion.types import Batch, Method, Segments, Transitions
 
 SPEC = Spec(
     env_id="toy",
@@ -52,6 +52,47 @@ def segments(seed: int, count: int, spec: Spec = SPEC) -> Segments:
         total=normal(rng, count),
         mask=jnp.asarray(np.arange(steps)[None, :] < length[:, None]),
     )
+
+
+EARNING = Spec(
+    env_id="a known reward",
+    observation_names=("good", "bad in excess", "idle"),
+    action_names=("costly",),
+    max_episode_steps=10,
+    max_segment_steps=10,
+)
+
+
+def known_reward(observation: Any, action: Any) -> Any:
+    return observation[..., 0] - 0.5 * observation[..., 1] ** 2 - action[..., 0]
+
+
+def earning_segments(seed: int, count: int) -> Segments:
+    """Segments of 4 to 10 steps that pay the sum of `known_reward`."""
+    drawn = segments(seed, count, EARNING)
+    length = 4 + np.arange(count) % 7
+    mask = jnp.asarray(np.arange(10)[None, :] < length[:, None])
+    rewards = known_reward(drawn.observations[:, :-1], drawn.actions)
+    return drawn._replace(
+        true_rewards=rewards,
+        length=jnp.asarray(length, jnp.int32),
+        total=jnp.sum(jnp.where(mask, rewards, 0.0), axis=1),
+        mask=mask,
+    )
+
+
+def learned_correlation(method: Method, updates: int) -> float:
+    """Of the method's reward with the known one, on new steps, after learning from sums only."""
+    data, steps = Batch(earning_segments(1, 128), transitions(2, 8, EARNING)), transitions(3, 500, EARNING)
+
+    @jax.jit
+    def train(init_key: jax.Array, keys: jax.Array) -> jax.Array:
+        state = method.init(init_key, EARNING)
+        state, _ = jax.lax.scan(lambda s, key: method.update(s, data, key), state, keys)
+        return method.reward(state, steps)
+
+    rewards = train(jax.random.key(0), jax.random.split(jax.random.key(1), updates))
+    return float(np.corrcoef(rewards, known_reward(steps.observation, steps.action))[0, 1])
 
 
 def batch(seed: int, size: int, segment_count: int, spec: Spec = SPEC) -> Batch:

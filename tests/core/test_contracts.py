@@ -17,10 +17,11 @@ from apportion.methods import METHODS
 from apportion.types import Backbone, Batch, Method, Sampling
 
 SIZE = 6
-SMALL = {"hidden": (8, 8), "batch_size": SIZE, "learning_rate": 3e-3}  # where a config has such a setting
+# Where a config has such a setting. Some of the segments have fewer steps than this, some more.
+SMALL = {"hidden": (8, 8), "batch_size": SIZE, "learning_rate": 3e-3, "steps_per_segment": 3}
 
-# Methods whose update draws nothing at random. All others must differ from key to key.
-KEYLESS = {"observed", "oracle"}
+# Those whose update draws nothing at random. All others must differ from key to key.
+KEYLESS = {"observed", "oracle", "rd", "ddpg"}
 
 
 def small(config: type[Any]) -> Any:

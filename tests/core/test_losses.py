@@ -56,6 +56,69 @@ def test_return_loss_of_single_steps_is_plain_regression() -> None:
     assert float(loss) == pytest.approx((2.0**2 + 0.5**2) / 2)
 
 
+# --- A few steps that stand for all: lengths below, at and above the number of steps drawn, and a single step
+
+
+def _few_steps(count: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return rng.normal(size=(5, count)), rng.normal(size=5), np.array([1, 2, 3, 4, 50])
+
+
+def test_randomized_return_loss_is_the_squared_error_of_the_mean() -> None:
+    rewards, total, length = _few_steps()
+    errors = [(sum(r) / 3 - x / t) ** 2 for r, x, t in zip(rewards, total, length, strict=True)]
+    found = losses.randomized_return_loss(
+        jnp.asarray(rewards, jnp.float32), jnp.asarray(total, jnp.float32), jnp.asarray(length, jnp.int32)
+    )
+    np.testing.assert_allclose(found, np.mean(errors), rtol=1e-5)
+
+
+def test_sampling_variance_is_that_of_a_mean_drawn_from_few() -> None:
+    rewards, _, length = _few_steps()
+    expected = 0.0
+    for r, factor in zip(rewards, [0.0, 1 / 3, 0.0, (1 - 3 / 4) / 3, (1 - 3 / 50) / 3], strict=True):
+        mean = sum(r) / 3
+        expected += factor * sum((x - mean) ** 2 for x in r) / 2
+    found = losses.sampling_variance(jnp.asarray(rewards, jnp.float32), jnp.asarray(length, jnp.int32))
+    np.testing.assert_allclose(found, expected / 5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("steps", "count"), [(6, 2), (5, 3), (5, 4), (4, 4), (3, 4), (2, 3), (2, 5), (1, 2), (1, 3)]
+)
+def test_over_all_draws_the_corrected_loss_is_that_of_all_steps(steps: int, count: int) -> None:
+    """Not in a sample: every subset (or sequence, where the segment is too short) once. Slopes, too."""
+    if count > steps:
+        draws = np.array(list(itertools.product(range(steps), repeat=count)))
+    else:
+        draws = np.array(list(itertools.combinations(range(steps), count)))
+    rewards = jnp.asarray(np.random.default_rng(4).normal(size=steps), jnp.float32)
+    total, length = jnp.full(len(draws), 0.7), jnp.full(len(draws), steps, jnp.int32)
+
+    @jax.jit
+    def slopes(rewards: jax.Array) -> tuple[tuple[jax.Array, jax.Array], ...]:
+        def full(r: jax.Array) -> jax.Array:
+            return losses.return_loss(r[None], jnp.ones((1, steps), bool), total[:1], length[:1])
+
+        def biased(r: jax.Array) -> jax.Array:
+            return losses.randomized_return_loss(r[draws], total, length)
+
+        def unbiased(r: jax.Array) -> jax.Array:
+            return biased(r) - losses.sampling_variance(r[draws], length)
+
+        return tuple(jax.value_and_grad(loss)(rewards) for loss in (full, biased, unbiased))
+
+    (full, slope), (biased, biased_slope), (unbiased, unbiased_slope) = slopes(rewards)
+    np.testing.assert_allclose(unbiased, full, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(unbiased_slope, slope, rtol=1e-4, atol=1e-6)
+    # What the draw adds is the variance of its mean; nothing where it takes all steps.
+    added = np.var(np.asarray(rewards)[draws].mean(axis=1))
+    np.testing.assert_allclose(biased - full, added, rtol=1e-3, atol=1e-6)
+    all_drawn = steps in (1, count)
+    assert all_drawn == (added < 1e-10)
+    assert all_drawn == np.allclose(biased_slope, slope, atol=1e-6)
+
+
 def test_mixture_nll_is_the_density_of_a_gaussian_mixture() -> None:
     rng = np.random.default_rng(1)
     target, means, log_stds, logits = (rng.normal(size=s) for s in ((5, 3), (5, 3, 4), (5, 3, 4), (5, 3, 4)))

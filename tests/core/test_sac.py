@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from builders import SPEC, numpy, transitions
+from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_values, train
 from scipy import integrate, stats
 
+from apportion import actor_critic
 from apportion.backbones import sac
 from apportion.errors import UserError
 from apportion.networks import MLP
-from apportion.spec import Spec
-from apportion.types import Transitions
 
 CONFIG = sac.Config(hidden=(8, 8), batch_size=6, discount=0.9, polyak=0.1, learning_rate=1e-2)
 
@@ -75,19 +75,6 @@ def test_the_spread_is_clipped() -> None:
 # --- Critics and temperature
 
 
-def test_only_a_true_end_stops_the_bootstrap() -> None:
-    rewards, next_values = jnp.asarray([1.0, 2.0]), jnp.asarray([10.0, jnp.nan])
-    target = sac.bellman_target(rewards, jnp.asarray([False, True]), next_values, 0.9)
-    np.testing.assert_allclose(target, [1 + 0.9 * 10, 2])
-
-
-def _plain_values(critics: Any, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
-    x = np.stack([np.concatenate([observation, action], axis=1)] * 2)
-    for weight, bias in zip(critics.weights[:-1], critics.biases[:-1], strict=True):
-        x = np.maximum(x @ weight + bias[:, None, :], 0)
-    return (x @ critics.weights[-1] + critics.biases[-1][:, None, :])[:, :, 0]
-
-
 def test_critics_step_towards_the_soft_bellman_target(state: sac.State) -> None:
     steps, key = transitions(1, 6), jax.random.key(4)
     rewards = steps.paid
@@ -96,17 +83,17 @@ def test_critics_step_towards_the_soft_bellman_target(state: sac.State) -> None:
     sampled = sac.sample_action(state.actor, steps.next_observation, key)
     plain, critics = numpy(steps), numpy(state.critics)
     next_action, next_log_density = numpy(sampled)
-    next_values = _plain_values(numpy(state.target_critics), plain.next_observation, next_action).min(axis=0)
+    next_values = plain_values(numpy(state.target_critics), plain.next_observation, next_action).min(axis=0)
     soft_values = next_values - np.exp(-0.7) * next_log_density
     target = plain.paid + 0.9 * np.where(plain.terminated, 0, soft_values)
-    values = _plain_values(critics, plain.observation, plain.action)
+    values = plain_values(critics, plain.observation, plain.action)
     loss = ((values[0] - target) ** 2).mean() + ((values[1] - target) ** 2).mean()
     np.testing.assert_allclose(metrics["critic_loss"], loss, rtol=1e-4)
     np.testing.assert_allclose(metrics["value"], values.mean(), rtol=1e-4)
     assert plain.terminated.any() and not plain.terminated.all()  # noqa: PT018 - the batch has both
 
     stepped = numpy(after.critics)
-    values = _plain_values(stepped, plain.observation, plain.action)
+    values = plain_values(stepped, plain.observation, plain.action)
     assert ((values - target) ** 2).mean(axis=1).sum() < loss
 
 
@@ -133,57 +120,16 @@ def test_temperature_falls_while_entropy_is_above_its_target(
 # --- Tasks with a known optimum
 
 
-def _train(config: sac.Config, spec: Spec, steps: Transitions, updates: int) -> sac.State:
-    """Updates on random batches of a fixed set of transitions."""
-    backbone = sac.make(config)
-
-    def update(state: sac.State, key: jax.Array) -> tuple[sac.State, None]:
-        draw_key, update_key = jax.random.split(key)
-        chosen = jax.random.randint(draw_key, (config.batch_size,), 0, len(steps.paid))
-        drawn = jax.tree.map(lambda column: column[chosen], steps)
-        return backbone.update(state, drawn, drawn.paid, update_key)[0], None
-
-    @jax.jit
-    def train(key: jax.Array) -> sac.State:
-        init_key, update_key = jax.random.split(key)
-        start = backbone.init(init_key, spec)
-        return jax.lax.scan(update, start, jax.random.split(update_key, updates))[0]
-
-    return train(jax.random.key(5))
-
-
-def _tiny(actions: int) -> Spec:
-    return Spec("probe", ("where",), tuple("ab"[:actions]), max_episode_steps=2, max_segment_steps=1)
-
-
 def test_the_policy_finds_the_best_action_of_a_bandit() -> None:
-    size = 512
-    action = jnp.asarray(np.random.default_rng(0).uniform(-1, 1, (size, 1)), jnp.float32)
-    steps = transitions(0, size, _tiny(1))._replace(
-        observation=jnp.ones((size, 1)),
-        action=action,
-        paid=-((action[:, 0] - 0.3) ** 2),
-        terminated=jnp.ones(size, bool),
-    )
     config = sac.Config(
         hidden=(16, 16), batch_size=64, learning_rate=5e-3, initial_temperature=0.1, target_entropy=-2.0
     )
-    state = _train(config, _tiny(1), steps, updates=600)
+    state = train(sac.make(config), bandit(), updates=600)
     best = sac.make(config).act(state, jnp.ones(1), jax.random.key(0), False)
-    np.testing.assert_allclose(best, [0.3], atol=0.1)
+    np.testing.assert_allclose(best, [BEST_ACTION], atol=0.1)
 
 
 def test_critics_learn_analytic_values() -> None:
-    """At 0, a reward of 0 leads to 1; at 1, a reward of 1 ends it; at -1, a reward of 1 leads back, and only
-    time limits cut it. So Q(1) = 1, Q(0) = γ, Q(-1) = 1/(1-γ)."""
-    size = 240
-    where = np.tile([0.0, 1.0, -1.0], size // 3)
-    steps = transitions(0, size, _tiny(1))._replace(
-        observation=jnp.asarray(where[:, None], jnp.float32),
-        next_observation=jnp.asarray(np.where(where == 0, 1.0, where)[:, None], jnp.float32),
-        paid=jnp.asarray(where != 0, jnp.float32),
-        terminated=jnp.asarray(where == 1),
-    )
     config = sac.Config(
         hidden=(16, 16),
         batch_size=60,
@@ -192,10 +138,9 @@ def test_critics_learn_analytic_values() -> None:
         polyak=0.05,
         initial_temperature=1e-6,  # or entropy would add to every value
     )
-    state = _train(config, _tiny(1), steps, updates=600)
-    places, actions = jnp.asarray([[0.0], [1.0], [-1.0]]), jnp.asarray([[0.5], [-0.5], [0.0]])
-    values = sac._values(state.critics, places, actions)
-    np.testing.assert_allclose(values, [[0.6, 1.0, 2.5]] * 2, atol=0.1)
+    state = train(sac.make(config), chain(), updates=600)
+    values = actor_critic.values(state.critics, PLACES, jnp.asarray([[0.5], [-0.5], [0.0]]))
+    np.testing.assert_allclose(values, [chain_values(0.6)] * 2, atol=0.1)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from apportion import __version__
 from apportion.errors import UserError
 from apportion.runs.atomic import plain, write_json
 from apportion.runs.folder import PACKAGES, Episode, RunFolder, default_path, read_json, versions
@@ -92,10 +93,9 @@ def test_versions_say_where_the_run_ran(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     found = versions()
-    assert set(found) == {*PACKAGES, "python", "platform", "devices", "commit", "dirty"}
+    assert set(found) == {"apportion", *PACKAGES, "python", "platform", "devices", "commit", "dirty"}
     assert found["devices"]
-    assert found["commit"] is None
-    assert found["dirty"] is None
+    assert found["apportion"] == __version__
 
 
 def test_versions_name_the_commit_and_whether_it_is_dirty(

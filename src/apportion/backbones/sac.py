@@ -6,9 +6,18 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion import optimise
+from apportion.actor_critic import (
+    arrays,
+    bellman_target,
+    check_settings,
+    follow,
+    init_critics,
+    step_critics,
+    values,
+)
 from apportion.config import check
 from apportion.networks import MLP
 from apportion.optimise import Optimiser
@@ -38,12 +47,7 @@ class Config:
     """The entropy the temperature aims at; minus the number of actions when not given."""
 
     def __post_init__(self) -> None:
-        check(len(self.hidden) >= 1, "backbone.hidden needs at least one layer")
-        check(min(self.hidden) >= 1, f"backbone.hidden={self.hidden} must be at least 1 each")
-        check(self.learning_rate > 0, f"backbone.learning_rate={self.learning_rate} must be positive")
-        check(self.batch_size >= 1, f"backbone.batch_size={self.batch_size} must be at least 1")
-        check(0 <= self.discount < 1, f"backbone.discount={self.discount} must be in [0, 1)")
-        check(0 < self.polyak <= 1, f"backbone.polyak={self.polyak} must be in (0, 1]")
+        check_settings(self.hidden, self.learning_rate, self.batch_size, self.discount, self.polyak)
         check(self.initial_temperature > 0, "backbone.initial_temperature must be positive")
 
 
@@ -62,9 +66,7 @@ def make(config: Config) -> Backbone:
         actor_key, critic_key = jax.random.split(key)
         states, actions = spec.observation_size, spec.action_size
         actor = MLP.init(actor_key, (states, *config.hidden, 2 * actions))
-        critics = jax.vmap(lambda k: MLP.init(k, (states + actions, *config.hidden, 1)))(
-            jax.random.split(critic_key)
-        )
+        critics = init_critics(critic_key, 2, states + actions, config.hidden)
         log_temperature = jnp.asarray(math.log(config.initial_temperature), jnp.float32)
         return State(
             actor=actor,
@@ -97,8 +99,7 @@ def make(config: Config) -> Backbone:
         return jnp.tanh(mean + jnp.exp(log_std) * noise)
 
     def actor(state: State) -> dict[str, Array]:
-        layers = enumerate(zip(state.actor.weights, state.actor.biases, strict=True))
-        return {name: array for i, (w, b) in layers for name, array in ((f"w{i}", w), (f"b{i}", b))}
+        return arrays(state.actor)
 
     return Backbone(init, update, act, actor, "tanh_gaussian", config.batch_size)
 
@@ -124,40 +125,18 @@ def sample_action(
     return jnp.tanh(before_tanh), jnp.sum(gaussian - squash, axis=-1)
 
 
-def bellman_target(
-    rewards: Float[Array, "B"],
-    terminated: Bool[Array, "B"],
-    next_values: Float[Array, "B"],
-    discount: float,
-) -> Float[Array, "B"]:
-    """r + γ V(s'), where a true end has no s'; a time limit has."""
-    return rewards + discount * jnp.where(terminated, 0.0, next_values)
-
-
-def _values(
-    critics: MLP, observation: Float[Array, "B S"], action: Float[Array, "B A"]
-) -> Float[Array, "2 B"]:
-    inputs = jnp.concatenate([observation, action], axis=-1)
-    return jnp.squeeze(jax.vmap(lambda critic: critic(inputs))(critics), axis=-1)
-
-
 def _update_critics(
     state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray, config: Config
 ) -> tuple[State, Metrics]:
     next_action, next_log_density = sample_action(state.actor, transitions.next_observation, key)
-    next_values = jnp.min(_values(state.target_critics, transitions.next_observation, next_action), axis=0)
+    next_values = jnp.min(values(state.target_critics, transitions.next_observation, next_action), axis=0)
     soft_values = next_values - jnp.exp(state.log_temperature) * next_log_density
     target = bellman_target(rewards, transitions.terminated, soft_values, config.discount)
 
-    def loss(critics: MLP) -> tuple[Array, Array]:
-        values = _values(critics, transitions.observation, transitions.action)
-        return jnp.sum(jnp.mean((values - target[None, :]) ** 2, axis=1)), jnp.mean(values)
-
-    (value_loss, mean_value), gradients = jax.value_and_grad(loss, has_aux=True)(state.critics)
-    critics, optimiser = optimise.step(state.critic_optimiser, state.critics, gradients)
-    targets = jax.tree.map(lambda t, c: t + config.polyak * (c - t), state.target_critics, critics)
+    critics, optimiser, metrics = step_critics(state.critics, state.critic_optimiser, transitions, target)
+    targets = follow(state.target_critics, critics, config.polyak)
     state = state._replace(critics=critics, target_critics=targets, critic_optimiser=optimiser)
-    return state, {"critic_loss": value_loss, "value": mean_value, "reward_mean": jnp.mean(rewards)}
+    return state, metrics | {"reward_mean": jnp.mean(rewards)}
 
 
 def _update_actor(
@@ -165,8 +144,8 @@ def _update_actor(
 ) -> tuple[State, Float[Array, ""], Metrics]:
     def loss(actor: MLP) -> tuple[Array, Array]:
         action, log_density = sample_action(actor, transitions.observation, key)
-        values = jnp.min(_values(state.critics, transitions.observation, action), axis=0)
-        return jnp.mean(jnp.exp(state.log_temperature) * log_density - values), -jnp.mean(log_density)
+        lowest = jnp.min(values(state.critics, transitions.observation, action), axis=0)
+        return jnp.mean(jnp.exp(state.log_temperature) * log_density - lowest), -jnp.mean(log_density)
 
     (actor_loss, entropy), gradients = jax.value_and_grad(loss, has_aux=True)(state.actor)
     actor, optimiser = optimise.step(state.actor_optimiser, state.actor, gradients)

@@ -1,9 +1,10 @@
 """Policies in NumPy: workers act for a whole chunk of steps without importing JAX.
 
-An actor is a dict of arrays: `mask` [S] over the observation, then layers w0, b0, w1, b1, ... with ReLU
-between them.
+An actor is a dict of arrays: `mask` [S] over the observation, layers w0, b0, w1, b1, ... with ReLU between
+them, and whatever else its head reads.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,16 +13,16 @@ from numpy.typing import NDArray
 
 Actor = dict[str, NDArray[np.float32]]
 Vector = NDArray[np.float32]
-Head = Callable[[Vector, np.random.Generator | None], Vector]
+Head = Callable[[Vector, Actor, np.random.Generator | None], Vector]
 
 
 def act(actor: Actor, head: str, observation: Vector, rng: np.random.Generator | None) -> Vector:
     """The action in [-1, 1]: sampled with `rng`, or the policy's best guess without."""
     x: Vector = observation * actor["mask"]
-    last = (len(actor) - 1) // 2 - 1
+    last = next(layer for layer in itertools.count() if f"w{layer + 1}" not in actor)
     for layer in range(last):
         x = np.maximum(x @ actor[f"w{layer}"] + actor[f"b{layer}"], np.float32(0))
-    action = HEADS[head](x @ actor[f"w{last}"] + actor[f"b{last}"], rng)
+    action = HEADS[head](x @ actor[f"w{last}"] + actor[f"b{last}"], actor, rng)
     # A diverged policy (NaN) stands still: if its environment failed, the other lanes would end with it.
     return action if np.isfinite(action).all() else np.zeros_like(action)
 
@@ -31,7 +32,7 @@ def random_action(size: int, rng: np.random.Generator) -> Vector:
     return rng.uniform(-1, 1, size).astype(np.float32)
 
 
-def _tanh_gaussian(outputs: Vector, rng: np.random.Generator | None) -> Vector:
+def _tanh_gaussian(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
     """SAC's head: outputs are mean and log standard deviation before the tanh."""
     mean, log_std = np.split(outputs, 2)
     if rng is None:
@@ -41,4 +42,12 @@ def _tanh_gaussian(outputs: Vector, rng: np.random.Generator | None) -> Vector:
     return action
 
 
-HEADS: dict[str, Head] = {"tanh_gaussian": _tanh_gaussian}
+def _tanh_noise(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
+    """TD3's and DDPG's head: the tanh itself, and to explore Gaussian noise of size `noise` [] on top."""
+    action: NDArray[Any] = np.tanh(outputs)
+    if rng is None:
+        return action
+    return np.clip(action + actor["noise"] * rng.standard_normal(action.shape[0], dtype=np.float32), -1, 1)
+
+
+HEADS: dict[str, Head] = {"tanh_gaussian": _tanh_gaussian, "tanh_noise": _tanh_noise}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from apportion.methods import fixed, grd
+from apportion.methods import fixed, grd, rd, rrd
 from apportion.types import Method
 
 
@@ -14,6 +14,9 @@ class Entry(NamedTuple):
 
 METHODS: dict[str, Entry] = {
     "grd": Entry(grd.Config, grd.make),
+    "rd": Entry(rd.Config, rd.make),
+    "rrd": Entry(rrd.Config, rrd.make),
+    "rrd-unbiased": Entry(rrd.UnbiasedConfig, rrd.make),
     "observed": Entry(fixed.ObservedConfig, fixed.make_observed),
     "oracle": Entry(fixed.OracleConfig, fixed.make_oracle),
 }

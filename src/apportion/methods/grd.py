@@ -168,14 +168,13 @@ def _fit_reward(state: State, batch: Batch) -> tuple[State, Metrics]:
     segments = batch.segments
     assert segments is not None
 
-    def loss(network: MLP) -> Float[Array, ""]:
+    def loss(networks: tuple[MLP, MixtureDynamics]) -> Float[Array, ""]:
+        network, _ = networks
         rewards = predict_reward(network, state.found, segments.observations[:, :-1], segments.actions)
         return losses.return_loss(rewards, segments.mask, segments.total, segments.length)
 
-    reward_loss, gradients = jax.value_and_grad(loss)(state.model.reward)
-    no_gradients = jax.tree.map(jnp.zeros_like, state.model.dynamics)
-    (reward, _), optimiser = optimise.step(
-        state.network_optimiser, (state.model.reward, state.model.dynamics), (gradients, no_gradients)
+    (reward, _), optimiser, reward_loss = optimise.descend(
+        state.network_optimiser, (state.model.reward, state.model.dynamics), loss
     )
     state = state._replace(model=state.model._replace(reward=reward), network_optimiser=optimiser)
     return state, {"reward_loss": reward_loss, **_shares_on(state.found)}

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-import apportion
+from apportion import __version__
 from apportion.errors import UserError
 from apportion.runs.atomic import Arrays, write_json, write_tensors
 from apportion.spec import Spec
@@ -192,14 +192,17 @@ def default_path(env_id: str, method: str, root: Path = Path("runs")) -> Path:
 
 
 def versions() -> dict[str, Any]:
-    """What this process runs on: packages, Python, machine, devices, and the commit of the work around it."""
-    commit = _git("rev-parse", "HEAD")
-    changes = None if commit is None else _git("status", "--porcelain")
+    """What this process runs on: packages, Python, machine, devices, and the commit of the work around it,
+    or, outside any repository, of the package itself."""
+    here = Path.cwd()
+    source = here if _git(here, "rev-parse", "HEAD") else Path(__file__).parent
+    commit = _git(source, "rev-parse", "HEAD")
+    changes = None if commit is None else _git(source, "status", "--porcelain")
     return {
-        "apportion": apportion.__version__,
+        "apportion": __version__,
         **{package: _version(package) for package in PACKAGES},
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "devices": [device.device_kind for device in jax.devices()],
         "commit": commit,
         "dirty": None if changes is None else changes != "",
@@ -213,10 +216,11 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _git(*arguments: str) -> str | None:
-    """What git says about the current folder; None where there is no git or no repository."""
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git says about a folder; None where there is no git or no repository."""
+    command = ["git", "-C", str(folder), *arguments]
     try:
-        answer = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=True)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return answer.stdout.strip()

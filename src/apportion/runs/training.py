@@ -122,7 +122,9 @@ class _Recorder:
             Events(self.run.tensorboard, resumed_at=None if saved is None else first) as self.events,
             Progress(total, self.config.lanes, self.quiet, first) as self.progress,
         ):
-            self._say([*self.notes, f"Writing to {self.run.path}. The first updates compile, which takes a while."])
+            self._say(
+                [*self.notes, f"Writing to {self.run.path}. The first updates compile, which takes a while."]
+            )
             step = first
             self._status("running", step)
             for snapshot in loop.online(self.config, pool, saved):

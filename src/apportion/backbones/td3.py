@@ -1,0 +1,148 @@
+"""TD3, Twin Delayed Deep Deterministic policy gradient (Fujimoto et al., 2018, Algorithm 1)."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from apportion import optimise
+from apportion.actor_critic import (
+    act_with_noise,
+    arrays,
+    bellman_target,
+    check_settings,
+    deterministic_loss,
+    follow,
+    init_critics,
+    step_critics,
+    values,
+)
+from apportion.config import check
+from apportion.networks import MLP
+from apportion.optimise import Optimiser
+from apportion.spec import Spec
+from apportion.types import Backbone, Metrics, Transitions
+
+
+@dataclass(frozen=True)
+class Config:
+    """TD3: twin critics, smoothed targets, a deterministic actor that steps every second time."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers of actor and critics."""
+    learning_rate: float = 3e-4
+    """Adam's step for actor and critics."""
+    batch_size: int = 256
+    """Transitions per update: N."""
+    discount: float = 0.99
+    """The critic's discount (the return itself is a plain sum)."""
+    polyak: float = 0.005
+    """How far the target networks move each time the actor steps."""
+    exploration_noise: float = 0.1
+    """Standard deviation of the noise on actions while collecting."""
+    smoothing_noise: float = 0.2
+    """Standard deviation of the noise on the target actor's actions."""
+    smoothing_clip: float = 0.5
+    """The largest such noise."""
+    actor_every: int = 2
+    """Actor and target networks move at every so many updates of the critics."""
+
+    def __post_init__(self) -> None:
+        check_settings(self.hidden, self.learning_rate, self.batch_size, self.discount, self.polyak)
+        for name in ("exploration_noise", "smoothing_noise", "smoothing_clip"):
+            check(getattr(self, name) >= 0, f"backbone.{name}={getattr(self, name)} must not be negative")
+        check(self.actor_every >= 1, f"backbone.actor_every={self.actor_every} must be at least 1")
+
+
+class State(NamedTuple):
+    actor: MLP
+    target_actor: MLP
+    critics: MLP  # two of them: every array has a leading axis of 2
+    target_critics: MLP
+    actor_optimiser: Optimiser
+    critic_optimiser: Optimiser
+    updates: Int[Array, ""]  # so many have been made
+
+
+def make(config: Config) -> Backbone:
+    def init(key: PRNGKeyArray, spec: Spec) -> State:
+        actor_key, critic_key = jax.random.split(key)
+        states, actions = spec.observation_size, spec.action_size
+        actor = MLP.init(actor_key, (states, *config.hidden, actions))
+        critics = init_critics(critic_key, 2, states + actions, config.hidden)
+        return State(
+            actor=actor,
+            target_actor=jax.tree.map(jnp.copy, actor),
+            critics=critics,
+            target_critics=jax.tree.map(jnp.copy, critics),
+            actor_optimiser=optimise.start(actor, config.learning_rate),
+            critic_optimiser=optimise.start(critics, config.learning_rate),
+            updates=jnp.asarray(0, jnp.int32),
+        )
+
+    def update(
+        state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray
+    ) -> tuple[State, Metrics]:
+        state = state._replace(updates=state.updates + 1)
+        state, critic_metrics = _update_critics(state, transitions, rewards, key, config)
+        state, actor_metrics = _update_actor(state, transitions, config)
+        return state, critic_metrics | actor_metrics
+
+    def act(
+        state: State, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
+    ) -> Float[Array, "A"]:
+        return act_with_noise(state.actor, observation, key, explore, config.exploration_noise)
+
+    def actor(state: State) -> dict[str, Array]:
+        return arrays(state.actor) | {"noise": jnp.asarray(config.exploration_noise, jnp.float32)}
+
+    return Backbone(init, update, act, actor, "tanh_noise", config.batch_size)
+
+
+def smoothed_action(
+    target_actor: MLP, observation: Float[Array, "B S"], key: PRNGKeyArray, noise: float, clip: float
+) -> Float[Array, "B A"]:
+    """Somewhere near the target actor's action: clip(tanh(μ'(s)) + clip(ε, ±c), ±1) with ε ~ N(0, noise²)."""
+    action = jnp.tanh(target_actor(observation))
+    shift = jnp.clip(noise * jax.random.normal(key, action.shape), -clip, clip)
+    return jnp.clip(action + shift, -1.0, 1.0)
+
+
+def _update_critics(
+    state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray, config: Config
+) -> tuple[State, Metrics]:
+    next_observation = transitions.next_observation
+    next_action = smoothed_action(
+        state.target_actor, next_observation, key, config.smoothing_noise, config.smoothing_clip
+    )
+    next_values = jnp.min(values(state.target_critics, next_observation, next_action), axis=0)
+    target = bellman_target(rewards, transitions.terminated, next_values, config.discount)
+    critics, optimiser, metrics = step_critics(state.critics, state.critic_optimiser, transitions, target)
+    state = state._replace(critics=critics, critic_optimiser=optimiser)
+    return state, metrics | {"reward_mean": jnp.mean(rewards)}
+
+
+def _update_actor(state: State, transitions: Transitions, config: Config) -> tuple[State, Metrics]:
+    """Every `actor_every`-th time the actor steps and all targets follow; else only the loss is measured."""
+
+    def loss(actor: MLP) -> Array:
+        return deterministic_loss(actor, state.critics, transitions.observation)
+
+    def step() -> tuple[State, Array]:
+        actor_loss, gradients = jax.value_and_grad(loss)(state.actor)
+        actor, optimiser = optimise.step(state.actor_optimiser, state.actor, gradients)
+        moved = state._replace(
+            actor=actor,
+            target_actor=follow(state.target_actor, actor, config.polyak),
+            target_critics=follow(state.target_critics, state.critics, config.polyak),
+            actor_optimiser=optimiser,
+        )
+        return moved, actor_loss
+
+    def wait() -> tuple[State, Array]:
+        return state, loss(state.actor)
+
+    state, actor_loss = jax.lax.cond(state.updates % config.actor_every == 0, step, wait)
+    return state, {"actor_loss": actor_loss}
