@@ -206,8 +206,8 @@ def test_commands_are_understood(page: Path, command: str) -> None:
         assert set(words[1:]) <= set(targets)
     elif words[0] == "apportion":
         check_verb(page, words[1:])
-    elif words[:2] == ["python", "examples/demo.py"]:
-        check_demo(words[2:])
+    elif words[0] == "python":
+        check_script(words[1], words[2:])
     else:
         assert words[0] == "tensorboard", f"a command that no test knows: {command}"
 
@@ -231,13 +231,15 @@ def check_environment(page: Path, env_id: str) -> None:
         assert name in dict(list_environments())
 
 
-def check_demo(argv: list[str]) -> None:
-    spec = importlib.util.spec_from_file_location("demo", ROOT / "examples/demo.py")
+def check_script(path: str, argv: list[str]) -> None:
+    """Scripts have one class of flags, named like the file."""
+    name = Path(path).stem
+    spec = importlib.util.spec_from_file_location(name, ROOT / path)
     assert spec is not None
     assert spec.loader is not None
-    demo = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(demo)
-    tyro.cli(demo.Demo, args=argv)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    tyro.cli(getattr(script, name.capitalize()), args=argv)
 
 
 # --- Links

@@ -12,6 +12,7 @@ from apportion.config import from_dict, nearest, to_dict
 from apportion.envs.make import EnvConfig
 from apportion.errors import UserError
 from apportion.methods import METHODS
+from apportion.presets import GREENHOUSE, preset
 from apportion.settings import Config, Schedule
 
 CONFIGS: dict[str, Any] = {
@@ -96,3 +97,11 @@ def test_a_misspelt_setting_inside_another_is_named_with_its_path() -> None:
 
 def test_where_nothing_is_near_all_known_names_are_listed() -> None:
     assert nearest("xyz", ["grd", "oracle"]) == " (known: grd, oracle)"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_networks_for_the_greenhouse_are_small(method: str) -> None:
+    """Whatever has networks there is set up to train in minutes."""
+    config = preset(GREENHOUSE, method, "sac")
+    assert isinstance(config.method_config, METHODS[method].config)
+    assert to_dict(config.method_config).get("hidden", (64, 64)) == (64, 64)

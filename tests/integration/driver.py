@@ -94,6 +94,11 @@ def resume(run: Run, *flags: str | Path) -> None:
     assert apportion("resume", run.path, "--quiet", *flags) == Answer(0, "", "")
 
 
+def remarks(stderr: str) -> list[str]:
+    """What was said beside the progress of a training that goes well."""
+    return [line for line in stderr.splitlines() if not line.startswith(("step ", "Writing to "))]
+
+
 def records(run: Run) -> list[dict[str, Any]]:
     """All that was logged, but for the time it took."""
     return [{k: v for k, v in line.items() if k != "seconds"} for line in logs.read(run.metrics)]

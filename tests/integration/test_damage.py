@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driver import GREENHOUSE, Answer, Run, apportion, arrays, assert_same_run, resume, tiny
+from driver import GREENHOUSE, Answer, Run, apportion, arrays, assert_same_run, remarks, resume, tiny
 
 from apportion.runs import checkpoint
 from apportion.runs.folder import read_json
@@ -56,7 +56,8 @@ def test_a_damaged_checkpoint_is_passed_over_and_made_again(
     damage(copy.checkpoints / "step_000000002000")
     answer = apportion("resume", copy.path)
     assert answer.code == 0
-    assert answer.err.startswith(f"checkpoint step_000000002000 skipped: {reason}")
+    (remark,) = remarks(answer.err)
+    assert remark.startswith(f"checkpoint step_000000002000 skipped: {reason}")
     assert_same_run(copy, greenhouse_run)
 
 
@@ -148,7 +149,7 @@ def test_a_full_disk_in_between_is_reported_and_survived(out: Path, monkeypatch:
     _disk_is_full_at(1000, monkeypatch)
     answer = apportion("train", GREENHOUSE, "--out", out, *TALKING)
     assert answer.code == 0
-    assert "no checkpoint at step 1000: No space left on device" in answer.err.splitlines()
+    assert remarks(answer.err) == ["no checkpoint at step 1000: No space left on device"]
     assert [folder.name for folder in Run(out).checkpoints.iterdir()] == ["step_000000002000"]
 
 
@@ -178,8 +179,7 @@ def test_a_diverged_lane_does_not_stop_the_others(copy: Run, greenhouse_run: Run
 
     answer = apportion("resume", copy.path)
     assert answer.code == 0
-    complaints = [line for line in answer.err.splitlines() if not line.startswith("step ")]
-    assert complaints == ["seed 0 diverged (NaN) by step 1200; the other lanes go on"]
+    assert remarks(answer.err) == ["seed 0 diverged (NaN) by step 1200; the other lanes go on"]
     assert read_json(copy.status)["state"] == "finished"
     found, expected = arrays(copy), arrays(greenhouse_run)
     for name in expected:

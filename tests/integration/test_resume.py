@@ -9,7 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from driver import GREENHOUSE, Answer, Run, apart, apportion, arrays, assert_same_run, records, resume, tiny
+from driver import (
+    GREENHOUSE,
+    Answer,
+    Run,
+    apart,
+    apportion,
+    arrays,
+    assert_same_run,
+    records,
+    remarks,
+    resume,
+    tiny,
+)
 from driver import train as train_run
 
 from apportion.runs import checkpoint
@@ -106,9 +118,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, out: Path)
     step = read_json(run.status)["step"]
     assert read_json(run.status)["state"] == "stopped"
     assert checkpoint.steps(run.checkpoints)[-1] == step
-    *progress, last = stderr.splitlines()
-    assert last == f"Stopped at step {step:,} and saved. Continue: apportion resume {out}"
-    assert all(line.startswith("step ") for line in progress)
+    assert remarks(stderr) == [f"Stopped at step {step:,} and saved. Continue: apportion resume {out}"]
     assert json.loads(stdout)["status"]["step"] == step
 
     resume(run, "--steps", str(step + 400))

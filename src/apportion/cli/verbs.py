@@ -142,6 +142,7 @@ def evaluate(argv: list[str]) -> int:
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     args = parse(Eval, argv, "apportion eval")
+    remember_compilations()
     check(args.noise >= 0, f"--noise {args.noise} must not be negative")
     check(args.noise > 0 or not args.noise_dims, "--noise-dims needs a --noise above 0")
     run = RunFolder.open(args.run)

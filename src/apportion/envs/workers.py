@@ -6,6 +6,7 @@ that user scripts need no `__main__` guard. With `workers=0` the lanes run insid
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import traceback
@@ -263,6 +264,10 @@ def serve(stdin: BinaryIO, stdout: BinaryIO) -> None:
 
 
 def main() -> None:
+    # Whoever stops the trainer may signal us too (a batch system does), but the trainer still needs our
+    # answers to save; when it goes, its stream closes.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
     stdout = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever an environment prints goes to stderr, not into our messages
     serve(sys.stdin.buffer, stdout)

@@ -144,12 +144,12 @@ class _Recorder:
             self.log.write(snapshot.step, "train", snapshot.metrics)
             self.events.write(snapshot.step, "train", snapshot.metrics)
         self._warn_of_nan(snapshot)
-        if snapshot.report is not None:
-            self._write_report(snapshot.step, snapshot.report)
         shown = ("reward_loss", "critic_loss")
         self.progress.update(
             snapshot.step, {k: float(np.mean(v)) for k, v in snapshot.metrics.items() if k in shown}
         )
+        if snapshot.report is not None:
+            self._write_report(snapshot.step, snapshot.report)
 
     def _write_report(self, step: int, report: Report) -> None:
         evaluation = report.evaluation
