@@ -149,9 +149,7 @@ def evaluate(argv: list[str]) -> int:
     dims = evaluation.noisy_dimensions(run.read_spec(), args.noise_dims)
     noise = Noise(args.noise, dims) if args.noise > 0 else None
     data = evaluation.evaluate_run(run, args.episodes, args.seed, noise)
-    if args.out is not None:
-        args.out.write_text(json.dumps(data, indent=2) + "\n")
-    _print(data, args.output, display.evaluation)
+    _print(data, args.output, display.evaluation, args.out)
     return 0
 
 
@@ -199,9 +197,7 @@ def identify_graph(argv: list[str]) -> int:
         "explained": result.explained,
         "certificate": result.certificate._asdict(),
     }
-    if args.out is not None:
-        args.out.write_text(json.dumps(data, indent=2) + "\n")
-    _print(data, args.output, display.identification)
+    _print(data, args.output, display.identification, args.out)
     return 0
 
 
@@ -250,7 +246,10 @@ def _ended(outcome: Outcome, output: Output) -> int:
     return 0 if outcome.signal is None else 128 + outcome.signal
 
 
-def _print(data: dict[str, Any], output: Output, tables: Any) -> None:
+def _print(data: dict[str, Any], output: Output, tables: Any, file: Path | None = None) -> None:
+    """Data as tables or as JSON, and as a JSON file where one is asked for."""
+    if file is not None:
+        file.write_text(json.dumps(data, indent=2) + "\n")
     if output.json:
         print(json.dumps(data))
     elif not output.quiet:
