@@ -68,6 +68,16 @@ def test_totals_that_nothing_explains_are_not_certified(greenhouse: tuple[Spec, 
     assert not identify(observations, actions, noise).certificate.reward
 
 
+def test_a_missing_parent_is_noticed() -> None:
+    """With few episodes an action that moves the only parent is taken for it: the rest explains far more."""
+    kwargs = json.dumps({"problem": 2, "state_size": 10, "action_size": 3, "dead": 1})
+    spec, log = collect(EnvConfig("apportion/Factored-v0", kwargs=kwargs), 150)
+    result = identify(*log)
+    assert not same(result.graph, spec.true_graph)
+    assert not result.certificate.reward
+    assert "some parent is missing" in result.certificate.notes[0]
+
+
 def test_bad_data_is_refused(greenhouse: tuple[Spec, Log]) -> None:
     _, (observations, actions, totals) = greenhouse
     broken = totals.copy()

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from apportion.identify.features import Dictionary, Scale
-from apportion.identify.reward import RewardEdges, RewardEvidence, _explained, _regression, reward_edges
+from apportion.identify.reward import (
+    FOLDS,
+    RewardEdges,
+    RewardEvidence,
+    _explained,
+    _regression,
+    held_out,
+    reward_edges,
+)
 
 DIMS = 6
 
@@ -68,6 +76,25 @@ def test_explained_variance_equals_least_squares() -> None:
     left = totals - design @ np.linalg.lstsq(design, totals, rcond=None)[0]
     plain = 1 - np.sum(left**2) / np.sum(base**2)
     assert _explained(_regression(evidence, np.arange(10)), columns) == pytest.approx(plain, abs=1e-4)
+
+
+def test_held_out_variance_equals_plain_cross_validation() -> None:
+    rows, totals = segments(lambda x: np.abs(x[:, 0]), 200, noise=0.3)
+    dictionary = Dictionary.over(Scale.fit(np.concatenate(rows)))
+    evidence = RewardEvidence(dictionary)
+    evidence.add(rows, totals)
+    columns = np.arange(6)
+    sums = np.array([dictionary.features(r).sum(axis=0)[columns] for r in rows])
+    offsets = np.array([[1.0, len(r)] for r in rows])
+    errors = []
+    for design in (np.concatenate([offsets, sums], axis=1), offsets):
+        squares = 0.0
+        for fold in range(FOLDS):
+            test = np.arange(200) % FOLDS == fold
+            weights = np.linalg.lstsq(design[~test], totals[~test], rcond=None)[0]
+            squares += np.sum((totals[test] - design[test] @ weights) ** 2)
+        errors.append(squares)
+    assert held_out(evidence, columns, 1e-9) == pytest.approx(1 - errors[0] / errors[1], abs=1e-4)
 
 
 def test_evidence_adds_up_over_workers() -> None:

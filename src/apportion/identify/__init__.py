@@ -17,6 +17,7 @@ from apportion.spec import Graph
 
 MAX_TRANSITIONS = 30_000
 ENOUGH_SEGMENTS = 150  # below, edges are not to be trusted
+BETTER = 2.0  # all dimensions together must not leave so many times less unexplained than those found
 ENOUGH_EXPLAINED = 0.5  # share of the totals' variance; below, something that feeds the reward is not seen
 
 
@@ -83,6 +84,11 @@ def _certificate(evidence: RewardEvidence, reward: RewardEdges) -> Certificate:
         notes.append(
             f"the edges found explain only {reward.explained:.0%} of the totals' variance: "
             "noise, or a cause that these features cannot express"
+        )
+    if 1 - reward.held_out > BETTER * (1 - reward.held_out_all):
+        notes.append(
+            f"on episodes held out the edges found explain {reward.held_out:.0%} of the totals' variance, "
+            f"all dimensions {reward.held_out_all:.0%}: some parent is missing; more episodes may show it"
         )
     return Certificate(not notes, notes)
 

@@ -19,6 +19,7 @@ RESAMPLES = 40
 SHARE_OF_TOTAL = 1e-3  # a group must explain so much of the totals' variance,
 SHARE_OF_REST = 0.2  # or so much of what is still unexplained
 MAX_GROUPS = 60
+RIDGE = (1e-9, 1e-6, 1e-4, 1e-3, 1e-2)  # penalties, as shares of each feature's own second moment
 _OFFSETS = 2  # every total may contain a constant, and a constant per step
 
 
@@ -61,6 +62,8 @@ class RewardEdges(NamedTuple):
     strength: Floats  # [D] share of the totals' variance that is lost without the dimension
     confidence: Floats  # [D] how often resampled halves of the data agree about the edge
     explained: float  # share of the totals' variance that the chosen features explain
+    held_out: float  # the same on folds that the weights were not fitted to
+    held_out_all: float  # the same for all features together, under the best ridge penalty
 
 
 class _Regression(NamedTuple):
@@ -90,7 +93,36 @@ def reward_edges(evidence: RewardEvidence, seed: int = 0) -> RewardEdges:
         strength=_strength(everything, chosen, dictionary, size),
         confidence=np.where(edges, share, 1 - share),
         explained=_explained(everything, _columns(chosen, dictionary)),
+        held_out=held_out(evidence, _columns(chosen, dictionary), RIDGE[0]),
+        held_out_all=max(held_out(evidence, np.arange(dictionary.size), penalty) for penalty in RIDGE),
     )
+
+
+def held_out(evidence: RewardEvidence, columns: NDArray[np.int64], penalty: float) -> float:
+    """Share of the totals' variance explained on each fold by a ridge regression on the other folds."""
+    error, alone = (
+        _held_out_error(evidence, np.concatenate([np.arange(_OFFSETS), _OFFSETS + chosen]), penalty)
+        for chosen in (columns, np.zeros(0, np.int64))
+    )
+    return 1 - error / alone if alone > 0 else 0.0
+
+
+def _held_out_error(evidence: RewardEvidence, columns: NDArray[np.int64], penalty: float) -> float:
+    """Squared error of predicted totals: second moments are enough to compute it."""
+    everything = evidence.moments.sum(axis=0)
+    scale = np.sqrt(np.maximum(np.diag(everything)[columns], 1e-12))
+    ridge = np.where(columns < _OFFSETS, RIDGE[0], penalty)  # offsets are free, but may be collinear
+    error = 0.0
+    for fold in evidence.moments:
+        rest = everything - fold
+        gram = rest[np.ix_(columns, columns)] / np.outer(scale, scale) + np.diag(ridge)
+        weights = linalg.solve(gram, rest[columns, -1] / scale, assume_a="pos") / scale
+        error += (
+            fold[-1, -1]
+            - 2 * weights @ fold[columns, -1]
+            + weights @ fold[np.ix_(columns, columns)] @ weights
+        )
+    return float(max(error, 0.0))
 
 
 def select(regression: _Regression, dictionary: Dictionary) -> list[int]:
