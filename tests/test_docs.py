@@ -10,6 +10,7 @@ import re
 import shlex
 import shutil
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from apportion.envs.factored import Factored
 from apportion.envs.greenhouse import Greenhouse
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.envs.mujoco import TASKS
-from apportion.methods import METHODS
+from apportion.methods import METHODS, Entry
 from apportion.presets import GREENHOUSE, PAPER_SPARSITY, preset
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
@@ -149,6 +150,23 @@ def test_code_blocks_run(page: Path, tmp_path: Path) -> None:
 def test_code_blocks_that_read_a_run_can_read_one(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "runs/greenhouse")
     run_blocks(READ, tmp_path)
+
+
+def test_the_method_in_contributing_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registered as the page says, in one line."""
+    example: dict[str, Any] = {"__name__": "even"}
+    monkeypatch.setitem(sys.modules, "even", types.ModuleType("even"))  # where dataclasses look types up
+    exec(compile(blocks(ROOT / "CONTRIBUTING.md", "python")[0], "even.py", "exec"), example)
+    monkeypatch.setitem(METHODS, "even", Entry(example["Config"], example["make"]))
+    small = "--workers 0 --quiet --steps 400 --warmup-steps 200 --evaluate-every 400 --evaluation-episodes 1"
+    small += (
+        " --steps-per-iteration 100 --updates-per-iteration 2 --backbone.batch-size 8 --backbone.hidden 8"
+    )
+    run = str(tmp_path / "run")
+    argv = ["train", GREENHOUSE, "--method", "even", "--method.rate", "0.1", "--out", run, *small.split()]
+    assert cli._run(argv) == 0
+    entries = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert any("average_share" in entry for entry in entries)
 
 
 def test_the_environment_in_the_readme_trains(
