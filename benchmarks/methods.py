@@ -46,7 +46,7 @@ class Methods:
 
 def main(args: Methods) -> None:
     console = Console()
-    results = {}
+    results, made_with = {}, versions()
     with tempfile.TemporaryDirectory() as folder:
         for name, config in variants(args).items():
             console.print(f"{name} ...")
@@ -56,7 +56,7 @@ def main(args: Methods) -> None:
     for result in results.values():
         result["share_of_oracle"] = [value / oracle for value in result["return"]]
     rows = {name: {score: interval(result[score]) for score in SCORES} for name, result in results.items()}
-    write_json(args.out, {"command": command(args), "versions": versions(), "rows": rows, "lanes": results})
+    write_json(args.out, {"command": command(args), "versions": made_with, "rows": rows, "lanes": results})
     console.print(table(rows, results))
 
 
