@@ -39,6 +39,11 @@ def receive(stream: BinaryIO) -> Message:
     return Message(head, load(body) if body else {})
 
 
+def under(arrays: Arrays, prefix: str) -> Arrays:
+    """The arrays whose names start with a prefix, under the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 def _exactly(stream: BinaryIO, size: int) -> bytes:
     data = stream.read(size)
     if len(data) != size:

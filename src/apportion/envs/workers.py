@@ -18,7 +18,7 @@ import numpy as np
 
 from apportion.envs.lane import Lane, Noise, play
 from apportion.envs.make import EnvConfig
-from apportion.envs.wire import Arrays, Message, receive, send
+from apportion.envs.wire import Arrays, Message, receive, send, under
 from apportion.errors import UserError
 from apportion.spec import Spec
 
@@ -229,8 +229,7 @@ def _prefixed(groups: list[Arrays]) -> Arrays:
 
 
 def _unprefixed(arrays: Arrays, index: int) -> Arrays:
-    prefix = f"{index}/"
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    return under(arrays, f"{index}/")
 
 
 @contextlib.contextmanager

@@ -91,7 +91,8 @@ class Model(NamedTuple):
 
 class State(NamedTuple):
     model: Model
-    network_optimiser: Optimiser
+    reward_optimiser: Optimiser
+    dynamics_optimiser: Optimiser
     edge_optimiser: Optimiser
     sparsity: Float[Array, "5"]  # λ1..λ5, in the state so that lanes may differ
     found: Edges  # structure "closed-form": the edges that the data support; all, until there is enough data
@@ -102,7 +103,8 @@ def make(config: Config) -> Method:
         model = _init_model(config, key, spec.observation_size, spec.action_size)
         return State(
             model=model,
-            network_optimiser=optimise.start((model.reward, model.dynamics), config.learning_rate),
+            reward_optimiser=optimise.start(model.reward, config.learning_rate),
+            dynamics_optimiser=optimise.start(model.dynamics, config.learning_rate),
             edge_optimiser=optimise.start(model.edges, config.edge_learning_rate),
             sparsity=jnp.asarray(config.sparsity, jnp.float32),
             found=jax.tree.map(jnp.ones_like, model.edges),
@@ -113,14 +115,17 @@ def make(config: Config) -> Method:
             return _fit_reward(state, batch)
         loss = jax.grad(model_loss, has_aux=True)
         gradients, metrics = loss(state.model, batch, state.sparsity, key, config)
-        networks, network_optimiser = optimise.step(
-            state.network_optimiser,
-            (state.model.reward, state.model.dynamics),
-            (gradients.reward, gradients.dynamics),
+        model = state.model
+        reward, reward_optimiser = optimise.step(state.reward_optimiser, model.reward, gradients.reward)
+        dynamics, dynamics_optimiser = optimise.step(
+            state.dynamics_optimiser, model.dynamics, gradients.dynamics
         )
-        edges, edge_optimiser = optimise.step(state.edge_optimiser, state.model.edges, gradients.edges)
+        edges, edge_optimiser = optimise.step(state.edge_optimiser, model.edges, gradients.edges)
         state = state._replace(
-            model=Model(edges, *networks), network_optimiser=network_optimiser, edge_optimiser=edge_optimiser
+            model=Model(edges, reward, dynamics),
+            reward_optimiser=reward_optimiser,
+            dynamics_optimiser=dynamics_optimiser,
+            edge_optimiser=edge_optimiser,
         )
         return state, metrics
 
@@ -168,15 +173,12 @@ def _fit_reward(state: State, batch: Batch) -> tuple[State, Metrics]:
     segments = batch.segments
     assert segments is not None
 
-    def loss(networks: tuple[MLP, MixtureDynamics]) -> Float[Array, ""]:
-        network, _ = networks
+    def loss(network: MLP) -> Float[Array, ""]:
         rewards = predict_reward(network, state.found, segments.observations[:, :-1], segments.actions)
         return losses.return_loss(rewards, segments.mask, segments.total, segments.length)
 
-    (reward, _), optimiser, reward_loss = optimise.descend(
-        state.network_optimiser, (state.model.reward, state.model.dynamics), loss
-    )
-    state = state._replace(model=state.model._replace(reward=reward), network_optimiser=optimiser)
+    reward, optimiser, reward_loss = optimise.descend(state.reward_optimiser, state.model.reward, loss)
+    state = state._replace(model=state.model._replace(reward=reward), reward_optimiser=optimiser)
     return state, {"reward_loss": reward_loss, **_shares_on(state.found)}
 
 

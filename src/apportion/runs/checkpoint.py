@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from apportion.envs.wire import under
 from apportion.errors import UserError
 from apportion.runs.atomic import Arrays, checksum, save_tensors, sync
 
@@ -215,9 +216,9 @@ def _read(step: int, path: Path) -> _Stored:
         raise _DamagedError(f"{TENSORS} cannot be read ({error})") from error
     return _Stored(
         step,
-        tensors=_under("tree.", arrays),
+        tensors=under(arrays, "tree."),
         meta=header["meta"],
-        raw=_under("raw.", arrays),
+        raw=under(arrays, "raw."),
         keys=header["keys"],
     )
 
@@ -280,10 +281,6 @@ def _name(step: int) -> str:
 
 def _dotted(path: tuple[Any, ...]) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".")
-
-
-def _under(prefix: str, arrays: Arrays) -> Arrays:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _is_key(leaf: Any) -> bool:

@@ -121,6 +121,12 @@ class RunFolder:
         stacked = {name: np.stack([each[name] for each in snapshots]).astype(np.float32) for name in names}
         return np.asarray(steps, np.int64), stacked
 
+    def read_last_edges(self) -> Arrays:
+        """Each block of edges [L, ...] in the newest snapshot; none before the first evaluation."""
+        steps = _snapshot_steps(self.edges)
+        newest = load_file(_snapshot(self.edges, steps[-1])) if steps else {}
+        return {name: block.astype(np.float32) for name, block in newest.items()}
+
     def write_episodes(self, step: int, lanes: Sequence[Sequence[Episode]]) -> None:
         """Stores a few evaluation episodes of each lane."""
         arrays: Arrays = {"episodes_per_lane": np.array([len(episodes) for episodes in lanes], np.int32)}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from apportion import train
 from apportion.agent import AgentState
-from apportion.envs.wire import Arrays
+from apportion.envs.wire import Arrays, under
 from apportion.replay import Replay
 from apportion.runs import checkpoint
 from apportion.settings import Config
@@ -36,12 +36,12 @@ def read(folder: Path, config: Config, spec: Spec) -> tuple[Saved, checkpoint.Lo
     """The newest checkpoint that can be read, as training left it."""
     agent, replay = _template(config, spec)
     loaded = checkpoint.load(folder, agent)
-    where = [_under(loaded.raw, f"where/{lane}/") for lane in range(config.lanes)]
+    where = [under(loaded.raw, f"where/{lane}/") for lane in range(config.lanes)]
     saved = Saved(
         iteration=loaded.meta["iteration"],
         agent=loaded.tree,
-        replay=_unfilled(_under(loaded.raw, "replay/"), replay),
-        pending=_under(loaded.raw, "pending/"),
+        replay=_unfilled(under(loaded.raw, "replay/"), replay),
+        pending=under(loaded.raw, "pending/"),
         where=where,
     )
     return saved, loaded
@@ -84,7 +84,3 @@ def _unfilled(columns: Arrays, template: Replay) -> Replay:
 
     full: dict[str, Any] = {name: grow(name, leaf.shape) for name, leaf in template._asdict().items()}
     return Replay(**full)
-
-
-def _under(arrays: Arrays, prefix: str) -> Arrays:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -16,7 +16,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
     spec = run.read_spec()
     evaluations = [entry for entry in logs.read(run.metrics) if entry["kind"] == "eval"]
     last = evaluations[-1] if evaluations else {}
-    edges = _last_edges(run)
+    edges = run.read_last_edges()
     scores = _structure_scores(edges, spec)
     return {
         "run": str(run.path),
@@ -48,11 +48,6 @@ def _last_score(name: str, last: dict[str, Any]) -> dict[str, Any]:
     lanes = last.get(name)
     known = [value for value in lanes or [] if value is not None]
     return {name: float(np.median(known)) if known else None, f"{name}_per_lane": lanes}
-
-
-def _last_edges(run: RunFolder) -> dict[str, NDArray[np.float32]]:
-    _, edges = run.read_edges()
-    return {name: block[-1] for name, block in edges.items()}
 
 
 def _graph(edges: dict[str, NDArray[np.float32]]) -> dict[str, Any]:

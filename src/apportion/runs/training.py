@@ -60,7 +60,7 @@ def train(config: Config, checkpoints: Checkpoints, out: Path, quiet: bool) -> O
     with loop.open_pool(config) as pool:
         schedule = config.schedule  # too small a replay: complain before there is a folder
         capacity_for(pool.spec, schedule.replay_steps, schedule.steps_per_iteration)
-        run = RunFolder.create(out, {**config.to_dict(), "checkpoints": to_dict(checkpoints)}, pool.spec)
+        run = RunFolder.create(out, _settings(config, checkpoints), pool.spec)
         with run.lock():
             return _Recorder(run, config, checkpoints, quiet).record(pool, None, 0.0)
 
@@ -75,14 +75,19 @@ def resume(path: Path, quiet: bool, steps: int | None = None) -> Outcome:
             config = replace(config, schedule=replace(config.schedule, steps=steps))
             behind = config.schedule.iterations < saved.iteration
             check(not behind, f"--steps {steps} is behind the run, which is at step {loaded.step}: raise it")
-            write_json(run.config, {**config.to_dict(), "checkpoints": to_dict(checkpoints)})
         recorder = _Recorder(run, config, checkpoints, quiet)
         recorder.notes = loaded.skipped
         with loop.open_pool(config) as pool:
             pool.put_back(saved.where)
+            write_json(run.config, _settings(config, checkpoints))  # with the new number of steps, if any
             run.truncate_after(loaded.step)
             MetricsLog(run.metrics).truncate_after(loaded.step)
             return recorder.record(pool, saved, loaded.meta["seconds"])
+
+
+def _settings(config: Config, checkpoints: Checkpoints) -> dict[str, Any]:
+    """What config.json holds, and `read_settings` reads."""
+    return {**config.to_dict(), "checkpoints": to_dict(checkpoints)}
 
 
 def read_settings(run: RunFolder) -> tuple[Config, Checkpoints]:
