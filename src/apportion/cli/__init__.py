@@ -3,19 +3,27 @@
 Exit codes: 0 done, 1 it went wrong, 2 the command line is wrong, 128+n stopped by signal n and saved.
 """
 
+import importlib
 import os
 import sys
+from typing import NamedTuple
 
 from apportion.config import nearest
 from apportion.errors import UserError
 
+
+class Verb(NamedTuple):
+    line: str  # what `apportion help` says
+    function: str  # module of this package, and the function in it that takes the rest of the command line
+
+
 VERBS = {
-    "train": "train on an environment, into a run folder",
-    "resume": "continue a run from its newest checkpoint",
-    "eval": "play fresh episodes with a run's policies",
-    "show": "say in a few numbers how a run went",
-    "identify": "find who feeds the reward in logged episodes",
-    "list": "list methods, backbones or environments",
+    "train": Verb("train on an environment, into a run folder", "verbs.train"),
+    "resume": Verb("continue a run from its newest checkpoint", "verbs.resume"),
+    "eval": Verb("play fresh episodes with a run's policies", "verbs.evaluate"),
+    "show": Verb("say in a few numbers how a run went", "verbs.show"),
+    "identify": Verb("find who feeds the reward in logged episodes", "verbs.identify_graph"),
+    "list": Verb("list methods, backbones or environments", "verbs.list_things"),
 }
 
 
@@ -54,21 +62,14 @@ def _run(words: list[str]) -> int:
     verb, rest = words[0], words[1:]
     if verb not in VERBS:
         raise UserError(f"unknown verb {verb!r}{nearest(verb, VERBS)}", usage=True)
-    from apportion.cli import verbs  # here, so that help and typing errors need not wait for JAX
-
-    run = {
-        "train": verbs.train,
-        "resume": verbs.resume,
-        "eval": verbs.evaluate,
-        "show": verbs.show,
-        "identify": verbs.identify_graph,
-        "list": verbs.list_things,
-    }
-    return run[verb](rest)
+    # Imported only now, so that help and typing errors need not wait for JAX.
+    module, _, function = VERBS[verb].function.partition(".")
+    run = getattr(importlib.import_module(f"apportion.cli.{module}"), function)
+    return int(run(rest))
 
 
 def _help() -> str:
-    lines = [f"  {verb:<9} {line}" for verb, line in VERBS.items()]
+    lines = [f"  {name:<9} {verb.line}" for name, verb in VERBS.items()]
     return "\n".join(
         [
             "apportion: who earned the reward? Learn dense rewards from late ones, and policies from them.",

@@ -1,6 +1,5 @@
 """What each verb does: read its flags, call the layers below, print."""
 
-import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from apportion.backbones import BACKBONES
 from apportion.cli import display
 from apportion.cli.arguments import blaming_the_command_line, flag_value, parse
 from apportion.cli.cache import remember_compilations
+from apportion.cli.output import Output, RunPath, print_data
 from apportion.config import check
 from apportion.data import read_npz
 from apportion.envs.lane import Noise
@@ -25,19 +25,6 @@ from apportion.runs.folder import RunFolder, default_path
 from apportion.runs.summary import summarise
 from apportion.runs.training import Checkpoints, Outcome
 from apportion.settings import Config, Schedule
-
-Flag = tyro.conf.FlagCreatePairsOff[bool]
-RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-
-
-@dataclass(frozen=True)
-class Output:
-    """What is printed."""
-
-    quiet: Flag = False
-    """Print errors only."""
-    json: Flag = False
-    """Print one JSON object on stdout."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +136,7 @@ def evaluate(argv: list[str]) -> int:
     dims = evaluation.noisy_dimensions(run.read_spec(), args.noise_dims)
     noise = Noise(args.noise, dims) if args.noise > 0 else None
     data = evaluation.evaluate_run(run, args.episodes, args.seed, noise)
-    _print(data, args.output, display.evaluation, args.out)
+    print_data(data, args.output, display.evaluation, args.out)
     return 0
 
 
@@ -165,7 +152,7 @@ def show(argv: list[str]) -> int:
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     args = parse(Show, argv, "apportion show")
-    _print(summarise(RunFolder.open(args.run)), args.output, display.summary)
+    print_data(summarise(RunFolder.open(args.run)), args.output, display.summary)
     return 0
 
 
@@ -197,7 +184,7 @@ def identify_graph(argv: list[str]) -> int:
         "explained": result.explained,
         "certificate": result.certificate._asdict(),
     }
-    _print(data, args.output, display.identification, args.out)
+    print_data(data, args.output, display.identification, args.out)
     return 0
 
 
@@ -227,7 +214,7 @@ def list_things(argv: list[str]) -> int:
         for kind, entries in wanted.items():
             display.listing(console, kind, entries)
 
-    _print({kind: dict(entries) for kind, entries in wanted.items()}, args.output, tables)
+    print_data({kind: dict(entries) for kind, entries in wanted.items()}, args.output, tables)
     return 0
 
 
@@ -242,15 +229,5 @@ def _ended(outcome: Outcome, output: Output) -> int:
         print(
             f"Stopped at step {outcome.step:,} and saved. Continue: apportion resume {run}", file=sys.stderr
         )
-    _print(summarise(outcome.run), output, display.summary)
+    print_data(summarise(outcome.run), output, display.summary)
     return 0 if outcome.signal is None else 128 + outcome.signal
-
-
-def _print(data: dict[str, Any], output: Output, tables: Any, file: Path | None = None) -> None:
-    """Data as tables or as JSON, and as a JSON file where one is asked for."""
-    if file is not None:
-        file.write_text(json.dumps(data, indent=2) + "\n")
-    if output.json:
-        print(json.dumps(data))
-    elif not output.quiet:
-        tables(Console(soft_wrap=not sys.stdout.isatty()), data)

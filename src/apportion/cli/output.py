@@ -1,0 +1,39 @@
+"""What verbs print: tables for people, or one JSON object for programs."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+
+Flag = tyro.conf.FlagCreatePairsOff[bool]
+RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is printed."""
+
+    quiet: Flag = False
+    """Print errors only."""
+    json: Flag = False
+    """Print one JSON object on stdout."""
+
+
+def print_data(
+    data: dict[str, Any],
+    output: Output,
+    tables: Callable[[Console, dict[str, Any]], None],
+    file: Path | None = None,
+) -> None:
+    """Data as tables or as JSON, and as a JSON file where one is asked for."""
+    if file is not None:
+        file.write_text(json.dumps(data, indent=2) + "\n")
+    if output.json:
+        print(json.dumps(data))
+    elif not output.quiet:
+        tables(Console(soft_wrap=not sys.stdout.isatty()), data)
