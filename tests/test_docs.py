@@ -344,7 +344,7 @@ def update_metrics(method_name: str, backbone_name: str) -> tuple[set[str], set[
 
     def update(key: jax.Array) -> Any:
         replay = replays.init(SPEC, 20)
-        drawn = replays.draw(replay, key, method.sampling, backbone.batch_size, 1)
+        drawn = replays.draw(replay, key, method.sampling, backbone.batch_size, method.sampling.every)
         batch = replays.gather(replay, jax.tree.map(lambda x: x[0], drawn), SPEC.max_segment_steps)
         state = method.init(key, SPEC)
         rewards = method.reward(state, batch.transitions)

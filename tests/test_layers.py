@@ -22,7 +22,7 @@ LAYERS = (
     ("methods", "backbones"),
     ("agent", "replay", "data", "envs"),
     ("settings",),
-    ("evaluate",),
+    ("updates", "evaluate", "explain"),
     ("train", "offline", "integrations", "presets"),
     ("runs",),
     ("report", "paper"),

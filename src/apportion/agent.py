@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -20,25 +21,27 @@ def init(method: Method, backbone: Backbone, key: PRNGKeyArray, spec: Spec) -> A
     return AgentState(method.init(method_key, spec), backbone.init(backbone_key, spec))
 
 
-def update(
-    method: Method, backbone: Backbone, state: AgentState, batch: Batch, key: PRNGKeyArray
+def update_model(
+    method: Method, state: AgentState, batch: Batch, key: PRNGKeyArray
 ) -> tuple[AgentState, Metrics]:
-    """One pass of Algorithm 1's inner loop: first the model, then the policy with the new model's rewards."""
-    model_key, policy_key = random.split(key)
+    """Optimise the generative model with segments D1 and transitions D2."""
+    model, metrics = method.update(state.method, batch, key)
+    return state._replace(method=model), metrics
 
-    # Optimise the generative model with segments D1 and transitions D2.
-    model, model_metrics = method.update(state.method, batch, model_key)
 
-    # Choose edges greedily; D2 keeps the dimensions the policy may see and gets the model's rewards.
-    policy_mask = method.policy_mask(model)
-    rewards = method.reward(model, batch.transitions)
-    seen = _mask_observations(batch.transitions, policy_mask)
-
-    # Optimise the policy.
-    policy, policy_metrics = backbone.update(state.backbone, seen, rewards, policy_key)
-
-    metrics = model_metrics | policy_metrics | {"policy_mask_on": jnp.mean(policy_mask)}
-    return AgentState(model, policy), metrics
+def update_policy(
+    method: Method, backbone: Backbone, state: AgentState, transitions: Transitions, key: PRNGKeyArray
+) -> tuple[AgentState, Metrics]:
+    """Optimise the policy with the model's rewards, on the dimensions that it lets the policy see."""
+    if method.recall is not None:
+        key, recall_key = random.split(key)
+        remembered = method.recall(state.method, len(transitions.paid), recall_key)
+        transitions = jax.tree.map(lambda *x: jnp.concatenate(x), transitions, remembered)
+    policy_mask = method.policy_mask(state.method)
+    rewards = method.reward(state.method, transitions)
+    seen = _mask_observations(transitions, policy_mask)
+    policy, metrics = backbone.update(state.backbone, seen, rewards, key)
+    return state._replace(backbone=policy), metrics | {"policy_mask_on": jnp.mean(policy_mask)}
 
 
 def actor(method: Method, backbone: Backbone, state: AgentState) -> dict[str, Array]:

@@ -1,5 +1,6 @@
 """How good are the policy and the learned reward? Judged by the true reward, which learning never sees."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 
 from apportion import replay as replays
 from apportion.envs.wire import Arrays
-from apportion.spec import BLOCKS, Graph
-from apportion.types import Method, Sampling, State, Transitions
+from apportion.spec import BLOCKS, Graph, Spec
+from apportion.types import Method, Sampling, Segments, State, Transitions
 
 _CORRELATION_STEPS = 10_000
 
@@ -31,22 +32,53 @@ class Evaluation(NamedTuple):
     episodes: list[list[Arrays]]  # with `redistributed`, the learned reward of each step
 
 
-def make_redistribute(method: Method, max_steps: int) -> Redistribute:
+def make_redistribute(method: Method, spec: Spec) -> Redistribute:
     """A function that gives r̂ for every step of all lanes' episodes, compiled once for all lengths."""
+    if method.credit is not None:
+        return _by_segments(method.credit, spec.max_segment_steps)
     reward = jax.jit(jax.vmap(method.reward))
 
     def redistribute(states: State, lanes: list[list[Arrays]]) -> list[list[NDArray[np.float32]]]:
-        padded = [[_as_transitions(episode, max_steps) for episode in lane] for lane in lanes]
-        stacked = jax.tree.map(
-            lambda *x: np.stack(x), *[jax.tree.map(lambda *x: np.stack(x), *p) for p in padded]
-        )
-        rewards = np.asarray(reward(states, stacked), np.float32)
+        padded = [[_as_transitions(episode, spec.max_episode_steps) for episode in lane] for lane in lanes]
+        rewards = np.asarray(reward(states, _stack_lanes(padded)), np.float32)
         return [
             [rewards[i, j, : len(episode["actions"])] for j, episode in enumerate(lane)]
             for i, lane in enumerate(lanes)
         ]
 
     return redistribute
+
+
+def _by_segments(credit: Callable[[State, Segments], Array], max_steps: int) -> Redistribute:
+    """The same for methods that judge a step by its whole segment."""
+
+    def one_by_one(state: State, segments: Segments) -> Float[Array, "K T"]:
+        # Not all at once: attention over a thousand steps takes a thousand times their memory.
+        return jax.lax.map(lambda one: credit(state, jax.tree.map(lambda x: x[None], one))[0], segments)
+
+    credit_all = jax.jit(jax.vmap(one_by_one))
+
+    def redistribute(states: State, lanes: list[list[Arrays]]) -> list[list[NDArray[np.float32]]]:
+        cut = [[s for episode in lane for s in _as_segments(episode, max_steps)] for lane in lanes]
+        # Rounded up to a power of two: few programs for any number of segments.
+        most = 1 << (max(map(len, cut)) - 1).bit_length()
+        padded = [lane + [lane[0]] * (most - len(lane)) for lane in cut]
+        credits = np.asarray(credit_all(states, _stack_lanes(padded)), np.float32)
+        joined = []
+        for lane, given, segments in zip(lanes, credits, cut, strict=True):
+            steps = [row[: s.length] for row, s in zip(given, segments, strict=False)]
+            ends = np.cumsum([len(episode["actions"]) for episode in lane])
+            joined.append(np.split(np.concatenate(steps), ends[:-1]))
+        return joined
+
+    return redistribute
+
+
+def _stack_lanes(lanes: list[list[Any]]) -> Any:
+    """Trees of arrays, by lane and then by episode, as one tree [L, K, ...]."""
+    return jax.tree.map(
+        lambda *x: np.stack(x), *[jax.tree.map(lambda *x: np.stack(x), *lane) for lane in lanes]
+    )
 
 
 def judge(
@@ -126,10 +158,6 @@ def _episode_correlation(lane: list[Arrays]) -> float:
 def _as_transitions(episode: Arrays, max_steps: int) -> Transitions:
     """An episode's steps, padded with zeros to `max_steps`."""
     total, length, position = _segment_facts(episode["paid"], episode["segment_end"])
-
-    def pad(array: NDArray[Any]) -> NDArray[Any]:
-        return np.pad(array, [(0, max_steps - len(array))] + [(0, 0)] * (array.ndim - 1))
-
     columns: dict[str, Any] = {
         "observation": episode["observations"][:-1],
         "action": episode["actions"],
@@ -140,9 +168,33 @@ def _as_transitions(episode: Arrays, max_steps: int) -> Transitions:
         "segment_total": total,
         "segment_length": length,
         "step_in_segment": position,
+        "credit": total / length.astype(np.float32),
     }
-    padded: dict[str, Any] = {name: pad(column) for name, column in columns.items()}
+    padded: dict[str, Any] = {name: _pad(column, max_steps) for name, column in columns.items()}
     return Transitions(**padded)
+
+
+def _as_segments(episode: Arrays, max_steps: int) -> list[Segments]:
+    """An episode's segments, each padded with zeros to `max_steps`."""
+    ends = np.flatnonzero(episode["segment_end"]) + 1
+    found = []
+    for number, (start, end) in enumerate(itertools.pairwise([0, *ends.tolist()])):
+        columns: dict[str, Any] = {
+            "observations": _pad(episode["observations"][start : end + 1], max_steps + 1),
+            "actions": _pad(episode["actions"][start:end], max_steps),
+            "true_rewards": _pad(episode["true_rewards"][start:end], max_steps),
+            "length": np.asarray(end - start, np.int32),
+            "total": np.sum(episode["paid"][start:end], dtype=np.float32),
+            "mask": np.arange(max_steps) < end - start,
+            "number": np.asarray(number, np.int32),
+        }
+        found.append(Segments(**columns))
+    return found
+
+
+def _pad(array: NDArray[Any], steps: int) -> NDArray[Any]:
+    """With zeros, to so many steps."""
+    return np.pad(array, [(0, steps - len(array))] + [(0, 0)] * (array.ndim - 1))
 
 
 def _segment_facts(

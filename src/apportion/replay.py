@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from apportion.errors import UserError
 from apportion.spec import Spec
-from apportion.types import Batch, Record, Sampling, Segments, Transitions
+from apportion.types import Batch, Record, Sampling, Segments, Survey, Transitions
 
 
 class Chunk(NamedTuple):
@@ -47,6 +47,7 @@ class Replay(NamedTuple):
     paid: Float[Array, "N"]
     true_reward: Float[Array, "N"]
     terminated: Bool[Array, "N"]
+    credit: Float[Array, "N"]  # above the mean reward of the step's segment; 0 until a method says otherwise
     segment_start: Int[Array, "N"]  # row number
     segment_length: Int[Array, "N"]
     segment_total: Float[Array, "N"]
@@ -63,7 +64,7 @@ class Draw(NamedTuple):
 
     steps: Int[Array, "*U B"]  # step numbers
     step_segments: Int[Array, "*U B"]  # the segment that each step is in
-    segments: Int[Array, "*U M"]
+    segments: Int[Array, "*V M"]  # one draw for each update of the method
 
 
 def capacity_for(spec: Spec, replay_steps: int, chunk_steps: int) -> int:
@@ -87,6 +88,7 @@ def init(spec: Spec, capacity: int) -> Replay:
         paid=zeros(capacity),
         true_reward=zeros(capacity),
         terminated=zeros(capacity, dtype=jnp.bool_),
+        credit=zeros(capacity),
         segment_start=zeros(capacity, dtype=jnp.int32),
         segment_length=zeros(capacity, dtype=jnp.int32),
         segment_total=zeros(capacity),
@@ -118,7 +120,7 @@ def draw(replay: Replay, key: PRNGKeyArray, sampling: Sampling, batch_size: int,
     """Choose steps (uniform over those of whole, closed segments) and segments for many updates at once."""
     step_key, segment_key = jax.random.split(key)
     steps, step_segments = _draw_steps(replay, step_key, (updates, batch_size))
-    shape = (updates, sampling.segments)
+    shape = (updates // sampling.every, sampling.segments)
     if sampling.weight == "length":
         _, segments = _draw_steps(replay, segment_key, shape)
     else:
@@ -130,8 +132,32 @@ def gather(replay: Replay, drawn: Draw, max_segment_steps: int) -> Batch:
     """The batch of one update: transitions, and segments padded to `max_segment_steps`."""
     segments = None
     if drawn.segments.shape[-1] > 0:
-        segments = _gather_segments(replay, drawn.segments, max_segment_steps)
-    return Batch(segments, _gather_transitions(replay, drawn.steps, drawn.step_segments))
+        segments = gather_segments(replay, drawn.segments, max_segment_steps)
+    return Batch(segments, gather_transitions(replay, drawn.steps, drawn.step_segments))
+
+
+def with_credit(replay: Replay, segments: Segments, credit: Float[Array, "M T"]) -> Replay:
+    """Keep what a method gave to each step of some segments."""
+    capacity = replay.paid.shape[0]
+    start = replay.segment_start[segments.number % capacity]
+    rows = (start[:, None] + jnp.arange(credit.shape[1])[None, :]) % capacity
+    above_mean = credit - _mean_reward(segments.total, segments.length)[:, None]
+    # Rows of padding point past the end, where a scatter drops them.
+    rows = jnp.where(segments.mask, rows, capacity)
+    return replay._replace(credit=replay.credit.at[rows].set(above_mean, mode="drop"))
+
+
+def survey(replay: Replay, max_segment_steps: int) -> Survey:
+    """A look over all segments."""
+    capacity = replay.paid.shape[0]
+    places = jnp.arange(capacity)
+    # The one number in [oldest, oldest + capacity) that belongs to each place.
+    number = replay.oldest + (places - replay.oldest) % capacity
+
+    def at(places: Int[Array, "K"]) -> Segments:
+        return gather_segments(replay, number[places], max_segment_steps)
+
+    return Survey(replay.segment_total, replay.segment_length, number < replay.segments, at)
 
 
 def records(replay: Replay, lane: int, max_rows: int) -> list[Record]:
@@ -166,6 +192,7 @@ def _insert_rows(replay: Replay, chunk: Chunk) -> Replay:
         paid=write(replay.paid, chunk.paid),
         true_reward=write(replay.true_reward, chunk.true_reward),
         terminated=write(replay.terminated, chunk.terminated),
+        credit=write(replay.credit, jnp.zeros_like(chunk.paid)),
     )
 
 
@@ -215,11 +242,13 @@ def _first_at_least(column: Int[Array, "N"], value: Array, low: Array, high: Arr
     return jax.lax.fori_loop(0, capacity.bit_length(), halve, start)[0]
 
 
-def _gather_transitions(replay: Replay, steps: Int[Array, "B"], segments: Int[Array, "B"]) -> Transitions:
+def gather_transitions(replay: Replay, steps: Int[Array, "B"], segments: Int[Array, "B"]) -> Transitions:
+    """Single steps, given by their numbers and those of the segments they are in."""
     capacity = replay.paid.shape[0]
     slot = segments % capacity
     position = steps - replay.segment_first_step[slot]
     row = (replay.segment_start[slot] + position) % capacity
+    total, length = replay.segment_total[slot], replay.segment_length[slot]
     return Transitions(
         observation=replay.observation[row],
         action=replay.action[row],
@@ -227,13 +256,15 @@ def _gather_transitions(replay: Replay, steps: Int[Array, "B"], segments: Int[Ar
         paid=replay.paid[row],
         true_reward=replay.true_reward[row],
         terminated=replay.terminated[row],
-        segment_total=replay.segment_total[slot],
-        segment_length=replay.segment_length[slot],
+        segment_total=total,
+        segment_length=length,
         step_in_segment=position,
+        credit=_mean_reward(total, length) + replay.credit[row],
     )
 
 
-def _gather_segments(replay: Replay, segments: Int[Array, "M"], max_steps: int) -> Segments:
+def gather_segments(replay: Replay, segments: Int[Array, "M"], max_steps: int) -> Segments:
+    """Whole segments by their numbers, padded to `max_steps`."""
     capacity = replay.paid.shape[0]
     slot = segments % capacity
     rows = (replay.segment_start[slot][:, None] + jnp.arange(max_steps + 1)[None, :]) % capacity
@@ -245,4 +276,9 @@ def _gather_segments(replay: Replay, segments: Int[Array, "M"], max_steps: int) 
         length=length,
         total=replay.segment_total[slot],
         mask=jnp.arange(max_steps)[None, :] < length[:, None],
+        number=segments,
     )
+
+
+def _mean_reward(total: Float[Array, "M"], length: Int[Array, "M"]) -> Float[Array, "M"]:
+    return total / length.astype(total.dtype)

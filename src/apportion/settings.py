@@ -71,6 +71,11 @@ class Config:
             object.__setattr__(self, "method_config", METHODS[self.method].config())
         if self.backbone_config is None:
             object.__setattr__(self, "backbone_config", BACKBONES[self.backbone].config())
+        every, updates = self.make_method().sampling.every, self.schedule.updates_per_iteration
+        check(
+            updates % every == 0,
+            f"updates_per_iteration={updates} is no multiple of method.update_every={every}: change either",
+        )
 
     @property
     def seeds(self) -> list[int]:

@@ -21,10 +21,11 @@ from apportion.agent import AgentState
 from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool, default_workers
 from apportion.evaluate import Evaluation, judge, make_redistribute, replay_correlation
-from apportion.replay import Chunk, Draw, Replay
+from apportion.replay import Chunk, Replay
 from apportion.settings import Config, Schedule
 from apportion.spec import Spec
 from apportion.types import Method, Metrics, Revision
+from apportion.updates import updates
 
 _INIT, _UPDATE, _EVALUATE = range(3)  # separate streams of randomness for one lane
 
@@ -195,18 +196,12 @@ def _compile(config: Config, spec: Spec) -> _Programs:
     def learn(
         agent: AgentState, replay: Replay, chunk: Chunk, key: PRNGKeyArray
     ) -> tuple[AgentState, Replay, Metrics, dict[str, Array]]:
-        draw_key, update_key = jax.random.split(key)
-        updates = config.schedule.updates_per_iteration
         replay = replays.insert(replay, chunk)
-        draws = replays.draw(replay, draw_key, method.sampling, backbone.batch_size, updates)
-
-        def one_update(agent: AgentState, x: tuple[Draw, PRNGKeyArray]) -> tuple[AgentState, Metrics]:
-            drawn, key = x
-            batch = replays.gather(replay, drawn, spec.max_segment_steps)
-            return agents.update(method, backbone, agent, batch, key)
-
-        agent, metrics = jax.lax.scan(one_update, agent, (draws, jax.random.split(update_key, updates)))
-        return agent, replay, jax.tree.map(jnp.mean, metrics), actor(agent)
+        if method.survey is not None:
+            looked = replays.survey(replay, spec.max_segment_steps)
+            agent = agent._replace(method=method.survey(agent.method, looked))
+        agent, replay, metrics = updates(config, spec, agent, replay, key)
+        return agent, replay, metrics, actor(agent)
 
     def actor(agent: AgentState) -> dict[str, Array]:
         return agents.actor(method, backbone, agent)
@@ -220,7 +215,7 @@ def _compile(config: Config, spec: Spec) -> _Programs:
 
 
 def _make_report(config: Config, method: Method, spec: Spec) -> Callable[..., Report]:
-    redistribute = make_redistribute(method, spec.max_episode_steps)
+    redistribute = make_redistribute(method, spec)
     correlate = jax.jit(jax.vmap(partial(replay_correlation, method)))
     probabilities = None if method.edges is None else jax.jit(jax.vmap(method.edges))
 

@@ -30,6 +30,7 @@ class Transitions(NamedTuple):
     segment_total: Float[Array, "*B"]  # what the step's segment paid
     segment_length: Int[Array, "*B"]
     step_in_segment: Int[Array, "*B"]
+    credit: Float[Array, "*B"]  # from Method.credit; the segment's mean reward until it has been asked
 
 
 class Segments(NamedTuple):
@@ -41,6 +42,7 @@ class Segments(NamedTuple):
     length: Int[Array, "M"]
     total: Float[Array, "M"]  # what the segment paid
     mask: Bool[Array, "M T"]  # True on real steps, False on padding
+    number: Int[Array, "M"]  # which segment it is, counted from the start of training
 
 
 class Batch(NamedTuple):
@@ -56,6 +58,16 @@ class Sampling:
 
     segments: int = 0  # how many segments (M); 0 for none
     weight: Literal["uniform", "length"] = "uniform"  # how segments are chosen
+    every: int = 1  # updates of the policy for one of the method
+
+
+class Survey(NamedTuple):
+    """All segments in the replay (N places), for a look over them once per iteration."""
+
+    total: Float[Array, "N"]
+    length: Int[Array, "N"]
+    live: Bool[Array, "N"]  # False where there is no whole segment
+    gather: Callable[[Int[Array, "K"]], Segments]  # the segments at some places
 
 
 class Edges(NamedTuple):
@@ -84,7 +96,12 @@ class Revision(NamedTuple):
 
 
 class Method(NamedTuple):
-    """Turns sums of reward into a reward for each step. Pure functions of an explicit state."""
+    """Turns sums of reward into a reward for each step. Pure functions of an explicit state.
+
+    Most methods need the first six only. Those that judge a step by its whole segment have `credit`: what it
+    gives to the segments of an update is kept in the replay, and comes back as Transitions.credit. Those that
+    keep a memory of episodes fill it in `survey`, and may teach the policy from it by `recall`.
+    """
 
     init: Callable[[PRNGKeyArray, Spec], State]
     update: Callable[[State, Batch, PRNGKeyArray], tuple[State, Metrics]]
@@ -93,6 +110,9 @@ class Method(NamedTuple):
     edges: Callable[[State], Edges] | None  # edge probabilities; None for methods without a graph
     sampling: Sampling
     revision: Revision | None = None
+    credit: Callable[[State, Segments], Float[Array, "M T"]] | None = None
+    survey: Callable[[State, Survey], State] | None = None
+    recall: Callable[[State, int, PRNGKeyArray], Transitions] | None = None  # so many, beside the replay's
 
 
 class Backbone(NamedTuple):

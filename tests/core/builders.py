@@ -36,6 +36,7 @@ def transitions(seed: int, size: int, spec: Spec = SPEC) -> Transitions:
         segment_total=normal(rng, size),
         segment_length=jnp.asarray(length, jnp.int32),
         step_in_segment=jnp.asarray(rng.integers(0, length), jnp.int32),
+        credit=normal(rng, size),
     )
 
 
@@ -51,6 +52,7 @@ def segments(seed: int, count: int, spec: Spec = SPEC) -> Segments:
         length=jnp.asarray(length, jnp.int32),
         total=normal(rng, count),
         mask=jnp.asarray(np.arange(steps)[None, :] < length[:, None]),
+        number=jnp.arange(count, dtype=jnp.int32),
     )
 
 
@@ -88,6 +90,7 @@ def earning_segments(seed: int, count: int) -> Segments:
         length=jnp.asarray(length, jnp.int32),
         total=jnp.sum(jnp.where(mask, rewards, 0.0), axis=1),
         mask=mask,
+        number=jnp.arange(count, dtype=jnp.int32),
     )
 
 

@@ -44,7 +44,10 @@ def _backbone() -> Backbone:
 def _updated(data: Batch) -> tuple[AgentState, Any]:
     method, backbone = _method(), _backbone()
     state = agent.init(method, backbone, jax.random.key(0), SPEC)
-    return agent.update(method, backbone, state, data, jax.random.key(1))
+    model_key, policy_key = jax.random.split(jax.random.key(1))
+    state, model = agent.update_model(method, state, data, model_key)
+    state, policy = agent.update_policy(method, backbone, state, data.transitions, policy_key)
+    return state, model | policy
 
 
 def test_the_policy_earns_what_the_updated_model_says() -> None:
@@ -72,3 +75,17 @@ def test_workers_get_the_mask_with_the_policy() -> None:
     arrays = agent.actor(_method(), _backbone(), AgentState(jnp.zeros(()), {}))
     assert set(arrays) == {"mask", "w0", "b0"}
     np.testing.assert_array_equal(arrays["mask"], [1, 0, 0])
+
+
+def test_what_a_method_recalls_is_learned_beside_the_replays_steps() -> None:
+    data = batch(0, 5, 0)
+    remembered = jax.tree.map(lambda x: x + 1 if x.dtype == jnp.float32 else x, data.transitions)
+    method = _method()._replace(
+        recall=lambda state, count, key: jax.tree.map(lambda x: x[:count], remembered),
+        reward=lambda state, steps: steps.paid,
+    )
+    state = agent.init(method, _backbone(), jax.random.key(0), SPEC)
+    state, _ = agent.update_policy(method, _backbone(), state, data.transitions, jax.random.key(1))
+    np.testing.assert_allclose(
+        state.backbone["rewards"], np.concatenate([data.transitions.paid, data.transitions.paid + 1])
+    )

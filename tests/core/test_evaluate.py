@@ -13,6 +13,7 @@ from apportion import replay as replays
 from apportion.envs.wire import Arrays
 from apportion.methods import METHODS
 from apportion.spec import Graph
+from apportion.types import Segments
 
 
 def _episode(seed: int, ends: list[int]) -> Arrays:
@@ -53,10 +54,28 @@ def test_redistributed_rewards_belong_to_their_steps(name: str, column: str) -> 
     method = METHODS[name].make(METHODS[name].config())
     lanes = [[_episode(0, [2, 5]), _episode(1, [1])], [_episode(2, [6]), _episode(3, [3])]]
     states = jnp.ones((2, 3))
-    found = evaluate.make_redistribute(method, SPEC.max_episode_steps)(states, lanes)
+    found = evaluate.make_redistribute(method, SPEC)(states, lanes)
     for lane, rewards in zip(lanes, found, strict=True):
         for episode, reward in zip(lane, rewards, strict=True):
             np.testing.assert_array_equal(reward, episode[column])
+
+
+def test_credit_by_whole_segments_comes_back_to_the_right_steps() -> None:
+    """A method that gives each step its segment's total times the step's place in it."""
+
+    def credit(state: jax.Array, segments: Segments) -> jax.Array:
+        place = jnp.arange(segments.mask.shape[1])
+        return state * segments.total[:, None] * place[None, :].astype(jnp.float32)
+
+    fixed = METHODS["observed"].make(METHODS["observed"].config())
+    method = fixed._replace(credit=credit, reward=lambda state, steps: steps.credit)
+    lanes = [[_episode(0, [2, 4]), _episode(1, [1])], [_episode(2, [4]), _episode(3, [3, 4, 6])]]
+    scales = np.array([1.0, 2.0], np.float32)
+    found = evaluate.make_redistribute(method, SPEC)(jnp.asarray(scales), lanes)
+    for scale, lane, rewards in zip(scales, lanes, found, strict=True):
+        for episode, reward in zip(lane, rewards, strict=True):
+            totals, _, place = evaluate._segment_facts(episode["paid"], episode["segment_end"])
+            np.testing.assert_allclose(reward, scale * totals * place, rtol=1e-5)
 
 
 def test_judge_scores_every_lane_by_the_true_reward() -> None:

@@ -146,11 +146,11 @@ def _sample(replay: Replay, key: jax.Array) -> Batch:
 @jax.jit
 def _segment_table(replay: Replay) -> Any:
     numbers = replay.oldest + jnp.arange(CAPACITY)
-    return replays._gather_segments(replay, numbers, SPEC.max_segment_steps)
+    return replays.gather_segments(replay, numbers, SPEC.max_segment_steps)
 
 
 def drawn_steps(batch: Batch) -> set[Step]:
-    columns = [np.asarray(column).tolist() for column in batch.transitions]
+    columns = [np.asarray(getattr(batch.transitions, name)).tolist() for name in Step._fields]
     rows = zip(*columns, strict=True)
     return {Step(*(tuple(x) if isinstance(x, list) else x for x in row)) for row in rows}
 
@@ -334,3 +334,54 @@ def test_a_replay_too_small_for_its_episodes_or_chunks_is_refused() -> None:
         replays.capacity_for(SPEC, 11, chunk_steps=3)
     with pytest.raises(UserError, match="raise --replay-steps to at least 28"):
         replays.capacity_for(SPEC, 27, chunk_steps=7)
+
+
+# --- Credit, and a look over everything
+
+
+def test_credit_is_the_mean_reward_until_a_method_gives_another() -> None:
+    replay, _ = _filled([Episode([3, 2], True), Episode([4], False)], [3, 3, 3])
+    before = jax.device_get(_sample(replay, jax.random.key(0))).transitions
+    np.testing.assert_allclose(before.credit, before.segment_total / before.segment_length, rtol=1e-6)
+
+    number = jnp.asarray([1, 2])
+    segments = replays.gather_segments(replay, number, SPEC.max_segment_steps)
+    given = jnp.asarray([[10.0, 11, 12, 13, 14], [20.0, 21, 22, 23, 24]])  # longer than the segments are
+    after = jax.device_get(_sample(replays.with_credit(replay, segments, given), jax.random.key(0)))
+    steps = after.transitions
+    for start, first in ((3, 10.0), (100, 20.0)):
+        for observation, position, credit in zip(
+            steps.observation[:, 0], steps.step_in_segment, steps.credit, strict=True
+        ):
+            if observation == start + position:
+                assert credit == pytest.approx(first + position, rel=1e-6)
+    untouched = steps.observation[:, 0] < 3
+    np.testing.assert_array_equal(steps.credit[untouched], before.credit[untouched])
+
+
+def test_rows_that_are_written_anew_have_no_credit_yet() -> None:
+    episodes = [Episode([5], False)] * 12
+    replay = replays.init(SPEC, CAPACITY)._replace(credit=jnp.full(CAPACITY, 7.0))
+    for chunk, _ in play(episodes, [7] * 4):
+        replay = _insert(replay, chunk)
+    steps = jax.device_get(_sample(replay, jax.random.key(0))).transitions
+    np.testing.assert_allclose(steps.credit, steps.segment_total / steps.segment_length, rtol=1e-6)
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 5, 9])
+def test_a_survey_sees_all_whole_segments_and_no_others(chunks: int) -> None:
+    """Also after several turns of the ring."""
+    replay, model = _filled(
+        [Episode([2, 3], True), Episode([1], False), Episode([4], True)] * 9, [7] * chunks
+    )
+    survey = replays.survey(replay, SPEC.max_segment_steps)
+    live = np.flatnonzero(survey.live)
+    whole = model.whole()
+    found = jax.device_get(survey.gather(jnp.asarray(live)))
+    assert sorted(survey.length[live].tolist()) == sorted(len(steps) for steps in whole)
+    expected = {steps[0].observation: (len(steps), steps[0].segment_total) for steps in whole}
+    for place, observations, length, total in zip(
+        live, found.observations, found.length, found.total, strict=True
+    ):
+        assert expected[tuple(observations[0])] == (length, pytest.approx(total))
+        assert (survey.length[place], survey.total[place]) == (length, total)

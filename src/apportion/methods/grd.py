@@ -47,6 +47,8 @@ class Config:
     """What the policy sees: all ancestors of the reward, parents and theirs, or every dimension (w/o CR)."""
     segments: int = 4
     """Segments (whole episodes when the reward comes at the end) per reward update: M."""
+    update_every: int = 1
+    """Updates of the policy for one of the reward model."""
     hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the reward and dynamics networks."""
     learning_rate: float = 3e-4
@@ -74,6 +76,7 @@ class Config:
             self.edge_learning_rate >= 0, f"method.edge_learning_rate={self.edge_learning_rate} is negative"
         )
         check(self.segments >= 1, f"method.segments={self.segments} must be at least 1")
+        check(self.update_every >= 1, f"method.update_every={self.update_every} must be at least 1")
         check(len(self.hidden) >= 1, "method.hidden needs at least one layer")
         check(min(self.hidden) >= 1, f"method.hidden={self.hidden} must be at least 1 each")
         check(self.temperature > 0, f"method.temperature={self.temperature} must be positive")
@@ -150,7 +153,7 @@ def make(config: Config) -> Method:
             return state.found
         return jax.tree.map(masks.edge_probability, state.model.edges)
 
-    sampling = Sampling(segments=config.segments, weight="uniform")
+    sampling = Sampling(config.segments, "uniform", config.update_every)
     revision = Revision(find_edges, ENOUGH_SEGMENTS, MAX_ROWS) if config.structure == "closed-form" else None
     return Method(init, update, reward, policy_mask, edges, sampling, revision)
 

@@ -21,6 +21,8 @@ class Config:
 
     segments: int = 4
     """Segments (whole episodes when the reward comes at the end) per update: M."""
+    update_every: int = 1
+    """Updates of the policy for one of the reward model."""
     hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the reward network."""
     learning_rate: float = 3e-4
@@ -28,6 +30,7 @@ class Config:
 
     def __post_init__(self) -> None:
         check(self.segments >= 1, f"method.segments={self.segments} must be at least 1")
+        check(self.update_every >= 1, f"method.update_every={self.update_every} must be at least 1")
         check(len(self.hidden) >= 1, "method.hidden needs at least one layer")
         check(min(self.hidden) >= 1, f"method.hidden={self.hidden} must be at least 1 each")
         check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
@@ -59,7 +62,9 @@ def make(config: Config) -> Method:
     def policy_mask(state: State) -> Float[Array, "S"]:
         return state.policy_mask
 
-    return Method(init, update, reward, policy_mask, None, Sampling(config.segments, "uniform"))
+    return Method(
+        init, update, reward, policy_mask, None, Sampling(config.segments, "uniform", config.update_every)
+    )
 
 
 def reward_loss(network: MLP, segments: Segments) -> Float[Array, ""]:

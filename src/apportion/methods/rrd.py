@@ -29,6 +29,8 @@ class Config:
     """Segments (whole episodes when the reward comes at the end) per update: M. Long ones come more often."""
     steps_per_segment: int = 64
     """Steps drawn from each segment: K. Without replacement, unless the segment is shorter."""
+    update_every: int = 1
+    """Updates of the policy for one of the reward model."""
     hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the reward network."""
     learning_rate: float = 3e-4
@@ -41,6 +43,7 @@ class Config:
             self.steps_per_segment >= least,
             f"method.steps_per_segment={self.steps_per_segment} must be at least {least}",
         )
+        check(self.update_every >= 1, f"method.update_every={self.update_every} must be at least 1")
         check(len(self.hidden) >= 1, "method.hidden needs at least one layer")
         check(min(self.hidden) >= 1, f"method.hidden={self.hidden} must be at least 1 each")
         check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
@@ -82,7 +85,9 @@ def make(config: Config) -> Method:
     def policy_mask(state: State) -> Float[Array, "S"]:
         return state.policy_mask
 
-    return Method(init, update, reward, policy_mask, None, Sampling(config.segments, "length"))
+    return Method(
+        init, update, reward, policy_mask, None, Sampling(config.segments, "length", config.update_every)
+    )
 
 
 def reward_loss(network: MLP, segments: Segments, key: PRNGKeyArray, config: Config) -> Float[Array, ""]:

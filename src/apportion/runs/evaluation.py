@@ -6,14 +6,17 @@ import jax
 import numpy as np
 
 from apportion import agent as agents
+from apportion.agent import AgentState
 from apportion.config import check
 from apportion.envs.lane import Noise
+from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool, default_workers
 from apportion.evaluate import judge, make_redistribute
 from apportion.runs import saved as saving
 from apportion.runs.atomic import plain
 from apportion.runs.folder import RunFolder
 from apportion.runs.training import read_settings
+from apportion.settings import Config
 from apportion.spec import Spec
 
 
@@ -24,13 +27,9 @@ def evaluate_run(run: RunFolder, episodes: int, seed: int, noise: Noise | None) 
     config, _ = read_settings(run)
     spec = run.read_spec()
     state, loaded = saving.read_agent(run.checkpoints, config, spec)
-    method, backbone = config.make_method(), config.make_backbone()
-    actor = jax.jit(jax.vmap(lambda agent: agents.actor(method, backbone, agent)))(state)
-    arrays = {name: np.asarray(array) for name, array in actor.items()}
-    seeds = [seed + lane for lane in range(config.lanes)]
-    with Pool(config.env, seeds, backbone.head, default_workers(config.lanes)) as pool:
-        played = pool.episodes(arrays, 0, episodes, noise)
-    redistributed = make_redistribute(method, spec.max_episode_steps)(state.method, played)
+    played = play(config, state, episodes, seed, noise)
+    method = config.make_method()
+    redistributed = make_redistribute(method, spec)(state.method, played)
     unknown = np.full(config.lanes, np.nan)  # the replay is not loaded: correlate over the episodes instead
     scores = judge(played, redistributed, unknown)
     data: dict[str, Any] = plain(
@@ -50,6 +49,18 @@ def evaluate_run(run: RunFolder, episodes: int, seed: int, noise: Noise | None) 
         }
     )
     return data
+
+
+def play(
+    config: Config, state: AgentState, episodes: int, seed: int, noise: Noise | None
+) -> list[list[Arrays]]:
+    """Fresh episodes of every lane's policy. Lane i plays those of seed + i."""
+    method, backbone = config.make_method(), config.make_backbone()
+    actor = jax.jit(jax.vmap(lambda agent: agents.actor(method, backbone, agent)))(state)
+    arrays = {name: np.asarray(array) for name, array in actor.items()}
+    seeds = [seed + lane for lane in range(config.lanes)]
+    with Pool(config.env, seeds, backbone.head, default_workers(config.lanes)) as pool:
+        return pool.episodes(arrays, 0, episodes, noise)
 
 
 def noisy_dimensions(spec: Spec, wanted: tuple[str, ...]) -> tuple[int, ...]:
