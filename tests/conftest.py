@@ -19,7 +19,8 @@ if jax.__version__.startswith("0.10."):
 
 # Wherever arrays meet mathematics. The hook must come before the first import of each module.
 _CHECKED = (
-    *("masks", "losses", "networks", "optimise", "actor_critic"),
+    *("masks", "losses", "networks", "optimise", "actor_critic", "attention"),
+    *("memory", "recurrent"),
     *("methods", "backbones"),
     *("agent", "replay", "evaluate"),
 )

@@ -186,6 +186,7 @@ def _as_segments(episode: Arrays, max_steps: int) -> list[Segments]:
             "length": np.asarray(end - start, np.int32),
             "total": np.sum(episode["paid"][start:end], dtype=np.float32),
             "mask": np.arange(max_steps) < end - start,
+            "terminated": np.zeros((), np.bool_),
             "number": np.asarray(number, np.int32),
         }
         found.append(Segments(**columns))

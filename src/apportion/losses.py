@@ -24,6 +24,16 @@ def return_loss(
     return jnp.mean(((predicted - total) / length.astype(total.dtype)) ** 2)
 
 
+def reward_variance(
+    rewards: Float[Array, "M T"], mask: Bool[Array, "M T"], length: Int[Array, "M"]
+) -> Float[Array, ""]:
+    """mean_m 1/T Σ_t (r̂_t - mean_u r̂_u)²: how unevenly rewards lie within segments; 0 where T = 1."""
+    steps = length.astype(rewards.dtype)
+    mean = jnp.sum(jnp.where(mask, rewards, 0.0), axis=1) / steps
+    above = jnp.where(mask, rewards - mean[:, None], 0.0)
+    return jnp.mean(jnp.sum(above**2, axis=1) / steps)
+
+
 def randomized_return_loss(
     rewards: Float[Array, "M K"], total: Float[Array, "M"], length: Int[Array, "M"]
 ) -> Float[Array, ""]:

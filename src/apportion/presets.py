@@ -6,12 +6,13 @@ The sparsity weights λ1..λ5 of the MuJoCo tasks are those of the GRD paper's a
 from dataclasses import replace
 from typing import Any
 
-from apportion.backbones import ddpg, sac, td3
+from apportion.backbones import ddpg, dqn, sac, td3
 from apportion.envs.make import EnvConfig
-from apportion.methods import grd, rd, rrd
+from apportion.methods import grd, rd, rrd, rudder, transformer
 from apportion.settings import Config, Schedule
 
 GREENHOUSE = "apportion/Greenhouse-v0"
+CARTPOLE = "CartPole-v1"
 
 PAPER_SPARSITY: dict[str, tuple[float, float, float, float, float]] = {
     "Ant-v4": (1e-5, 0.0, 1e-7, 1e-8, 1e-8),
@@ -36,18 +37,43 @@ GREENHOUSE_METHODS: dict[str, Any] = {
     "rd": rd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3),
     "rrd": rrd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3),
     "rrd-unbiased": rrd.UnbiasedConfig(hidden=(64, 64), segments=16, learning_rate=3e-3),
+    "transformer": transformer.Config(width=32, segments=16, update_every=2, learning_rate=1e-3),
+    "rudder": rudder.Config(cells=32, segments=16, lessons_per_update=8, update_every=1, learning_rate=3e-3),
 }
+
+# Values reach 1 / (1 - discount) = 100 here, and slow targets would take all of the training to get there.
+CARTPOLE_DQN = dqn.Config(
+    hidden=(128, 128), batch_size=128, learning_rate=1e-3, polyak=0.02, exploration_updates=5_000
+)
+
+CARTPOLE_METHODS: dict[str, Any] = {
+    # Its reward is the same at every step, so a graph of the reward leaves the policy nothing to look at.
+    "grd": grd.Config(hidden=(64, 64), update_every=5, learning_rate=1e-3, compact="none"),
+    "rd": rd.Config(hidden=(64, 64), update_every=5, learning_rate=1e-3),
+}
+
+
+def default_backbone(env_id: str) -> str:
+    """What trains when nobody names a backbone."""
+    return "dqn" if _name(env_id) == CARTPOLE else "sac"
 
 
 def preset(env_id: str, method: str, backbone: str) -> Config:
     """The settings that a training on this environment starts from."""
     config = Config(env=EnvConfig(env_id), method=method, backbone=backbone)
-    name = env_id.rpartition(":")[2]  # without the module that registers it
+    name = _name(env_id)
     if name in PAPER_SPARSITY and method == "grd":
         return replace(config, method_config=grd.Config(sparsity=PAPER_SPARSITY[name]))
     if name == GREENHOUSE:
         return _greenhouse(config)
+    if name == CARTPOLE:
+        return _cartpole(config)
     return config
+
+
+def _name(env_id: str) -> str:
+    """Without the module that registers it."""
+    return env_id.rpartition(":")[2]
 
 
 def _greenhouse(config: Config) -> Config:
@@ -66,4 +92,23 @@ def _greenhouse(config: Config) -> Config:
         config = replace(config, backbone_config=GREENHOUSE_BACKBONES[config.backbone])
     if config.method in GREENHOUSE_METHODS:
         config = replace(config, method_config=GREENHOUSE_METHODS[config.method])
+    return config
+
+
+def _cartpole(config: Config) -> Config:
+    """Small networks, and one update for every two steps."""
+    schedule = Schedule(
+        steps=40_000,
+        steps_per_iteration=200,
+        updates_per_iteration=100,
+        warmup_steps=2_000,
+        evaluate_every=5_000,
+        evaluation_episodes=10,
+        replay_steps=50_000,
+    )
+    config = replace(config, schedule=schedule)
+    if config.backbone == "dqn":
+        config = replace(config, backbone_config=CARTPOLE_DQN)
+    if config.method in CARTPOLE_METHODS:
+        config = replace(config, method_config=CARTPOLE_METHODS[config.method])
     return config

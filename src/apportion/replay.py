@@ -276,6 +276,7 @@ def gather_segments(replay: Replay, segments: Int[Array, "M"], max_steps: int) -
         length=length,
         total=replay.segment_total[slot],
         mask=jnp.arange(max_steps)[None, :] < length[:, None],
+        terminated=replay.terminated[(replay.segment_start[slot] + length - 1) % capacity],
         number=segments,
     )
 

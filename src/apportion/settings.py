@@ -7,7 +7,9 @@ from typing import Any
 from apportion.backbones import BACKBONES
 from apportion.config import check, from_dict, nearest, to_dict
 from apportion.envs.make import EnvConfig
+from apportion.errors import UserError
 from apportion.methods import METHODS
+from apportion.spec import Spec
 from apportion.types import Backbone, Method
 
 
@@ -71,11 +73,6 @@ class Config:
             object.__setattr__(self, "method_config", METHODS[self.method].config())
         if self.backbone_config is None:
             object.__setattr__(self, "backbone_config", BACKBONES[self.backbone].config())
-        every, updates = self.make_method().sampling.every, self.schedule.updates_per_iteration
-        check(
-            updates % every == 0,
-            f"updates_per_iteration={updates} is no multiple of method.update_every={every}: change either",
-        )
 
     @property
     def seeds(self) -> list[int]:
@@ -97,6 +94,17 @@ class Config:
             "seed": self.seed,
             "lanes": self.lanes,
         }
+
+    def check_actions(self, spec: Spec) -> None:
+        """Complain of a backbone that cannot act in this environment."""
+        for_discrete = self.make_backbone().discrete
+        if spec.discrete and not for_discrete:
+            raise UserError(f"{spec.env_id} has discrete actions: add --backbone dqn")
+        if for_discrete and not spec.discrete:
+            name = self.backbone
+            raise UserError(
+                f"{name} needs discrete actions, {spec.env_id} has continuous ones: add --backbone sac"
+            )
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Config":

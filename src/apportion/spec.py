@@ -46,6 +46,7 @@ class Spec:
     max_episode_steps: int
     max_segment_steps: int  # the longest run of steps that one payment can cover
     true_graph: Graph | None = None
+    discrete: bool = False  # actions are one-hot vectors: exactly one of the A is taken
 
     def __post_init__(self) -> None:
         if self.max_episode_steps < 1:
@@ -73,6 +74,7 @@ class Spec:
             "max_episode_steps": self.max_episode_steps,
             "max_segment_steps": self.max_segment_steps,
             "true_graph": None if self.true_graph is None else self.true_graph.to_dict(),
+            "discrete": self.discrete,
         }
 
     @classmethod
@@ -85,4 +87,5 @@ class Spec:
             max_episode_steps=data["max_episode_steps"],
             max_segment_steps=data["max_segment_steps"],
             true_graph=None if graph is None else Graph.from_dict(graph),
+            discrete=data.get("discrete", False),  # older runs knew continuous actions only
         )

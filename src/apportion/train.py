@@ -67,6 +67,7 @@ def open_pool(config: Config) -> Pool:
 
 def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
     """Fresh state of all lanes."""
+    config.check_actions(spec)
     method, backbone = config.make_method(), config.make_backbone()
     keys = _lane_keys(config.seeds, _INIT, 0)
     agent = jax.jit(jax.vmap(lambda key: agents.init(method, backbone, key, spec)))(keys)
@@ -129,7 +130,7 @@ class _Collector:
         self.pool = pool
         self.schedule = schedule
         self.revision = revision
-        self.lanes_to_revise: list[int] = []  # because the last chunk doubled their segments
+        self.lanes_to_revise: list[int] = []  # because the last chunk brought enough segments
         self.settled: Arrays | None = None
         self.segments = np.zeros(pool.lanes, np.int64)  # closed so far, per lane
 
@@ -154,8 +155,8 @@ class _Collector:
         chunk, self.settled = self.settle(), None
         before, self.segments = self.segments, self.segments + chunk["segments"]
         if self.revision is not None:
-            doubled = _doublings(self.segments, self.revision.first) > _doublings(before, self.revision.first)
-            self.lanes_to_revise = np.flatnonzero(doubled).tolist()
+            due = _looks(self.segments, self.revision) > _looks(before, self.revision)
+            self.lanes_to_revise = np.flatnonzero(due).tolist()
         return Chunk(**{name: jnp.asarray(array) for name, array in chunk.items()})
 
     def save(self, iteration: int, agent: AgentState, replay: Replay) -> Saved:
@@ -166,16 +167,18 @@ class _Collector:
         self.segments += np.asarray(saved.replay.segments)
 
 
-def _doublings(segments: NDArray[np.int64], first: int) -> NDArray[np.int64]:
-    """How many of first, 2 first, 4 first, ... have been reached."""
-    return np.floor(np.log2(np.maximum(segments / first, 0.5))).astype(np.int64) + 1
+def _looks(segments: NDArray[np.int64], revision: Revision) -> NDArray[np.int64]:
+    """How many of first, first * growth, first * growth², ... have been reached."""
+    ratio = np.maximum(segments / revision.first, 1 / revision.growth)
+    return np.floor(np.log(ratio) / np.log(revision.growth) + 1e-9).astype(np.int64) + 1
 
 
 def _revise(revision: Revision, agent: AgentState, replay: Replay, lanes: list[int]) -> AgentState:
     """Let the method look at many segments of some lanes at once."""
     for lane in lanes:
         before = jax.tree.map(lambda x, lane=lane: x[lane], agent.method)
-        after = revision.revise(before, replays.records(replay, lane, revision.max_rows))
+        records = replays.records(replay, lane, revision.max_rows)
+        after = revision.revise(before, records, int(replay.segments[lane]))
         method = jax.tree.map(lambda all_, one, lane=lane: all_.at[lane].set(one), agent.method, after)
         agent = agent._replace(method=method)
     return agent

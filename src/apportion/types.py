@@ -22,7 +22,7 @@ class Transitions(NamedTuple):
     """Single steps, drawn uniformly from the steps of all closed segments."""
 
     observation: Float[Array, "*B S"]
-    action: Float[Array, "*B A"]
+    action: Float[Array, "*B A"]  # in [-1, 1]; one-hot where Spec.discrete
     next_observation: Float[Array, "*B S"]
     paid: Float[Array, "*B"]  # the delayed reward as the agent sees it
     true_reward: Float[Array, "*B"]  # hidden from learning; only the oracle and the metrics read it
@@ -42,6 +42,7 @@ class Segments(NamedTuple):
     length: Int[Array, "M"]
     total: Float[Array, "M"]  # what the segment paid
     mask: Bool[Array, "M T"]  # True on real steps, False on padding
+    terminated: Bool[Array, "M"]  # whether its last step is a true end
     number: Int[Array, "M"]  # which segment it is, counted from the start of training
 
 
@@ -58,7 +59,7 @@ class Sampling:
 
     segments: int = 0  # how many segments (M); 0 for none
     weight: Literal["uniform", "length"] = "uniform"  # how segments are chosen
-    every: int = 1  # updates of the policy for one of the method
+    every: int = 1  # updates of the policy for one of the method, at the most
 
 
 class Survey(NamedTuple):
@@ -88,10 +89,11 @@ class Record(NamedTuple):
 
 
 class Revision(NamedTuple):
-    """A look at many segments at once, on the host, each time their number has doubled."""
+    """A look at many segments at once, on the host, each time their number has grown enough."""
 
-    revise: Callable[[State, list[Record]], State]
-    first: int  # how many closed segments the first look waits for
+    revise: Callable[[State, list[Record], int], State]  # with how many segments have been closed so far
+    first: float  # how many closed segments the first look waits for
+    growth: float  # the next look comes after so many times more
     max_rows: int  # steps it can look at; of more, segments are chosen evenly over the replay
 
 
@@ -124,3 +126,4 @@ class Backbone(NamedTuple):
     actor: Callable[[State], dict[str, Array]]  # plain arrays for envs.acting, which acts in NumPy
     head: str  # how envs.acting turns the actor's outputs into an action: a key of acting.HEADS
     batch_size: int
+    discrete: bool = False  # serves discrete actions, given and taken as one-hot vectors; else continuous

@@ -3,6 +3,7 @@
 Algorithm 1 of the GRD paper with one of each. Steps and segments are drawn beforehand, all at once.
 """
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -23,16 +24,20 @@ def updates(
 ) -> tuple[AgentState, Replay, Metrics]:
     """All updates of one iteration, and the mean of their metrics."""
     method, backbone = config.make_method(), config.make_backbone()
-    count, every = config.schedule.updates_per_iteration, method.sampling.every
+    count = config.schedule.updates_per_iteration
+    every = max(n for n in range(1, method.sampling.every + 1) if count % n == 0)
     draw_key, update_key = jax.random.split(key)
-    draws = replays.draw(replay, draw_key, method.sampling, backbone.batch_size, count)
+    sampling = dataclasses.replace(method.sampling, every=every)
+    draws = replays.draw(replay, draw_key, sampling, backbone.batch_size, count)
     model_keys, policy_keys = jax.vmap(jax.random.split, out_axes=1)(jax.random.split(update_key, count))
     rounds = jax.tree.map(
         lambda x: x.reshape(count // every, every, *x.shape[1:]),
         (draws.steps, draws.step_segments, policy_keys),
     )
 
-    def one_round(state: tuple[AgentState, Array], x: Any) -> tuple[tuple[AgentState, Array], Metrics]:
+    names: list[str] = []  # of the metrics, in the order of their values
+
+    def one_round(state: tuple[AgentState, Array], x: Any) -> tuple[tuple[AgentState, Array], Array]:
         agent, credit = state
         (steps, step_segments, policy_keys), segments, model_key = x
         now = replay._replace(credit=credit)
@@ -52,9 +57,11 @@ def updates(
             policy = jax.tree.map(lambda one, more: (one + jnp.sum(more)) / every, policy, rest)
         if method.credit is not None and batch.segments is not None:
             now = replays.with_credit(now, batch.segments, method.credit(agent.method, batch.segments))
-        return (agent, now.credit), metrics | policy
+        metrics |= policy
+        names[:] = metrics
+        # As one array: on a GPU each array that a scan collects costs a kernel per update.
+        return (agent, now.credit), jnp.stack([metrics[name] for name in names])
 
     start = (agent, replay.credit)
-    (agent, credit), metrics = jax.lax.scan(one_round, start, (rounds, draws.segments, model_keys[::every]))
-    replay, metrics = replay._replace(credit=credit), jax.tree.map(jnp.mean, metrics)
-    return agent, replay, metrics
+    (agent, credit), values = jax.lax.scan(one_round, start, (rounds, draws.segments, model_keys[::every]))
+    return agent, replay._replace(credit=credit), dict(zip(names, jnp.mean(values, axis=0), strict=True))

@@ -1,5 +1,7 @@
 """Small specs and random data for the tests of the core."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,18 +19,28 @@ SPEC = Spec(
     max_segment_steps=4,
 )
 
+BUTTONS = replace(SPEC, env_id="toy with two buttons", discrete=True)
+
 
 def normal(rng: np.random.Generator, *shape: int) -> jax.Array:
     return jnp.asarray(rng.standard_normal(shape), jnp.float32)
 
 
+def some_actions(rng: np.random.Generator, spec: Spec, *shape: int) -> jax.Array:
+    """In [-1, 1], or one-hot where actions are discrete."""
+    drawn = normal(rng, *shape, spec.action_size)
+    if not spec.discrete:
+        return jnp.tanh(drawn)
+    return jax.nn.one_hot(jnp.argmax(drawn, axis=-1), spec.action_size, dtype=jnp.float32)
+
+
 def transitions(seed: int, size: int, spec: Spec = SPEC) -> Transitions:
     rng = np.random.default_rng(seed)
-    states, actions = spec.observation_size, spec.action_size
+    states = spec.observation_size
     length = rng.integers(1, spec.max_segment_steps + 1, size)
     return Transitions(
         observation=normal(rng, size, states),
-        action=jnp.tanh(normal(rng, size, actions)),
+        action=some_actions(rng, spec, size),
         next_observation=normal(rng, size, states),
         paid=normal(rng, size),
         true_reward=normal(rng, size),
@@ -43,15 +55,16 @@ def transitions(seed: int, size: int, spec: Spec = SPEC) -> Transitions:
 def segments(seed: int, count: int, spec: Spec = SPEC) -> Segments:
     """Segments of every length from 1 on; what lies in the padding is noise, as in the replay."""
     rng = np.random.default_rng(seed)
-    states, actions, steps = spec.observation_size, spec.action_size, spec.max_segment_steps
+    states, steps = spec.observation_size, spec.max_segment_steps
     length = 1 + np.arange(count) % steps
     return Segments(
         observations=normal(rng, count, steps + 1, states),
-        actions=jnp.tanh(normal(rng, count, steps, actions)),
+        actions=some_actions(rng, spec, count, steps),
         true_rewards=normal(rng, count, steps),
         length=jnp.asarray(length, jnp.int32),
         total=normal(rng, count),
         mask=jnp.asarray(np.arange(steps)[None, :] < length[:, None]),
+        terminated=jnp.asarray(rng.random(count) < 0.3),
         number=jnp.arange(count, dtype=jnp.int32),
     )
 
@@ -90,6 +103,7 @@ def earning_segments(seed: int, count: int) -> Segments:
         length=jnp.asarray(length, jnp.int32),
         total=jnp.sum(jnp.where(mask, rewards, 0.0), axis=1),
         mask=mask,
+        terminated=jnp.zeros(count, bool),
         number=jnp.arange(count, dtype=jnp.int32),
     )
 
@@ -111,6 +125,36 @@ def learned_correlation(method: Method, updates: int) -> float:
 
     rewards = train(jax.random.key(0), jax.random.split(jax.random.key(1), updates))
     return float(np.corrcoef(rewards, new.true_rewards.ravel())[0, 1])
+
+
+def surprising_segments(seed: int, count: int) -> Segments:
+    """The same number of steps, each independent of the others, which earn by where they lead: no step says
+    anything about the rewards of later ones."""
+    found, rng = earning_segments(seed, count), np.random.default_rng(seed)
+    observations = normal(rng, *found.observations.shape)
+    actions = jnp.tanh(normal(rng, *found.actions.shape))
+    rewards = known_reward(observations[:, 1:], actions)
+    total = jnp.sum(jnp.where(found.mask, rewards, 0.0), axis=1)
+    return found._replace(observations=observations, actions=actions, true_rewards=rewards, total=total)
+
+
+def learned_credit_correlation(
+    method: Method, updates: int, make_segments: Callable[[int, int], Segments] = earning_segments
+) -> float:
+    """The same for a method that judges whole segments: of its credit, on the steps of new ones."""
+    data, new = Batch(make_segments(1, 128), transitions(2, 8, EARNING)), make_segments(3, 128)
+    assert method.credit is not None
+    judge = method.credit
+
+    @jax.jit
+    def train(init_key: jax.Array, keys: jax.Array) -> jax.Array:
+        state = method.init(init_key, EARNING)
+        state, _ = jax.lax.scan(lambda s, key: method.update(s, data, key), state, keys)
+        return judge(state, new)
+
+    credit = train(jax.random.key(0), jax.random.split(jax.random.key(1), updates))
+    real = np.asarray(new.mask)
+    return float(np.corrcoef(np.asarray(credit)[real], np.asarray(new.true_rewards)[real])[0, 1])
 
 
 def batch(seed: int, size: int, segment_count: int, spec: Spec = SPEC) -> Batch:

@@ -47,7 +47,7 @@ def chain() -> Transitions:
     )
 
 
-def train(backbone: Backbone, steps: Transitions, updates: int) -> Any:
+def train(backbone: Backbone, steps: Transitions, updates: int, spec: Spec = TINY) -> Any:
     """The state after updates on random batches of a fixed set of transitions."""
 
     def update(state: Any, key: jax.Array) -> tuple[Any, None]:
@@ -59,7 +59,7 @@ def train(backbone: Backbone, steps: Transitions, updates: int) -> Any:
     @jax.jit
     def run(key: jax.Array) -> Any:
         init_key, update_key = jax.random.split(key)
-        start = backbone.init(init_key, TINY)
+        start = backbone.init(init_key, spec)
         return jax.lax.scan(update, start, jax.random.split(update_key, updates))[0]
 
     return run(jax.random.key(5))

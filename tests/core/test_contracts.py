@@ -8,20 +8,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import SPEC, assert_close, assert_equal, batch, lane, stack, transitions
+from builders import BUTTONS, SPEC, assert_close, assert_equal, batch, lane, stack, transitions
 
 from apportion import agent, optimise
 from apportion.backbones import BACKBONES
 from apportion.envs import acting
 from apportion.methods import METHODS
+from apportion.spec import Spec
 from apportion.types import Backbone, Batch, Method, Sampling
 
 SIZE = 6
 # Where a config has such a setting. Some of the segments have fewer steps than this, some more.
-SMALL = {"hidden": (8, 8), "batch_size": SIZE, "learning_rate": 3e-3, "steps_per_segment": 3}
+SMALL = {
+    "hidden": (8, 8),
+    "width": 8,
+    "layers": 1,
+    "cells": 8,
+    "batch_size": SIZE,
+    "learning_rate": 3e-3,
+    "steps_per_segment": 3,
+}
 
-# Those whose update draws nothing at random. All others must differ from key to key.
-KEYLESS = {"observed", "oracle", "rd", "ddpg"}
+# Those whose update draws nothing at random; rudder not before it has lessons to draw from. All others must
+# differ from key to key.
+KEYLESS = {"dqn", "observed", "oracle", "rd", "ddpg", "ircr", "rudder", "transformer"}
 
 
 def small(config: type[Any]) -> Any:
@@ -38,6 +48,7 @@ class Subject(NamedTuple):
     update: Any  # (state, batch, key) → (state, metrics)
     jitted: Any  # the same, compiled
     data: Batch
+    spec: Spec
 
     @property
     def state(self) -> Any:
@@ -49,7 +60,7 @@ def _method(name: str) -> Subject:
     method: Method = METHODS[name].make(small(METHODS[name].config))
     init = jax.jit(lambda key: method.init(key, SPEC))
     data = batch(1, SIZE, method.sampling.segments)
-    return Subject(name, method, init, method.update, jax.jit(method.update), data)
+    return Subject(name, method, init, method.update, jax.jit(method.update), data, SPEC)
 
 
 @cache
@@ -60,8 +71,9 @@ def _backbone(name: str) -> Subject:
         rewards = data.transitions.segment_total  # any numbers but those that it must not read for itself
         return backbone.update(state, data.transitions, rewards, key)
 
-    init = jax.jit(lambda key: backbone.init(key, SPEC))
-    return Subject(name, backbone, init, update, jax.jit(update), batch(1, SIZE, 0))
+    spec = BUTTONS if backbone.discrete else SPEC
+    init = jax.jit(lambda key: backbone.init(key, spec))
+    return Subject(name, backbone, init, update, jax.jit(update), batch(1, SIZE, 0, spec), spec)
 
 
 MAKERS = {"method": (_method, METHODS), "backbone": (_backbone, BACKBONES)}
@@ -117,7 +129,8 @@ def test_compiled_equals_eager(subject: Subject, monkeypatch: pytest.MonkeyPatch
 def test_lanes_together_equal_one_by_one(subject: Subject) -> None:
     keys = jax.random.split(jax.random.key(3), 2)
     states = [subject.init(key) for key in keys]
-    other = batch(7, SIZE, 0 if subject.data.segments is None else len(subject.data.segments.total))
+    segments = 0 if subject.data.segments is None else len(subject.data.segments.total)
+    other = batch(7, SIZE, segments, subject.spec)
     data = [subject.data, other]
     together = jax.jit(jax.vmap(subject.update))(stack(*states), stack(*data), keys)
     for index in range(2):
@@ -249,6 +262,16 @@ def test_numpy_explores_as_the_backbone_does(backbone: Subject) -> None:
     np.testing.assert_allclose(
         np.quantile(worker, [0.1, 0.5, 0.9]), np.quantile(learner, [0.1, 0.5, 0.9]), atol=0.06
     )
+
+
+def test_actions_are_of_the_kind_that_the_backbone_serves(backbone: Subject) -> None:
+    """One-hot from a discrete backbone, exploring or not; from another, nearly never."""
+    actor, rng = _actor(backbone, np.ones(3)), np.random.default_rng(0)
+    for observation in np.random.default_rng(1).normal(size=(10, 3)).astype(np.float32):
+        for source in (rng, None):
+            found = acting.act(actor, backbone.contract.head, observation, source)
+            one_hot = sorted(found.tolist()) == [0.0, 1.0]
+            assert one_hot == backbone.contract.discrete
 
 
 def test_a_backbone_names_a_head_that_workers_know(backbone: Subject) -> None:

@@ -17,7 +17,11 @@ from apportion.types import Batch, Edges, Segments, Transitions
 
 # Edges that are as good as undecided, a clamp that clamps, and sparsity that shows.
 CONFIG = grd.Config(
-    hidden=(8, 8), sparsity=(0.1, 0.2, 0.3, 0.4, 0.5), log_std_range=(-1.0, 0.5), initial_edge_logit=0.5
+    structure="gradient",
+    hidden=(8, 8),
+    sparsity=(0.1, 0.2, 0.3, 0.4, 0.5),
+    log_std_range=(-1.0, 0.5),
+    initial_edge_logit=0.5,
 )
 
 
@@ -70,7 +74,8 @@ def _plain_dynamics_loss(model: grd.Model, edges: Edges, steps: Transitions, con
 def test_model_loss_equals_numpy(state: grd.State, target_identity: bool) -> None:
     config = dataclasses.replace(CONFIG, target_identity=target_identity)
     data, key = batch(1, size=6, segment_count=4), jax.random.key(7)
-    loss, metrics = jax.jit(grd.model_loss, static_argnums=4)(state.model, data, state.sparsity, key, config)
+    model_loss = jax.jit(grd.model_loss, static_argnums=5)
+    loss, metrics = model_loss(state.model, state.base, data, state.sparsity, key, config)
 
     # Independent draws for the reward batch and the dynamics batch.
     logits, keys = state.model.edges, jax.random.split(key)
@@ -145,11 +150,14 @@ def _segments_where_only_the_first_dimension_earns(count: int = 64) -> Segments:
         length=jnp.asarray(length, jnp.int32),
         total=jnp.asarray(np.where(mask, rewards, 0).sum(axis=1), jnp.float32),
         mask=jnp.asarray(mask),
+        terminated=jnp.zeros(count, bool),
+        number=jnp.arange(count, dtype=jnp.int32),
     )
 
 
 def test_the_straight_through_gradient_raises_the_edge_that_earns() -> None:
     config = grd.Config(
+        structure="gradient",
         hidden=(16,),
         learning_rate=5e-3,
         edge_learning_rate=1e-2,
@@ -167,7 +175,8 @@ def test_the_straight_through_gradient_raises_the_edge_that_earns() -> None:
         undecided = state.model._replace(edges=jax.tree.map(jnp.zeros_like, state.model.edges))
 
         def gradient(key: jax.Array) -> jax.Array:
-            slopes, _ = jax.grad(grd.model_loss, has_aux=True)(undecided, data, jnp.zeros(5), key, config)
+            slope = jax.grad(grd.model_loss, has_aux=True)
+            slopes, _ = slope(undecided, state.base, data, jnp.zeros(5), key, config)
             return slopes.edges.state_to_reward
 
         return state, jax.vmap(gradient)(keys[:200])

@@ -117,6 +117,8 @@ def test_evaluation_plays_whole_episodes_the_same_way_every_time() -> None:
         assert episode["segment_end"].tolist() == [False, False, True, False, False, True, True]
         assert episode["paid"].sum() == pytest.approx(episode["true_rewards"].sum(), rel=1e-4)
     assert not np.array_equal(played[0]["observations"], played[1]["observations"])
+    lane.begin(int(played[0]["seed"]))
+    np.testing.assert_array_equal(lane.observation, played[0]["observations"][0])
     (later,) = play(lane, actor, stage=1, episodes=1)
     assert not np.array_equal(later["observations"][0], played[0]["observations"][0])
 

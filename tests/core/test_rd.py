@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders import SPEC, learned_correlation, numpy, segments, transitions
 
-from apportion import losses
+from apportion import additive
 from apportion.errors import UserError
 from apportion.methods import grd, rd
 from apportion.networks import MLP
@@ -43,10 +43,9 @@ def test_the_loss_equals_numpy_whatever_the_padding_holds(state: rd.State) -> No
 def test_rd_is_grd_with_every_edge_on(state: rd.State) -> None:
     edges = Edges(jnp.ones(3), jnp.ones(2), jnp.ones((3, 3)), jnp.ones((2, 3)))
     steps, data = transitions(2, 6), segments(1, 4)
-    expected = grd.predict_reward(state.network, edges, steps.observation, steps.action)
+    expected = grd.predict_rest(state.network, edges, jnp.concatenate([steps.observation, steps.action], 1))
     np.testing.assert_array_equal(METHOD.reward(state, steps), expected)
-    rewards = grd.predict_reward(state.network, edges, data.observations[:, :-1], data.actions)
-    expected = losses.return_loss(rewards, data.mask, data.total, data.length)
+    expected = grd.rest_loss(state.network, edges, additive.zero(5), data)
     np.testing.assert_array_equal(rd.reward_loss(state.network, data), expected)
 
 

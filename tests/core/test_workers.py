@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from apportion.envs import workers
+from apportion.envs.lane import Noise
 from apportion.envs.make import EnvConfig
 from apportion.envs.workers import Pool, ProcessConnection, default_workers
 from apportion.errors import UserError
@@ -33,8 +35,10 @@ def _assert_same(found: Any, expected: Any) -> None:
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
 
-def test_processes_do_exactly_what_this_process_does() -> None:
-    """Three lanes on two workers and in here: warm-up, chunks, evaluation, and being put back."""
+def test_processes_do_exactly_what_this_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three lanes on two workers and in here: warm-up, chunks, evaluation by two teams, being put back."""
+    monkeypatch.setattr(workers, "spare_teams", lambda workers: 2)
+    noise = Noise(0.1, (0, 3))
     env_id, actors = "apportion/Greenhouse-v0", _actors(3, 10, 3)
     with _pool(env_id, 2, lanes=3) as outside, _pool(env_id, 0, lanes=3) as inside:
         assert outside.spec.to_dict() == inside.spec.to_dict()
@@ -44,7 +48,10 @@ def test_processes_do_exactly_what_this_process_does() -> None:
         first = _chunk(inside, actors, 50, 1)
         assert first["observation"].shape == (3, 101, 10)
         _assert_same(_chunk(outside, actors, 50, 1), first)
-        for mine, theirs in zip(inside.episodes(actors, 1, 2), outside.episodes(actors, 1, 2), strict=True):
+        assert (len(inside.teams), len(outside.teams)) == (1, 2)
+        played = inside.episodes(actors, 1, 3, noise), outside.episodes(actors, 1, 3, noise)
+        for mine, theirs in zip(*played, strict=True):
+            assert len(mine) == 3
             for episode, same in zip(mine, theirs, strict=True):
                 _assert_same(episode, same)
         outside.put_back(where)
@@ -100,7 +107,7 @@ def test_a_killed_worker_is_named_not_waited_for(when: str) -> None:
 
 def _use_a_killed_worker(when: str) -> None:
     with _pool("lane_envs:Walk-v0", 1) as pool:
-        connection = pool.connections[0]
+        connection = pool.teams[0][0]
         assert isinstance(connection, ProcessConnection)
         if when == "asked":
             pool.start_chunk(None, 1_000_000, 0)
@@ -115,7 +122,7 @@ def test_closing_while_a_chunk_is_under_way_leaves_no_process_and_no_noise(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     pool = _pool("lane_envs:Walk-v0", 1)
-    connection = pool.connections[0]
+    connection = pool.teams[0][0]
     assert isinstance(connection, ProcessConnection)
     pool.start_chunk(None, 2000, 0)
     pool.close()

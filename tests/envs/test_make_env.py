@@ -11,6 +11,7 @@ from gymnasium import spaces
 from toy_envs import Toy
 
 from apportion.envs import register
+from apportion.envs.acting import random_action
 from apportion.envs.delayed import DelayedReward
 from apportion.envs.make import EnvConfig, list_environments, make, parse_delay
 from apportion.errors import UserError
@@ -68,6 +69,41 @@ def test_bounds_already_at_one_are_left_alone(toy: Any) -> None:
     toy()
     env, _ = make(EnvConfig(TOY))
     assert "RescaleAction" not in str(env)
+
+
+@pytest.mark.parametrize("start", [0, -1, 7])
+def test_discrete_actions_are_one_hot_outside(toy: Any, start: int) -> None:
+    toy(action_space=spaces.Discrete(3, start=start))
+    env, spec = make(EnvConfig(TOY))
+    assert spec.discrete
+    assert spec.action_names == ("a0", "a1", "a2")
+    assert env.action_space == spaces.Box(0.0, 1.0, (3,), np.float32)
+    env.reset(seed=0)
+    for index, one_hot in enumerate(np.eye(3, dtype=np.float32)):
+        env.step(one_hot)
+        assert env.unwrapped.last_action == start + index
+        assert env.unwrapped.action_space.contains(env.unwrapped.last_action)
+    env.step(np.zeros(3, np.float32))  # what a policy does that diverged
+    assert env.unwrapped.last_action == start
+
+
+def test_discrete_actions_may_have_names_and_one_may_be_all(toy: Any) -> None:
+    toy(action_space=spaces.Discrete(1), action_names=["wait"])
+    assert make(EnvConfig(TOY))[1].action_names == ("wait",)
+
+
+def test_continuous_actions_are_not_discrete(toy: Any) -> None:
+    toy()
+    assert not make(EnvConfig(TOY))[1].discrete
+
+
+def test_warm_up_tries_every_discrete_action() -> None:
+    _, spec = make(EnvConfig("CartPole-v1"))
+    rng = np.random.default_rng(0)
+    tried = np.stack([random_action(spec, rng) for _ in range(1000)])
+    assert tried.dtype == np.float32
+    assert set(map(tuple, tried)) == {(1.0, 0.0), (0.0, 1.0)}
+    np.testing.assert_allclose(tried.mean(axis=0), 0.5, atol=0.05)
 
 
 def test_bounds_beyond_float32_become_infinite(toy: Any) -> None:
@@ -182,9 +218,9 @@ def test_observations_must_be_vectors(toy: Any, space: spaces.Space[Any], found:
 @pytest.mark.parametrize(
     ("space", "found"),
     [
-        (spaces.Discrete(4), "needs a continuous (Box) action space; Discrete is not supported yet"),
-        (spaces.Box(0, 9, (2,), np.int64), "Box of int64 is not supported yet"),
-        (spaces.MultiDiscrete([2, 2]), "MultiDiscrete is not supported yet"),
+        (spaces.MultiDiscrete([2, 2]), "from a MultiDiscrete, but a Box of floats or a Discrete space is"),
+        (spaces.MultiBinary(2), "takes actions from a MultiBinary, but"),
+        (spaces.Box(0, 9, (2,), np.int64), "takes actions from a Box of int64, but"),
         (spaces.Box(-1, 1, (2, 2)), "a vector (one axis) is needed"),
         (spaces.Box(-np.inf, np.inf, (2,)), "gymnasium.wrappers.RescaleAction"),
         (spaces.Box(np.array([0.0, 1.0]), np.array([1.0, 1.0]), dtype=np.float64), "low bound is not below"),
@@ -240,5 +276,5 @@ def test_registering_twice_is_harmless() -> None:
 
 def test_every_listed_environment_is_registered() -> None:
     listed = list_environments()
-    assert len(listed) == 10
+    assert len(listed) == 11
     assert all(env_id in gymnasium.registry and line and "\n" not in line for env_id, line in listed)

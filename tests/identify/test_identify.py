@@ -9,8 +9,11 @@ from greenhouse_log import Log, collect, same
 from apportion.envs.make import EnvConfig
 from apportion.errors import UserError
 from apportion.identify import identify
+from apportion.identify.certificate import certify
 from apportion.identify.dynamics import DynamicsEvidence, dynamics_edges
 from apportion.identify.features import Dictionary, Scale
+from apportion.identify.refine import refine
+from apportion.identify.screen import Segments
 from apportion.spec import Spec
 
 
@@ -68,14 +71,66 @@ def test_totals_that_nothing_explains_are_not_certified(greenhouse: tuple[Spec, 
     assert not identify(observations, actions, noise).certificate.reward
 
 
-def test_a_missing_parent_is_noticed() -> None:
-    """With few episodes an action that moves the only parent is taken for it: the rest explains far more."""
+def test_the_cause_of_a_parent_is_not_taken_for_it() -> None:
+    """150 episodes, and an action that moves the only parent explains the totals nearly as well."""
     kwargs = json.dumps({"problem": 2, "state_size": 10, "action_size": 3, "dead": 1})
     spec, log = collect(EnvConfig("apportion/Factored-v0", kwargs=kwargs), 150)
-    result = identify(*log)
-    assert not same(result.graph, spec.true_graph)
+    assert same(identify(*log).graph, spec.true_graph)
+
+
+def test_copies_and_dead_dimensions(greenhouse: tuple[Spec, Log]) -> None:
+    """Of equal columns the first keeps the edges, a dead one has none, and the certificate says so."""
+    _, (observations, actions, totals) = greenhouse
+    wide = [np.column_stack([o, -3.6 * o[:, 0] + 1.0, np.full(len(o), 1e6)]) for o in observations]
+    result = identify(wide, actions, totals)
+    narrow = identify(observations, actions, totals)
+    assert result.copies == {10: 0}
+    assert np.array_equal(result.graph.state_to_reward[:10], narrow.graph.state_to_reward)
+    assert not result.graph.state_to_reward[10:].any()
+    assert not result.graph.state_to_state[10:].any()
+    assert not result.graph.state_to_state[:, 11].any()
+    assert np.array_equal(result.graph.state_to_state[:, 10], result.graph.state_to_state[:, 0])
+    assert result.certificate.reward
+    assert any("dimension 10 equals dimension 0" in note for note in result.certificate.notes)
+
+
+def test_a_missing_parent_is_noticed() -> None:
+    """The certificate compares what was found with all dimensions together, on segments left out."""
+    segments = [np.random.default_rng(e).normal(size=(10, 3)) for e in range(200)]
+    dictionary = Dictionary.over(Scale.fit(np.concatenate(segments)))
+    totals = np.array([s[:, 0].sum() + s[:, 1].sum() for s in segments])
+    data = Segments(segments, totals, dictionary.scale)
+    honest = refine(data, np.array([0, 1]), np.random.default_rng(0))
+    assert certify(honest, 0.0, 200, 2000, dictionary).reward
+    certificate = certify(honest._replace(parents=np.array([0]), error=0.3), 0.1, 200, 2000, dictionary)
+    assert not certificate.reward
+    assert "some parent is missing" in certificate.notes[0]
+    assert certificate.dynamics
+
+
+def test_few_transitions_are_not_certified(greenhouse: tuple[Spec, Log]) -> None:
+    _, (observations, actions, totals) = greenhouse
+    certificate = identify(observations[:20], actions[:20], totals[:20]).certificate
+    assert not certificate.dynamics
+    assert any("800 transitions are few" in note for note in certificate.notes)
+
+
+@pytest.mark.parametrize("episodes", [1, 2, 5, 30])
+def test_hardly_any_data_gives_an_answer_without_certificate(episodes: int) -> None:
+    rng = np.random.default_rng(0)
+    observations = [rng.normal(size=(2, 3)) for _ in range(episodes)]  # of one step each
+    actions = [rng.normal(size=(1, 1)) for _ in range(episodes)]
+    result = identify(observations, actions, rng.normal(size=episodes))
     assert not result.certificate.reward
-    assert "some parent is missing" in result.certificate.notes[0]
+    assert np.isfinite(result.reward_model.predict(np.zeros((4, 4)))).all()
+    assert all(np.isfinite(block).all() for block in (*vars(result.strength).values(), result.explained))
+
+
+def test_dimensions_that_never_change_give_an_answer_without_certificate() -> None:
+    observations, actions = [np.ones((6, 3))] * 20, [np.zeros((5, 2))] * 20
+    result = identify(observations, actions, np.arange(20.0))
+    assert not result.certificate.reward
+    assert not any(np.any(block) for block in vars(result.graph).values())
 
 
 def test_bad_data_is_refused(greenhouse: tuple[Spec, Log]) -> None:
@@ -86,3 +141,7 @@ def test_bad_data_is_refused(greenhouse: tuple[Spec, Log]) -> None:
         identify(observations, actions, broken)
     with pytest.raises(UserError, match="one total per segment"):
         identify(observations, actions, totals[:-1])
+    with pytest.raises(UserError, match="without any step"):
+        identify([observations[0][:1], *observations[1:]], [actions[0][:0], *actions[1:]], totals)
+    with pytest.raises(UserError, match="without any step"):
+        identify([], [], np.zeros(0))

@@ -83,6 +83,23 @@ class Rich(Plain):
         return 1e6 * super().reward()
 
 
+class Buttons(Plain):
+    """Actions -1, 0 and 1; the observation begins with the action as it came."""
+
+    action_space = spaces.Discrete(3, start=-1)
+    action_names = ("left", "stay", "right")
+
+    def step(self, action: Any) -> Step:
+        assert self.action_space.contains(action), action
+        _, reward, ended, truncated, info = super().step(np.array([action, 0.0]))
+        self.place[0] = action
+        return self.observe(), reward, ended, truncated, info
+
+
+class BadSwitches(Plain):
+    action_space = spaces.MultiBinary(3)
+
+
 class BadDict(Plain):
     observation_space = spaces.Dict({"place": spaces.Box(-1.0, 1.0, (3,), np.float32)})
 
@@ -108,6 +125,7 @@ class BadRaise(Plain):
         return super().step(action)
 
 
-for _class in (Plain, OneStep, EndsAtRandom, Constants, Doubles, Bounds, Rich, BadDict, BadNan, BadRaise):
+_GOOD = (Plain, OneStep, EndsAtRandom, Constants, Doubles, Bounds, Rich, Buttons)
+for _class in (*_GOOD, BadSwitches, BadDict, BadNan, BadRaise):
     if f"{_class.__name__}-v0" not in gymnasium.registry:
         gymnasium.register(f"{_class.__name__}-v0", entry_point=_class, max_episode_steps=20)

@@ -157,7 +157,11 @@ def test_numbers_as_people_write_them(steps: str, monkeypatch: pytest.MonkeyPatc
     [
         ("Greenhouse-v0", "unknown environment 'Greenhouse-v0': did you mean apportion/Greenhouse-v0?"),
         ("nowhere:Env-v0", "cannot import the module 'nowhere' of nowhere:Env-v0: install it, or put"),
-        ("CartPole-v1", "CartPole-v1 needs a continuous (Box) action space; Discrete is not supported yet"),
+        ("odd_envs:Buttons-v0", "odd_envs:Buttons-v0 has discrete actions: add --backbone dqn"),
+        (
+            "odd_envs:BadSwitches-v0",
+            "takes actions from a MultiBinary, but a Box of floats or a Discrete space is needed",
+        ),
         (
             "odd_envs:BadDict-v0",
             "observes a Dict, but a vector (Box with one axis) is needed",
@@ -170,6 +174,13 @@ def test_an_environment_that_cannot_be_used(
 ) -> None:
     _assert_one_line(apportion("train", env, "--out", out), 1, reason)
     assert capfd.readouterr() == ("", "")
+    assert not out.exists()
+
+
+def test_a_backbone_for_discrete_actions_where_there_are_none(out: Path) -> None:
+    answer = apportion("train", GREENHOUSE, "--out", out, "--backbone", "dqn")
+    reason = f"dqn needs discrete actions, {GREENHOUSE} has continuous ones: add --backbone sac"
+    _assert_one_line(answer, 1, reason)
     assert not out.exists()
 
 

@@ -58,6 +58,14 @@ def test_the_result_also_goes_to_a_file(plain: dict[str, Any], greenhouse_run: R
     assert json.loads(file.read_text()) == plain
 
 
+def test_the_first_episode_can_be_filmed(greenhouse_run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    film = tmp_path / "film.mp4"
+    answer = apportion("eval", greenhouse_run.path, "--episodes", "1", "--video", film, "--quiet")
+    assert answer == Answer(0, "", "")
+    assert film.read_bytes()[4:8] == b"ftyp"  # how every mp4 begins
+
+
 def test_a_table_for_people(greenhouse_run: Run) -> None:
     answer = apportion("eval", greenhouse_run.path, "--episodes", "2")
     assert (answer.code, answer.err) == (0, "")
@@ -74,6 +82,8 @@ def test_a_table_for_people(greenhouse_run: Run) -> None:
         (["--noise", "-1"], "--noise -1.0 must not be negative"),
         (["--episodes", "0"], "--episodes 0 must be at least 1"),
         (["--seed", "-1"], "--seed -1 must not be negative"),
+        (["--video", "film.avi"], "--video film.avi: the file's name must end in .mp4"),
+        (["--video", "/nowhere/film.mp4"], "--video /nowhere/film.mp4: there is no folder /nowhere"),
         (["--episodes", "1", "--out", "/nowhere/result.json"], "No such file or directory: /nowhere"),
     ],
 )

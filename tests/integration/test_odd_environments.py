@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driver import Run, arrays, records, tiny, train
+from driver import Run, arrays, assert_same_arrays, records, resume, tiny, train
 from odd_envs import Bounds
 
 from apportion.runs import logs
@@ -62,6 +62,34 @@ def test_asymmetric_action_bounds(out: Path) -> None:
     explored = arrays(run)["raw.replay/action"]
     assert explored.min() < -0.9
     assert explored.max() > 0.9
+
+
+@pytest.mark.parametrize("method", ["grd", "rd"])
+def test_discrete_actions(out: Path, method: str) -> None:
+    """One-hot to every learner and in the graph; the environment hears its own numbers, from -1 on."""
+    flags = tiny(method, "--workers", "0", "--backbone", "dqn")
+    run = train(out, "odd_envs:Buttons-v0", *flags)
+    assert run.read_spec().discrete
+    assert run.read_spec().action_names == ("left", "stay", "right")
+    for episode in run.read_episodes(2000)[0]:
+        assert (np.sort(episode["actions"]) == [0, 0, 1]).all()
+        np.testing.assert_array_equal(episode["observations"][1:, 0], episode["actions"] @ [-1, 0, 1])
+    replay = arrays(run)
+    [stored] = [array[0] for name, array in replay.items() if name == "raw.replay/action"]
+    taken = stored[stored.any(axis=1)]  # beside one row for each episode's last observation, and free rows
+    assert (np.sort(taken) == [0, 0, 1]).all()
+    assert (taken.mean(axis=0) > 0.2).all()
+    if method == "grd":
+        assert run.read_last_edges()["action_to_reward"].shape == (2, 3)
+
+
+def test_discrete_actions_after_a_resume(tmp_path: Path) -> None:
+    """An episode is put back by repeating its one-hot actions."""
+    flags = tiny("observed", "--workers", "0", "--backbone", "dqn", "--steps-per-iteration", "210")
+    straight = train(tmp_path / "straight", "odd_envs:Buttons-v0", *flags)
+    run = train(tmp_path / "resumed", "odd_envs:Buttons-v0", *flags, "--steps", "1000")
+    resume(run, "--steps", "2000")
+    assert_same_arrays(arrays(run), arrays(straight))
 
 
 def test_rewards_of_a_million(out: Path) -> None:

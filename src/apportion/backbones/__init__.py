@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from apportion.backbones import ddpg, sac, td3
+from apportion.backbones import ddpg, dqn, sac, td3
 from apportion.types import Backbone
 
 
@@ -16,4 +16,5 @@ BACKBONES: dict[str, Entry] = {
     "sac": Entry(sac.Config, sac.make),
     "td3": Entry(td3.Config, td3.make),
     "ddpg": Entry(ddpg.Config, ddpg.make),
+    "dqn": Entry(dqn.Config, dqn.make),
 }

@@ -19,7 +19,8 @@ from apportion.envs.lane import Noise
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.identify import identify
 from apportion.methods import METHODS
-from apportion.presets import preset
+from apportion.presets import default_backbone, preset
+from apportion.report import video
 from apportion.runs import evaluation, training
 from apportion.runs.folder import RunFolder, default_path
 from apportion.runs.summary import summarise
@@ -37,15 +38,18 @@ def train(argv: list[str]) -> int:
     with blaming_the_command_line():
         args, config = _train_settings(argv)
     out = args.out or default_path(args.id, args.method)
+    if config.backbone == "dqn" and not flag_value(argv, "--backbone", "") and not args.output.quiet:
+        print(f"{args.id} has discrete actions: --backbone dqn", file=sys.stderr)
     remember_compilations()
     return _ended(training.train(config, args.checkpoints, out, args.output.quiet), args.output)
 
 
 def _train_settings(argv: list[str]) -> tuple[Any, Config]:
     """The flags, and the training they describe."""
-    method, backbone = flag_value(argv, "--method", "grd"), flag_value(argv, "--backbone", "sac")
-    first = parse(_train_flags(preset("", method, backbone)), argv, "apportion train")
+    method, backbone = flag_value(argv, "--method", "grd"), flag_value(argv, "--backbone", "")
+    first = parse(_train_flags(preset("", method, backbone or "sac")), argv, "apportion train")
     # Parsed once more: now the environment is known, and with it the settings that suit it.
+    backbone = backbone or default_backbone(first.id)
     args = parse(_train_flags(preset(first.id, method, backbone)), argv, "apportion train")
     config = Config(
         env=EnvConfig(**{**vars(args.env), "id": args.id}),
@@ -126,6 +130,8 @@ def evaluate(argv: list[str]) -> int:
         """Which dimensions get the noise, by number or name; all when not given."""
         out: Path | None = None
         """Also write the result, as JSON, to this file."""
+        video: Path | None = None
+        """Also film the first episode of the best seed, with its rewards drawn under it: an .mp4 file."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     args = parse(Eval, argv, "apportion eval")
@@ -135,8 +141,13 @@ def evaluate(argv: list[str]) -> int:
     run = RunFolder.open(args.run)
     dims = evaluation.noisy_dimensions(run.read_spec(), args.noise_dims)
     noise = Noise(args.noise, dims) if args.noise > 0 else None
-    data = evaluation.evaluate_run(run, args.episodes, args.seed, noise)
+    env = training.read_settings(run)[0].env
+    if args.video is not None:
+        video.check_video(args.video, env)
+    data, episodes = evaluation.evaluate_run(run, args.episodes, args.seed, noise)
     print_data(data, args.output, display.evaluation, args.out)
+    if args.video is not None:
+        video.write_video(env, video.best_lane(data["returns"], episodes)[0], args.video)
     return 0
 
 
@@ -205,7 +216,7 @@ def list_things(argv: list[str]) -> int:
         "backbones": [(name, _first_line(entry.config)) for name, entry in BACKBONES.items()],
         "envs": [
             *list_environments(),
-            ("any id or module:id", "Gymnasium, with Box observations and actions"),
+            ("any id or module:id", "Gymnasium, with Box observations and Box or Discrete actions"),
         ],
     }
     wanted = {kind: entries for kind, entries in listings.items() if args.what in ("all", kind)}

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.spec import Spec
+
 Actor = dict[str, NDArray[np.float32]]
 Vector = NDArray[np.float32]
 Head = Callable[[Vector, Actor, np.random.Generator | None], Vector]
 
 
 def act(actor: Actor, head: str, observation: Vector, rng: np.random.Generator | None) -> Vector:
-    """The action in [-1, 1]: sampled with `rng`, or the policy's best guess without."""
+    """The action, in [-1, 1] or one-hot: sampled with `rng`, or the policy's best guess without."""
     x: Vector = observation * actor["mask"]
     last = next(layer for layer in itertools.count() if f"w{layer + 1}" not in actor)
     for layer in range(last):
@@ -27,9 +29,11 @@ def act(actor: Actor, head: str, observation: Vector, rng: np.random.Generator |
     return action if np.isfinite(action).all() else np.zeros_like(action)
 
 
-def random_action(size: int, rng: np.random.Generator) -> Vector:
-    """Uniform in [-1, 1]: what warm-up steps do."""
-    return rng.uniform(-1, 1, size).astype(np.float32)
+def random_action(spec: Spec, rng: np.random.Generator) -> Vector:
+    """Uniform in [-1, 1], or any one of discrete actions: what warm-up steps do."""
+    if spec.discrete:
+        return _one_hot(int(rng.integers(spec.action_size)), spec.action_size)
+    return rng.uniform(-1, 1, spec.action_size).astype(np.float32)
 
 
 def _tanh_gaussian(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
@@ -50,4 +54,24 @@ def _tanh_noise(outputs: Vector, actor: Actor, rng: np.random.Generator | None) 
     return np.clip(action + actor["noise"] * rng.standard_normal(action.shape[0], dtype=np.float32), -1, 1)
 
 
-HEADS: dict[str, Head] = {"tanh_gaussian": _tanh_gaussian, "tanh_noise": _tanh_noise}
+def _epsilon_greedy(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
+    """DQN's head: outputs are values of actions. To explore, a share `epsilon` [] of actions is random."""
+    if not np.isfinite(outputs).all():
+        return np.full_like(outputs, np.nan)  # argmax would choose one all the same
+    best = int(np.argmax(outputs))
+    if rng is not None and rng.random() < actor["epsilon"]:
+        best = int(rng.integers(outputs.shape[0]))
+    return _one_hot(best, outputs.shape[0])
+
+
+def _one_hot(index: int, size: int) -> Vector:
+    action = np.zeros(size, np.float32)
+    action[index] = 1
+    return action
+
+
+HEADS: dict[str, Head] = {
+    "tanh_gaussian": _tanh_gaussian,
+    "tanh_noise": _tanh_noise,
+    "epsilon_greedy": _epsilon_greedy,
+}

@@ -20,10 +20,12 @@ def check_observation_space(env_id: str, space: spaces.Space[Any]) -> None:
 
 
 def check_action_space(env_id: str, space: spaces.Space[Any]) -> None:
+    if isinstance(space, spaces.Discrete):
+        return
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         kind = f"Box of {space.dtype}" if isinstance(space, spaces.Box) else type(space).__name__
         raise UserError(
-            f"{env_id} needs a continuous (Box) action space; {kind} is not supported yet: "
+            f"{env_id} takes actions from a {kind}, but a Box of floats or a Discrete space is needed: "
             "wrap it in gymnasium.wrappers.TransformAction, or choose another environment"
         )
     if len(space.shape) != 1 or space.shape[0] == 0:

@@ -110,21 +110,28 @@ def _true_graph() -> Graph:
 class Greenhouse(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
     """The tomato grower's task. Episodes end only by their time limit, set at registration: 40 steps."""
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own declaration
+    metadata: dict[str, Any] = {  # noqa: RUF012 - Gymnasium's own declaration
+        "render_modes": ["rgb_array"],
+        "render_fps": 8,
+    }
     observation_names = OBSERVATION_NAMES
     action_names = ACTION_NAMES
     true_graph = _true_graph()
 
-    def __init__(self) -> None:
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
         self.observation_space = gymnasium.spaces.Box(-LIMIT, LIMIT, (len(OBSERVATION_NAMES),), np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (len(ACTION_NAMES),), np.float32)
         self._observation = np.zeros(len(OBSERVATION_NAMES), np.float32)
+        self._action = np.zeros(len(ACTION_NAMES), np.float32)
+        self._harvest = 0.0  # so far; for pictures only
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         super().reset(seed=seed)
         self._observation = _squash(START * self.np_random.standard_normal(START.size))
+        self._action, self._harvest = np.zeros(len(ACTION_NAMES), np.float32), 0.0
         return self._observation.copy(), {}
 
     def step(
@@ -133,7 +140,18 @@ class Greenhouse(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         reward = self.true_reward(self._observation, action)
         disturbance = NOISE * self.np_random.standard_normal(NOISE.size)
         self._observation = self.transition(self._observation, action, disturbance)
+        self._action, self._harvest = np.asarray(action, np.float32), self._harvest + reward
         return self._observation.copy(), reward, False, False, {}
+
+    def render(self) -> Any:
+        """A picture [240, 320, 3] of the greenhouse as it is now, in render_mode "rgb_array"; else None."""
+        if self.render_mode != "rgb_array":
+            return None
+        from apportion.envs.greenhouse_picture import draw
+
+        gauges = dict(zip(OBSERVATION_NAMES, map(float, self._observation), strict=True))
+        levers = dict(zip(ACTION_NAMES, map(float, self._action), strict=True))
+        return draw(gauges, levers, self._harvest)
 
     def transition(
         self, observation: NDArray[Any], action: NDArray[Any], disturbance: NDArray[np.float64]

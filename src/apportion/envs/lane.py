@@ -54,7 +54,7 @@ class Lane:
         writer = _ChunkWriter(steps, self.spec.observation_size, self.spec.action_size)
         for _ in range(steps):
             if actor is None:
-                action = random_action(self.spec.action_size, rng)
+                action = random_action(self.spec, rng)
             else:
                 action = act(actor, self.head, self.observation, rng)
             before = self.observation
@@ -123,13 +123,20 @@ class Lane:
         )
 
 
-def play(lane: Lane, actor: Actor, stage: int, episodes: int, noise: Noise | None = None) -> list[Arrays]:
-    """Whole episodes with the policy's best guess, on a lane kept for this. `stage` varies the seeds."""
-    rng = np.random.default_rng([lane.seed, _NOISE, stage])
+def play(
+    lane: Lane, actor: Actor, stage: int, episodes: int, noise: Noise | None = None, first: int = 0
+) -> list[Arrays]:
+    """Whole episodes with the policy's best guess, on a lane kept for this, from number `first` on.
+
+    `stage` and the number make an episode's randomness, so it does not matter who plays which.
+    """
     played = []
-    for number in range(episodes):
-        lane.begin(_seed(lane.seed, _EVALUATION, stage, number))
-        played.append(_play_one(lane, actor, noise, rng))
+    for number in range(first, first + episodes):
+        rng = np.random.default_rng([lane.seed, _NOISE, stage, number])
+        seed = _seed(lane.seed, _EVALUATION, stage, number)
+        lane.begin(seed)
+        # With its seed an episode can be played again, to be filmed.
+        played.append({"seed": np.asarray(seed, np.int64), **_play_one(lane, actor, noise, rng)})
     return played
 
 

@@ -1,6 +1,7 @@
 """From a config to an environment that learners can trust, and the facts about it (Spec).
 
-Whatever comes in, this goes out: float32 vectors, actions in [-1, 1], a time limit, delayed reward.
+Whatever comes in, this goes out: float32 vectors, actions in [-1, 1] (discrete ones as one-hot vectors), a
+time limit, delayed reward.
 An environment may declare `observation_names`, `action_names`, `true_graph` and, where it truncates its own
 episodes, `max_episode_steps`; none is required.
 """
@@ -21,6 +22,7 @@ from gymnasium.wrappers import RescaleAction
 
 from apportion.envs.checks import check_action_space, check_graph, check_names, check_observation_space
 from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
+from apportion.envs.discrete import OneHotAction
 from apportion.envs.mujoco import TASKS, MujocoTask, PadObservation, ZeroObservation
 from apportion.errors import UserError
 from apportion.spec import Spec
@@ -73,11 +75,12 @@ def parse_delay(delay: str) -> Every:
     return shortest if shortest == longest else (shortest, longest)
 
 
-def make(config: EnvConfig) -> tuple[AnyEnv, Spec]:
+def make(config: EnvConfig, render_mode: str | None = None) -> tuple[AnyEnv, Spec]:
     """Build the environment and say what is known about it."""
-    env = _build(config)
+    env = _build(config, render_mode)
     check_observation_space(config.id, env.observation_space)
     check_action_space(config.id, env.action_space)
+    discrete = isinstance(env.action_space, spaces.Discrete)
     max_episode_steps = _time_limit(config, env)
     task_names = _task_observation_names(config, env)
     env = _paper_observation(config, _canonical(env))
@@ -97,6 +100,7 @@ def make(config: EnvConfig) -> tuple[AnyEnv, Spec]:
         max_episode_steps=max_episode_steps,
         max_segment_steps=max_segment_steps(every, max_episode_steps),
         true_graph=true_graph,
+        discrete=discrete,
     )
     return env, spec
 
@@ -106,6 +110,7 @@ def list_environments() -> list[tuple[str, str]]:
     return [
         ("apportion/Greenhouse-v0", "who grew the tomatoes? ten gauges, three levers; known graph"),
         ("apportion/Factored-v0", "synthetic tasks drawn at random; known graph"),
+        ("CartPole-v1", "keep a pole upright by pushing its cart left or right; discrete actions"),
         *((env_id, f"{task.summary} (MuJoCo)") for env_id, task in TASKS.items()),
     ]
 
@@ -113,11 +118,13 @@ def list_environments() -> list[tuple[str, str]]:
 # --- Building
 
 
-def _build(config: EnvConfig) -> AnyEnv:
+def _build(config: EnvConfig, render_mode: str | None) -> AnyEnv:
     """gymnasium.make, with every failure that the user can mend turned into one line."""
     name = _import_module(config.id)
     _check_version(name)
     arguments = _parse_kwargs(config.kwargs)
+    if render_mode is not None:
+        arguments["render_mode"] = render_mode
     try:
         with warnings.catch_warnings():
             # The paper's tasks are v4 on purpose; Gymnasium would advise v5 at every start.
@@ -222,8 +229,10 @@ class Float32Observation(gymnasium.ObservationWrapper[Any, Any, Any], RecordCons
 
 
 def _canonical(env: AnyEnv) -> AnyEnv:
-    """Actions in [-1, 1], observations in float32."""
+    """Actions in [-1, 1] or one-hot, observations in float32."""
     space = env.action_space
+    if isinstance(space, spaces.Discrete):
+        return Float32Observation(OneHotAction(env))
     assert isinstance(space, spaces.Box)
     if not ((space.low == -1).all() and (space.high == 1).all()):
         ones = np.ones_like(space.low)

@@ -60,7 +60,7 @@ class Server:
             self.evaluation_lanes = [Lane(self.config, lane.seed, self.head) for lane in self.lanes]
         noise = Noise(head["noise"]["std"], tuple(head["noise"]["dims"])) if head["noise"] else None
         played = [
-            _prefixed(play(lane, actor, head["stage"], head["episodes"], noise))
+            _prefixed(play(lane, actor, head["stage"], head["episodes"], noise, head["first"]))
             for lane, actor in zip(self.evaluation_lanes, actors, strict=True)
         ]
         return Message({}, _prefixed(played))
@@ -154,12 +154,13 @@ class Pool:
     def __init__(self, config: EnvConfig, seeds: list[int], head: str, workers: int) -> None:
         self.lanes = len(seeds)
         groups = [list(map(int, g)) for g in np.array_split(np.arange(self.lanes), max(1, workers)) if g.size]
-        connect = ProcessConnection if workers else InlineConnection
         self.groups = groups
-        self.connections: list[Connection] = []
+        self.teams: list[list[Connection]] = []
         try:
-            for group in groups:
-                self.connections.append(connect(config, [seeds[i] for i in group], head))
+            self._hire(config, seeds, head, ProcessConnection if workers else InlineConnection)
+            # Evaluations are the same work for every core, and nothing else goes on meanwhile.
+            for _ in range(1, spare_teams(len(groups)) if workers else 1):
+                self._hire(config, seeds, head, ProcessConnection)
             self._ask({"want": "spec"})
             self.spec = Spec.from_dict(self._answers()[0].head)
         except BaseException:
@@ -179,10 +180,15 @@ class Pool:
         self, actors: Arrays, stage: int, episodes: int, noise: Noise | None = None
     ) -> list[list[Arrays]]:
         """Evaluation episodes of each lane. No chunk may be under way."""
-        head = {"want": "episodes", "stage": stage, "episodes": episodes}
-        self._ask(head | {"noise": None if noise is None else noise._asdict()}, actors)
-        lanes = self._per_lane(self._answers())
-        return [[_unprefixed(lane, i) for i in range(episodes)] for lane in lanes]
+        shares = [share for share in np.array_split(np.arange(episodes), len(self.teams)) if share.size]
+        head = {"want": "episodes", "stage": stage, "noise": None if noise is None else noise._asdict()}
+        for team, share in enumerate(shares):
+            self._ask(head | {"first": int(share[0]), "episodes": len(share)}, actors, team)
+        played: list[list[Arrays]] = [[] for _ in range(self.lanes)]
+        for team, share in enumerate(shares):
+            for lane, arrays in enumerate(self._per_lane(self._answers(team))):
+                played[lane] += [_unprefixed(arrays, i) for i in range(len(share))]
+        return played
 
     def where(self) -> list[Arrays]:
         """Where each lane's environment is. No chunk may be under way."""
@@ -191,14 +197,14 @@ class Pool:
 
     def put_back(self, where: list[Arrays]) -> None:
         """Bring each lane's environment back to where it was."""
-        for connection, group in zip(self.connections, self.groups, strict=True):
+        for connection, group in zip(self.teams[0], self.groups, strict=True):
             connection.request({"want": "put back"}, _prefixed([where[i] for i in group]))
         self._answers()
 
     def close(self) -> None:
-        for connection in self.connections:
+        for connection in [each for team in self.teams for each in team]:
             connection.close()
-        self.connections = []
+        self.teams = []
 
     def __enter__(self) -> "Pool":
         return self
@@ -206,13 +212,27 @@ class Pool:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _ask(self, head: dict[str, Any], stacked: Arrays | None = None) -> None:
-        for connection, group in zip(self.connections, self.groups, strict=True):
+    def _hire(
+        self,
+        config: EnvConfig,
+        seeds: list[int],
+        head: str,
+        connect: type[ProcessConnection] | type[InlineConnection],
+    ) -> None:
+        """One more team of workers, each with some of the lanes. The first team has the training's own."""
+        team: list[Connection] = []
+        self.teams.append(team)
+        for group in self.groups:
+            # One by one: if the next fails, those already hired can still be dismissed.
+            team.append(connect(config, [seeds[i] for i in group], head))  # noqa: PERF401
+
+    def _ask(self, head: dict[str, Any], stacked: Arrays | None = None, team: int = 0) -> None:
+        for connection, group in zip(self.teams[team], self.groups, strict=True):
             lanes = [{name: array[i] for name, array in (stacked or {}).items()} for i in group]
             connection.request(head, _prefixed(lanes))
 
-    def _answers(self) -> list[Message]:
-        return [connection.reply() for connection in self.connections]
+    def _answers(self, team: int = 0) -> list[Message]:
+        return [connection.reply() for connection in self.teams[team]]
 
     def _per_lane(self, answers: list[Message]) -> list[Arrays]:
         pairs = zip(answers, self.groups, strict=True)
@@ -222,6 +242,11 @@ class Pool:
 def default_workers(lanes: int) -> int:
     """As many processes as lanes, but leave half of the cores to the learner."""
     return max(1, min(lanes, (os.cpu_count() or 2) // 2))
+
+
+def spare_teams(workers: int) -> int:
+    """How many teams of so many workers the machine has cores for."""
+    return max(1, ((os.cpu_count() or 2) - 1) // workers)
 
 
 def _prefixed(groups: list[Arrays]) -> Arrays:

@@ -1,7 +1,7 @@
 """Recover the causal graph from data in closed form: no network, no gradient, seconds on one core.
 
-Reward edges come from segment totals alone, dynamics edges from transitions; see reward.py and dynamics.py.
-Usable on its own: `identify(observations, actions, totals)`.
+Reward edges come from segment totals alone, dynamics edges from transitions; see reward.py, refine.py and
+dynamics.py. Usable on its own: `identify(observations, actions, totals)`.
 """
 
 from typing import Any, NamedTuple
@@ -10,22 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import UserError
+from apportion.identify.certificate import ENOUGH_SEGMENTS as ENOUGH_SEGMENTS
+from apportion.identify.certificate import Certificate, certify
 from apportion.identify.dynamics import DynamicsEdges, DynamicsEvidence, dynamics_edges
-from apportion.identify.features import Dictionary, Scale
+from apportion.identify.features import Dictionary, Floats, Scale
+from apportion.identify.model import RewardModel as RewardModel
+from apportion.identify.refine import Refined, refine
 from apportion.identify.reward import RewardEdges, RewardEvidence, reward_edges
+from apportion.identify.ridge import ridge
+from apportion.identify.screen import Segments
 from apportion.spec import Graph
 
 MAX_TRANSITIONS = 30_000
-ENOUGH_SEGMENTS = 150  # below, edges are not to be trusted
-BETTER = 2.0  # all dimensions together must not leave so many times less unexplained than those found
-ENOUGH_EXPLAINED = 0.5  # share of the totals' variance; below, something that feeds the reward is not seen
-
-
-class Certificate(NamedTuple):
-    """Whether the reward edges may be relied on, and if not, why."""
-
-    reward: bool
-    notes: list[str]
 
 
 class Identification(NamedTuple):
@@ -34,8 +30,10 @@ class Identification(NamedTuple):
     graph: Graph  # booleans
     strength: Graph  # reward: share of variance lost without the edge; dynamics: log growth of the error
     confidence: Graph  # of each verdict, edge or no edge
-    explained: float  # share of the totals' variance that the found parents explain
+    explained: float  # share of the totals' variance that the found parents explain, segments left out
     certificate: Certificate
+    reward_model: RewardModel  # of rows [N, S + A]
+    copies: dict[int, int]  # dimension (actions after states) to the earlier one that stands for it
 
 
 def identify(
@@ -43,22 +41,42 @@ def identify(
 ) -> Identification:
     """From segments: observations [T+1, S] and actions [T, A] of each, and what each was paid."""
     rows = [np.concatenate([o[:-1], a], axis=1) for o, a in zip(observations, actions, strict=True)]
-    following = np.concatenate([o[1:] for o in observations])
-    _check(rows, following, totals)
-    x = np.concatenate(rows)
-    states = following.shape[1]
+    totals = np.asarray(totals, np.float64)
+    _check(rows, observations, totals)
+    x, following = np.concatenate(rows), np.concatenate([o[1:] for o in observations])
+    states, rng = following.shape[1], np.random.default_rng(seed)
     dictionary = Dictionary.over(Scale.fit(x))
+    segments = Segments(rows, totals, dictionary.scale)
+    sums = dictionary.sums(rows)
     evidence = RewardEvidence(dictionary)
-    evidence.add(rows, np.asarray(totals, np.float64))
-    reward = reward_edges(evidence, seed)
-    dynamics = _dynamics(dictionary, x, following, np.random.default_rng(seed))
+    evidence.add_sums(sums, segments.lengths, totals)
+    first = reward_edges(evidence, seed)
+    del evidence  # with many dimensions it is large
+    refined = refine(segments, np.flatnonzero(first.edges), rng)
+    everything = ridge(sums, totals, segments.offsets).error / segments.variance
+    edges, strength, confidence = _verdict(first, refined)
+    dynamics = _dynamics(dictionary, x, following, rng)
     return Identification(
-        graph=_graph(reward.edges, dynamics.edges, states),
-        strength=_graph(reward.strength, dynamics.strength, states),
-        confidence=_graph(reward.confidence, dynamics.confidence, states),
-        explained=reward.explained,
-        certificate=_certificate(evidence, reward),
+        graph=_graph(edges, dynamics.edges, states),
+        strength=_graph(strength, dynamics.strength, states),
+        confidence=_graph(confidence, dynamics.confidence, states),
+        explained=max(0.0, 1 - refined.error),
+        certificate=certify(refined, everything, len(rows), len(x), dictionary),
+        reward_model=refined.model,
+        copies=dictionary.scale.copies,
     )
+
+
+def _verdict(first: RewardEdges, refined: Refined) -> tuple[NDArray[np.bool_], Floats, Floats]:
+    """Edges, strengths and confidences [D]: what was refined by its error, the rest by halves of the data."""
+    share = np.where(first.edges, first.confidence, 1 - first.confidence)
+    edges, strength = np.zeros_like(first.edges), np.zeros(len(share))
+    edges[refined.parents] = True
+    for dim, probability in refined.probability.items():
+        share[dim] = probability
+    for dim, worth in refined.strength.items():
+        strength[dim] = worth
+    return edges, strength, np.where(edges, share, 1 - share)
 
 
 def _dynamics(
@@ -72,31 +90,12 @@ def _dynamics(
     return dynamics_edges(evidence)
 
 
-def _certificate(evidence: RewardEvidence, reward: RewardEdges) -> Certificate:
-    notes = []
-    if evidence.segments < ENOUGH_SEGMENTS:
-        notes.append(
-            f"{evidence.segments} segments are few: from {ENOUGH_SEGMENTS} on, edges can be relied on"
-        )
-    if not reward.edges.any():
-        notes.append("no dimension explains the totals")
-    elif reward.explained < ENOUGH_EXPLAINED:
-        notes.append(
-            f"the edges found explain only {reward.explained:.0%} of the totals' variance: "
-            "noise, or a cause that these features cannot express"
-        )
-    if 1 - reward.held_out > BETTER * (1 - reward.held_out_all):
-        notes.append(
-            f"on episodes held out the edges found explain {reward.held_out:.0%} of the totals' variance, "
-            f"all dimensions {reward.held_out_all:.0%}: some parent is missing; more episodes may show it"
-        )
-    return Certificate(not notes, notes)
-
-
-def _check(rows: list[NDArray[Any]], following: NDArray[Any], totals: NDArray[Any]) -> None:
+def _check(rows: list[NDArray[Any]], observations: list[NDArray[Any]], totals: Floats) -> None:
     if len(rows) != len(totals):
         raise UserError(f"{len(rows)} segments but {len(totals)} totals: give one total per segment")
-    finite = all(np.isfinite(each).all() for each in (*rows, following, np.asarray(totals)))
+    if not rows or min(len(each) for each in rows) < 1:
+        raise UserError("a segment without any step tells nothing: remove it first")
+    finite = all(np.isfinite(each).all() for each in (*rows, *observations, totals))
     if not finite:
         raise UserError("the data hold NaN or infinity: remove those segments first")
 

@@ -6,13 +6,13 @@ sources does no harm. Edges that pass are then thinned, target by target, on sim
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, special
 
-from apportion.identify.features import Dictionary, Floats, Scale
+from apportion.identify.features import ROWS_AT_ONCE, Dictionary, Floats, Scale
 
 FLOOR = 1e-3  # an edge must change the unexplained variance by this share,
 FINAL_FLOOR = 2e-3  # and by this one among its target's parents
@@ -36,16 +36,18 @@ class DynamicsEvidence:
         self.cross = np.zeros((size, states))
         self.squares = np.zeros(states)
 
-    def add(self, x: NDArray[np.float32], following: NDArray[np.float32]) -> None:
+    def add(self, x: NDArray[Any], following: NDArray[Any]) -> None:
         """More transitions: state-action rows [N, D] and the states after them [N, S]."""
-        features = self.dictionary.features(x)
-        features = np.concatenate([np.ones((len(features), 1)), features], axis=1)
-        states = np.zeros((len(following), len(self.targets.live)))
-        states[:, self.targets.dims] = self.targets.standardise(following)
-        self.gram += features.T @ features
-        self.cross += features.T @ states
-        self.squares += np.sum(states**2, axis=0)
-        self.count += len(x)
+        for start in range(0, len(x), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            features = self.dictionary.features(x[part])
+            features = np.concatenate([np.ones((len(features), 1)), features], axis=1)
+            states = np.zeros((len(features), len(self.targets.live)))
+            states[:, self.targets.live] = self.targets.standardise_live(following[part])
+            self.gram += features.T @ features
+            self.cross += features.T @ states
+            self.squares += np.sum(states**2, axis=0)
+            self.count += len(features)
 
     def merge(self, other: "DynamicsEvidence") -> None:
         """What another worker has gathered with the same dictionary."""
@@ -66,74 +68,72 @@ class DynamicsEdges(NamedTuple):
 
 def dynamics_edges(evidence: DynamicsEvidence) -> DynamicsEdges:
     """Drop-one test of every source in the full model, then backward elimination per target."""
-    n = evidence.count
-    dims, states = len(evidence.dictionary.scale.live), len(evidence.targets.live)
+    n, dictionary = evidence.count, evidence.dictionary
+    dims, states = len(dictionary.scale.live), len(evidence.targets.live)
     edges, strength = np.zeros((dims, states), np.bool_), np.zeros((dims, states))
     odds = np.full((dims, states), -np.inf)  # log odds of an edge; constant dimensions have none
     gram = evidence.gram / n
-    gram = gram + 1e-6 * np.diag(np.diag(gram))
+    gram = gram + 1e-6 * np.diag(np.maximum(np.diag(gram), 1e-6))
+    cross, variance = evidence.cross / n, evidence.squares / n
     inverse = linalg.inv(gram)
-    weights = inverse @ (evidence.cross / n)
-    variance = evidence.squares / n
-    rest = np.maximum(variance - np.sum(weights * (evidence.cross / n), axis=0), EXACT)
-    for source in evidence.dictionary.scale.dims:
-        features = 1 + evidence.dictionary.touching(int(source))
-        block = weights[features]
-        loss = np.sum(
-            block * linalg.solve(inverse[np.ix_(features, features)], block, assume_a="pos"), axis=0
-        )
+    weights = inverse @ cross
+    rest = np.maximum(variance - np.sum(weights * cross, axis=0), EXACT)
+    for source in dictionary.scale.dims:
+        features = 1 + dictionary.touching(int(source))
+        loss = _loss(inverse, weights, features)
         strength[source] = np.log1p(loss / rest)
-        price = len(features) * np.log(n) + 2 * np.log(dims)
-        odds[source] = (n * strength[source] - price) / 2
+        odds[source] = (n * strength[source] - _price(len(features), n, dims)) / 2
         edges[source] = (odds[source] > 0) & (loss / rest > FLOOR)
-    edges &= evidence.targets.live[None, :]
+    edges &= evidence.targets.live
     explained = np.zeros(states)
-    for target in evidence.targets.dims:
-        kept, explained[target] = _thin(evidence, gram, int(target), np.flatnonzero(edges[:, target]))
-        edges[:, target] = False
-        edges[kept, target] = True
+    for target in np.flatnonzero(evidence.targets.live):
+        parents = np.flatnonzero(edges[:, target])
+        kept, explained[target] = _thin(dictionary, n, gram, cross[:, target], variance[target], parents)
+        edges[:, target] = np.isin(np.arange(dims), kept)
     confidence = special.expit(np.where(edges, odds, -odds))
     return DynamicsEdges(edges, np.where(edges, strength, 0.0), confidence, explained)
 
 
 def _thin(
-    evidence: DynamicsEvidence, gram: Floats, target: int, parents: NDArray[np.int64]
+    dictionary: Dictionary, n: int, gram: Floats, cross: Floats, variance: float, kept: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], float]:
     """Backward elimination among the parents of one target; their features are those within the parents."""
-    n = evidence.count
-    cross, variance = evidence.cross[:, target] / n, evidence.squares[target] / n
-    kept = list(parents)
-    rest = _rest(evidence, gram, cross, variance, kept)
-    while kept:
-        without = [
-            _rest(evidence, gram, cross, variance, [k for k in kept if k != source]) for source in kept
-        ]
-        weakest = int(np.argmin(without))
-        growth = without[weakest] / rest - 1
-        features = len(_within(evidence, kept)) - len(
-            _within(evidence, [k for k in kept if k != kept[weakest]])
-        )
-        worth = n * np.log1p(growth) > features * np.log(n) + 2 * np.log(len(evidence.dictionary.scale.live))
-        if worth and growth > FINAL_FLOOR:
+    columns = np.concatenate([[0], 1 + dictionary.within(kept)])
+    owners = np.concatenate([[[-1, -1]], dictionary.owners])[columns]
+    inverse = linalg.inv(gram[np.ix_(columns, columns)])
+    weights = inverse @ cross[columns]
+    rest = max(variance - float(weights @ cross[columns]), EXACT)
+    while len(kept):
+        touching = [np.flatnonzero((owners == source).any(axis=1)) for source in kept]
+        losses = np.array([float(_loss(inverse, weights[:, None], t)[0]) for t in touching])
+        weakest = int(np.argmin(losses))
+        growth = losses[weakest] / rest
+        price = _price(len(touching[weakest]), n, len(dictionary.scale.live))
+        if n * np.log1p(growth) > price and growth > FINAL_FLOOR:
             break
-        rest = without[weakest]
-        kept.pop(weakest)
-    return np.asarray(kept, np.int64), float(1 - rest / variance) if variance > 0 else 0.0
+        inverse, weights, left = _without(inverse, weights, touching[weakest])
+        owners, kept, rest = owners[left], np.delete(kept, weakest), rest + losses[weakest]
+    return kept, float(1 - rest / variance) if variance > 0 else 0.0
 
 
-def _rest(
-    evidence: DynamicsEvidence, gram: Floats, cross: Floats, variance: float, sources: list[int]
-) -> float:
-    """Unexplained variance of a target, given these sources only."""
-    columns = _within(evidence, sources)
-    part = cross[columns]
-    explained = part @ linalg.solve(gram[np.ix_(columns, columns)], part, assume_a="pos")
-    return float(max(variance - explained, EXACT))
+def _loss(inverse: Floats, weights: Floats, features: NDArray[np.int64]) -> Floats:
+    """How much the squared error grows without these features: B_gᵀ [(G⁻¹)_gg]⁻¹ B_g, for each target."""
+    block = weights[features]
+    return np.asarray(
+        np.sum(block * linalg.solve(inverse[np.ix_(features, features)], block, assume_a="pos"), axis=0)
+    )
 
 
-def _within(evidence: DynamicsEvidence, sources: list[int]) -> NDArray[np.int64]:
-    """The constant, and all features whose dimensions are among the sources."""
-    allowed = set(sources)
-    pairs = zip(evidence.dictionary.groups, evidence.dictionary.members, strict=True)
-    groups = [group for group, members in pairs if set(members) <= allowed]
-    return 1 + np.concatenate([[-1], *groups]).astype(np.int64)
+def _without(
+    inverse: Floats, weights: Floats, features: NDArray[np.int64]
+) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """Inverse and weights once these features are gone, and the numbers of those left."""
+    left = np.setdiff1d(np.arange(len(inverse)), features)
+    share = linalg.solve(inverse[np.ix_(features, features)], inverse[np.ix_(features, left)], assume_a="pos")
+    smaller = inverse[np.ix_(left, left)] - inverse[np.ix_(left, features)] @ share
+    return smaller, weights[left] - share.T @ weights[features], left
+
+
+def _price(features: int, n: int, dims: int) -> float:
+    """What an information criterion asks for so many features, chosen among the dimensions."""
+    return float(features * np.log(n) + 2 * np.log(dims))

@@ -1,11 +1,14 @@
 """The dictionary in which reward and dynamics are searched: functions of one dimension, and products of two.
 
 Each dimension is standardised and clipped; then come x, x² - 1, cos(πk F(x)) for k = 1..4 with F its
-empirical distribution function, and x_i x_j for every pair. Constant dimensions have no features.
+empirical distribution function, and x_i x_j for every pair. Constant dimensions have no features, nor have
+copies: of dimensions that are equal but for their unit, the first stands for all.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,9 @@ UNIVARIATE = 2 + COSINES  # features of one dimension
 QUANTILES = 33
 CLIP = 5.0
 MAX_PAIRED = 40  # beyond so many live dimensions, products of two would be too many to tell apart
+SAME = 1e-4  # dimensions that differ by so little, in standard deviations, are copies
+ROWS_AT_ONCE = 20_000  # what bounds the memory of features
+_SAMPLE = 50_000  # rows that quantiles are taken from
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,39 +34,87 @@ class Scale:
     std: Floats  # [D], 1 where the dimension is constant
     live: NDArray[np.bool_]  # [D] False where it is constant
     quantiles: Floats  # [QUANTILES, D]
+    original: NDArray[np.int64]  # [D] its own number, or that of the dimension it is a copy of
 
     @classmethod
     def fit(cls, x: NDArray[Any]) -> "Scale":
         """From samples [N, D] of any size and unit."""
-        x = np.asarray(x, np.float64)
-        low, high = x.min(axis=0), x.max(axis=0)
+        x = np.asarray(x)
+        if not np.issubdtype(x.dtype, np.floating):
+            x = x.astype(np.float64)
+        low, high = x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
         # Rounding of 32-bit numbers must not look like life.
         live = high - low > 1e-6 * np.maximum(np.abs(low), np.abs(high))
-        std = np.where(live, x.std(axis=0), 1.0)
-        quantiles = np.quantile(x, np.linspace(0, 1, QUANTILES), axis=0)
-        return cls(x.mean(axis=0), std, live, quantiles)
+        mean = x.mean(axis=0, dtype=np.float64)
+        std = np.where(live, x.std(axis=0, dtype=np.float64), 1.0)
+        few = x[:: max(1, len(x) // _SAMPLE)]
+        quantiles = np.quantile(few, np.linspace(0, 1, QUANTILES), axis=0).astype(np.float64)
+        quantiles[0], quantiles[-1] = low, high
+        return cls(mean, std, live, quantiles, _originals(x, mean, std, live))
 
     @cached_property
     def dims(self) -> NDArray[np.int64]:
-        """The live dimensions."""
-        return np.flatnonzero(self.live)
+        """The dimensions that are neither constant nor copies."""
+        return np.flatnonzero(self.live & (self.original == np.arange(len(self.live))))
+
+    @property
+    def copies(self) -> dict[int, int]:
+        """Dimensions that equal an earlier one, and which."""
+        different = np.flatnonzero(self.original != np.arange(len(self.original)))
+        return {int(dim): int(self.original[dim]) for dim in different}
 
     def standardise(self, x: NDArray[Any]) -> Floats:
-        """Live dimensions [N, K], centred, scaled and clipped."""
-        z = (np.asarray(x, np.float64)[:, self.dims] - self.mean[self.dims]) / self.std[self.dims]
-        return np.clip(z, -CLIP, CLIP)
+        """Searched dimensions [N, K], centred, scaled and clipped."""
+        return self._standardise(x, self.dims)
+
+    def standardise_live(self, x: NDArray[Any]) -> Floats:
+        """The same of all that are not constant: a copy is no source, but a target like any other."""
+        return self._standardise(x, np.flatnonzero(self.live))
+
+    def _standardise(self, x: NDArray[Any], dims: NDArray[np.int64]) -> Floats:
+        z = (np.asarray(x)[:, dims] - self.mean[dims]) / self.std[dims]
+        return np.clip(z, -CLIP, CLIP, out=z)
 
     def ranks(self, x: NDArray[Any]) -> Floats:
-        """F(x) in [0, 1] of the live dimensions [N, K]."""
+        """F(x) in [0, 1] of the searched dimensions [N, K]."""
         levels = np.linspace(0, 1, QUANTILES)
-        x = np.asarray(x, np.float64)
-        columns = [np.interp(x[:, dim], self.quantiles[:, dim], levels) for dim in self.dims]
-        return np.stack(columns, axis=1) if columns else np.zeros((len(x), 0))
+        x = np.asarray(x)
+        ranks = np.empty((len(x), len(self.dims)))
+        for place, dim in enumerate(self.dims):
+            ranks[:, place] = np.interp(x[:, dim], self.quantiles[:, dim], levels)
+        return ranks
+
+
+def _originals(x: NDArray[Any], mean: Floats, std: Floats, live: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """For each dimension the first that equals it, up to unit and sign."""
+    original, dims = np.arange(len(live)), np.flatnonzero(live)
+    few = (x[:: max(1, len(x) // 2000), dims] - mean[dims]) / std[dims]
+    alike = np.abs(few.T @ few) / len(few)
+    spread = np.diag(alike)
+    candidates = np.argwhere(np.triu(alike > (1 - 1e-6) * np.sqrt(np.outer(spread, spread)), k=1))
+    for first, second in dims[candidates]:
+        if original[first] != first:
+            continue  # a copy itself: its original has been compared already
+        a, b = ((x[:, dim] - mean[dim]) / std[dim] for dim in (first, second))
+        if min(np.std(a - b), np.std(a + b)) < SAME:
+            original[second] = first
+    return original
+
+
+def cosines(ranks: Floats, count: int) -> NDArray[np.float32]:
+    """cos(πkF) for k = 1..count [N, K, count], by the recurrence of Chebyshev's polynomials."""
+    waves = np.empty((*ranks.shape, count), np.float32)
+    waves[..., 0] = np.cos(np.pi * ranks.astype(np.float32))
+    before: NDArray[np.float32] | float = 1.0
+    for k in range(1, count):
+        waves[..., k] = 2 * waves[..., 0] * waves[..., k - 1] - before
+        before = waves[..., k - 1]
+    return waves
 
 
 @dataclass(frozen=True, eq=False)
 class Dictionary:
-    """Features of samples, and which dimensions each group of features belongs to."""
+    """Features of samples, and which dimensions each of them belongs to."""
 
     scale: Scale
     pairs: NDArray[np.int64]  # [P, 2] dimensions multiplied with each other
@@ -79,28 +133,60 @@ class Dictionary:
         return UNIVARIATE * len(self.scale.dims) + len(self.pairs)
 
     @cached_property
-    def groups(self) -> list[NDArray[np.int64]]:
-        """Feature numbers of each group: one group per live dimension, then one per pair."""
-        blocks = np.arange(UNIVARIATE * len(self.scale.dims)).reshape(-1, UNIVARIATE)
-        singles = UNIVARIATE * len(self.scale.dims) + np.arange(len(self.pairs)).reshape(-1, 1)
-        return [*blocks, *singles]
-
-    @cached_property
-    def members(self) -> list[tuple[int, ...]]:
-        """Dimensions of each group."""
-        return [(int(dim),) for dim in self.scale.dims] + [(int(i), int(j)) for i, j in self.pairs]
+    def owners(self) -> NDArray[np.int64]:
+        """[size, 2] the dimensions of each feature; twice the same where there is but one."""
+        single = np.repeat(self.scale.dims, UNIVARIATE)
+        return np.concatenate([np.stack([single, single], axis=1), self.pairs])
 
     def touching(self, dim: int) -> NDArray[np.int64]:
         """Numbers of all features that involve a dimension."""
-        groups = [group for group, dims in zip(self.groups, self.members, strict=True) if dim in dims]
-        return np.concatenate(groups) if groups else np.zeros(0, np.int64)
+        return np.flatnonzero((self.owners == dim).any(axis=1))
+
+    def within(self, dims: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers of all features that involve these dimensions only."""
+        return np.flatnonzero(np.isin(self.owners, dims).all(axis=1))
 
     def features(self, x: NDArray[Any]) -> Floats:
-        """[N, size] features of samples [N, D]."""
-        z, ranks = self.scale.standardise(x), self.scale.ranks(x)
-        k = np.arange(1, COSINES + 1)
-        cosines = np.cos(np.pi * ranks[:, :, None] * k)
-        univariate = np.concatenate([z[:, :, None], z[:, :, None] ** 2 - 1, cosines], axis=2)
+        """Of samples [N, D]: [N, size]; x, x² - 1 and cosines of each dimension, then products of pairs."""
+        z = self.scale.standardise(x)
         place = np.searchsorted(self.scale.dims, self.pairs)
         products = z[:, place[:, 0]] * z[:, place[:, 1]]
-        return np.concatenate([univariate.reshape(len(z), -1), products], axis=1)
+        return np.concatenate([self._univariate(x, z), products], axis=1)
+
+    def sums(self, segments: list[NDArray[Any]]) -> Floats:
+        """Features of each segment's rows [T, D], summed: [E, size]."""
+        parts = [self._sums(part) for part in batches(segments)]
+        return np.concatenate(parts) if parts else np.zeros((0, self.size))
+
+    def _sums(self, segments: list[NDArray[Any]]) -> Floats:
+        x = np.concatenate(segments)
+        starts = np.cumsum([0, *(len(s) for s in segments)])
+        z = self.scale.standardise(x)
+        univariate = np.add.reduceat(self._univariate(x, z), starts[:-1], axis=0)
+        place = np.searchsorted(self.scale.dims, self.pairs)
+        products = np.empty((len(segments), len(self.pairs)))
+        for number, (start, end) in enumerate(pairwise(starts) if len(self.pairs) else ()):
+            rows = z[start:end]  # one product of matrices has all pairs
+            products[number] = (rows.T @ rows)[place[:, 0], place[:, 1]]
+        return np.concatenate([univariate, products], axis=1)
+
+    def _univariate(self, x: NDArray[Any], z: Floats) -> Floats:
+        features = np.empty((*z.shape, UNIVARIATE))
+        features[..., 0] = z
+        features[..., 1] = z**2 - 1
+        features[..., 2:] = cosines(self.scale.ranks(x), COSINES)
+        return features.reshape(len(z), -1)
+
+
+def batches(segments: list[NDArray[Any]]) -> Iterator[list[NDArray[Any]]]:
+    """Consecutive segments, up to ROWS_AT_ONCE rows together."""
+    batch: list[NDArray[Any]] = []
+    rows = 0
+    for segment in segments:
+        batch.append(segment)
+        rows += len(segment)
+        if rows >= ROWS_AT_ONCE:
+            yield batch
+            batch, rows = [], 0
+    if batch:
+        yield batch

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from apportion.methods import fixed, grd, rd, rrd
+from apportion.methods import fixed, grd, ircr, rd, rrd, rudder, transformer
 from apportion.types import Method
 
 
@@ -17,6 +17,9 @@ METHODS: dict[str, Entry] = {
     "rd": Entry(rd.Config, rd.make),
     "rrd": Entry(rrd.Config, rrd.make),
     "rrd-unbiased": Entry(rrd.UnbiasedConfig, rrd.make),
+    "ircr": Entry(ircr.Config, ircr.make),
+    "rudder": Entry(rudder.Config, rudder.make),
+    "transformer": Entry(transformer.Config, transformer.make),
     "observed": Entry(fixed.ObservedConfig, fixed.make_observed),
     "oracle": Entry(fixed.OracleConfig, fixed.make_oracle),
 }

@@ -1,19 +1,24 @@
 """GRD, Generative Return Decomposition (Zhang et al., NeurIPS 2023): the paper's equations 2 and 4 to 7.
 
-A reward network and a dynamics network, each seeing only the inputs that sampled edges let through; the
-edges are learned with them. Policies see the dimensions with a path to the reward.
+As published: a reward network and a dynamics network, each seeing only the inputs that sampled edges let
+through; the edges are learned with them. In closed form: edges come from regression on all episodes so far
+(apportion.identify), and so does most of the reward (apportion.additive); a network learns the rest of it.
+Policies see the dimensions with a path to the reward.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from numpy.typing import NDArray
 
-from apportion import losses, masks, optimise
+from apportion import additive, losses, masks, optimise
+from apportion.additive import Additive
 from apportion.config import check
 from apportion.identify import ENOUGH_SEGMENTS, identify
 from apportion.networks import MLP, MixtureDynamics
@@ -32,6 +37,7 @@ from apportion.types import (
 )
 
 MAX_ROWS = 400_000  # steps that one search for edges looks at
+CERTAIN = 0.8  # how confident a search must be to take an edge away
 
 
 @dataclass(frozen=True)
@@ -40,15 +46,17 @@ class Config:
 
     sparsity: tuple[float, float, float, float, float] = (1e-5, 1e-5, 1e-5, 1e-6, 1e-5)
     """λ1..λ5: weights of log P for the edges s→r, a→r, s→s between dimensions, s→s to itself, a→s."""
-    structure: Literal["gradient", "closed-form"] = "gradient"
-    """How edges are found: learned with the networks, as published, or by regression on all episodes so far
-    (apportion.identify), the reward network learning within them."""
+    structure: Literal["closed-form", "hybrid", "gradient"] = "closed-form"
+    """How edges are found: by regression on all episodes so far, by gradient from where regression sets them,
+    or by gradient alone, as published."""
+    base: bool = True
+    """Fit an additive reward in closed form, and let the network learn what it leaves."""
     compact: Literal["closure", "one-hop", "none"] = "closure"
     """What the policy sees: all ancestors of the reward, parents and theirs, or every dimension (w/o CR)."""
     segments: int = 4
     """Segments (whole episodes when the reward comes at the end) per reward update: M."""
-    update_every: int = 1
-    """Updates of the policy for one of the reward model."""
+    update_every: int = 10
+    """Updates of the policy for one of the reward model; fewer where these do not divide an iteration's."""
     hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the reward and dynamics networks."""
     learning_rate: float = 3e-4
@@ -99,6 +107,8 @@ class State(NamedTuple):
     edge_optimiser: Optimiser
     sparsity: Float[Array, "5"]  # λ1..λ5, in the state so that lanes may differ
     found: Edges  # structure "closed-form": the edges that the data support; all, until there is enough data
+    base: Additive  # the part of the reward that is fitted in closed form
+    looked: Int[Array, ""]  # how many segments there were at the last search for edges
 
 
 def make(config: Config) -> Method:
@@ -111,13 +121,15 @@ def make(config: Config) -> Method:
             edge_optimiser=optimise.start(model.edges, config.edge_learning_rate),
             sparsity=jnp.asarray(config.sparsity, jnp.float32),
             found=jax.tree.map(jnp.ones_like, model.edges),
+            base=additive.zero(spec.observation_size + spec.action_size),
+            looked=jnp.zeros((), jnp.int32),
         )
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
         if config.structure == "closed-form":
             return _fit_reward(state, batch)
         loss = jax.grad(model_loss, has_aux=True)
-        gradients, metrics = loss(state.model, batch, state.sparsity, key, config)
+        gradients, metrics = loss(state.model, state.base, batch, state.sparsity, key, config)
         model = state.model
         reward, reward_optimiser = optimise.step(state.reward_optimiser, model.reward, gradients.reward)
         dynamics, dynamics_optimiser = optimise.step(
@@ -132,17 +144,13 @@ def make(config: Config) -> Method:
         )
         return state, metrics
 
-    def edges_on(state: State) -> Edges:
-        if config.structure == "closed-form":
-            return state.found
-        return jax.tree.map(masks.greedy_mask, state.model.edges)
-
     def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
-        network = state.model.reward
-        return predict_reward(network, edges_on(state), transitions.observation, transitions.action)
+        x = jnp.concatenate([transitions.observation, transitions.action], axis=-1)
+        rest = predict_rest(state.model.reward, edges_on(state, config), x)
+        return additive.predict(state.base, x) + state.base.error * rest
 
     def policy_mask(state: State) -> Float[Array, "S"]:
-        on = edges_on(state)
+        on = edges_on(state, config)
         if config.compact == "none":
             return jnp.ones_like(on.state_to_reward)
         widen = masks.closure if config.compact == "closure" else masks.one_hop
@@ -154,21 +162,67 @@ def make(config: Config) -> Method:
         return jax.tree.map(masks.edge_probability, state.model.edges)
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    revision = Revision(find_edges, ENOUGH_SEGMENTS, MAX_ROWS) if config.structure == "closed-form" else None
-    return Method(init, update, reward, policy_mask, edges, sampling, revision)
+    return Method(init, update, reward, policy_mask, edges, sampling, _revision(config))
 
 
-def find_edges(state: State, records: list[Record]) -> State:
-    """Keep just the edges that the data support; all of them where the data cannot tell."""
+def edges_on(state: State, config: Config) -> Edges:
+    """Edges that are on, as masks."""
+    if config.structure == "closed-form":
+        return state.found
+    return jax.tree.map(masks.greedy_mask, state.model.edges)
+
+
+# --- Closed form: looks at all segments so far
+
+
+def _revision(config: Config) -> Revision | None:
+    """Often for the additive reward, which is cheap to fit; each time segments have doubled for the edges."""
+    look = partial(look_again, config=config)
+    if config.base:
+        return Revision(look, ENOUGH_SEGMENTS / 8, 2 ** (1 / 3), MAX_ROWS)
+    return None if config.structure == "gradient" else Revision(look, ENOUGH_SEGMENTS, 2.0, MAX_ROWS)
+
+
+def look_again(state: State, records: list[Record], segments: int, config: Config) -> State:
+    """Find the edges anew where there is enough new evidence, and then the additive reward within them."""
+    enough = segments >= max(ENOUGH_SEGMENTS, 2 * int(state.looked))
+    if config.structure != "gradient" and enough:
+        state = find_edges(state, records, config)._replace(looked=jnp.asarray(segments, jnp.int32))
+    if config.base:
+        on = edges_on(state, config)
+        allowed = np.concatenate([on.state_to_reward, on.action_to_reward]) > 0
+        rows = [np.concatenate([r.observations[:-1], r.actions], axis=1) for r in records]
+        state = state._replace(base=additive.fit(rows, np.array([r.total for r in records]), allowed))
+    return state
+
+
+def find_edges(state: State, records: list[Record], config: Config) -> State:
+    """Keep the edges that the data support; all of them where the data cannot tell."""
     result = identify(
         [record.observations for record in records],
         [record.actions for record in records],
         np.array([record.total for record in records]),
     )
-    if not result.certificate.reward:
-        return state._replace(found=jax.tree.map(jnp.ones_like, state.found))
-    blocks = {name: jnp.asarray(getattr(result.graph, name), jnp.float32) for name in BLOCKS}
-    return state._replace(found=Edges(**blocks))
+    before = edges_on(state, config)
+    if result.certificate.reward:
+        parts = (before, result.graph, result.confidence)
+        edges = Edges(*(keep(*(getattr(part, name) for part in parts)) for name in BLOCKS))
+    else:
+        edges = jax.tree.map(jnp.ones_like, before)
+    if config.structure == "closed-form":
+        return state._replace(found=edges)
+    # Hybrid: gradients go on from here, and must overcome the evidence to change an edge.
+    logits = jax.tree.map(lambda on: config.initial_edge_logit * (2 * on - 1), edges)
+    return state._replace(
+        model=state.model._replace(edges=logits),
+        edge_optimiser=optimise.start(logits, config.edge_learning_rate),
+    )
+
+
+def keep(before: Array, found: NDArray[Any], confidence: NDArray[Any]) -> Float[Array, "..."]:
+    """Edges: on where found, off where their absence is certain, else as before; so that the policy's input
+    does not flicker from look to look."""
+    return jnp.asarray(np.where(found, 1.0, np.where(confidence >= CERTAIN, 0.0, before)), jnp.float32)
 
 
 def _fit_reward(state: State, batch: Batch) -> tuple[State, Metrics]:
@@ -177,25 +231,32 @@ def _fit_reward(state: State, batch: Batch) -> tuple[State, Metrics]:
     assert segments is not None
 
     def loss(network: MLP) -> Float[Array, ""]:
-        rewards = predict_reward(network, state.found, segments.observations[:, :-1], segments.actions)
-        return losses.return_loss(rewards, segments.mask, segments.total, segments.length)
+        return rest_loss(network, state.found, state.base, segments)
 
     reward, optimiser, reward_loss = optimise.descend(state.reward_optimiser, state.model.reward, loss)
     state = state._replace(model=state.model._replace(reward=reward), reward_optimiser=optimiser)
-    return state, {"reward_loss": reward_loss, **_shares_on(state.found)}
+    return state, {"reward_loss": state.base.error**2 * reward_loss, **_shares_on(state.found)}
+
+
+# --- Losses
 
 
 def model_loss(
-    model: Model, batch: Batch, sparsity: Float[Array, "5"], key: PRNGKeyArray, config: Config
+    model: Model,
+    base: Additive,
+    batch: Batch,
+    sparsity: Float[Array, "5"],
+    key: PRNGKeyArray,
+    config: Config,
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_m = L_rew + L_dyn + L_reg, with independent edge samples for the reward and the dynamics batch."""
     assert batch.segments is not None
     reward_key, dynamics_key = jax.random.split(key)
-    reward_loss = _reward_loss(model, batch.segments, reward_key, config)
+    reward_loss = _reward_loss(model, base, batch.segments, reward_key, config)
     dynamics_loss = _dynamics_loss(model, batch.transitions, dynamics_key, config)
     sparsity_loss = losses.sparsity_loss(model.edges, sparsity)
     metrics = {
-        "reward_loss": reward_loss,
+        "reward_loss": base.error**2 * reward_loss,
         "dynamics_loss": dynamics_loss,
         "sparsity_loss": sparsity_loss,
         **_shares_on(jax.tree.map(masks.greedy_mask, model.edges)),
@@ -203,13 +264,18 @@ def model_loss(
     return reward_loss + dynamics_loss + sparsity_loss, metrics
 
 
-def predict_reward(
-    network: MLP, edges: Edges, observation: Float[Array, "*B S"], action: Float[Array, "*B A"]
-) -> Float[Array, "*B"]:
-    """r̂ = MLP([C^{s→r} ⊙ s, C^{a→r} ⊙ a])."""
-    seen = jnp.concatenate([observation, action], axis=-1)
+def predict_rest(network: MLP, edges: Edges, x: Float[Array, "*B D"]) -> Float[Array, "*B"]:
+    """MLP([C^{s→r} ⊙ s, C^{a→r} ⊙ a]): r̂, or what the additive reward leaves, in units of its error."""
     mask = jnp.concatenate([edges.state_to_reward, edges.action_to_reward])
-    return jnp.squeeze(network(seen * jnp.broadcast_to(mask, seen.shape)), axis=-1)
+    return jnp.squeeze(network(x * jnp.broadcast_to(mask, x.shape)), axis=-1)
+
+
+def rest_loss(network: MLP, edges: Edges, base: Additive, segments: Segments) -> Float[Array, ""]:
+    """Equation 4 on what the additive reward leaves of each total, in units of its error."""
+    x = jnp.concatenate([segments.observations[:, :-1], segments.actions], axis=-1)
+    explained = jnp.sum(jnp.where(segments.mask, additive.predict(base, x), 0.0), axis=1)
+    rest = (segments.total - explained) / base.error
+    return losses.return_loss(predict_rest(network, edges, x), segments.mask, rest, segments.length)
 
 
 def _shares_on(edges: Edges) -> Metrics:
@@ -217,12 +283,13 @@ def _shares_on(edges: Edges) -> Metrics:
     return {f"{block}_on": jnp.mean(mask) for block, mask in edges._asdict().items()}
 
 
-def _reward_loss(model: Model, segments: Segments, key: PRNGKeyArray, config: Config) -> Float[Array, ""]:
+def _reward_loss(
+    model: Model, base: Additive, segments: Segments, key: PRNGKeyArray, config: Config
+) -> Float[Array, ""]:
     logits = (model.edges.state_to_reward, model.edges.action_to_reward)
     state_to_reward, action_to_reward = sample_masks(key, logits, config.temperature)
     sampled = model.edges._replace(state_to_reward=state_to_reward, action_to_reward=action_to_reward)
-    rewards = predict_reward(model.reward, sampled, segments.observations[:, :-1], segments.actions)
-    return losses.return_loss(rewards, segments.mask, segments.total, segments.length)
+    return rest_loss(model.reward, sampled, base, segments)
 
 
 def _dynamics_loss(

@@ -22,7 +22,7 @@ class Config:
     segments: int = 4
     """Segments (whole episodes when the reward comes at the end) per update: M."""
     update_every: int = 1
-    """Updates of the policy for one of the reward model."""
+    """Updates of the policy for one of the reward model; fewer where these do not divide an iteration's."""
     hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the reward network."""
     learning_rate: float = 3e-4

@@ -30,7 +30,7 @@ class Config:
     steps_per_segment: int = 64
     """Steps drawn from each segment: K. Without replacement, unless the segment is shorter."""
     update_every: int = 1
-    """Updates of the policy for one of the reward model."""
+    """Updates of the policy for one of the reward model; fewer where these do not divide an iteration's."""
     hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the reward network."""
     learning_rate: float = 3e-4

@@ -1,6 +1,6 @@
 """Evaluate the policies of a run: fresh episodes, with or without noise on what the policy sees."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -20,8 +20,15 @@ from apportion.settings import Config
 from apportion.spec import Spec
 
 
-def evaluate_run(run: RunFolder, episodes: int, seed: int, noise: Noise | None) -> dict[str, Any]:
-    """Plain data for JSON: scores of each lane over `episodes` fresh episodes of the newest checkpoint."""
+class Evaluated(NamedTuple):
+    """How each lane's policy did in fresh episodes."""
+
+    data: dict[str, Any]  # the scores, ready for JSON
+    episodes: list[list[Arrays]]  # of each lane, with `redistributed`
+
+
+def evaluate_run(run: RunFolder, episodes: int, seed: int, noise: Noise | None) -> Evaluated:
+    """Scores of each lane over `episodes` fresh episodes of the newest checkpoint."""
     check(episodes >= 1, f"--episodes {episodes} must be at least 1")
     check(seed >= 0, f"--seed {seed} must not be negative")
     config, _ = read_settings(run)
@@ -48,7 +55,7 @@ def evaluate_run(run: RunFolder, episodes: int, seed: int, noise: Noise | None) 
             "skipped": loaded.skipped,
         }
     )
-    return data
+    return Evaluated(data, scores.episodes)
 
 
 def play(

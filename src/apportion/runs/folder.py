@@ -123,9 +123,18 @@ class RunFolder:
 
     def read_last_edges(self) -> Arrays:
         """Each block of edges [L, ...] in the newest snapshot; none before the first evaluation."""
-        steps = _snapshot_steps(self.edges)
-        newest = load_file(_snapshot(self.edges, steps[-1])) if steps else {}
-        return {name: block.astype(np.float32) for name, block in newest.items()}
+        steps = self.edge_steps()
+        return self.read_edges_at(steps[-1]) if steps else {}
+
+    def read_edges_at(self, step: int) -> Arrays:
+        """Each block of edges [L, ...] in the snapshot of one step."""
+        return {
+            name: block.astype(np.float32) for name, block in load_file(_snapshot(self.edges, step)).items()
+        }
+
+    def edge_steps(self) -> list[int]:
+        """Steps whose edges are stored, oldest first."""
+        return _snapshot_steps(self.edges)
 
     def write_episodes(self, step: int, lanes: Sequence[Sequence[Episode]]) -> None:
         """Stores a few evaluation episodes of each lane."""

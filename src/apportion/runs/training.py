@@ -58,7 +58,8 @@ class Outcome(NamedTuple):
 def train(config: Config, checkpoints: Checkpoints, out: Path, quiet: bool) -> Outcome:
     """Train from the start into a new run folder."""
     with loop.open_pool(config) as pool:
-        schedule = config.schedule  # too small a replay: complain before there is a folder
+        config.check_actions(pool.spec)  # what cannot work: complain before there is a folder
+        schedule = config.schedule
         capacity_for(pool.spec, schedule.replay_steps, schedule.steps_per_iteration)
         run = RunFolder.create(out, _settings(config, checkpoints), pool.spec)
         with run.lock():

@@ -1,0 +1,139 @@
+"""One training by another library, in a process of its own: what benchmarks/validation.py compares with.
+
+It takes the settings of one of our trainings and uses them under the other library's names. The environment
+is made as a user of that library makes it, so that our wrappers are compared, too.
+"""
+
+import importlib
+import importlib.metadata
+import json
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import tyro
+
+from apportion.runs.atomic import write_json
+
+PACKAGES = ("torch", "stable-baselines3", "sbx-rl", "flax")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Train with another library and write the returns of its evaluations."""
+
+    settings: str
+    """JSON: `library` (stable_baselines3 or sbx), `task`, `seed`, and our `backbone` and `schedule`."""
+    out: Path
+    """JSON file to write."""
+
+
+def main(args: Peer) -> None:
+    settings = json.loads(args.settings)
+    began = time.monotonic()
+    curve = train(settings)
+    seconds = round(time.monotonic() - began, 1)
+    write_json(args.out, {"settings": settings, "seconds": seconds, "versions": versions(), **curve})
+
+
+def train(settings: dict[str, Any]) -> dict[str, Any]:
+    """Evaluations of one seed: at which steps, and the mean return of each."""
+    task, seed, schedule = settings["task"], settings["seed"], settings["schedule"]
+    model = make_model(settings)
+    env = make_env(task)
+    steps, returns = evaluation_steps(schedule), []
+    for step in steps:
+        model.learn(step - model.num_timesteps, reset_num_timesteps=False)
+        assert model.num_timesteps == step
+        seeds = np.random.SeedSequence([seed, step]).generate_state(schedule["evaluation_episodes"])
+        returns.append(float(np.mean([play(model, env, int(each)) for each in seeds])))
+    return {"steps": steps, "returns": returns}
+
+
+def make_model(settings: dict[str, Any]) -> Any:
+    """The other library's learner with our settings."""
+    import torch
+    from stable_baselines3.common.noise import NormalActionNoise
+
+    torch.set_num_threads(1)
+    module = importlib.import_module(settings["library"])
+    backbone, env = settings["backbone"], make_env(settings["task"])
+    chosen = arguments(settings)
+    if "exploration_noise" in backbone:
+        size = env.action_space.shape
+        chosen["action_noise"] = NormalActionNoise(
+            np.zeros(size), np.full(size, backbone["exploration_noise"])
+        )
+    algorithm = getattr(module, backbone["name"].upper())
+    return algorithm("MlpPolicy", env, seed=settings["seed"], device="cpu", **chosen)
+
+
+def arguments(settings: dict[str, Any]) -> dict[str, Any]:
+    """Our settings under the names that Stable-Baselines3 and SBX share."""
+    backbone, schedule = settings["backbone"], settings["schedule"]
+    chosen = {
+        "learning_rate": backbone["learning_rate"],
+        "batch_size": backbone["batch_size"],
+        "gamma": backbone["discount"],
+        "tau": backbone["polyak"],
+        "buffer_size": schedule["replay_steps"],
+        # Theirs learn only past this number, ours at it: with one less, both make the same updates.
+        "learning_starts": schedule["warmup_steps"] - 1,
+        "train_freq": schedule["steps_per_iteration"],
+        "gradient_steps": schedule["updates_per_iteration"],
+        "policy_kwargs": {"net_arch": list(backbone["hidden"])},
+    }
+    if settings["library"] == "sbx":
+        chosen["qf_learning_rate"] = backbone["learning_rate"]
+    if backbone["name"] == "sac":
+        target = backbone["target_entropy"]
+        chosen["ent_coef"] = f"auto_{backbone['initial_temperature']}"
+        chosen["target_entropy"] = "auto" if target is None else target
+    if backbone["name"] == "td3":
+        chosen["policy_delay"] = backbone["actor_every"]
+        chosen["target_policy_noise"] = backbone["smoothing_noise"]
+        chosen["target_noise_clip"] = backbone["smoothing_clip"]
+    return chosen
+
+
+def evaluation_steps(schedule: dict[str, Any]) -> list[int]:
+    """After every `evaluate_every` steps, and at the end: as our trainings do."""
+    steps, every = schedule["steps"], schedule["evaluate_every"]
+    return sorted({*range(every, steps + 1, every), steps})
+
+
+def play(model: Any, env: gymnasium.Env[Any, Any], seed: int) -> float:
+    """The return of one episode without exploration."""
+    observation, _ = env.reset(seed=seed)
+    total, ended = 0.0, False
+    while not ended:
+        action, _ = model.predict(observation, deterministic=True)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        total += float(reward)
+        ended = terminated or truncated
+    return total
+
+
+def make_env(task: str) -> gymnasium.Env[Any, Any]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*is out of date", DeprecationWarning)
+        return gymnasium.make(task)
+
+
+def versions() -> dict[str, str | None]:
+    """Of the other libraries, where they are installed."""
+    installed: dict[str, str | None] = dict.fromkeys(PACKAGES)
+    for package in PACKAGES:
+        try:
+            installed[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return installed
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Peer))

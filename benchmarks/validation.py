@@ -1,0 +1,404 @@
+"""Our backbones beside those of Stable-Baselines3 (or SBX), on the dense reward: one table, kept as JSON.
+
+    python benchmarks/validation.py --out results/validation.json
+
+Same tasks, steps, seeds and settings on both sides. The score of a seed is the mean of its last evaluations.
+Every finished run is kept in --folder at once; the same command again makes only those that are missing.
+"""
+
+import importlib.util
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+import tyro
+from scipy import stats
+
+from apportion import train
+from apportion.cli.cache import remember_compilations
+from apportion.config import check, to_dict
+from apportion.errors import UserError
+from apportion.presets import preset
+from apportion.runs.atomic import write_json
+from apportion.runs.folder import versions
+from apportion.settings import Config, Schedule
+
+OURS = "apportion"
+LIBRARIES = {"sb3": "stable_baselines3", "sbx": "sbx"}  # a peer's name, and what it is imported as
+STEPS = {"Pendulum-v1": (10_000, 1_000), "HalfCheetah-v4": (30_000, 5_000)}  # in all, and of warm-up
+EVALUATIONS = 10
+LAST = 3  # evaluations that make a seed's score
+SHARED = ("steps", "steps_per_iteration", "updates_per_iteration", "warmup_steps")
+SHARED += ("evaluate_every", "evaluation_episodes", "replay_steps")
+# Many trainings share the machine: one thread each, and the card is ours.
+CHILD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+CHILD |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Train our backbones and those of other libraries side by side."""
+
+    out: Path = Path("results/validation.json")
+    """JSON file to write."""
+    tasks: tuple[str, ...] = tuple(STEPS)
+    """Environment ids."""
+    backbones: tuple[str, ...] = ("sac", "td3", "ddpg")
+    """Which of ours to compare; the peers must have them, too."""
+    peers: tuple[Literal["sb3", "sbx"], ...] = ("sb3",)
+    """Whom to compare with."""
+    seeds: int = 5
+    """Seeds per backbone, task and library."""
+    steps: int | None = None
+    """Environment steps per seed, in every task; each task's own number when not given."""
+    workers: int = os.cpu_count() or 1
+    """Trainings of peers at a time, each in a process with one thread. Ours run beside them."""
+    folder: Path = Path("runs/validation")
+    """Where finished runs are kept."""
+    delay: str = "none"
+    """When reward is paid to ours. With `none`, a step can be learned from at once, as with the peers."""
+    overlap: bool = False
+    """Let ours collect while updating, with a policy one iteration old, as `apportion train` does."""
+    commit: str | None = None
+    """Commit of the code, where this is run outside its repository."""
+
+
+class Run(NamedTuple):
+    """Evaluations of one library's training of one backbone on one task: [K] steps, returns by seed."""
+
+    steps: list[int]
+    returns: dict[int, list[float | None]]  # None: not a number, a training that diverged
+
+    @property
+    def scores(self) -> list[float]:
+        """The mean of each seed's last evaluations; a diverged seed counts as its last number."""
+        return [score for curve in self.returns.values() if (score := last_mean(curve)) is not None]
+
+
+Case = tuple[str, str]  # task, backbone
+Runs = dict[Case, dict[str, Run]]  # by library
+
+
+def main(args: Validation) -> None:
+    for peer in args.peers:
+        missing = importlib.util.find_spec(LIBRARIES[peer]) is None
+        check(not missing, f"--peers {peer} needs a package that is missing: {LIBRARIES[peer]}")
+    args.folder.mkdir(parents=True, exist_ok=True)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    configs = {(task, name): our_settings(args, task, name) for task in args.tasks for name in args.backbones}
+    made_with = versions()
+    made_with["commit"] = made_with["commit"] or args.commit
+    failures = 0
+    with Children(args.workers) as children:
+        futures = [
+            children.submit(settings, file)
+            for config in by_cost(configs)
+            for settings, file in peer_runs(args, config)
+        ]
+        for config in by_cost(configs):
+            train_ours(config, args)
+            write_results(args, configs, made_with)
+        for future in as_completed(futures):
+            failures += future.exception() is not None
+            write_results(args, configs, made_with)
+    print(markdown(write_results(args, configs, made_with)))
+    check(failures == 0, f"{failures} trainings of peers failed: see the logs in {args.folder}, run it again")
+
+
+# --- Settings
+
+
+def our_settings(args: Validation, task: str, backbone: str) -> Config:
+    """What `apportion train TASK --method oracle` starts from, for as many steps as the peers."""
+    config = preset(task, "oracle", backbone)
+    env = replace(config.env, delay=args.delay)
+    schedule = replace(scaled(config.schedule, task, args.steps), overlap=args.overlap)
+    return replace(config, env=env, schedule=schedule, lanes=args.seeds)
+
+
+def scaled(schedule: Schedule, task: str, steps: int | None) -> Schedule:
+    """For so many steps: ten evaluations, and a warm-up of at most a third, both in whole iterations."""
+    usual, warmup = STEPS.get(task, (schedule.steps, schedule.warmup_steps))
+    steps, iteration = usual if steps is None else steps, schedule.steps_per_iteration
+    check(steps >= 1 and steps % iteration == 0, f"--steps {steps} must be a multiple of {iteration}")
+    warmup = min(warmup, steps // 3) // iteration * iteration
+    every = max(1, steps // EVALUATIONS // iteration) * iteration
+    return replace(schedule, steps=steps, warmup_steps=warmup, evaluate_every=every)
+
+
+def by_cost(configs: dict[Case, Config]) -> list[Config]:
+    """The longest first, so that no core waits for a late one at the end."""
+    return sorted(configs.values(), key=lambda config: -config.schedule.steps)
+
+
+def peer_runs(args: Validation, config: Config) -> Iterator[tuple[dict[str, Any], Path]]:
+    """Settings and file of every training of the peers beside one of ours."""
+    for peer in args.peers:
+        for seed in config.seeds:
+            yield peer_settings(config, peer, seed), run_file(args, config, f"{peer}-seed{seed}")
+
+
+def peer_settings(config: Config, peer: str, seed: int) -> dict[str, Any]:
+    schedule = to_dict(config.schedule)
+    settings = {
+        "library": LIBRARIES[peer],
+        "task": config.env.id,
+        "seed": seed,
+        "backbone": config.to_dict()["backbone"],
+        "schedule": {name: schedule[name] for name in SHARED},
+    }
+    return as_json(settings)
+
+
+def run_file(args: Validation, config: Config, who: str) -> Path:
+    task = config.env.id.replace("/", "_").replace(":", "_")
+    return args.folder / f"{task}-{config.backbone}-{config.schedule.steps}-{who}.json"
+
+
+def as_json(data: Any) -> Any:
+    """As it comes back from a file: tuples are lists."""
+    return json.loads(json.dumps(data))
+
+
+# --- Runs
+
+
+def finished(file: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """What a finished training with these very settings left, or None."""
+    try:
+        result = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+    return result if isinstance(result, dict) and result.get("settings") == settings else None
+
+
+def train_ours(config: Config, args: Validation) -> None:
+    """All seeds together, unless that is done."""
+    file, settings = run_file(args, config, OURS), as_json(config.to_dict())
+    if finished(file, settings) is not None:
+        return
+    began = time.monotonic()
+    steps, returns = [], []
+    with train.open_pool(config) as pool:
+        for snapshot in train.online(config, pool):
+            if snapshot.report is not None:
+                steps.append(snapshot.step)
+                returns.append(snapshot.report.evaluation.returns)
+    seconds = round(time.monotonic() - began, 1)
+    by_seed = np.transpose(returns)  # [L, K]
+    write_json(file, {"settings": settings, "seconds": seconds, "steps": steps, "returns": by_seed})
+    say(f"{file.stem}, {config.lanes} seeds: {seconds:.0f} s")
+
+
+class Children:
+    """Trainings in processes of their own, so many at a time; none of them outlives this one."""
+
+    def __init__(self, workers: int) -> None:
+        check(workers >= 1, f"--workers {workers} must be at least 1")
+        self.threads = ThreadPoolExecutor(workers)
+        self.lock = threading.Lock()
+        self.processes: set[subprocess.Popen[bytes]] = set()
+        self.ending = False
+
+    def submit(self, settings: dict[str, Any], file: Path) -> Future[None]:
+        return self.threads.submit(self._train, settings, file)
+
+    def _train(self, settings: dict[str, Any], file: Path) -> None:
+        if finished(file, settings) is not None:
+            return
+        began = time.monotonic()
+        command = [sys.executable, str(Path(__file__).with_name("peer.py")), "--out", str(file)]
+        command += ["--settings", json.dumps(settings)]
+        log = file.with_suffix(".log")
+        with log.open("wb") as output:
+            code = self._call(command, output)
+        if code != 0:
+            if not self.ending:
+                say(f"{file.stem}: failed, see {log}")
+            raise RuntimeError(f"{file.stem} failed")
+        log.unlink()
+        say(f"{file.stem}: {time.monotonic() - began:.0f} s")
+
+    def _call(self, command: list[str], output: Any) -> int:
+        with self.lock:
+            if self.ending:
+                return 1
+            process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **CHILD})
+            self.processes.add(process)
+        code = process.wait()
+        with self.lock:
+            self.processes.discard(process)
+        return code
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.threads.shutdown(wait=error is None, cancel_futures=error is not None)
+        with self.lock:
+            self.ending = True
+            for process in self.processes:
+                process.terminate()
+
+
+def say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+# --- Results
+
+
+def read_runs(args: Validation, configs: dict[Case, Config]) -> Runs:
+    """All that is finished."""
+    runs: Runs = {}
+    for case, config in configs.items():
+        runs[case] = {}
+        if ours := finished(run_file(args, config, OURS), as_json(config.to_dict())):
+            curves = dict(zip(config.seeds, ours["returns"], strict=True))
+            runs[case][OURS] = Run(ours["steps"], curves)
+        for peer in args.peers:
+            files = {seed: run_file(args, config, f"{peer}-seed{seed}") for seed in config.seeds}
+            found = {seed: finished(file, peer_settings(config, peer, seed)) for seed, file in files.items()}
+            theirs = {seed: each for seed, each in found.items() if each is not None}
+            if theirs:
+                steps = next(iter(theirs.values()))["steps"]
+                runs[case][peer] = Run(steps, {seed: each["returns"] for seed, each in theirs.items()})
+        assert len({tuple(run.steps) for run in runs[case].values()}) <= 1, "evaluated at other steps"
+    return runs
+
+
+def write_results(args: Validation, configs: dict[Case, Config], made_with: dict[str, Any]) -> list[Any]:
+    """Write what is there so far; gives the table's rows."""
+    runs = read_runs(args, configs)
+    table = rows(runs, args.peers)
+    data = {
+        "command": command(args),
+        "versions": made_with | peer_versions(args),
+        "score": f"mean of the last {LAST} evaluations of a seed",
+        "rows": table,
+        "runs": [
+            {
+                "task": config.env.id,
+                "settings": config.to_dict(),
+                "curves": {name: run._asdict() for name, run in runs[case].items()},
+            }
+            for case, config in configs.items()
+        ],
+    }
+    write_json(args.out, data)
+    return table
+
+
+def peer_versions(args: Validation) -> dict[str, Any]:
+    """What the peers' trainings were made with: the newest one's word."""
+    files = sorted(args.folder.glob("*-seed*.json"), key=lambda file: file.stat().st_mtime)
+    return json.loads(files[-1].read_text())["versions"] if files else {}
+
+
+def rows(runs: Runs, peers: tuple[str, ...]) -> list[dict[str, Any]]:
+    """One row for each task, backbone and peer."""
+    found = []
+    for (task, backbone), by_library in runs.items():
+        ours = by_library[OURS].scores if OURS in by_library else []
+        for peer in peers:
+            theirs = by_library[peer].scores if peer in by_library else []
+            row = {"task": task, "backbone": backbone, "peer": peer, "seeds": [len(ours), len(theirs)]}
+            row |= {"ours": mean(ours), "theirs": mean(theirs), "difference": difference(ours, theirs)}
+            found.append(row | {"p": welch(ours, theirs)})
+    return found
+
+
+def markdown(table: list[dict[str, Any]]) -> str:
+    """The table as the page has it."""
+    lines = ["| task | backbone | seeds | ours | peer | theirs | difference | p |"]
+    lines.append("|---|---|---:|---:|---|---:|---:|---:|")
+    for row in table:
+        p = "-" if row["p"] is None else f"{row['p']:.2g}"
+        cells = [row["task"], row["backbone"], " / ".join(map(str, row["seeds"])), shown(row["ours"])]
+        cells += [row["peer"], shown(row["theirs"]), shown(row["difference"]), p]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def shown(numbers: list[float] | None) -> str:
+    if numbers is None:
+        return "-"
+    value, *interval = [f"{number:,.0f}" for number in numbers]
+    return f"{value} [{', '.join(interval)}]" if interval else value
+
+
+def command(args: Validation) -> str:
+    words = ["--tasks", *args.tasks, "--backbones", *args.backbones, "--peers", *args.peers]
+    words += ["--seeds", str(args.seeds)]
+    words += [] if args.steps is None else ["--steps", str(args.steps)]
+    words += ["--delay", args.delay, "--overlap" if args.overlap else "--no-overlap", "--out", str(args.out)]
+    return f"python benchmarks/validation.py {shlex.join(words)}"
+
+
+# --- Statistics
+
+
+def last_mean(curve: list[float | None]) -> float | None:
+    """Mean of the last evaluations that are numbers."""
+    known = [value for value in curve if value is not None]
+    return float(np.mean(known[-LAST:])) if known else None
+
+
+def mean(scores: list[float]) -> list[float] | None:
+    """Mean over seeds, and where two are there the 95% bootstrap interval of it."""
+    if not scores:
+        return None
+    if len(scores) == 1:
+        return [scores[0]]
+    return [float(np.mean(scores)), *interval(resampled_means(scores, np.random.default_rng(0)))]
+
+
+def difference(ours: list[float], theirs: list[float]) -> list[float] | None:
+    """Ours minus theirs, with the interval from resampling both."""
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    rng = np.random.default_rng(0)
+    resampled = resampled_means(ours, rng) - resampled_means(theirs, rng)
+    return [float(np.mean(ours) - np.mean(theirs)), *interval(resampled)]
+
+
+def resampled_means(scores: list[float], rng: np.random.Generator) -> Any:
+    return rng.choice(scores, (10_000, len(scores))).mean(axis=1)
+
+
+def interval(values: Any) -> list[float]:
+    return [float(bound) for bound in np.quantile(values, [0.025, 0.975])]
+
+
+def welch(ours: list[float], theirs: list[float]) -> float | None:
+    """How likely means this far apart are by chance (Welch's t-test, two-sided)."""
+    if min(len(ours), len(theirs)) < 2 or np.std(ours) + np.std(theirs) == 0:
+        return None
+    return float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
+
+
+def stop(number: int, frame: Any) -> None:
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, stop)
+    remember_compilations()
+    try:
+        main(tyro.cli(Validation))
+    except UserError as error:
+        raise SystemExit(f"error: {error}") from error

@@ -1,0 +1,119 @@
+"""DQN, Deep Q-Network (Mnih et al., 2015), with the double targets of van Hasselt et al. (2016)."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from apportion import optimise
+from apportion.actor_critic import arrays, bellman_target, check_settings, follow
+from apportion.config import check
+from apportion.networks import MLP
+from apportion.optimise import Optimiser
+from apportion.spec import Spec
+from apportion.types import Backbone, Metrics, Transitions
+
+
+@dataclass(frozen=True)
+class Config:
+    """DQN, for discrete actions: a value for each, double targets, random actions now and then."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers of the value network."""
+    learning_rate: float = 3e-4
+    """Adam's step."""
+    batch_size: int = 256
+    """Transitions per update: N."""
+    discount: float = 0.99
+    """The network's discount (the return itself is a plain sum)."""
+    polyak: float = 0.005
+    """How far the target network moves at each update."""
+    initial_epsilon: float = 1.0
+    """Share of random actions while collecting, at the first update."""
+    final_epsilon: float = 0.05
+    """The same after `exploration_updates`."""
+    exploration_updates: int = 10_000
+    """Updates over which that share falls, along a straight line."""
+
+    def __post_init__(self) -> None:
+        check_settings(self.hidden, self.learning_rate, self.batch_size, self.discount, self.polyak)
+        for name in ("initial_epsilon", "final_epsilon"):
+            value = getattr(self, name)
+            check(0 <= value <= 1, f"backbone.{name}={value} must be in [0, 1]")
+        updates = self.exploration_updates
+        check(updates >= 1, f"backbone.exploration_updates={updates} must be at least 1")
+
+
+class State(NamedTuple):
+    network: MLP  # from an observation to one value for each action
+    target_network: MLP
+    optimiser: Optimiser
+    updates: Int[Array, ""]  # so many have been made
+
+
+def make(config: Config) -> Backbone:
+    def init(key: PRNGKeyArray, spec: Spec) -> State:
+        network = MLP.init(key, (spec.observation_size, *config.hidden, spec.action_size))
+        return State(
+            network=network,
+            target_network=jax.tree.map(jnp.copy, network),
+            optimiser=optimise.start(network, config.learning_rate),
+            updates=jnp.asarray(0, jnp.int32),
+        )
+
+    def update(
+        state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray
+    ) -> tuple[State, Metrics]:
+        del key  # nothing here is drawn at random
+        next_values = double_values(state.network, state.target_network, transitions.next_observation)
+        target = bellman_target(rewards, transitions.terminated, next_values, config.discount)
+        step = jax.value_and_grad(value_loss, has_aux=True)
+        (loss, value), gradients = step(state.network, transitions, target)
+        network, optimiser = optimise.step(state.optimiser, state.network, gradients)
+        metrics = {
+            "critic_loss": loss,
+            "value": value,
+            "reward_mean": jnp.mean(rewards),
+            "epsilon": epsilon(state.updates, config),
+        }
+        targets = follow(state.target_network, network, config.polyak)
+        return State(network, targets, optimiser, state.updates + 1), metrics
+
+    def act(
+        state: State, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
+    ) -> Float[Array, "A"]:
+        found = state.network(observation)
+        action = jnp.argmax(found)
+        if explore:
+            chance_key, action_key = jax.random.split(key)
+            anything = jax.random.randint(action_key, (), 0, found.shape[0])
+            chance = jax.random.uniform(chance_key) < epsilon(state.updates, config)
+            action = jnp.where(chance, anything, action)
+        return jax.nn.one_hot(action, found.shape[0], dtype=jnp.float32)
+
+    def actor(state: State) -> dict[str, Array]:
+        return arrays(state.network) | {"epsilon": epsilon(state.updates, config)}
+
+    return Backbone(init, update, act, actor, "epsilon_greedy", config.batch_size, discrete=True)
+
+
+def double_values(network: MLP, target_network: MLP, observation: Float[Array, "B S"]) -> Float[Array, "B"]:
+    """Q'(s, argmax_a Q(s, a)): the network chooses the action, its slow copy says what that is worth."""
+    best = jnp.argmax(network(observation), axis=-1)
+    return jnp.take_along_axis(target_network(observation), best[:, None], axis=-1)[:, 0]
+
+
+def value_loss(
+    network: MLP, transitions: Transitions, target: Float[Array, "B"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """mean (Q(s, a) - target)², and mean Q(s, a); a is one-hot, so Q(s, a) is a product with it."""
+    found = jnp.sum(network(transitions.observation) * transitions.action, axis=-1)
+    return jnp.mean((found - target) ** 2), jnp.mean(found)
+
+
+def epsilon(updates: Int[Array, ""], config: Config) -> Float[Array, ""]:
+    """The share of random actions after so many updates."""
+    passed = jnp.minimum(updates.astype(jnp.float32) / config.exploration_updates, 1.0)
+    return config.initial_epsilon + passed * (config.final_epsilon - config.initial_epsilon)

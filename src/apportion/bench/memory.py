@@ -1,0 +1,56 @@
+"""Memory: what one lane's replay and agent take, and the most that this process has used."""
+
+import resource
+import sys
+from typing import Any
+
+import jax
+
+from apportion import replay as replays
+from apportion import train
+from apportion.bench import workload
+from apportion.bench.workload import SIZES
+from apportion.settings import Config
+from apportion.spec import Spec
+
+
+def of_lane(config: Config, spec: Spec) -> dict[str, int]:
+    """Bytes of one lane's replay and agent, from their shapes alone."""
+    one = jax.eval_shape(lambda: train.start(config, spec))
+    agent, replay = (_size(tree) // config.lanes for tree in one)
+    return {"replay_bytes": replay, "agent_bytes": agent}
+
+
+def replay_bytes(spec: Spec, replay_steps: int, chunk_steps: int = 100) -> int:
+    """Bytes of a replay for so many steps."""
+    capacity = replays.capacity_for(spec, replay_steps, chunk_steps)
+    return _size(jax.eval_shape(lambda: replays.init(spec, capacity)))
+
+
+def table(replay_steps: int) -> list[dict[str, Any]]:
+    """One row for each size, with GRD and SAC."""
+    config = workload.settings("grd", replay_steps=replay_steps)
+    return [
+        {
+            "size": name,
+            **size._asdict(),
+            "replay_steps": replay_steps,
+            **of_lane(config, workload.made_up_spec(size)),
+        }
+        for name, size in SIZES.items()
+    ]
+
+
+def peaks() -> dict[str, int | None]:
+    """The most bytes in use so far: of this process, and of the first device where it keeps count."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    stats = jax.devices()[0].memory_stats() or {}
+    return {
+        "process_bytes": most if sys.platform == "darwin" else most * 1024,
+        "device_bytes": stats.get("peak_bytes_in_use"),
+    }
+
+
+def _size(tree: Any) -> int:
+    """Bytes of all arrays of a tree; random keys are counted by what they are made of."""
+    return sum(array.size * array.dtype.itemsize for array in jax.tree.leaves(tree))

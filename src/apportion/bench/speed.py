@@ -1,0 +1,74 @@
+"""All speed measurements as one JSON object: `apportion bench`."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from apportion.bench import environments, flops, memory, peers, timing, training, updates, workload
+from apportion.runs.folder import versions
+
+TASK = "HalfCheetah-v4"
+LANES = (1, 5, 20)
+REPLAY_STEPS = 1_000_000
+
+Report = Callable[[str], None]
+
+
+def quick(report: Report) -> dict[str, Any]:
+    """One full step beside the peers' on one task, and what it is made of: under a minute on two cores."""
+    report("the machine's peak")
+    found = {**_head(seconds=0.5), "quick": True}
+    found |= _compare(steps=10, rounds=3, report=report, peak=found["peak"]["float32"])
+    found["environment"] = [environments.measure(peers.our_config(TASK), steps=500, seconds=0.5)]
+    return {**found, "memory": {"lanes": memory.table(REPLAY_STEPS), "peak": memory.peaks()}}
+
+
+def full(report: Report) -> dict[str, Any]:
+    """Everything: every method, three sizes, several lanes, environments, trainings, peers."""
+    report("the machine's peak")
+    found = {**_head(seconds=2.0), "quick": False}
+    peak = found["peak"]["float32"]
+    on_cpu = jax.default_backend() == "cpu"
+    found |= _compare(steps=20 if on_cpu else 200, rounds=7, report=report, peak=peak)
+    found["environment"] = list(environments.table(LANES, steps=500, seconds=2.0, report=report))
+    # On a CPU all lanes share the same cores: there one says enough.
+    lanes = (1,) if on_cpu else LANES
+    found["training"] = list(training.table((TASK,), lanes, seconds=10.0, report=report))
+    found["updates"] = list(updates.table(LANES, peak, report))
+    return {**found, "memory": {"lanes": memory.table(REPLAY_STEPS), "peak": memory.peaks()}}
+
+
+def _head(seconds: float) -> dict[str, Any]:
+    """The machine, and what it can do."""
+    kinds = ("float32",) if jax.default_backend() == "cpu" else ("float32", "bfloat16")
+    return {
+        "versions": versions(),
+        "cores": os.cpu_count(),
+        "backend": jax.default_backend(),
+        "compilation_cache": jax.config.values["jax_compilation_cache_dir"] is not None,
+        "peak": {dtype: flops.peak(dtype, seconds) for dtype in kinds},
+    }
+
+
+def _compare(steps: int, rounds: int, report: Report, peak: float) -> dict[str, Any]:
+    """Peers beside ours, and the arithmetic in our step."""
+    found = peers.compare(TASK, steps, rounds, report)
+    report("counting operations")
+    per_update = _operations()
+    seconds = timing.median(found["milliseconds"][peers.OURS]) / 1e3
+    step = {
+        "gflop_per_update": per_update / 1e9,
+        "gflop_per_second": per_update / seconds / 1e9,
+        "share_of_peak": per_update / seconds / peak,
+    }
+    return {"ratios": found.pop("ratios"), "peers": {"env": TASK, **found}, "our_step": step}
+
+
+def _operations() -> float:
+    """In the matrix products of one update of the default training."""
+    config = peers.our_config(TASK)
+    spec = workload.made_up_spec(workload.SIZES["HalfCheetah"])
+    work = workload.shapes(config, spec)
+    return flops.products(work.program, *work.arguments) / work.updates

@@ -1,0 +1,184 @@
+"""`apportion bench`: measure this program on this machine."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from apportion.bench import speed
+from apportion.bench.structure import Structure, run_structure, show_structure
+from apportion.cli.arguments import blaming_the_command_line, parse
+from apportion.cli.cache import remember_compilations
+from apportion.cli.display import number
+from apportion.cli.output import Flag, Output, print_data
+from apportion.errors import UserError
+
+Measurement = Callable[[Callable[[str], None]], dict[str, Any]]
+
+
+def bench(argv: list[str]) -> int:
+    """Measure speed beside other libraries, or how well known graphs are found."""
+    if argv[:1] == ["structure"]:
+        return _bench_structure(argv)
+
+    @dataclass(frozen=True)
+    class Bench:
+        """Measure how fast this program is on this machine, beside other libraries where they are installed.
+        `apportion bench structure` measures how well it finds known graphs, and has flags of its own."""
+
+        what: Annotated[Literal["speed", "structure"], tyro.conf.Positional] = "speed"
+        """What to measure."""
+        quick: Flag = False
+        """Only the most telling measurements, in less than a minute."""
+        out: Path | None = None
+        """Also write the result, as JSON, to this file."""
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    args = parse(Bench, argv, "apportion bench")
+    if args.what == "structure":
+        raise UserError("write `structure` first: apportion bench structure --quick", usage=True)
+    if args.quick:
+        remember_compilations()  # a full measurement tells how long compiling takes
+    data = measure(speed.quick if args.quick else speed.full, args.output)
+    print_data(data, args.output, _show_speed, args.out)
+    return 0
+
+
+def _bench_structure(argv: list[str]) -> int:
+    @dataclass(frozen=True)
+    class Bench:
+        """Find the graphs of synthetic problems, and compare them with the true ones."""
+
+        what: Annotated[Literal["structure"], tyro.conf.Positional]
+        """What to measure."""
+        flags: tyro.conf.OmitArgPrefixes[Structure] = field(default_factory=Structure)
+        out: Path | None = None
+        """Also write the result, as JSON, to this file."""
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    with blaming_the_command_line():
+        args = parse(Bench, argv, "apportion bench structure")
+    data = measure(partial(run_structure, args.flags), args.output)
+    print_data(data, args.output, show_structure, args.out)
+    return 0
+
+
+def measure(measurement: Measurement, output: Output) -> dict[str, Any]:
+    """Do it, and say meanwhile what it is at."""
+    return measurement(_silence if output.quiet else _progress)
+
+
+def _progress(line: str) -> None:
+    print(f"{line} ...", file=sys.stderr, flush=True)
+
+
+def _silence(line: str) -> None:
+    pass
+
+
+# --- Tables for people
+
+
+def _show_speed(console: Console, data: dict[str, Any]) -> None:
+    _peers(console, data)
+    _rows(console, "Updates", data.get("updates", []), UPDATES)
+    _rows(console, "Environments, nobody learning", data["environment"], ENVIRONMENT)
+    _rows(console, "Trainings", data.get("training", []), TRAINING)
+    _rows(console, "Memory of one lane, GRD and SAC", data["memory"]["lanes"], MEMORY)
+    peak = data["memory"]["peak"]
+    console.print(f"Most memory in use: {_gigabytes(peak['process_bytes'])} GB by this process")
+    if peak["device_bytes"]:
+        console.print(f"and {_gigabytes(peak['device_bytes'])} GB on the device")
+
+
+def _peers(console: Console, data: dict[str, Any]) -> None:
+    found, step = data["peers"], data["our_step"]
+    table = Table(title=f"One step of {found['env']}: environment and update", title_justify="left")
+    for column in ("", "ms (median)", "least", "most", "times ours"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, taken in found["milliseconds"].items():
+        middle = sorted(taken)[len(taken) // 2]
+        ratio = data["ratios"].get(name)
+        table.add_row(name, *map(number, (middle, min(taken), max(taken))), number(ratio))
+    console.print(table)
+    console.print(
+        f"Ours: {step['gflop_per_update']:.2f} GFLOP in an update's matrix products, "
+        f"{step['gflop_per_second']:,.0f} GFLOP/s with the environment, "
+        f"{step['share_of_peak']:.0%} of this machine's {data['peak']['float32'] / 1e9:,.0f}"
+    )
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:.2f}"
+
+
+Columns = dict[str, Callable[[dict[str, Any]], str]]
+
+
+def _field(name: str) -> Callable[[dict[str, Any]], str]:
+    def cell(row: dict[str, Any]) -> str:
+        value = row.get(name)
+        return value if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else number(value)
+
+    return cell
+
+
+def _time(row: dict[str, Any]) -> str:
+    return "-" if "left_out" in row else number(row["milliseconds"])  # why: see --json
+
+
+def _share(row: dict[str, Any]) -> str:
+    return "-" if "left_out" in row else f"{row['share_of_peak']:.0%}"
+
+
+def _of(name: str, unit: float) -> Callable[[dict[str, Any]], str]:
+    return lambda row: "-" if row.get(name) is None else number(row[name] / unit)
+
+
+UPDATES: Columns = {
+    "method": _field("method"),
+    "size": _field("size"),
+    "lanes": _field("lanes"),
+    "ms per update": _time,
+    "lane updates/s": _field("lane_updates_per_second"),
+    "GFLOP": _field("gflop_per_lane_update"),
+    "of peak": _share,
+    "GB": _of("program_bytes", 1e9),
+    "compile s": _field("compile_seconds"),
+}
+ENVIRONMENT: Columns = {
+    "task": _field("env"),
+    "lanes": _field("lanes"),
+    "workers": _field("workers"),
+    "steps/s": _field("steps_per_second"),
+}
+TRAINING: Columns = {
+    "task": _field("env"),
+    "method": _field("method"),
+    "lanes": _field("lanes"),
+    "iterations/s": _field("iterations_per_second"),
+    "lane steps/s": _field("lane_steps_per_second"),
+}
+MEMORY: Columns = {
+    "size": _field("size"),
+    "steps kept": _field("replay_steps"),
+    "replay GB": _of("replay_bytes", 1e9),
+    "agent MB": _of("agent_bytes", 1e6),
+}
+
+
+def _rows(console: Console, title: str, rows: list[dict[str, Any]], columns: Columns) -> None:
+    if not rows:
+        return
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("method", "size", "task") else "right")
+    for row in rows:
+        table.add_row(*(cell(row) for cell in columns.values()))
+    console.print(table)

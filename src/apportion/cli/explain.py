@@ -1,0 +1,77 @@
+"""`apportion explain`: what the agents of a run are paid for."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from apportion.cli.arguments import blaming_the_command_line, parse
+from apportion.cli.cache import remember_compilations
+from apportion.cli.display import EDGE_ROWS, number
+from apportion.cli.output import Output, RunPath, print_data
+from apportion.explain import Precision
+from apportion.report.credit import check_plot, plot_credit
+from apportion.runs.explaining import Selection, explain_run
+from apportion.runs.folder import RunFolder
+
+
+def explain(argv: list[str]) -> int:
+    """Say what the agents of a run are paid for."""
+
+    @dataclass(frozen=True)
+    class Explain:
+        """Say what the agents of a run are paid for: contributions of each dimension to the learned reward,
+        which add up to it at every step (Shapley values)."""
+
+        run: RunPath
+        """The run folder."""
+        selection: tyro.conf.OmitArgPrefixes[Selection] = field(default_factory=Selection)
+        precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=Precision)
+        out: Path | None = None
+        """Also write everything, step by step, as JSON, to this file."""
+        plot: Path | None = None
+        """Also draw it, into this file: .svg, .png, .pdf or .html."""
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    with blaming_the_command_line():
+        args = parse(Explain, argv, "apportion explain")
+        if args.plot is not None:
+            check_plot(args.plot)
+    remember_compilations()
+    data = explain_run(RunFolder.open(args.run), args.selection, args.precision)
+    print_data(data, args.output, _tables, args.out)
+    if args.plot is not None:
+        plot_credit(data, args.plot)
+    return 0
+
+
+def _tables(console: Console, data: dict[str, Any]) -> None:
+    lanes = data["lanes"]
+    steps = sum(len(episode["steps"]) for lane in lanes for episode in lane["episodes"])
+    title = f"What {data['method']} pays for at step {data['step']:,}: {steps:,} steps ({data['source']})"
+    table = Table(title=Text(title), title_justify="left")
+    table.add_column("dimension")
+    errors = ["± seeds"] + ([] if data["exact"] else ["± orders"])
+    for column in ("share", "mean |c|", "mean c", *errors, "edge in"):
+        table.add_column(column, justify="right", no_wrap=True)
+    keys = ("mean_absolute", "mean", "between_lanes", *(() if data["exact"] else ("sampling_error",)))
+    for row in data["dimensions"][:EDGE_ROWS]:
+        share = "-" if row["share"] is None else f"{row['share']:.1%}"
+        cells = [number(row[key]) for key in keys]
+        table.add_row(Text(row["name"]), share, *cells, f"{row['lanes']}/{len(lanes)}")
+    console.print(table)
+    if len(data["dimensions"]) > EDGE_ROWS:
+        console.print(f"... and {len(data['dimensions']) - EDGE_ROWS} more: see --json")
+    baselines = ", ".join(number(lane["baseline"]) for lane in lanes)
+    note = (
+        "c is a dimension's contribution to one step. All of them add up to the learned reward minus its "
+        f"baseline, the mean over {data['background']} steps of the run ({baselines})."
+    )
+    console.print(note)
+    for lane in lanes:
+        if lane["baseline"] is None:
+            console.print(f"Seed {lane['seed']} has no finite reward and is left out.")

@@ -1,0 +1,12 @@
+"""Who earned the learned reward of a step: contributions of its dimensions that add up to it."""
+
+from apportion.explain.rewards import (
+    Explanation,
+    Precision,
+    Steps,
+    check_explainable,
+    compile_reward,
+    explain_reward,
+)
+
+__all__ = ["Explanation", "Precision", "Steps", "check_explainable", "compile_reward", "explain_reward"]

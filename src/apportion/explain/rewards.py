@@ -1,0 +1,176 @@
+"""Contributions of a step's dimensions to its learned reward r̂: Shapley values, for any method that judges a
+step by itself.
+
+A dimension that a method sees before and after the step (RRD reads s and s') is one player: it comes with
+both of its values, or with neither. Only dimensions with an edge to the reward play; where a method has no
+graph, all that vary. The others earn nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import NDArray
+
+from apportion.config import check
+from apportion.errors import UserError
+from apportion.explain import shapley
+from apportion.explain.shapley import Doubles, Players
+from apportion.types import Method, State, Transitions
+
+_BLOCK = 8192  # rows of one call of the compiled reward, which bounds the memory of its hidden layers
+
+RewardOf = Callable[[State, NDArray[Any]], NDArray[Any]]  # of rows [N, S+A+S]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How contributions are computed."""
+
+    background: int = 64
+    """Steps that stand for what an absent dimension might have been; r̂ of them on average is the baseline."""
+    exact_up_to: int = 8
+    """All coalitions are counted up to so many dimensions (2 to their power); beyond, orders are sampled."""
+    rounds: int = 2
+    """Pairs of sampled orders for each background step."""
+
+    def __post_init__(self) -> None:
+        check(self.background >= 1, f"background={self.background} must be at least 1")
+        limits = 1 <= self.exact_up_to <= 16
+        check(limits, f"exact-up-to={self.exact_up_to} must be between 1 and 16: the work doubles with each")
+        check(self.rounds >= 2, f"rounds={self.rounds} must be at least 2: one alone has no error bar")
+
+
+class Steps(NamedTuple):
+    """Steps to explain, or to compare with."""
+
+    observations: NDArray[Any]  # [T, S]
+    actions: NDArray[Any]  # [T, A]
+    next_observations: NDArray[Any]  # [T, S]
+
+    @classmethod
+    def of_episode(cls, observations: NDArray[Any], actions: NDArray[Any]) -> "Steps":
+        """The steps of an episode: observations [T+1, S], actions [T, A]."""
+        return cls(observations[:-1], actions, observations[1:])
+
+    def rows(self) -> NDArray[np.float32]:
+        """[T, S+A+S]"""
+        return np.concatenate(self, axis=1, dtype=np.float32)
+
+
+class Explanation(NamedTuple):
+    """Who earned r̂ - baseline at each of T steps. D = S + A dimensions, observed ones first."""
+
+    contributions: Doubles  # [T, D], which add up to r̂ - baseline
+    standard_errors: Doubles  # [T, D] from sampling orders; zero where it is exact
+    redistributed: Doubles  # [T] r̂
+    baseline: float  # mean r̂ of the background
+    players: NDArray[np.bool_]  # [D] whose edge to the reward is on
+    exact: bool
+
+
+def compile_reward(method: Method, states: int) -> RewardOf:
+    """r̂ of rows, compiled once for all lanes. Blocks of rows keep shapes few and memory small."""
+
+    @jax.jit
+    def block(state: State, rows: Float[Array, "N C"]) -> Float[Array, "N"]:
+        before, action, after = rows[:, :states], rows[:, states:-states], rows[:, -states:]
+        return method.reward(state, _transitions(before, action, after, 0))
+
+    def reward_of(state: State, rows: NDArray[Any]) -> NDArray[Any]:
+        size = min(_BLOCK, 1 << max(0, len(rows) - 1).bit_length())
+        padded = np.pad(rows.astype(np.float32), ((0, -len(rows) % size), (0, 0)))
+        blocks = [block(state, padded[start : start + size]) for start in range(0, len(padded), size)]
+        return np.concatenate([np.asarray(each) for each in blocks])[: len(rows)]
+
+    return reward_of
+
+
+def check_explainable(name: str, method: Method, state: State, steps: Steps) -> None:
+    """Complain unless the method has learned a reward of single steps."""
+    if method.credit is not None:
+        raise UserError(
+            f"the credit of {name} depends on the whole segment: "
+            "only rewards of single steps can be explained, such as those of grd, rd and rrd"
+        )
+    before, action, after = (jnp.asarray(part, jnp.float32) for part in steps)
+    without, with_facts = (
+        np.asarray(method.reward(state, _transitions(before, action, after, fact))) for fact in (0, 1)
+    )
+    if not np.array_equal(without, with_facts, equal_nan=True):
+        raise UserError(
+            f"{name} takes its rewards from the episode and learns none: there is nothing to explain. "
+            "Explain a run of grd, rd or rrd"
+        )
+
+
+def explain_reward(
+    method: Method,
+    reward_of: RewardOf,
+    state: State,
+    steps: Steps,
+    background: Steps,
+    precision: Precision,
+    rng: np.random.Generator,
+) -> Explanation:
+    """Contributions at each step, relative to the background; `reward_of` is the method's, compiled."""
+    rows, behind = steps.rows(), background.rows()
+    states = steps.observations.shape[1]
+    on = _players(method, state, np.concatenate([rows, behind]), states)
+    number = np.where(on, np.cumsum(on) - 1, -1)
+    players = Players(int(on.sum()), np.concatenate([number, number[:states]]))
+    exact = players.size <= precision.exact_up_to
+
+    def function(mixed: NDArray[Any]) -> NDArray[Any]:
+        return reward_of(state, mixed)
+
+    if exact:
+        found = shapley.exact(function, rows, behind, players)
+    else:
+        found = shapley.sampled(function, rows, behind, players, precision.rounds, rng)
+    return Explanation(
+        contributions=_spread(found.contributions, on),
+        standard_errors=_spread(found.standard_errors, on),
+        redistributed=found.values,
+        baseline=found.baseline,
+        players=on,
+        exact=exact,
+    )
+
+
+def _players(method: Method, state: State, rows: NDArray[Any], states: int) -> NDArray[np.bool_]:
+    """[D] dimensions with an edge to the reward; without a graph, those that ever vary."""
+    if method.edges is not None:
+        edges = method.edges(state)
+        return np.concatenate([edges.state_to_reward, edges.action_to_reward]) >= 0.5
+    varies = ~(rows == rows[0]).all(axis=0)
+    return np.concatenate([varies[:states] | varies[-states:], varies[states:-states]])
+
+
+def _spread(values: Doubles, on: NDArray[np.bool_]) -> Doubles:
+    """[T, P] → [T, D], zero for those who do not play."""
+    spread = np.zeros((len(values), len(on)))
+    spread[:, on] = values
+    return spread
+
+
+def _transitions(before: Array, action: Array, after: Array, fact: int) -> Transitions:
+    """Steps whose other facts (what was paid, where in a segment, ...) are all the same number."""
+    number = jnp.full(len(before), fact, jnp.float32)
+    count = jnp.full(len(before), fact, jnp.int32)
+    return Transitions(
+        observation=before,
+        action=action,
+        next_observation=after,
+        paid=number,
+        true_reward=number,
+        terminated=count > 0,
+        segment_total=number,
+        segment_length=count,
+        step_in_segment=count,
+        credit=number,
+    )

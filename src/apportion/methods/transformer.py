@@ -1,0 +1,104 @@
+"""Return decomposition by a causal transformer (Liu et al., 2019, arXiv 1905.13420): the reward of a step may
+depend on all that led to it. Their sum over a segment is regressed on what the segment paid."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from apportion import losses, optimise
+from apportion.attention import Transformer
+from apportion.config import check
+from apportion.optimise import Optimiser
+from apportion.spec import Spec
+from apportion.types import Batch, Method, Metrics, Sampling, Segments, Transitions
+
+
+@dataclass(frozen=True)
+class Config:
+    """Transformer: causal self-attention over the steps of a segment; its rewards sum to what was paid."""
+
+    variance_penalty: float = 0.01
+    """Weight of the rewards' variance within a segment: β."""
+    segments: int = 4
+    """Segments (whole episodes when the reward comes at the end) per update: M."""
+    update_every: int = 10
+    """Updates of the policy for one of the transformer."""
+    width: int = 64
+    """Numbers that stand for a step inside the network."""
+    heads: int = 2
+    """Attention heads; they share the width."""
+    layers: int = 2
+    """Layers of attention."""
+    learning_rate: float = 3e-4
+    """Adam's step."""
+
+    def __post_init__(self) -> None:
+        for name in ("segments", "update_every", "width", "heads", "layers"):
+            check(getattr(self, name) >= 1, f"method.{name}={getattr(self, name)} must be at least 1")
+        check(
+            self.width % self.heads == 0,
+            f"method.width={self.width} is no multiple of method.heads={self.heads}: change either",
+        )
+        penalty = self.variance_penalty
+        check(penalty >= 0, f"method.variance_penalty={penalty} must not be negative")
+        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
+
+
+class State(NamedTuple):
+    network: Transformer
+    optimiser: Optimiser
+    policy_mask: Float[Array, "S"]  # all ones
+
+
+def make(config: Config) -> Method:
+    def init(key: PRNGKeyArray, spec: Spec) -> State:
+        inputs = spec.observation_size + spec.action_size
+        network = Transformer.init(
+            key, inputs, 1, width=config.width, heads=config.heads, layers=config.layers
+        )
+        optimiser = optimise.start(network, config.learning_rate)
+        return State(network, optimiser, jnp.ones(spec.observation_size))
+
+    def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
+        segments = batch.segments
+        assert segments is not None
+        network, optimiser, loss = optimise.descend(
+            state.optimiser,
+            state.network,
+            lambda network: reward_loss(network, segments, config.variance_penalty),
+        )
+        return state._replace(network=network, optimiser=optimiser), {"reward_loss": loss}
+
+    def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
+        return transitions.credit
+
+    def policy_mask(state: State) -> Float[Array, "S"]:
+        return state.policy_mask
+
+    def credit(state: State, segments: Segments) -> Float[Array, "M T"]:
+        return predict_rewards(state.network, segments)
+
+    sampling = Sampling(config.segments, "uniform", config.update_every)
+    return Method(init, update, reward, policy_mask, None, sampling, credit=credit)
+
+
+def reward_loss(network: Transformer, segments: Segments, penalty: float) -> Float[Array, ""]:
+    """mean_m ((Σ_t r̂_t - total) / T)² + β mean_m var_t(r̂_t).
+
+    Both terms are squares of rewards, so β has no unit: it means the same whatever the scale of rewards.
+    """
+    rewards = predict_rewards(network, segments)
+    error = losses.return_loss(rewards, segments.mask, segments.total, segments.length)
+    return error + penalty * losses.reward_variance(rewards, segments.mask, segments.length)
+
+
+def predict_rewards(network: Transformer, segments: Segments) -> Float[Array, "M T"]:
+    """r̂_t = Transformer([s_1, a_1] ... [s_t, a_t]); 0 on padding."""
+    tokens = jnp.concatenate([segments.observations[:, :-1], segments.actions], axis=-1)
+    # Padding comes last, where no real step looks. But weight 0 times a NaN there would still be NaN.
+    tokens = jnp.where(segments.mask[:, :, None], tokens, 0.0)
+    rewards = jnp.squeeze(jax.vmap(network)(tokens), axis=-1)
+    return jnp.where(segments.mask, rewards, 0.0)

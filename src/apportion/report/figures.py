@@ -1,0 +1,230 @@
+"""The figures of the GRD paper, from our runs, as static files: learning curves (its Figures 3 and 5), causal
+structure over training (4), robustness to noise (7), decomposed against true rewards (6)."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.config import check
+from apportion.errors import UserError
+from apportion.report import drawing
+from apportion.report.curves import per_lane
+from apportion.report.drawing import COLOURS, shortened
+from apportion.report.statistics import band, mean, thinned
+from apportion.runs import logs
+from apportion.runs.folder import RunFolder
+from apportion.spec import BLOCKS, Spec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOMENTS = 3  # of training, at which structure is shown
+NAMED = 40  # dimensions on an axis; with more they are numbered by matplotlib
+
+
+class Labelled(NamedTuple):
+    """A run, and what it is called in legends and file names."""
+
+    run: RunFolder
+    label: str
+    spec: Spec
+    config: dict[str, Any]
+
+
+def write_figures(
+    runs: list[RunFolder], folder: Path, format: str, noise_results: Sequence[Path] = ()
+) -> list[Path]:
+    """Draw whatever the runs have data for; returns the files written, none if there was nothing to draw.
+
+    `noise_results` are files of `apportion eval RUN --noise STD --out FILE`: points of the robustness curve.
+    """
+    check(
+        format in drawing.FORMATS,
+        f"no figures as {format!r}: choose one of {', '.join(drawing.FORMATS)}",
+    )
+    labelled = label_runs(runs)
+    noise = [_read_noise(path) for path in noise_results]
+    folder.mkdir(parents=True, exist_ok=True)
+    with drawing.drawing():
+        files = [_learning_curves(labelled, folder / f"learning-curves.{format}")]
+        for each, name in zip(labelled, _file_names(labelled), strict=True):
+            files.append(_structure(each, folder / f"structure-{name}.{format}"))
+            files.append(_rewards(each, folder / f"rewards-{name}.{format}"))
+        files.append(_robustness(labelled, noise, folder / f"robustness.{format}"))
+    return [file for file in files if file is not None]
+
+
+def label_runs(runs: list[RunFolder]) -> list[Labelled]:
+    """By environment and method; then by backbone, folder or number, where these do not tell runs apart."""
+    facts = [(run, run.read_spec(), run.read_config()) for run in runs]
+    options: list[list[str]] = [[], [], [], []]
+    for number, (run, spec, config) in enumerate(facts, start=1):
+        details = ("", config["backbone"]["name"], run.path.resolve().name, str(number))
+        for option, detail in zip(options, details, strict=True):
+            option.append(" · ".join(filter(None, (spec.env_id, config["method"]["name"], detail))))
+    labels = next(option for option in options if len(set(option)) == len(runs))
+    if len({spec.env_id for _, spec, _ in facts}) == 1:
+        labels = [label.removeprefix(f"{facts[0][1].env_id} · ") for label in labels]
+    return [
+        Labelled(run, label, spec, config) for (run, spec, config), label in zip(facts, labels, strict=True)
+    ]
+
+
+def _file_names(runs: list[Labelled]) -> list[str]:
+    """The labels without signs that a file's name should not have; numbered where that makes them equal."""
+    names = [re.sub(r"[^\w.-]+", "-", each.label).strip(".-") or "run" for each in runs]
+    return [name if names.count(name) == 1 else f"{name}-{i}" for i, name in enumerate(names, start=1)]
+
+
+def _learning_curves(runs: list[Labelled], path: Path) -> Path | None:
+    """Return over steps: mean over seeds with its 95% bootstrap band; a panel for each environment."""
+    known = [(each, _evaluations(each.run)) for each in runs]
+    known = [(each, entries) for each, entries in known if entries]
+    environments = list(dict.fromkeys(each.spec.env_id for each, _ in known))
+    if not known:
+        return None
+    columns = min(4, len(environments))
+    lines = -(-len(environments) // columns)
+    figure = drawing.new_figure(4.2 * columns, 3.0 * lines)
+    panels = np.atleast_1d(figure.subplots(lines, columns, squeeze=False)).ravel()
+    for axes in panels[len(environments) :]:
+        axes.set_visible(False)
+    for axes, env_id in zip(panels, environments, strict=False):
+        curves = [(each, entries) for each, entries in known if each.spec.env_id == env_id]
+        for colour, (each, entries) in enumerate(curves):
+            _curve(axes, each, entries, COLOURS[colour % len(COLOURS)])
+        axes.set_title(shortened(env_id, 40))
+        axes.set_xlabel("environment steps")
+        axes.set_ylabel("return")
+        axes.legend(fontsize=8)
+    return drawing.save(figure, path)
+
+
+def _curve(axes: "Axes", each: Labelled, entries: list[dict[str, Any]], colour: str) -> None:
+    lanes = each.config["lanes"]
+    curve = band(per_lane(entries, "return", lanes), mean)
+    steps = [entry["step"] for entry in entries]
+    label = f"{each.label.removeprefix(f'{each.spec.env_id} · ')} (n={lanes})"
+    axes.plot(steps, curve.centre, color=colour, label=label, marker="o" if len(steps) == 1 else None)
+    axes.fill_between(steps, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _structure(each: Labelled, path: Path) -> Path | None:
+    """P(edge), mean over seeds, at some moments of training, and the true graph where it is known."""
+    steps, edges = each.run.read_edges()
+    if not all(name in edges for name in BLOCKS):
+        return None
+    chosen = thinned(len(steps), MOMENTS)
+    maps = {
+        f"step {steps[place]:,}": {name: _lane_mean(edges[name][place]) for name in BLOCKS}
+        for place in chosen
+    }
+    if each.spec.true_graph is not None:
+        maps["true graph"] = {name: getattr(each.spec.true_graph, name) for name in BLOCKS}
+    figure = drawing.new_figure(3.6 * len(maps) + 1.5, 5.2)
+    panels = figure.subplots(1, len(maps), squeeze=False, sharey=True)[0]
+    for axes, (title, blocks) in zip(panels, maps.items(), strict=True):
+        image = _map(axes, blocks, each.spec)
+        axes.set_title(title)
+    figure.colorbar(image, ax=list(panels), label="P(edge), mean over seeds", shrink=0.6)
+    figure.suptitle(shortened(f"{each.spec.env_id}: {each.label}", 80))
+    return drawing.save(figure, path)
+
+
+def _lane_mean(block: NDArray[Any]) -> NDArray[Any]:
+    """Over the lanes [L, ...] that have not diverged; over none, NaN."""
+    finite = block[np.isfinite(block.reshape(len(block), -1)).all(axis=1)]
+    return finite.mean(axis=0) if len(finite) else np.full(block.shape[1:], np.nan)
+
+
+def _map(axes: "Axes", blocks: dict[str, NDArray[Any]], spec: Spec) -> Any:
+    """All edges: rows are states and actions, columns next states and the reward. Darker: more probable."""
+    edges = {name: np.asarray(block, np.float64) for name, block in blocks.items()}
+    table = np.block(
+        [
+            [edges["state_to_state"], edges["state_to_reward"][:, None]],
+            [edges["action_to_state"], edges["action_to_reward"][:, None]],
+        ]
+    )
+    image = axes.imshow(table, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="none")
+    axes.spines[:].set_visible(True)
+    axes.axhline(spec.observation_size - 0.5, color=COLOURS[1], linewidth=0.8)
+    axes.axvline(spec.observation_size - 0.5, color=COLOURS[1], linewidth=0.8)
+    axes.tick_params(labelsize=6)
+    sources = [shortened(name) for name in (*spec.observation_names, *spec.action_names)]
+    targets = [*sources[: spec.observation_size], "reward"]
+    if len(sources) <= NAMED:
+        axes.set_yticks(range(len(sources)), sources)
+        axes.set_xticks(range(len(targets)), targets, rotation=90)
+    else:
+        axes.set_ylabel("state, then action (below the line)")
+        axes.set_xlabel("next state, then reward (right of the line)")
+    return image
+
+
+def _rewards(each: Labelled, path: Path) -> Path | None:
+    """Decomposed and true reward along the last stored episode of the first seed."""
+    stored = each.run.episode_steps()
+    if not stored:
+        return None
+    episode = each.run.read_episodes(stored[-1])[0][0]
+    figure = drawing.new_figure(7, 2.8)
+    axes = figure.subplots()
+    axes.plot(
+        episode["redistributed"], color=COLOURS[0], label=f"decomposed ({each.config['method']['name']})"
+    )
+    axes.plot(episode["true_rewards"], color=COLOURS[1], linestyle=":", label="true")
+    axes.set_xlabel("step of the episode")
+    axes.set_ylabel("reward")
+    axes.set_title(shortened(f"{each.spec.env_id}, seed {each.config['seed']}, at step {stored[-1]:,}", 70))
+    axes.legend(loc="best", fontsize=8)
+    return drawing.save(figure, path)
+
+
+def _robustness(runs: list[Labelled], noise: list[dict[str, Any]], path: Path) -> Path | None:
+    """Return against the standard deviation of noise on what the policy sees: mean over seeds, 95% band."""
+    if not noise:
+        return None
+    labels = {each.run.path.resolve(): each.label for each in runs}
+    figure = drawing.new_figure(4.2, 3.0)
+    axes = figure.subplots()
+    of_run: dict[Path, list[dict[str, Any]]] = {}
+    for result in noise:
+        of_run.setdefault(Path(result["run"]).resolve(), []).append(result)
+    for colour, (run, results) in enumerate(of_run.items()):
+        results.sort(key=_std)
+        curve = band(np.array([result["returns"] for result in results], np.float64), mean)
+        stds, label = [_std(result) for result in results], labels.get(run, run.name)
+        axes.plot(stds, curve.centre, marker="o", color=COLOURS[colour % len(COLOURS)], label=label)
+        axes.fill_between(
+            stds, curve.low, curve.high, color=COLOURS[colour % len(COLOURS)], alpha=0.2, linewidth=0
+        )
+    axes.set_xlabel("standard deviation of the noise")
+    axes.set_ylabel("return")
+    axes.legend(fontsize=8)
+    return drawing.save(figure, path)
+
+
+def _std(result: dict[str, Any]) -> float:
+    return float(result["noise"]["std"]) if result["noise"] else 0.0
+
+
+def _read_noise(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise UserError(f"no file {path}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}): write it with `apportion eval RUN --out`") from error
+    good = isinstance(data, dict) and {"run", "noise", "returns"} <= set(data)
+    check(good, f"{path} is no result of an evaluation: write it with `apportion eval RUN --out`")
+    return dict(data)
+
+
+def _evaluations(run: RunFolder) -> list[dict[str, Any]]:
+    return [entry for entry in logs.read(run.metrics) if entry["kind"] == "eval"]

@@ -1,0 +1,81 @@
+"""What a run says at a glance: its scores over lanes, and in plain words what drives the reward."""
+
+from typing import Any
+
+import numpy as np
+
+from apportion.report.curves import per_lane
+from apportion.report.statistics import band, iqm, median
+from apportion.report.structure import Drivers
+from apportion.spec import BLOCKS
+
+NAMED = 8  # dimensions that the sentence names
+
+
+def scores(evaluations: list[dict[str, Any]], lanes: int) -> dict[str, Any]:
+    """Return, reward correlation and return error of the last evaluation, over lanes and for each."""
+    names = ("return", "reward_correlation", "return_error")
+    return {name: _score(evaluations[-1:], name, lanes) for name in names}
+
+
+def _score(last: list[dict[str, Any]], name: str, lanes: int) -> dict[str, Any] | None:
+    if not last:
+        return None
+    values = per_lane(last, name, lanes)
+    centre, low, high = (each[0] for each in band(values, iqm))
+    middle = band(values, median)
+    return {
+        "iqm": centre,
+        "interval": [low, high],
+        "median": middle.centre[0],
+        "median_interval": [middle.low[0], middle.high[0]],
+        "lanes": values[0],
+        "missing": int(np.sum(~np.isfinite(values))),
+    }
+
+
+def structure_table(summary: dict[str, Any]) -> dict[str, Any] | None:
+    """F1, precision and recall of each block against the true graph, where there is one."""
+    found = summary["structure_scores"]
+    return None if found is None else {block: found[block] for block in BLOCKS if block in found}
+
+
+def sentence(drivers: Drivers | None, method: str, lanes: int, evaluated: bool) -> str:
+    """What drives the reward, for somebody who reads nothing else."""
+    if not evaluated:
+        return "There is no evaluation yet: nothing can be said about the reward."
+    if drivers is None:
+        return (
+            f"The method {method} has no causal graph, so this run does not say which dimensions "
+            "drive the reward."
+        )
+    names, all_of_them = drivers.names, drivers.dimensions
+    who = _who(lanes)
+    if not drivers.known:
+        return (
+            "Nothing can be said about the reward: the graphs have no numbers left, as every seed diverged."
+        )
+    if not names:
+        return f"Nothing drives the reward: no dimension has an edge to it that {who}."
+    if len(names) == all_of_them and all_of_them > 2:
+        return f"All {all_of_them} dimensions have an edge to the reward: the graph tells nothing apart."
+    have = "has" if len(names) == 1 else "have"
+    return (
+        f"The reward is driven by {_listed(names)}: {len(names)} of {all_of_them} dimensions {have} an edge "
+        f"to it that {who}."
+    )
+
+
+def _who(lanes: int) -> str:
+    return "the one seed keeps" if lanes == 1 else f"most of the {lanes} seeds keep"
+
+
+def _listed(names: list[str]) -> str:
+    shown = [_short(name) for name in names[:NAMED]]
+    if len(names) > NAMED:
+        return f"{', '.join(shown)} and {len(names) - NAMED} more"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _short(name: str, letters: int = 40) -> str:
+    return name if len(name) <= letters else f"{name[: letters - 1]}…"

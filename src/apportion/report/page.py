@@ -1,0 +1,154 @@
+"""Run folders into one HTML file: the data, our own page around it, and Plotly's JavaScript inside."""
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from plotly.offline import get_plotlyjs
+
+from apportion import __version__
+from apportion.errors import UserError
+from apportion.report import episodes as playing
+from apportion.report.curves import curves
+from apportion.report.names import Names, renamed
+from apportion.report.overview import scores, sentence, structure_table
+from apportion.report.packing import compressed, compressed_json
+from apportion.report.structure import drivers, structure
+from apportion.runs import logs
+from apportion.runs.atomic import write_bytes
+from apportion.runs.folder import RunFolder
+from apportion.runs.summary import summarise
+
+LIMIT = 8_000_000  # bytes
+STRUCTURE_BYTES = 2_000_000  # for all runs together, before base64 makes four bytes of three
+EPISODE_BYTES = 1_800_000
+SMALLEST = 1 / 64  # of these; what is larger than the page even then is curves and settings
+
+SCRIPTS = (
+    "unpack",
+    "helpers",
+    "overview",
+    "curves",
+    "matrices",
+    "drawing",
+    "structure",
+    "player",
+    "numbers",
+    "main",
+)
+
+ExtrasOf = Callable[[RunFolder], playing.Extras]
+
+
+class Written(NamedTuple):
+    """The page that was made."""
+
+    path: Path
+    size: int  # bytes
+    seconds: float
+
+
+def write_report(
+    runs: Sequence[RunFolder], out: Path, names: Names | None = None, extras: ExtrasOf | None = None
+) -> Written:
+    """Writes the page about these runs. `extras` adds contributions and pictures to a run's episodes."""
+    began = time.monotonic()
+    facts = [_Facts(run, label, names or {}) for run, label in zip(runs, labels(runs), strict=True)]
+    html = _within_limit(facts, extras)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(out, html)
+    return Written(out, len(html), time.monotonic() - began)
+
+
+def labels(runs: Sequence[RunFolder]) -> list[str]:
+    """A short name for each run: its folder's, with so many parents as it takes to tell them apart."""
+    parts = [run.path.resolve().parts for run in runs]
+    for depth in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(each[-depth:]) for each in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{each[-1]} ({number})" for number, each in enumerate(parts, start=1)]  # the same run twice
+
+
+class _Facts:
+    """What is read from a run once, however often the page is tried."""
+
+    def __init__(self, run: RunFolder, label: str, names: Names) -> None:
+        self.run = run
+        self.label = label
+        self.spec = renamed(run.read_spec(), names)
+        self.summary = summarise(run)
+        self.config = self.summary["config"]
+        self.lanes = int(self.config.get("lanes", 1))
+        self.evaluations = [entry for entry in logs.read(run.metrics) if entry["kind"] == "eval"]
+        self.curves = curves(self.evaluations, self.lanes)
+        self.drivers = drivers(run.read_last_edges(), self.spec)
+        self.dead = playing.ranges(run, self.spec).dead
+
+    def data(self, structure_bytes: int, episode_bytes: int, extras: playing.Extras) -> dict[str, Any]:
+        """All that the page shows of this run."""
+        method = _named(self.config, "method")
+        return {
+            "label": self.label,
+            "path": str(self.run.path),
+            "env": self.spec.env_id,
+            "method": method,
+            "backbone": _named(self.config, "backbone"),
+            "seeds": [int(self.config.get("seed", 0)) + lane for lane in range(self.lanes)],
+            "steps_wanted": self.config.get("schedule", {}).get("steps"),
+            "status": self.summary["status"],
+            "observation_names": self.spec.observation_names,
+            "action_names": self.spec.action_names,
+            "dead": self.dead,
+            "sentence": sentence(self.drivers, method, self.lanes, bool(self.evaluations)),
+            "scores": scores(self.evaluations, self.lanes),
+            "structure_scores": structure_table(self.summary),
+            "curves": self.curves,
+            "structure": structure(self.run, self.spec, structure_bytes),
+            "player": playing.episodes(self.run, self.spec, self.dead, episode_bytes, extras),
+            "config": self.config,
+            "versions": self.summary["versions"],
+        }
+
+
+def _within_limit(facts: list[_Facts], extras: ExtrasOf | None) -> bytes:
+    """The page with as many moments and episodes as there is room for."""
+    share = 1.0
+    added = [playing.no_extras if extras is None else extras(one.run) for one in facts]
+    while True:
+        structure_bytes, episode_bytes = (
+            int(share * total / len(facts)) for total in (STRUCTURE_BYTES, EPISODE_BYTES)
+        )
+        runs = [
+            one.data(structure_bytes, episode_bytes, more) for one, more in zip(facts, added, strict=True)
+        ]
+        html = _html(runs)
+        if len(html) < LIMIT:
+            return html
+        share /= 2
+        if share < SMALLEST:
+            raise UserError(f"a page of {len(facts)} runs exceeds {LIMIT:,} bytes: give fewer runs")
+
+
+def _html(runs: list[dict[str, Any]]) -> bytes:
+    """Our page with everything in it. What comes from runs is compressed, so no name in it can be markup."""
+    folder = files("apportion.report") / "page"
+    made = f"{datetime.now():%Y-%m-%d %H:%M}"
+    parts = {
+        "STYLE": (folder / "page.css").read_text("utf-8"),
+        "DATA": compressed_json({"made": made, "version": __version__, "runs": runs}),
+        "PLOTLY": compressed(get_plotlyjs()),
+        "SCRIPT": "\n".join((folder / f"{name}.js").read_text("utf-8") for name in SCRIPTS),
+    }
+    html = (folder / "page.html").read_text("utf-8")
+    for name, text in parts.items():
+        html = html.replace(f"/*{name}*/", text)
+    return html.encode()
+
+
+def _named(config: dict[str, Any], part: str) -> str:
+    value = config.get(part, {})
+    return str(value.get("name", "?")) if isinstance(value, dict) else str(value)

@@ -1,0 +1,64 @@
+"""Numbers over lanes: mean, median and interquartile mean, with 95% bootstrap intervals.
+
+A lane without a number (it diverged) is left out; the page says how many are.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+RESAMPLES = 2_000
+LEVELS = (0.025, 0.975)
+
+Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]  # over the last axis
+
+
+class Band(NamedTuple):
+    """A statistic over lanes at K moments, and where it lies with 95% confidence."""
+
+    centre: NDArray[np.float64]  # [K]
+    low: NDArray[np.float64]  # [K] NaN with fewer than two lanes
+    high: NDArray[np.float64]  # [K]
+
+
+def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.mean(values, axis=-1)
+
+
+def median(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.median(values, axis=-1)
+
+
+def iqm(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Interquartile mean: a quarter of the lanes, rounded down, is cut off at each end."""
+    count = values.shape[-1]
+    cut = count // 4
+    return np.mean(np.sort(values, axis=-1)[..., cut : count - cut], axis=-1)
+
+
+def band(lanes: NDArray[Any], statistic: Statistic, seed: int = 0) -> Band:
+    """The statistic over the finite values of each row of `lanes` [K, L], and its bootstrap interval."""
+    lanes = np.asarray(lanes, np.float64)
+    result = Band(*np.full((3, len(lanes)), np.nan))
+    draws: dict[int, NDArray[np.int64]] = {}  # the same lanes are drawn at every moment: smooth bands
+    for moment, row in enumerate(lanes):
+        values = row[np.isfinite(row)]
+        count = len(values)
+        if count == 0:
+            continue
+        result.centre[moment] = statistic(values)
+        if count >= 2:
+            if count not in draws:
+                draws[count] = np.random.default_rng(seed).integers(count, size=(RESAMPLES, count))
+            resampled = statistic(values[draws[count]])
+            result.low[moment], result.high[moment] = np.quantile(resampled, LEVELS)
+    return result
+
+
+def thinned(count: int, at_most: int) -> list[int]:
+    """Up to `at_most` of the numbers 0 to count-1, evenly spaced, the first and the last among them."""
+    if at_most <= 1:
+        return [count - 1][:count]
+    return sorted({int(place) for place in np.linspace(0, count - 1, min(count, at_most)).round()})

@@ -1,0 +1,133 @@
+"""An episode as a film, with the reward of each step drawn under it as it is earned."""
+
+import contextlib
+import importlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from apportion.config import check
+from apportion.envs.film import Film, Frame, check_renders, film
+from apportion.envs.make import EnvConfig
+from apportion.envs.wire import Arrays
+from apportion.errors import UserError
+
+WIDTH, PICTURE, STRIP = 480, 360, 132  # pixels; all even, as the encoder wants them
+FRAMES = 400  # of longer episodes, not every step is shown
+FPS_RANGE = (5.0, 30.0)
+
+_FINE = 2  # the strip is drawn larger by this, then reduced: smooth lines
+_MARGIN, _TOP, _BOTTOM = 12, 30, 10
+_PAPER, _INK, _FAINT = (250, 250, 250), (40, 40, 40), (200, 200, 200)
+_LEARNED, _TRUE = (0, 114, 178), (213, 94, 0)  # the colours of the figures
+
+
+def check_video(path: Path, config: EnvConfig) -> None:
+    """Before the work begins: can this film be made here?"""
+    check(path.suffix == ".mp4", f"--video {path}: the file's name must end in .mp4")
+    check(path.parent.is_dir(), f"--video {path}: there is no folder {path.parent}")
+    _encoder()
+    check_renders(config)
+
+
+def best_lane(returns: list[float | None], lanes: list[list[Arrays]]) -> list[Arrays]:
+    """The episodes of the lane with the highest return."""
+    return lanes[int(np.argmax([-np.inf if each is None else each for each in returns]))]
+
+
+def write_video(config: EnvConfig, episode: Arrays, path: Path) -> Path:
+    """An mp4 of an episode that has `seed` and `redistributed`."""
+    length = len(episode["actions"])
+    stride = -(-length // FRAMES)
+    played = film(config, episode, range(0, length, stride), (WIDTH, PICTURE))
+    fps = float(np.clip(played.fps / stride, *FPS_RANGE))
+    _encode(compose(played, episode), fps, path)
+    return path
+
+
+def _encode(frames: Iterator[Frame], fps: float, path: Path) -> None:
+    """Pipe raw frames into ffmpeg: H.264 in the form that every browser and slide program plays."""
+    raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{WIDTH}x{PICTURE + STRIP}", "-r", f"{fps:.6g}"]
+    h264 = ["-c:v", "libx264", "-crf", "18", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
+    command = [_encoder(), "-y", "-loglevel", "error", *raw, "-i", "-", *h264, f"file:{path.resolve()}"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        with contextlib.suppress(BrokenPipeError):  # it stopped early: its reason is on stderr
+            for frame in frames:
+                process.stdin.write(np.ascontiguousarray(frame).tobytes())
+            process.stdin.close()
+        reason = " ".join(process.stderr.read().decode(errors="replace").split())[-200:]
+    check(process.returncode == 0, f"ffmpeg could not write {path}: {reason}")
+
+
+def compose(played: Film, episode: Arrays) -> Iterator[Frame]:
+    """Each picture on a dark ground, with the strip under it."""
+    strip = Strip(episode["redistributed"], episode["true_rewards"])
+    for step, picture in sorted(played.frames.items()):
+        ground = np.full((PICTURE, WIDTH, 3), 24, np.uint8)
+        top, left = (PICTURE - picture.shape[0]) // 2, (WIDTH - picture.shape[1]) // 2
+        ground[top : top + picture.shape[0], left : left + picture.shape[1]] = picture
+        yield np.concatenate([ground, strip.draw(step)])
+
+
+class Strip:
+    """Curves of the learned and the true reward that grow with the steps, on one axis."""
+
+    def __init__(self, learned: NDArray[Any], true: NDArray[Any]) -> None:
+        self.curves = {"redistributed": (learned, _LEARNED), "true reward": (true, _TRUE)}
+        values = np.concatenate([learned, true, [0.0]])
+        values = values[np.isfinite(values)]
+        self.low, self.high = float(values.min()), float(values.max())
+        if self.low == self.high:
+            self.high = self.low + 1
+        self.length = len(true)
+        self.font = ImageFont.load_default(12 * _FINE)
+
+    def draw(self, step: int) -> Frame:
+        """[132, 480, 3]: everything up to and including this step."""
+        image = Image.new("RGB", (WIDTH * _FINE, STRIP * _FINE), _PAPER)
+        pen = ImageDraw.Draw(image)
+        zero = self._y(0.0)
+        pen.line([(self._x(0), zero), (self._x(max(1, self.length - 1)), zero)], _FAINT, _FINE)
+        place = _MARGIN * _FINE
+        for name, (values, colour) in self.curves.items():
+            self._curve(pen, values[: step + 1], colour)
+            text = f"{name} {_number(float(values[step]))}"
+            pen.text((place, 8 * _FINE), text, colour, self.font)
+            place += 170 * _FINE
+        pen.text((place, 8 * _FINE), f"step {step} of {self.length}", _INK, self.font)
+        return np.asarray(image.resize((WIDTH, STRIP), Image.Resampling.LANCZOS))
+
+    def _curve(self, pen: ImageDraw.ImageDraw, values: NDArray[Any], colour: tuple[int, int, int]) -> None:
+        points = [(self._x(t), self._y(float(v))) for t, v in enumerate(values) if np.isfinite(v)]
+        if len(points) > 1:
+            pen.line(points, colour, 2 * _FINE, joint="curve")
+        if points:
+            x, y = points[-1]
+            pen.ellipse([x - 3 * _FINE, y - 3 * _FINE, x + 3 * _FINE, y + 3 * _FINE], colour)
+
+    def _x(self, step: int) -> float:
+        return _FINE * (_MARGIN + (WIDTH - 2 * _MARGIN) * step / max(1, self.length - 1))
+
+    def _y(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return _FINE * (STRIP - _BOTTOM - share * (STRIP - _TOP - _BOTTOM))
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def _encoder() -> str:
+    """Where ffmpeg is."""
+    try:
+        package = importlib.import_module("imageio_ffmpeg")
+    except ImportError as error:
+        raise UserError("videos need ffmpeg: pip install 'apportion[video]'") from error
+    return str(package.get_ffmpeg_exe())

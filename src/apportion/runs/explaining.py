@@ -1,0 +1,236 @@
+"""What is the agent of a run paid for? Contributions of each dimension to its learned reward, in episodes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.config import check
+from apportion.data import read_npz
+from apportion.explain import (
+    Explanation,
+    Precision,
+    Steps,
+    check_explainable,
+    compile_reward,
+    explain_reward,
+)
+from apportion.runs import saved as saving
+from apportion.runs.atomic import plain
+from apportion.runs.evaluation import play
+from apportion.runs.folder import RunFolder
+from apportion.runs.training import read_settings
+from apportion.spec import Spec
+
+_BACKGROUND, _ORDERS = range(2)  # separate streams of randomness for one lane's seed
+
+DIGITS = 7  # of the numbers in files: those of single precision
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which episodes to explain, and what of them. By default, the last ones that training stored."""
+
+    episode: Path | None = None
+    """Explain the episodes of this file (.npz, the arrays that `apportion identify` reads)."""
+    seed: int | None = None
+    """Explain a fresh episode of each policy: the first one that `apportion eval --seed` plays."""
+    lane: tuple[int, ...] = ()
+    """Which lanes, counted from 0; all when not given."""
+    step: tuple[int, ...] = ()
+    """Which steps of each episode, counted from 0; all when not given."""
+
+    def __post_init__(self) -> None:
+        check(self.episode is None or self.seed is None, "give --episode or --seed, not both")
+        check(self.seed is None or self.seed >= 0, f"--seed {self.seed} must not be negative")
+        for name in ("lane", "step"):
+            wrong = [value for value in getattr(self, name) if value < 0]
+            check(not wrong, f"--{name} {wrong[0] if wrong else 0} must not be negative")
+
+
+class Explainer:
+    """The learned rewards of a run's newest checkpoint, ready to be asked about steps."""
+
+    def __init__(self, run: RunFolder, precision: Precision) -> None:
+        self.run = run
+        self.precision = precision
+        self.config, _ = read_settings(run)
+        self.spec = run.read_spec()
+        self.agent, self.loaded = saving.read_agent(run.checkpoints, self.config, self.spec)
+        self.method = self.config.make_method()
+        stored = [run.read_episodes(step) for step in run.episode_steps()]
+        check(bool(stored), f"{run.path} has no stored episodes to compare with: train until an evaluation")
+        self.background = [self._background(stored, lane) for lane in range(self.config.lanes)]
+        check_explainable(self.config.method, self.method, self.state(0), self.background[0])
+        self.reward_of = compile_reward(self.method, self.spec.observation_size)
+
+    def state(self, lane: int) -> Any:
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf[lane]), self.agent.method)
+
+    def explain(self, lane: int, steps: Steps) -> Explanation:
+        """Contributions to the reward that this lane has learned."""
+        rng = np.random.default_rng([self.config.seeds[lane], _ORDERS])
+        state, background = self.state(lane), self.background[lane]
+        return explain_reward(self.method, self.reward_of, state, steps, background, self.precision, rng)
+
+    def _background(self, stored: list[Any], lane: int) -> Steps:
+        """Steps drawn from everything this lane's policies did in stored episodes, early ones included."""
+        episodes = [episode for snapshot in stored for episode in snapshot[lane]]
+        steps = [Steps.of_episode(episode["observations"], episode["actions"]) for episode in episodes]
+        whole = Steps(*(np.concatenate(part) for part in zip(*steps, strict=True)))
+        rng = np.random.default_rng([self.config.seeds[lane], _BACKGROUND])
+        count = min(self.precision.background, len(whole.actions))
+        chosen = rng.choice(len(whole.actions), count, replace=False)
+        return Steps(*(part[chosen] for part in whole))
+
+
+class _Found(NamedTuple):
+    """The explained episodes of one lane."""
+
+    lane: int
+    steps: list[NDArray[np.int64]]  # of each episode, which of its steps
+    explanations: list[Explanation]
+
+
+def explain_run(run: RunFolder, selection: Selection, precision: Precision) -> dict[str, Any]:
+    """Plain data for JSON: contributions at each step, by lane and episode, and what they come to."""
+    explainer = Explainer(run, precision)
+    lanes = selection.lane or tuple(range(explainer.config.lanes))
+    last = explainer.config.lanes - 1
+    check(max(lanes) <= last, f"no lane {max(lanes)}: {run.path} has lanes 0 to {last}")
+    source, episodes = _episodes(explainer, selection)
+    found = [_explain_lane(explainer, lane, episodes[lane], selection.step) for lane in lanes]
+    names = [*explainer.spec.observation_names, *explainer.spec.action_names]
+    per_lane = [_of_lane(each, names, explainer.config.seeds[each.lane]) for each in found]
+    data: dict[str, Any] = plain(
+        {
+            "run": str(run.path),
+            "step": explainer.loaded.step,
+            "env": explainer.spec.env_id,
+            "method": explainer.config.method,
+            "source": source,
+            "background": len(explainer.background[0].actions),
+            "exact": all(each["exact"] for each in per_lane),
+            "observation_names": explainer.spec.observation_names,
+            "action_names": explainer.spec.action_names,
+            "dimensions": _over_lanes(per_lane, names),
+            "lanes": per_lane,
+            "skipped": explainer.loaded.skipped,
+        }
+    )
+    return data
+
+
+def _episodes(explainer: Explainer, selection: Selection) -> tuple[str, list[list[Steps]]]:
+    """Where the episodes come from, and those of each lane."""
+    config, spec, run = explainer.config, explainer.spec, explainer.run
+    if selection.episode is not None:
+        log = read_npz(selection.episode)
+        _check_sizes(selection.episode, log.observations[0], log.actions[0], spec)
+        given = [Steps.of_episode(*pair) for pair in zip(log.observations, log.actions, strict=True)]
+        return str(selection.episode), [given] * config.lanes
+    if selection.seed is not None:
+        played, source = play(config, explainer.agent, 1, selection.seed, None), f"seed {selection.seed}"
+    else:
+        last = run.episode_steps()[-1]
+        played, source = run.read_episodes(last), f"stored at step {last}"
+    return source, [
+        [Steps.of_episode(episode["observations"], episode["actions"]) for episode in lane] for lane in played
+    ]
+
+
+def _check_sizes(path: Path, observations: NDArray[Any], actions: NDArray[Any], spec: Spec) -> None:
+    sizes, wanted = (observations.shape[1], actions.shape[1]), (spec.observation_size, spec.action_size)
+    check(
+        sizes == wanted,
+        f"{path} has {sizes[0]} observed dimensions and {sizes[1]} actions, "
+        f"but {spec.env_id} has {wanted[0]} and {wanted[1]}: give episodes of that environment",
+    )
+
+
+def _explain_lane(explainer: Explainer, lane: int, episodes: list[Steps], wanted: tuple[int, ...]) -> _Found:
+    lengths = [len(episode.actions) for episode in episodes]
+    steps = [np.array(wanted if wanted else range(length), np.int64) for length in lengths]
+    shortest = min(lengths)
+    beyond = [step for step in wanted if step >= shortest]
+    check(not beyond, f"--step {beyond[0] if beyond else 0} is beyond an episode of {shortest} steps")
+    chosen = [Steps(*(part[rows] for part in each)) for each, rows in zip(episodes, steps, strict=True)]
+    joined = explainer.explain(lane, Steps(*(np.concatenate(part) for part in zip(*chosen, strict=True))))
+    ends = np.cumsum([len(rows) for rows in steps])[:-1]
+    parts = zip(
+        *(np.split(column, ends) for column in (joined.contributions, joined.standard_errors)),
+        np.split(joined.redistributed, ends),
+        strict=True,
+    )
+    return _Found(lane, steps, [joined._replace(**dict(zip(_SPLIT, part, strict=True))) for part in parts])
+
+
+_SPLIT = ("contributions", "standard_errors", "redistributed")
+
+
+def _of_lane(found: _Found, names: list[str], seed: int) -> dict[str, Any]:
+    """One lane: its summary over all explained steps, and the steps themselves."""
+    first = found.explanations[0]
+    contributions = np.concatenate([each.contributions for each in found.explanations])
+    errors = np.concatenate([each.standard_errors for each in found.explanations])
+    absolute = np.abs(contributions).mean(axis=0)
+    total = absolute.sum()
+    return {
+        "lane": found.lane,
+        "seed": seed,
+        "exact": first.exact,
+        "baseline": first.baseline,
+        "players": first.players,
+        "mean": contributions.mean(axis=0),
+        "mean_absolute": absolute,
+        "share": absolute / total if total > 0 else np.zeros_like(absolute),
+        "sampling_error": np.sqrt((errors**2).sum(axis=0)) / len(errors),
+        "ranking": [names[i] for i in np.argsort(-absolute, kind="stable")],
+        "episodes": [
+            {
+                "steps": steps,
+                "redistributed": _short(each.redistributed),
+                "contributions": _short(each.contributions),
+                "standard_errors": None if each.exact else _short(each.standard_errors),
+            }
+            for steps, each in zip(found.steps, found.explanations, strict=True)
+        ],
+    }
+
+
+def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
+    """What the agents are paid for, most important first; lanes without a finite reward are left out."""
+    finite = [lane for lane in lanes if np.isfinite(lane["mean"]).all()]
+    if not finite:
+        nothing = dict.fromkeys(("mean", "mean_absolute", "share", "between_lanes", "sampling_error"))
+        return [{"name": name, "index": i, **nothing, "lanes": 0} for i, name in enumerate(names)]
+    mean, absolute, error = (
+        np.stack([lane[key] for lane in finite]) for key in ("mean", "mean_absolute", "sampling_error")
+    )
+    count, total = len(finite), absolute.mean(axis=0).sum()
+    between = mean.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else [None] * len(names)
+    rows = [
+        {
+            "name": name,
+            "index": i,  # among observed dimensions, then actions
+            "mean": mean[:, i].mean(),
+            "mean_absolute": absolute[:, i].mean(),
+            "share": absolute[:, i].mean() / total if total > 0 else 0.0,
+            "between_lanes": between[i],  # standard error of the mean over lanes
+            "sampling_error": np.sqrt((error[:, i] ** 2).sum()) / count,
+            "lanes": sum(bool(lane["players"][i]) for lane in finite),  # where it has an edge
+        }
+        for i, name in enumerate(names)
+    ]
+    return sorted(rows, key=lambda row: -row["mean_absolute"])
+
+
+def _short(values: NDArray[np.float64]) -> Any:
+    """As nested lists, with as many digits as single precision has."""
+    if values.ndim > 1:
+        return [_short(row) for row in values]
+    return [float(f"{value:.{DIGITS}g}") for value in values]

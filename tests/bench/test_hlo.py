@@ -1,0 +1,75 @@
+"""What a compiled loop launches is read off its text."""
+
+import jax
+import jax.numpy as jnp
+
+from apportion.bench import hlo, trace
+
+PROGRAM = """HloModule jit_f, is_scheduled=true
+
+%fused_tanh (p: f32[4,4]) -> f32[4,4] {
+  %p = f32[4,4]{1,0} parameter(0)
+  ROOT %tanh = f32[4,4]{1,0} tanh(%p)
+}
+
+%inner_body (q: (s32[], f32[4,4])) -> (s32[], f32[4,4]) {
+  %q = (s32[], f32[4,4]{1,0}) parameter(0)
+  %x.1 = f32[4,4]{1,0} get-tuple-element(%q), index=1
+  ROOT %both = (s32[], /*index=1*/f32[4,4]{1,0}) fusion(%x.1), kind=kLoop, calls=%fused_tanh
+}
+
+%body (p: (s32[], f32[4,4])) -> (s32[], f32[4,4]) {
+  %p.1 = (s32[], f32[4,4]{1,0}) parameter(0)
+  %x = f32[4,4]{1,0} get-tuple-element(%p.1), index=1
+  %gemm.1 = (f32[4,4]{1,0}, s8[8]{0}) custom-call(%x, %x), custom_call_target="__cublas$gemm"
+  %y = f32[4,4]{1,0} get-tuple-element(%gemm.1), index=0
+  %tanh_fusion = f32[4,4]{1,0} fusion(%y), kind=kLoop, calls=%fused_tanh
+  %buffer = f32[4,4]{1,0} call(%tanh_fusion), to_apply=%command_buffer
+  %loop = (s32[], f32[4,4]{1,0}) while(%p.1), condition=%inner_cond, body=%inner_body
+  ROOT %out = (s32[], f32[4,4]{1,0}) tuple(%i, %buffer)
+}
+
+%command_buffer (z: f32[4,4]) -> f32[4,4] {
+  %z = f32[4,4]{1,0} parameter(0)
+  %copy.1 = f32[4,4]{1,0} copy(%z)
+  ROOT %copy.2 = f32[4,4]{1,0} copy(%copy.1)
+}
+
+ENTRY %main (a: f32[4,4]) -> f32[4,4] {
+  %a = f32[4,4]{1,0} parameter(0)
+  %while.1 = (s32[], f32[4,4]{1,0}) while(%t), condition=%cond, body=%body
+  ROOT %r = f32[4,4]{1,0} get-tuple-element(%while.1), index=1
+}
+"""
+
+
+def test_a_turn_of_the_longest_loop_is_counted_with_what_it_calls() -> None:
+    found = hlo.launches(PROGRAM)
+    assert found["kinds"] == {"fusion": 2, "copy": 2, "custom-call __cublas$gemm": 1}
+    assert found["total"] == 5
+
+
+def test_a_program_without_loops_launches_nothing_in_them() -> None:
+    assert hlo.launches("HloModule nothing\n") == {"total": 0, "kinds": {}}
+
+
+def ten_products(x: jax.Array) -> jax.Array:
+    return jax.lax.scan(lambda x, _: (jnp.tanh(x @ x), None), x, None, length=10)[0]
+
+
+def test_a_real_program_has_a_loop_with_something_in_it() -> None:
+    compiled = jax.jit(ten_products).lower(jnp.zeros((64, 64))).compile()
+    assert 1 <= hlo.launches(compiled.as_text())["total"] <= 20
+
+
+def test_the_profiler_sees_the_products() -> None:
+    program, x = jax.jit(ten_products), jnp.zeros((256, 256))
+    program(x).block_until_ready()
+    seconds = trace.by_kind(lambda: program(x).block_until_ready())
+    share = trace.share_of_products(seconds)
+    assert share is not None
+    assert 0 < share <= 1
+
+
+def test_nothing_seen_is_not_nothing_done() -> None:
+    assert trace.share_of_products({}) is None

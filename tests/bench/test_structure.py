@@ -1,0 +1,112 @@
+"""The structure benchmark: problems with the graph they claim, scores that mean what they say."""
+
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from apportion.bench.structure import SEEDS, Structure, auroc, run_structure, score_edges, show_structure
+from apportion.bench.structure_problems import FAMILIES, TEST_EPISODES, Family, draw
+from apportion.errors import UserError
+from apportion.identify import identify
+
+SMALL = Family("linear", states=4, actions=2, steps=10, episodes=30, dynamics="linear")
+
+
+def test_nobody_tunes_on_what_is_reported() -> None:
+    train, dev, held_out = (set(seeds) for seeds in SEEDS.values())
+    assert not train & dev | train & held_out | dev & held_out
+
+
+@pytest.mark.parametrize(
+    "reward", ["linear", "additive", "pairs", "distance", "control", "threshold", "sine"]
+)
+def test_a_problem_is_its_seed(reward: str) -> None:
+    family = Family(reward, states=6, actions=2, steps=8, episodes=20)
+    first, again, other = draw(family, 1), draw(family, 1), draw(family, 2)
+    assert np.array_equal(first.totals, again.totals)
+    assert not np.array_equal(first.totals, other.totals)
+    assert len(first.totals) == 20 + TEST_EPISODES
+    np.testing.assert_allclose(first.totals, [r.sum() for r in first.rewards])
+
+
+def test_linear_problems_have_the_graph_they_claim() -> None:
+    """Least squares on states, actions and rewards of every step: weights where there are edges only."""
+    problem = draw(SMALL, 3)
+    rows = [
+        np.concatenate([o[:-1], a], axis=1)
+        for o, a in zip(problem.observations, problem.actions, strict=True)
+    ]
+    x = np.concatenate(rows)
+    design = np.column_stack([x, np.ones(len(x))])
+    after = np.concatenate([o[1:] for o in problem.observations])
+    to_reward = np.linalg.lstsq(design, np.concatenate(problem.rewards), rcond=None)[0][:-1]
+    to_state = np.linalg.lstsq(design, after, rcond=None)[0][:-1]
+    truth = problem.graph
+    assert np.array_equal(np.abs(to_reward) > 1e-4, [*truth.state_to_reward, *truth.action_to_reward])
+    assert np.array_equal(
+        np.abs(to_state) > 0.07, np.concatenate([truth.state_to_state, truth.action_to_state])
+    )
+
+
+def test_copies_dead_columns_and_units() -> None:
+    problem = draw(Family("linear", 7, 2, 10, 50, decades=6.0, dead=2, copies=1), 0)
+    x = np.concatenate(problem.observations).astype(np.float64)
+    assert np.all(np.ptp(x[:, 5:], axis=0) == 0)
+    likeness = np.abs(np.corrcoef(x[:, :5].T))[4, :4]
+    assert likeness.max() == pytest.approx(1.0, abs=1e-6)
+    original = int(np.argmax(likeness))
+    graph = problem.graph
+    assert np.array_equal(graph.state_to_state[:, 4], graph.state_to_state[:, original])
+    assert not graph.state_to_state[4:].any()
+    assert not graph.state_to_reward[4:].any()
+
+
+def test_episodes_end_as_the_family_says() -> None:
+    lengths = {
+        ends: {len(a) for a in draw(Family("linear", 4, 2, 40, 60, ends=ends), 0).actions}  # type: ignore[arg-type]
+        for ends in ("at the limit", "anywhere", "by state")
+    }
+    assert lengths["at the limit"] == {40}
+    assert len(lengths["anywhere"]) > 10
+    assert len(lengths["by state"]) > 10
+
+
+def test_auroc_is_the_chance_of_the_right_order() -> None:
+    assert auroc(np.array([0.9, 0.8, 0.1]), np.array([1, 1, 0])) == 1.0
+    assert auroc(np.array([0.1, 0.2, 0.9]), np.array([1, 1, 0])) == 0.0
+    assert auroc(np.array([0.5, 0.5, 0.5]), np.array([1, 0, 0])) == 0.5
+    assert math.isnan(auroc(np.array([0.5, 0.1]), np.array([1, 1])))
+
+
+def test_scores_of_a_found_graph() -> None:
+    problem = draw(Family("linear", 5, 2, 20, 300, dynamics="linear"), 0)
+    found = identify(problem.observations, problem.actions, problem.totals)
+    scores = score_edges(found, problem.graph, ("state_to_reward", "action_to_reward"))
+    assert scores == {"f1": 1.0, "precision": 1.0, "recall": 1.0, "auroc": 1.0}
+
+
+def test_a_run_has_scores_means_versions_and_a_table() -> None:
+    told: list[str] = []
+    data = run_structure(Structure(families=("linear", "150 episodes"), problems=2), told.append)
+    assert json.loads(json.dumps(data)) == data
+    assert set(data["families"]) == {"linear", "150 episodes"}
+    assert data["families"]["linear"]["mean"]["reward"]["f1"] == 1.0
+    assert [problem["seed"] for problem in data["families"]["linear"]["problems"]] == [100, 101]
+    assert data["mean"]["correlation"] > 0.99
+    assert data["versions"]["numpy"] == np.__version__
+    assert len(told) == 2
+    console = Console(record=True, width=120, file=io.StringIO())
+    show_structure(console, data)
+    assert "150 episodes" in console.export_text()
+
+
+def test_bad_flags_name_the_fix() -> None:
+    with pytest.raises(UserError, match="'lineal' is none of"):
+        Structure(families=("lineal",))
+    with pytest.raises(UserError, match="between 1 and 100"):
+        Structure(problems=0)
+    assert set(FAMILIES) >= {"linear", "376 states"}

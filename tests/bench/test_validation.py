@@ -1,0 +1,206 @@
+"""The comparison with other libraries: equal settings, honest statistics, nothing trained twice."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apportion.backbones import BACKBONES
+from apportion.errors import UserError
+
+SCRIPTS = Path(__file__).parents[2] / "benchmarks"
+COMPARED = ("sac", "td3", "ddpg")
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+validation, peer = load("validation"), load("peer")
+
+
+@pytest.fixture
+def args(tmp_path: Path) -> Any:
+    return validation.Validation(
+        out=tmp_path / "v.json", tasks=("Pendulum-v1",), seeds=2, steps=600, folder=tmp_path
+    )
+
+
+def settings(args: Any, backbone: str, library: str = "sb3") -> dict[str, Any]:
+    config = validation.our_settings(args, "Pendulum-v1", backbone)
+    found: dict[str, Any] = validation.peer_settings(config, library, 1)
+    return found
+
+
+# --- Equal settings
+
+
+@pytest.mark.parametrize("backbone", COMPARED)
+def test_peers_get_every_setting_of_ours(args: Any, backbone: str) -> None:
+    """Whatever setting a backbone gains must be passed on, or this fails."""
+    passed = settings(args, backbone)
+    chosen = peer.arguments(passed)
+    ours = dict(passed["backbone"])
+    ours.pop("name")
+    ours.pop("exploration_noise", None)  # an object of the peer's, made with the environment
+    assert chosen.pop("policy_kwargs") == {"net_arch": ours.pop("hidden")}
+    renamed = {"discount": "gamma", "polyak": "tau", "actor_every": "policy_delay"}
+    renamed |= {"smoothing_noise": "target_policy_noise", "smoothing_clip": "target_noise_clip"}
+    if backbone == "sac":
+        assert chosen.pop("ent_coef") == f"auto_{ours.pop('initial_temperature')}"
+        assert chosen.pop("target_entropy") == "auto"
+        assert ours.pop("target_entropy") is None
+    assert {renamed.get(name, name): value for name, value in ours.items()}.items() <= chosen.items()
+    assert chosen["train_freq"] == chosen["gradient_steps"] == 100
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("backbone", COMPARED)
+def test_peers_have_as_many_weights_as_ours(args: Any, backbone: str) -> None:
+    pytest.importorskip("stable_baselines3")
+    import jax
+
+    from apportion.spec import Spec
+
+    ours = BACKBONES[backbone].make(BACKBONES[backbone].config())
+    spec = Spec("pendulum", ("x", "y", "speed"), ("torque",), max_episode_steps=200, max_segment_steps=1)
+    state = jax.eval_shape(lambda key: ours.init(key, spec), jax.random.key(0))
+    networks = [state.actor, state.critic if backbone == "ddpg" else state.critics]
+    model = peer.make_model(settings(args, backbone))
+    theirs = [*model.actor.parameters(), *model.critic.parameters()]
+    assert sum(array.size for array in jax.tree.leaves(networks)) == sum(each.numel() for each in theirs)
+
+
+@pytest.mark.parametrize("steps", [100, 300, 2_500, 10_000])
+def test_both_sides_are_evaluated_at_the_same_steps(args: Any, steps: int) -> None:
+    from apportion import train
+
+    schedule = validation.scaled(validation.our_settings(args, "Pendulum-v1", "sac").schedule, "x", steps)
+    due = [i for i in range(schedule.iterations) if train._evaluation_due(i, schedule)]
+    ours = [(iteration + 1) * schedule.steps_per_iteration for iteration in due]
+    assert ours == peer.evaluation_steps(validation.to_dict(schedule))
+    assert ours[-1] == steps
+    assert 3 * schedule.warmup_steps <= steps
+
+
+def test_half_an_iteration_is_refused(args: Any) -> None:
+    schedule = validation.our_settings(args, "Pendulum-v1", "sac").schedule
+    with pytest.raises(UserError, match="multiple of 100"):
+        validation.scaled(schedule, "Pendulum-v1", 250)
+
+
+# --- Nothing is trained twice
+
+
+@pytest.fixture
+def train_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[str]]:
+    """Instead of training, a child writes a straight line and ends with this code."""
+
+    def prepare(code: int) -> list[str]:
+        called: list[str] = []
+
+        def call(self: Any, command: list[str], output: Any) -> int:
+            file, given = Path(command[command.index("--out") + 1]), json.loads(command[-1])
+            called.append(file.stem)
+            if code == 0:
+                steps = peer.evaluation_steps(given["schedule"])
+                line = [float(step + given["seed"]) for step in steps]
+                file.write_text(
+                    json.dumps({"settings": given, "versions": {}, "steps": steps, "returns": line})
+                )
+            return code
+
+        monkeypatch.setattr(validation.Children, "_call", call)
+        return called
+
+    return prepare
+
+
+def peers_of(args: Any) -> None:
+    config = validation.our_settings(args, "Pendulum-v1", "sac")
+    with validation.Children(2) as children:
+        for each in [children.submit(*run) for run in validation.peer_runs(args, config)]:
+            each.result()
+
+
+def test_finished_trainings_are_kept_and_not_made_again(
+    args: Any, train_as: Callable[[int], list[str]]
+) -> None:
+    called = train_as(0)
+    peers_of(args)
+    assert sorted(called) == ["Pendulum-v1-sac-600-sb3-seed0", "Pendulum-v1-sac-600-sb3-seed1"]
+    peers_of(args)
+    assert len(called) == 2
+    (args.folder / f"{called[0]}.json").write_text('{"settings": {')  # torn
+    peers_of(args)
+    assert called[2:] == called[:1]
+
+
+def test_other_settings_are_another_training(args: Any, train_as: Callable[[int], list[str]]) -> None:
+    train_as(0)
+    peers_of(args)
+    file = args.folder / "Pendulum-v1-sac-600-sb3-seed1.json"
+    changed = settings(args, "sac")
+    assert validation.finished(file, changed) is not None
+    changed["backbone"]["learning_rate"] = 1.0
+    assert validation.finished(file, changed) is None
+
+
+def test_a_failed_training_leaves_its_log(args: Any, train_as: Callable[[int], list[str]]) -> None:
+    train_as(1)
+    with pytest.raises(RuntimeError, match="sac-600-sb3-seed"):
+        peers_of(args)
+    assert list(args.folder.glob("*.log"))
+
+
+def test_half_of_the_trainings_make_half_a_table(args: Any, train_as: Callable[[int], list[str]]) -> None:
+    """A command that was killed leaves a file that can be read."""
+    train_as(0)
+    peers_of(args)
+    configs = {("Pendulum-v1", name): validation.our_settings(args, "Pendulum-v1", name) for name in COMPARED}
+    rows = validation.write_results(args, configs, {"commit": "abc"})
+    assert [row["seeds"] for row in rows] == [[0, 2], [0, 0], [0, 0]]
+    assert rows[0]["theirs"][0] == 500.5  # steps 400, 500, 600, and the seed
+    assert json.loads(args.out.read_text())["rows"] == rows
+    assert "| Pendulum-v1 | sac | 0 / 2 | - | sb3 | 500 [500, 501] | - | - |" in validation.markdown(rows)
+
+
+# --- Statistics
+
+
+def test_a_score_is_the_mean_of_the_last_evaluations() -> None:
+    assert validation.last_mean([0.0, 100.0, 1.0, 2.0, 3.0]) == 2.0
+    assert validation.last_mean([5.0, None, None]) == 5.0
+    assert validation.last_mean([None]) is None
+    assert validation.last_mean([]) is None
+
+
+def test_intervals_of_the_difference_find_a_gap_and_only_a_gap() -> None:
+    rng = np.random.default_rng(1)
+    ours, same, worse = (rng.normal(level, 1, 200).tolist() for level in (10, 10, 9))
+    value, low, high = validation.difference(ours, worse)
+    assert low < 1 < high
+    assert 0 < low < value < high
+    assert validation.welch(ours, worse) < 1e-6
+    _, low, high = validation.difference(ours, same)
+    assert low < 0 < high
+    assert validation.welch(ours, same) > 0.05
+
+
+def test_few_or_constant_scores_claim_nothing() -> None:
+    assert validation.mean([]) is None
+    assert validation.mean([3.0]) == [3.0]
+    assert validation.difference([1.0], [1.0, 2.0]) is None
+    assert validation.welch([1.0], [1.0, 2.0]) is None
+    assert validation.welch([1.0, 1.0], [1.0, 1.0]) is None
+    assert validation.mean([2.0, 2.0]) == [2.0, 2.0, 2.0]

@@ -1,0 +1,63 @@
+"""The trainer's own program runs on made-up data of any size, as it would on real data."""
+
+import jax
+import numpy as np
+import pytest
+
+from apportion import replay as replays
+from apportion.bench import updates, workload
+from apportion.bench.updates import Limits
+from apportion.bench.workload import Size
+from apportion.methods import METHODS, grd
+from apportion.types import Sampling
+
+SPEC = workload.made_up_spec(Size(4, 2), steps=20)
+SMALL = grd.Config(hidden=(8,), segments=2)
+
+
+def test_the_replay_is_full_of_whole_episodes() -> None:
+    work = workload.make(workload.settings("grd", SMALL, lanes=2, updates=3, replay_steps=400), SPEC)
+    replay = jax.tree.map(lambda x: x[1], work.replay)
+    assert int(replay.segments - replay.oldest) >= 400 // 20 - 1
+    drawn = replays.draw(replay, jax.random.key(0), Sampling(segments=8), 64, 1)
+    batch = replays.gather(replay, jax.tree.map(lambda x: x[0], drawn), SPEC.max_segment_steps)
+    assert batch.segments is not None
+    assert np.asarray(batch.segments.mask).all()
+    assert np.asarray(batch.segments.observations).std() == pytest.approx(1, abs=0.1)
+
+
+def test_calls_change_the_agent_and_leave_the_data_alone() -> None:
+    work = workload.make(workload.settings("oracle", updates=2, replay_steps=400), SPEC)
+    segments = int(work.replay.segments[0])
+    before = np.asarray(work.agent.backbone.actor.weights[0])
+    agent, replay, metrics, _ = work.program(*work.arguments)
+    assert int(replay.segments[0]) == segments
+    assert not np.array_equal(before, agent.backbone.actor.weights[0])
+    assert all(np.isfinite(np.asarray(metric)).all() for metric in metrics.values())
+
+
+def test_shapes_are_those_of_the_data() -> None:
+    config = workload.settings("grd", SMALL, lanes=2, updates=3, replay_steps=400)
+    real, shapes = (make(config, SPEC) for make in (workload.make, workload.shapes))
+    for x, y in zip(jax.tree.leaves(real.arguments), jax.tree.leaves(shapes.arguments), strict=True):
+        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+
+
+def test_every_method_has_a_row_and_grd_one_for_each_structure() -> None:
+    methods = [method for method, _ in updates.variants().values()]
+    assert set(methods) == set(METHODS)
+    assert methods.count("grd") >= 2
+
+
+def test_a_row_says_what_it_measured() -> None:
+    row = updates.measure("oracle", None, Size(4, 2), 2, peak=1e12, limits=Limits(1e-4, 0.05, 60.0))
+    assert row["milliseconds_range"][0] <= row["milliseconds"] <= row["milliseconds_range"][1]
+    assert row["lane_updates_per_second"] == pytest.approx(2e3 / row["milliseconds"])
+    assert 0 < row["share_of_peak"] < 1
+    assert row["compile_seconds"] > 0
+
+
+def test_what_would_take_too_long_is_left_out_and_says_so() -> None:
+    row = updates.measure("oracle", None, Size(4, 2), 20, peak=1e8, limits=Limits(1.0, 1.0, 10.0))
+    assert "would take" in row["left_out"]
+    assert "milliseconds" not in row

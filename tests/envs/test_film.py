@@ -1,0 +1,159 @@
+"""Pictures of stored episodes: the same episode again, or a clear word why not."""
+
+import warnings
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from apportion.envs import film as filming
+from apportion.envs.film import check_renders, film, fitted
+from apportion.envs.greenhouse_picture import draw
+from apportion.envs.lane import Lane, play
+from apportion.envs.make import EnvConfig
+from apportion.errors import UserError
+
+GREENHOUSE = EnvConfig("apportion/Greenhouse-v0", max_episode_steps=5)
+
+
+def played(config: EnvConfig = GREENHOUSE) -> dict[str, Any]:
+    """A stored episode, as evaluations leave it."""
+    lane = Lane(config, 3, "tanh_noise")
+    rng = np.random.default_rng(0)
+    states, actions = lane.spec.observation_size, lane.spec.action_size
+    actor = {"mask": np.ones(states), "w0": rng.normal(size=(states, actions)), "b0": np.zeros(actions)}
+    [episode] = play(lane, {name: array.astype(np.float32) for name, array in actor.items()}, 0, 1)
+    return episode
+
+
+def test_every_step_has_its_picture_and_so_has_the_end() -> None:
+    found = film(GREENHOUSE, played())
+    assert list(found.frames) == [0, 1, 2, 3, 4, 5]
+    assert found.fps == 8
+    for frame in found.frames.values():
+        assert (frame.shape, frame.dtype) == ((240, 320, 3), np.uint8)
+    assert not np.array_equal(found.frames[0], found.frames[1])
+
+
+def test_chosen_steps_are_those_of_the_whole_film() -> None:
+    episode = played()
+    whole, some = film(GREENHOUSE, episode).frames, film(GREENHOUSE, episode, [4, 2]).frames
+    assert sorted(some) == [2, 4]
+    for step, frame in some.items():
+        np.testing.assert_array_equal(frame, whole[step])
+
+
+def test_pictures_are_as_large_as_fits() -> None:
+    found = film(GREENHOUSE, played(), [0], (160, 400))
+    assert found.frames[0].shape == (120, 160, 3)
+    assert fitted(np.zeros((100, 10, 3), np.uint8), (320, 240)).shape == (240, 24, 3)
+    assert fitted(np.zeros((1, 4000, 3), np.uint8), (320, 240)).shape == (1, 320, 3)
+
+
+def test_another_episode_than_the_stored_one_is_noticed() -> None:
+    episode = played()
+    episode["seed"] = episode["seed"] + 1
+    with pytest.raises(UserError, match="something else at step 0"):
+        film(GREENHOUSE, episode)
+    episode = played()
+    episode["actions"] = -episode["actions"]
+    with pytest.raises(UserError, match="something else at step 1"):
+        film(GREENHOUSE, episode)
+
+
+def test_steps_that_are_not_there() -> None:
+    with pytest.raises(UserError, match="no step 6: the episode has steps 0 to 5"):
+        film(GREENHOUSE, played(), [0, 6])
+
+
+def test_an_episode_of_an_older_version_has_no_seed() -> None:
+    episode = played()
+    del episode["seed"]
+    with pytest.raises(UserError, match="without its seed"):
+        film(GREENHOUSE, episode)
+
+
+def test_an_environment_without_pictures_says_so() -> None:
+    factored = EnvConfig("apportion/Factored-v0")
+    with pytest.raises(UserError, match=r"apportion/Factored-v0 does not render pictures"):
+        check_renders(factored)
+    with pytest.raises(UserError, match="does not render pictures"):
+        film(factored, played(factored))
+
+
+def test_a_driver_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Any) -> None:
+        raise RuntimeError("no display\nnor any other")
+
+    monkeypatch.setattr("apportion.envs.greenhouse.Greenhouse.render", fails)
+    with pytest.raises(UserError, match=r"cannot be rendered .*RuntimeError: no display nor any") as error:
+        film(GREENHOUSE, played())
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_no_picture_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("apportion.envs.greenhouse.Greenhouse.render", lambda self: np.zeros((4, 4)))
+    with pytest.raises(UserError, match=r"renders no pictures"):
+        film(GREENHOUSE, played())
+
+
+def test_mujoco_draws_without_a_screen() -> None:
+    """In memory, by software if need be; where the system has no EGL, there is nothing to test."""
+    config = EnvConfig("HalfCheetah-v4", max_episode_steps=2)
+    try:
+        found = film(config, played(config), [2], (64, 48))
+    except UserError as error:
+        if "libegl1" not in str(error):
+            raise
+        pytest.skip(str(error))
+    assert found.frames[2].shape == (48, 64, 3)
+    assert found.frames[2].std() > 5
+
+
+def test_size_of_mujoco_pictures_is_asked_for_unless_the_user_did() -> None:
+    assert filming._sized(EnvConfig("Ant-v4"), (64, 48)).kwargs == '{"width": 64, "height": 48}'
+    chosen = EnvConfig("Ant-v4", kwargs='{"width": 10}')
+    assert filming._sized(chosen, (64, 48)).kwargs == '{"width": 10, "height": 48}'
+    assert filming._sized(GREENHOUSE, (64, 48)) == GREENHOUSE
+
+
+# --- The greenhouse's picture
+
+
+def test_gymnasiums_checker_is_content_with_the_rendering() -> None:
+    env = gymnasium.make("apportion/Greenhouse-v0", render_mode="rgb_array").unwrapped
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*render", UserWarning)  # of modes that we do not have
+        check_env(env)
+
+
+def test_without_a_mode_there_is_no_picture() -> None:
+    env = gymnasium.make("apportion/Greenhouse-v0").unwrapped
+    env.reset(seed=0)
+    assert env.render() is None
+
+
+GAUGES = dict.fromkeys(
+    ("temperature", "moisture", "light", "co2", "leaf mass", "outside temperature", "sunlight"), 0.0
+)
+LEVERS = {"heater": 0.0, "valve": 0.0, "shade": 0.0}
+
+
+@pytest.mark.parametrize("change", ["sunlight", "moisture", "leaf mass", "heater", "valve", "shade"])
+def test_the_picture_shows_what_changes(change: str) -> None:
+    before = draw(GAUGES, LEVERS, 3.0)
+    gauges = GAUGES | ({change: 0.8} if change in GAUGES else {})
+    levers = LEVERS | ({change: 0.8} if change in LEVERS else {})
+    assert not np.array_equal(draw(gauges, levers, 3.0), before)
+
+
+def test_tomatoes_ripen_with_the_harvest() -> None:
+    def red(harvest: float) -> int:
+        picture = draw(GAUGES, LEVERS | {"heater": -1.0}, harvest).astype(int)
+        return int(((picture[..., 0] > 180) & (picture[..., 1] < 90)).sum())
+
+    assert red(-5.0) == red(0.0) == 0
+    assert red(0.0) < red(10.0) < red(30.0)
+    assert red(30.0) <= red(1000.0) == red(2000.0)

@@ -1,0 +1,171 @@
+"""Contributions to learned rewards, for every method that has one; the others say why not."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from apportion.envs.greenhouse import BENEFIT, COMFORT, GAS_PRICE, Greenhouse
+from apportion.errors import UserError
+from apportion.explain import Explanation, Precision, Steps, check_explainable, compile_reward, explain_reward
+from apportion.methods import METHODS
+from apportion.spec import Spec
+from apportion.types import Method, Transitions
+
+SPEC = Spec("toy", ("height", "speed", "colour"), ("push", "turn"), 6, 4)
+LEARNED = ["grd", "rd", "rrd", "rrd-unbiased"]
+
+
+def method_of(name: str) -> Method:
+    return METHODS[name].make(METHODS[name].config())
+
+
+def steps(seed: int, count: int) -> Steps:
+    rng = np.random.default_rng(seed)
+    return Steps(*(rng.normal(size=(count, size)).astype(np.float32) for size in (3, 2, 3)))
+
+
+def explained(method: Method, state: Any, precision: Precision, given: Steps | None = None) -> Explanation:
+    reward_of = compile_reward(method, 3)
+    rng = np.random.default_rng(0)
+    return explain_reward(method, reward_of, state, given or steps(1, 9), steps(2, 8), precision, rng)
+
+
+@pytest.mark.parametrize("exact_up_to", [1, 8], ids=["sampled", "exact"])
+@pytest.mark.parametrize("name", LEARNED)
+def test_contributions_add_up_to_the_learned_reward(name: str, exact_up_to: int) -> None:
+    method = method_of(name)
+    state = method.init(jax.random.key(0), SPEC)
+    found = explained(method, state, Precision(background=8, exact_up_to=exact_up_to))
+    assert found.exact == (exact_up_to == 8)
+    assert found.contributions.shape == (9, 5)
+    assert (found.standard_errors > 0).any() == (not found.exact)
+    np.testing.assert_allclose(
+        found.contributions.sum(axis=1), found.redistributed - found.baseline, rtol=0, atol=1e-12
+    )
+
+
+def test_only_dimensions_with_an_edge_are_paid() -> None:
+    method = method_of("grd")
+    state = method.init(jax.random.key(0), SPEC)
+    logits = state.model.edges._replace(
+        state_to_reward=jnp.asarray([5.0, -5.0, -5.0]), action_to_reward=jnp.asarray([-5.0, 5.0])
+    )
+    state = state._replace(model=state.model._replace(edges=logits))
+    found = explained(method, state, Precision())
+    assert found.players.tolist() == [True, False, False, False, True]
+    assert (found.contributions[:, [1, 2, 3]] == 0).all()
+    assert (found.contributions[:, [0, 4]] != 0).all()
+    np.testing.assert_allclose(
+        found.contributions.sum(axis=1), found.redistributed - found.baseline, atol=1e-6
+    )
+
+
+def test_a_reward_without_any_edge_is_all_baseline() -> None:
+    method = method_of("grd")
+    state = method.init(jax.random.key(0), SPEC)
+    off = jax.tree.map(lambda logit: jnp.full_like(logit, -5.0), state.model.edges)
+    found = explained(method, state._replace(model=state.model._replace(edges=off)), Precision())
+    assert (found.contributions == 0).all()
+    np.testing.assert_allclose(found.redistributed, found.baseline, atol=1e-6)
+
+
+def test_without_a_graph_a_dimension_that_never_varies_does_not_play() -> None:
+    method = method_of("rd")
+    state = method.init(jax.random.key(0), SPEC)
+    still = [each._replace(observations=each.observations.copy()) for each in (steps(1, 9), steps(2, 8))]
+    for each in still:
+        each.observations[:, 1] = each.next_observations[:, 1] = 0.5
+    found = explain_reward(
+        method, compile_reward(method, 3), state, *still, Precision(), np.random.default_rng(0)
+    )
+    assert found.players.tolist() == [True, False, True, True, True]
+
+
+def test_a_dimension_of_rrd_comes_with_its_next_value() -> None:
+    """RRD reads s - s'. Where both of a step's values are the background's, the dimension earns nothing."""
+    method = method_of("rrd")
+    state = method.init(jax.random.key(0), SPEC)
+    background = Steps(*(np.repeat(part[:1], 4, axis=0) for part in steps(2, 4)))
+    given = steps(1, 5)
+    for part, like in (
+        (given.observations, background.observations),
+        (given.next_observations, background[2]),
+    ):
+        part[:, 0] = like[0, 0]
+    given.next_observations[0, 0] += 1  # only its next value differs, and only here
+    found = explain_reward(
+        method, compile_reward(method, 3), state, given, background, Precision(), np.random.default_rng(0)
+    )
+    assert found.contributions[0, 0] != 0
+    np.testing.assert_allclose(found.contributions[1:, 0], 0, atol=1e-6)
+
+
+def greenhouse_reward(state: Any, transitions: Transitions) -> Any:
+    """The greenhouse's own, which is a sum of functions of single gauges, in JAX."""
+    gauges, heater = transitions.observation, transitions.action[:, 0]
+    (best, weight), benefit = np.array(list(COMFORT.values())).T, np.array(list(BENEFIT.values()))
+    discomfort = ((gauges[:, :3] - jnp.float32(best)[None]) ** 2) @ jnp.float32(weight)
+    return 1 - discomfort + jnp.tanh(gauges[:, 3:5]) @ jnp.float32(benefit) - GAS_PRICE * (1 + heater)
+
+
+@pytest.mark.parametrize("exact_up_to", [8, 13], ids=["sampled", "exact"])
+def test_a_reward_that_is_a_sum_pays_its_terms_and_ranks_the_true_parents_first(exact_up_to: int) -> None:
+    """No graph is given: all 13 dimensions of the greenhouse play."""
+    rng = np.random.default_rng(0)
+
+    def drawn(count: int) -> Steps:
+        return Steps(*(rng.uniform(-1, 1, (count, size)).astype(np.float32) for size in (10, 3, 10)))
+
+    method = method_of("rd")._replace(reward=greenhouse_reward)
+    given, background, precision = drawn(6), drawn(4), Precision(exact_up_to=exact_up_to)
+    found = explain_reward(method, compile_reward(method, 10), None, given, background, precision, rng)
+    temperature = [-0.5 * (steps.observations[:, 0] - 0.4) ** 2 for steps in (given, background)]
+    np.testing.assert_allclose(found.contributions[:, 0], temperature[0] - temperature[1].mean(), atol=1e-6)
+    heater = [-GAS_PRICE * steps.actions[:, 0] for steps in (given, background)]
+    np.testing.assert_allclose(found.contributions[:, 10], heater[0] - heater[1].mean(), atol=1e-6)
+    np.testing.assert_allclose(found.standard_errors, 0, atol=1e-6)
+    ranking = np.argsort(-np.abs(found.contributions).mean(axis=0))
+    truth = np.concatenate([Greenhouse.true_graph.state_to_reward, Greenhouse.true_graph.action_to_reward])
+    assert truth[ranking].tolist() == [True] * 6 + [False] * 7
+
+
+def test_a_diverged_reward_has_no_contributions() -> None:
+    method = method_of("rd")
+    state = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), method.init(jax.random.key(0), SPEC))
+    found = explained(method, state, Precision())
+    assert np.isnan(found.contributions).all()
+    assert np.isnan(found.baseline)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_explained_or_says_why_not(name: str) -> None:
+    method = method_of(name)
+    state = method.init(jax.random.key(0), SPEC)
+    if name in LEARNED:
+        check_explainable(name, method, state, steps(0, 4))
+        return
+    reason = "whole segment" if method.credit is not None else "nothing to explain"
+    with pytest.raises(UserError, match=f"{name}.*{reason}"):
+        check_explainable(name, method, state, steps(0, 4))
+
+
+def test_a_diverged_method_is_still_recognised() -> None:
+    method = method_of("rd")
+    state = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), method.init(jax.random.key(0), SPEC))
+    check_explainable("rd", method, state, steps(0, 4))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"background": 0}, "background=0"),
+        ({"exact_up_to": 17}, "between 1 and 16"),
+        ({"rounds": 1}, "error bar"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, int], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Precision(**settings)

@@ -1,0 +1,169 @@
+"""Shapley values: the axioms, functions with a known answer, and sampling that knows its own error."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from apportion.explain import shapley
+from apportion.explain.shapley import Players, Shapley
+
+Values = NDArray[np.float64]
+
+
+def everybody(columns: int) -> Players:
+    return Players(columns, np.arange(columns))
+
+
+def data(columns: int, seed: int = 0, rows: int = 5, background: int = 7) -> tuple[Values, Values]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(rows, columns)), rng.normal(size=(background, columns))
+
+
+def tangled(rows: Values) -> Values:
+    """Every column works together with every other."""
+    return np.sin(rows @ np.arange(1, rows.shape[1] + 1)) + np.prod(rows[:, :3], axis=1)
+
+
+def both(function: Any, columns: int, rounds: int = 2) -> list[Shapley]:
+    """The exact answer and the sampled one."""
+    rows, background = data(columns)
+    players = everybody(columns)
+    rng = np.random.default_rng(1)
+    return [
+        shapley.exact(function, rows, background, players),
+        shapley.sampled(function, rows, background, players, rounds, rng),
+    ]
+
+
+@pytest.mark.parametrize("found", both(tangled, 6), ids=["exact", "sampled"])
+def test_contributions_add_up_to_the_value_above_the_baseline(found: Shapley) -> None:
+    rows, background = data(6)
+    np.testing.assert_allclose(found.values, tangled(rows))
+    assert found.baseline == pytest.approx(tangled(background).mean())
+    np.testing.assert_allclose(found.contributions.sum(axis=1), found.values - found.baseline, atol=1e-12)
+
+
+def test_they_are_what_shapley_defined() -> None:
+    """The mean over all orders of what a player adds when it joins, written out."""
+    rows, background = data(4, rows=1)
+
+    def worth(coalition: set[int]) -> float:
+        mixed = np.where([i in coalition for i in range(4)], rows[0], background)
+        return float(tangled(mixed).mean())
+
+    expected = np.zeros(4)
+    for order in itertools.permutations(range(4)):
+        for place, player in enumerate(order):
+            before = set(order[:place])
+            expected[player] += (worth(before | {player}) - worth(before)) / math.factorial(4)
+    found = shapley.exact(tangled, rows, background, everybody(4))
+    np.testing.assert_allclose(found.contributions[0], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("found", both(lambda x: np.sin(x) @ [1, 2, 3, 4, 5], 5), ids=["exact", "sampled"])
+def test_an_additive_function_pays_each_term_to_its_owner(found: Shapley) -> None:
+    """Contribution of i = f_i(x_i) - mean f_i; sampling has no error, and knows it."""
+    rows, background = data(5)
+    terms = np.sin(rows) * [1, 2, 3, 4, 5]
+    expected = terms - (np.sin(background) * [1, 2, 3, 4, 5]).mean(axis=0)
+    np.testing.assert_allclose(found.contributions, expected, atol=1e-12)
+    np.testing.assert_allclose(found.standard_errors, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("found", both(lambda x: tangled(x[:, :4]), 6), ids=["exact", "sampled"])
+def test_who_changes_nothing_earns_nothing(found: Shapley) -> None:
+    np.testing.assert_allclose(found.contributions[:, 4:], 0, atol=1e-12)
+    assert (found.contributions[:, :4] != 0).all()
+
+
+def test_equals_are_paid_equally() -> None:
+    rows, background = data(4)
+    rows[:, 1], background[:, 1] = rows[:, 0], background[:, 0]
+
+    def symmetric(x: Values) -> Values:
+        return x[:, 0] * x[:, 1] * np.cos(x[:, 2]) + x[:, 3]
+
+    found = shapley.exact(symmetric, rows, background, everybody(4)).contributions
+    np.testing.assert_allclose(found[:, 0], found[:, 1], atol=1e-12)
+
+
+def test_contributions_to_a_sum_are_the_sums_of_contributions() -> None:
+    rows, background = data(4)
+
+    def of(function: Any) -> Values:
+        return shapley.exact(function, rows, background, everybody(4)).contributions
+
+    together = of(lambda x: 2 * tangled(x) - x[:, 0] ** 3)
+    np.testing.assert_allclose(together, 2 * of(tangled) - of(lambda x: x[:, 0] ** 3), atol=1e-12)
+
+
+def test_sampling_is_unbiased_and_its_error_bars_are_true() -> None:
+    """Over many rows, the mean squared distance from the exact answer is the mean squared standard error."""
+    rows, background = data(5, rows=400, background=16)
+    exact = shapley.exact(tangled, rows, background, everybody(5))
+    sampled = shapley.sampled(tangled, rows, background, everybody(5), 2, np.random.default_rng(3))
+    distance = sampled.contributions - exact.contributions
+    assert abs(distance.mean()) < 1e-12  # each row's add up to the same
+    assert (distance**2).mean() == pytest.approx((sampled.standard_errors**2).mean(), rel=0.1)
+
+
+def test_nine_times_the_rounds_make_errors_three_times_smaller() -> None:
+    rows, background = data(5, rows=100)
+    few, many = (
+        shapley.sampled(tangled, rows, background, everybody(5), rounds, np.random.default_rng(rounds))
+        for rounds in (2, 18)
+    )
+    assert (few.standard_errors**2).mean() == pytest.approx(9 * (many.standard_errors**2).mean(), rel=0.15)
+
+
+def test_columns_of_one_player_come_together() -> None:
+    """Two columns as one player earn what both earn in a function that adds them to the third."""
+    rows, background = data(3)
+    players = Players(2, np.array([0, 1, 0]))
+    found = shapley.exact(lambda x: x[:, 0] * x[:, 2] + x[:, 1], rows, background, players)
+    own = rows[:, 0] * rows[:, 2] - (background[:, 0] * background[:, 2]).mean()
+    np.testing.assert_allclose(found.contributions[:, 0], own, atol=1e-12)
+
+
+def test_a_single_player_earns_everything_and_nobody_earns_nothing() -> None:
+    rows, background = data(2)
+    alone = shapley.exact(lambda x: x[:, 1] ** 2, rows, background, Players(1, np.array([-1, 0])))
+    np.testing.assert_allclose(alone.contributions[:, 0], alone.values - alone.baseline)
+    nobody = shapley.exact(lambda x: np.ones(len(x)), rows, background, Players(0, np.array([-1, -1])))
+    assert nobody.contributions.shape == (5, 0)
+    assert (nobody.values == nobody.baseline).all()
+
+
+@pytest.mark.parametrize("sampled", [False, True], ids=["exact", "sampled"])
+def test_a_row_without_a_value_has_no_contributions_and_spoils_no_other(sampled: bool) -> None:
+    rows, background = data(3)
+    whole = shapley.exact(tangled, rows, background, everybody(3)).contributions
+    rows[2, 1] = np.nan
+    if sampled:
+        found = shapley.sampled(tangled, rows, background, everybody(3), 2, np.random.default_rng(0))
+    else:
+        found = shapley.exact(tangled, rows, background, everybody(3))
+    assert np.isnan(found.contributions[2]).all()
+    assert np.isfinite(np.delete(found.contributions, 2, axis=0)).all()
+    if not sampled:
+        np.testing.assert_array_equal(np.delete(found.contributions, 2, 0), np.delete(whole, 2, 0))
+
+
+def test_memory_is_bounded_by_the_rows_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, background = data(5, rows=30)
+    seen: list[int] = []
+
+    def watched(x: Values) -> Values:
+        seen.append(len(x))
+        return tangled(x)
+
+    whole = shapley.exact(tangled, rows, background, everybody(5))
+    monkeypatch.setattr(shapley, "_ROWS", 500)
+    parts = shapley.exact(watched, rows, background, everybody(5))
+    np.testing.assert_allclose(parts.contributions, whole.contributions, atol=1e-12)
+    shapley.sampled(watched, rows, background, everybody(5), 2, np.random.default_rng(0))
+    assert max(seen) <= 500

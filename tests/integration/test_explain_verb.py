@@ -1,0 +1,128 @@
+"""`apportion explain`: who earned the learned reward, in stored, fresh and given episodes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from driver import Answer, Run, apportion
+
+QUICK = ("--background", "8")  # with 13 dimensions, orders are sampled
+
+
+def _explain(run: Run, *flags: str | Path) -> dict[str, Any]:
+    answer = apportion("explain", run.path, *QUICK, "--json", *flags)
+    assert (answer.code, answer.err) == (0, "")
+    return answer.json
+
+
+@pytest.fixture(scope="module")
+def plain(greenhouse_run: Run) -> dict[str, Any]:
+    return _explain(greenhouse_run)
+
+
+def test_every_step_of_the_stored_episodes_is_explained(plain: dict[str, Any], greenhouse_run: Run) -> None:
+    assert plain["source"] == "stored at step 2000"
+    stored = greenhouse_run.read_episodes(2000)
+    for lane, episodes in zip(plain["lanes"], stored, strict=True):
+        for explained, episode in zip(lane["episodes"], episodes, strict=True):
+            assert explained["steps"] == list(range(40))
+            contributions = np.array(explained["contributions"])
+            assert contributions.shape == (40, 13)
+            # The checkpoint is of the same moment as the episodes, so its rewards are theirs.
+            np.testing.assert_allclose(explained["redistributed"], episode["redistributed"], atol=1e-5)
+            above = np.array(explained["redistributed"]) - lane["baseline"]
+            np.testing.assert_allclose(contributions.sum(axis=1), above, atol=1e-5)
+
+
+def test_the_summary_is_that_of_the_steps(plain: dict[str, Any]) -> None:
+    lanes = [np.concatenate([e["contributions"] for e in lane["episodes"]]) for lane in plain["lanes"]]
+    names = [*plain["observation_names"], *plain["action_names"]]
+    assert sorted(row["name"] for row in plain["dimensions"]) == sorted(names)
+    for row in plain["dimensions"]:
+        own = [lane[:, row["index"]] for lane in lanes]
+        assert names[row["index"]] == row["name"]
+        assert row["mean"] == pytest.approx(np.mean([x.mean() for x in own]), abs=1e-6)
+        assert row["mean_absolute"] == pytest.approx(np.mean([np.abs(x).mean() for x in own]), abs=1e-6)
+    assert sum(row["share"] for row in plain["dimensions"]) == pytest.approx(1)
+    sizes = [row["mean_absolute"] for row in plain["dimensions"]]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_lanes_and_steps_can_be_chosen(plain: dict[str, Any], greenhouse_run: Run) -> None:
+    data = _explain(greenhouse_run, "--lane", "1", "--step", "39", "7")
+    [lane] = data["lanes"]
+    assert (lane["lane"], lane["seed"], lane["baseline"]) == (1, 1, plain["lanes"][1]["baseline"])
+    assert [episode["steps"] for episode in lane["episodes"]] == [[39, 7], [39, 7]]
+    before = plain["lanes"][1]["episodes"][0]["redistributed"]
+    np.testing.assert_allclose(lane["episodes"][0]["redistributed"], [before[39], before[7]], rtol=1e-5)
+
+
+def test_a_fresh_episode_is_the_one_that_eval_plays(greenhouse_run: Run) -> None:
+    data = _explain(greenhouse_run, "--seed", "10000")
+    assert data["source"] == "seed 10000"
+    assert [len(lane["episodes"]) for lane in data["lanes"]] == [1, 1]
+    assert data == _explain(greenhouse_run, "--seed", "10000")
+
+
+def test_given_episodes_of_any_length(greenhouse_run: Run, tmp_path: Path) -> None:
+    episode = greenhouse_run.read_episodes(2000)[0][0]
+    arrays = {
+        "observations": np.stack([episode["observations"]] * 2),
+        "actions": np.stack([episode["actions"]] * 2),
+        "lengths": np.array([40, 1]),
+        "totals": np.zeros(2),
+    }
+    np.savez(tmp_path / "log.npz", **arrays)
+    data = _explain(greenhouse_run, "--episode", tmp_path / "log.npz", "--lane", "0")
+    [lane] = data["lanes"]
+    assert [len(each["steps"]) for each in lane["episodes"]] == [40, 1]
+    np.testing.assert_allclose(
+        lane["episodes"][1]["redistributed"], lane["episodes"][0]["redistributed"][:1], rtol=1e-5
+    )
+
+
+def test_a_table_a_file_and_pictures(plain: dict[str, Any], greenhouse_run: Run, tmp_path: Path) -> None:
+    answer = apportion("explain", greenhouse_run.path, *QUICK, "--lane", "0", "--step", "0")
+    assert (answer.code, answer.err) == (0, "")
+    assert "leaf mass" in answer.out
+    assert "± orders" in answer.out
+    signs = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!doctype html>"}
+    for ending, sign in signs.items():
+        plot, out = tmp_path / f"plot.{ending}", tmp_path / "out.json"
+        flags = ["--lane", "0", "--step", "0", "3", "--plot", plot, "--out", out, "--quiet"]
+        assert apportion("explain", greenhouse_run.path, *QUICK, *flags) == Answer(0, "", "")
+        assert plot.read_bytes().startswith(sign)
+        assert json.loads(out.read_text())["step"] == plain["step"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "reason"),
+    [
+        (["--lane", "2"], 1, "no lane 2: "),
+        (["--step", "40"], 1, "--step 40 is beyond an episode of 40 steps"),
+        (["--step", "-1"], 2, "--step -1 must not be negative"),
+        (["--seed", "1", "--episode", "log.npz"], 2, "give --episode or --seed, not both"),
+        (["--episode", "nowhere.npz"], 1, "no file nowhere.npz"),
+        (["--plot", "plot.gif"], 2, "--plot plot.gif: the file's name must end in one of .svg, .png"),
+        (["--plot", "/nowhere/plot.svg"], 2, "--plot /nowhere/plot.svg: there is no folder /nowhere"),
+        (["--background", "0"], 2, "background=0 must be at least 1"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    flags: list[str], code: int, reason: str, greenhouse_run: Run
+) -> None:
+    answer = apportion("explain", greenhouse_run.path, *flags)
+    assert (answer.code, answer.out) == (code, "")
+    assert reason in answer.err
+    assert answer.err.startswith("error: ")
+    assert answer.err.count("\n") == 1
+
+
+def test_episodes_of_another_environment_are_refused(greenhouse_run: Run, tmp_path: Path) -> None:
+    arrays = {"observations": np.zeros((1, 3, 2)), "actions": np.zeros((1, 2, 1))}
+    np.savez(tmp_path / "log.npz", **arrays, lengths=np.array([2]), totals=np.zeros(1))
+    answer = apportion("explain", greenhouse_run.path, "--episode", tmp_path / "log.npz")
+    assert answer.code == 1
+    assert "2 observed dimensions and 1 actions" in answer.err

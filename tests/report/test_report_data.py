@@ -1,0 +1,260 @@
+"""What goes into the page: statistics over lanes, packed arrays, a choice of moments and episodes."""
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+from scipy.stats import bootstrap, trim_mean
+from synthetic_runs import HOSTILE, Recipe, make_run, make_spec
+
+from apportion.errors import UserError
+from apportion.report import packing
+from apportion.report.episodes import Extra, episodes, ranges, shown_dimensions
+from apportion.report.names import check_fit, fits, read_names, renamed
+from apportion.report.overview import sentence
+from apportion.report.page import LIMIT, labels, write_report
+from apportion.report.statistics import band, iqm, mean, thinned
+from apportion.report.structure import Drivers, drivers, structure
+from apportion.runs.folder import RunFolder
+
+# --- Statistics
+
+
+@given(st.integers(1, 40), st.integers(0, 2**32 - 1))
+def test_iqm_is_the_mean_without_a_quarter_at_each_end(lanes: int, seed: int) -> None:
+    values = np.random.default_rng(seed).standard_normal(lanes)
+    np.testing.assert_allclose(iqm(values), trim_mean(values, 0.25), rtol=1e-12, atol=1e-12)
+
+
+def test_bands_are_those_of_the_percentile_bootstrap() -> None:
+    values = np.random.default_rng(0).standard_normal((1, 12))
+    ours = band(values, mean)
+    theirs = bootstrap(values, np.mean, method="percentile", n_resamples=20_000, rng=1).confidence_interval
+    assert ours.centre[0] == pytest.approx(values.mean())
+    assert (ours.low[0], ours.high[0]) == pytest.approx((theirs.low, theirs.high), abs=0.05)
+
+
+def test_lanes_without_numbers_are_left_out_and_one_lane_has_no_band() -> None:
+    curve = band(np.array([[1.0, np.nan, 3.0], [np.nan, np.inf, 2.0], [np.nan] * 3]), mean)
+    np.testing.assert_array_equal(curve.centre, [2, 2, np.nan])
+    np.testing.assert_array_equal(np.isnan(curve.low), [False, True, True])
+
+
+@given(st.integers(0, 300), st.integers(1, 50))
+def test_thinning_keeps_the_ends(count: int, at_most: int) -> None:
+    places = thinned(count, at_most)
+    assert len(places) == min(count, at_most)
+    assert places == sorted(set(places))
+    if count:
+        assert places[-1] == count - 1
+        assert at_most == 1 or places[0] == 0
+
+
+# --- Packing, read back as the page's JavaScript does
+
+
+def unpacked(packed: packing.Packed) -> NDArray[Any]:
+    kinds = {"byte": "u1", "uint8": "u1", "uint16": "<u2", "float32": "<f4", "short": "<u2"}
+    codes = np.frombuffer(base64.b64decode(packed["data"]), kinds[packed["kind"]]).reshape(packed["shape"])
+    if packed["kind"] == "byte":
+        return np.where(codes == 255, np.nan, codes / 254)
+    if packed["kind"] == "short":
+        values = np.asarray(packed["low"]) + codes * np.asarray(packed["scale"])
+        return np.where(codes == 65_535, np.nan, values)
+    return codes
+
+
+@given(hnp.arrays(np.float64, st.integers(0, 30), elements=st.floats(0, 1) | st.just(np.nan)))
+def test_probabilities_keep_their_side_of_a_half(values: NDArray[np.float64]) -> None:
+    back = unpacked(packing.probabilities(values))
+    np.testing.assert_allclose(back, values, atol=1 / 254)
+    np.testing.assert_array_equal(back >= 0.5, values >= 0.5)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
+def test_columns_keep_five_digits_of_their_own_range(scale: float) -> None:
+    values = np.random.default_rng(0).standard_normal((40, 3)) * [scale, 1, 0] + [0, 1e6, 7]
+    values[3, 1], values[4, 0] = np.nan, np.inf
+    back = unpacked(packing.columns(values))
+    assert np.isnan(back[3, 1])
+    assert np.isnan(back[4, 0])
+    good = np.isfinite(values)
+    tolerance = np.broadcast_to(np.array([4 * scale, 4, 0]) * 2e-5 + 1e-9, values.shape)
+    assert np.all(np.abs(back - values)[good] <= tolerance[good])
+
+
+def test_a_table_of_nothing_but_nan_is_packed() -> None:
+    assert np.isnan(unpacked(packing.columns(np.full((2, 2), np.nan)))).all()
+
+
+# --- Structure and episodes
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return make_run(tmp_path / "run", Recipe(dead=(3,)))
+
+
+def test_the_page_counts_the_lanes_that_keep_an_edge(run: RunFolder) -> None:
+    found = structure(run, run.read_spec(), 1_000_000)
+    assert found is not None
+    assert found["steps"] == run.edge_steps()
+    stored = run.read_edges()[1]["state_to_state"]  # [K, L, S, S]
+    block = found["blocks"]["state_to_state"]
+    np.testing.assert_array_equal(unpacked(block["kept"]), (stored >= 0.5).sum(axis=1))
+    np.testing.assert_allclose(unpacked(block["probability"]), stored.mean(axis=1), atol=1 / 254)
+    np.testing.assert_allclose(unpacked(block["single"]), stored, atol=1 / 254)
+
+
+def test_little_room_takes_moments_first_then_the_edges_between_observations(run: RunFolder) -> None:
+    spec = run.read_spec()
+    few, fewest = (structure(run, spec, budget) for budget in (150, 20))
+    assert few is not None
+    assert fewest is not None
+    assert few["complete"]
+    assert few["steps"] == [run.edge_steps()[0], run.edge_steps()[-1]][-len(few["steps"]) :]
+    assert not fewest["complete"]
+    assert set(fewest["blocks"]) == {"state_to_reward", "action_to_reward", "policy_mask"}
+
+
+def test_dead_dimensions_are_those_that_never_change(run: RunFolder) -> None:
+    assert ranges(run, run.read_spec()).dead == [3]
+
+
+def test_the_newest_episode_of_the_first_lane_comes_first(run: RunFolder) -> None:
+    spec = run.read_spec()
+    one = 30 * (2 * 6 + 13)
+    last = run.episode_steps()[-1]
+    chosen = [
+        {(each["step"], each["lane"], each["number"]) for each in found["episodes"]}
+        for budget in (one, 3 * one, 1_000 * one)
+        if (found := episodes(run, spec, [], budget)) is not None
+    ]
+    assert chosen[0] == {(last, 0, 0)}
+    assert chosen[0] < chosen[1] < chosen[2]
+    assert len(chosen[2]) == len(run.episode_steps()) * 3 * 2
+    assert episodes(run, spec, [], one - 1) is None
+
+
+def test_contributions_still_add_up_when_dimensions_are_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "wide", Recipe(states=100, lanes=1, evaluations=1, truth=False))
+    spec, rng = run.read_spec(), np.random.default_rng(0)
+    credit = rng.standard_normal((30, 102))
+    found = episodes(
+        run, spec, [], 10**6, lambda place, episode: Extra(credit, 0.5, {0: b"\xff\xd8 a picture"})
+    )
+    assert found is not None
+    episode = found["episodes"][0]
+    shown = unpacked(episode["contributions"])
+    assert shown.shape == (30, 65)
+    np.testing.assert_allclose(shown.sum(axis=1), credit.sum(axis=1), atol=0.01)
+    assert unpacked(episode["baseline"]).tolist() == [0.5] * 30
+    assert base64.b64decode(episode["frames"]["images"][0]).startswith(b"\xff\xd8")
+
+
+def test_wide_environments_show_what_feeds_the_reward() -> None:
+    spec = make_spec(Recipe(states=376, actions=17, truth=False))
+    edges = {"state_to_reward": np.zeros((2, 376), np.float32)}
+    edges["state_to_reward"][:, 371] = 1
+    shown = shown_dimensions(spec, edges, dead=list(range(100)))
+    assert len(shown) == 64
+    assert 371 in shown
+    assert set(range(376, 393)) <= set(shown)
+    assert not set(range(100)) & set(shown)
+
+
+# --- Words
+
+
+def test_the_sentence_names_what_most_lanes_keep(run: RunFolder) -> None:
+    found = drivers(run.read_last_edges(), run.read_spec())
+    assert found is not None
+    assert sorted(found.names) == ["gauge 0", "gauge 1", "lever 0"]
+    text = sentence(found, "grd", 3, True)
+    assert text.startswith("The reward is driven by ")
+    assert "3 of 6 dimensions have an edge to it that most of the 3 seeds keep." in text
+
+
+def test_the_sentence_does_not_claim_what_is_not_known() -> None:
+    assert "no causal graph" in sentence(None, "rd", 2, True)
+    assert "no evaluation" in sentence(None, "grd", 2, False)
+    assert "Nothing drives" in sentence(Drivers([], 5, True), "grd", 1, True)
+    assert "tells nothing apart" in sentence(Drivers(list("abcde"), 5, True), "grd", 1, True)
+    assert "every seed diverged" in sentence(Drivers([], 5, False), "grd", 2, True)
+    assert "and 4 more:" in sentence(Drivers(list("abcdefghijkl"), 20, True), "grd", 2, True)
+
+
+# --- Names of the user's
+
+
+def names_file(folder: Path, content: Any) -> Path:
+    path = folder / "names.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_names_replace_those_that_they_fit(tmp_path: Path) -> None:
+    spec = make_spec(Recipe())
+    names = read_names(names_file(tmp_path, {"action_names": ["left", "right"]}))
+    assert renamed(spec, names).action_names == ("left", "right")
+    assert renamed(spec, names).observation_names == spec.observation_names
+    assert not fits(names, make_spec(Recipe(actions=3)))
+    check_fit(names, [make_spec(Recipe(actions=3)), spec], tmp_path)
+    with pytest.raises(UserError, match=r"has 2 action_names, but the runs have 4 and 3"):
+        check_fit(names, [make_spec(Recipe(actions=3))], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is not a JSON object"),
+        ({}, "names nothing"),
+        ({"observation_name": []}, "did you mean 'observation_names'"),
+        ({"action_names": "ab"}, "is not a list of texts"),
+        ({"action_names": [1, 2]}, "is not a list of texts"),
+    ],
+)
+def test_bad_names_are_explained(tmp_path: Path, content: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_names(names_file(tmp_path, content))
+
+
+# --- The file
+
+
+def test_no_name_of_a_run_is_markup(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", Recipe(names=HOSTILE, env=HOSTILE[1]))
+    text = write_report([run], tmp_path / "new/page.html").path.read_text()
+    assert "alert" not in text
+    [packed] = re.findall(r'id="data">([^<]*)<', text)
+    data = json.loads(gzip.decompress(base64.b64decode(packed)))
+    assert data["runs"][0]["observation_names"][:3] == list(HOSTILE)
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//", text)
+
+
+def test_runs_of_the_same_name_are_told_apart() -> None:
+    runs = [RunFolder(Path(path)) for path in ("/a/seed/run", "/b/seed/run", "/b/seed/other")]
+    assert labels(runs) == ["a/seed/run", "b/seed/run", "b/seed/other"]
+    assert labels([runs[0], runs[0]]) == ["run (1)", "run (2)"]
+
+
+def test_a_page_of_many_wide_runs_stays_below_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run", Recipe(states=60, lanes=2, length=200, truth=False))
+    alone = write_report([run], tmp_path / "one.html").size
+    monkeypatch.setattr("apportion.report.page.LIMIT", alone + 60_000)
+    assert write_report([run] * 4, tmp_path / "four.html").size < alone + 60_000 < LIMIT
+    monkeypatch.setattr("apportion.report.page.LIMIT", 1_000_000)
+    with pytest.raises(UserError, match="give fewer runs"):
+        write_report([run] * 4, tmp_path / "four.html")

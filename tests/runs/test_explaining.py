@@ -1,0 +1,56 @@
+"""What explained lanes come to: those that diverged are left out, and said to be."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apportion.errors import UserError
+from apportion.runs.explaining import Selection, _over_lanes, _short
+
+NAMES = ["height", "push"]
+
+
+def lane(mean: list[float], absolute: list[float]) -> dict[str, Any]:
+    players, error = np.array([True, False]), np.array([0.3, 0.4])
+    return {
+        "mean": np.array(mean),
+        "mean_absolute": np.array(absolute),
+        "sampling_error": error,
+        "players": players,
+    }
+
+
+def test_lanes_are_averaged_and_the_most_important_comes_first() -> None:
+    push, height = _over_lanes([lane([1.0, 2.0], [1.0, 3.0]), lane([3.0, 2.0], [1.0, 3.0])], NAMES)
+    assert (push["name"], push["index"], push["lanes"], push["share"]) == ("push", 1, 0, 0.75)
+    assert (height["mean"], height["lanes"]) == (2.0, 2)
+    assert height["between_lanes"] == pytest.approx(1.0)  # the standard error of 1 and 3
+    assert height["sampling_error"] == pytest.approx(0.3 / np.sqrt(2))
+
+
+def test_a_lane_that_diverged_is_left_out() -> None:
+    good = lane([1.0, 0.0], [1.0, 0.0])
+    [height, push] = _over_lanes([lane([np.nan, 1.0], [np.nan, 1.0]), good], NAMES)
+    assert (height["mean"], push["mean"], height["between_lanes"]) == (1.0, 0.0, None)
+    nothing = _over_lanes([lane([np.nan, 1.0], [np.nan, 1.0])], NAMES)
+    assert [(row["name"], row["mean"], row["share"], row["lanes"]) for row in nothing] == [
+        ("height", None, None, 0),
+        ("push", None, None, 0),
+    ]
+
+
+def test_rewards_that_never_move_have_no_shares() -> None:
+    still = lane([0.0, 0.0], [0.0, 0.0])
+    assert [row["share"] for row in _over_lanes([still, still], NAMES)] == [0.0, 0.0]
+
+
+def test_numbers_in_files_have_the_digits_of_single_precision() -> None:
+    assert _short(np.array([[1 / 3, 1e-9 / 3]])) == [[0.3333333, 3.333333e-10]]
+    assert np.isnan(_short(np.array([np.nan])))
+
+
+@pytest.mark.parametrize("wrong", [{"seed": -1}, {"lane": (0, -2)}, {"step": (-1,)}])
+def test_what_cannot_be_chosen_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="must not be negative"):
+        Selection(**wrong)
