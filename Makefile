@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: setup demo test check lock clean
+.PHONY: setup demo test check peers lock clean
 
 setup: .venv/.ready
 
@@ -31,6 +31,15 @@ check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+# Other people's packages that benchmarks and a few tests measure us against.
+peers: setup
+ifneq ($(UV),)
+	$(UV) pip install --quiet --python $(BIN)/python torch==2.13.0 stable-baselines3==2.9.2 sbx-rl==0.28.0
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check stable-baselines3==2.9.2 sbx-rl==0.28.0
+endif
 
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

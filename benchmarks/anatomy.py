@@ -3,15 +3,17 @@
     python benchmarks/anatomy.py --out results/anatomy-h200.json
     python benchmarks/anatomy.py --cases HalfCheetah:1 --trace --out results/anatomy-cpu.json
 
-The trainer's own program on made-up data. `oracle` is the policy alone (SAC), `grd (closed-form)` adds the
-reward network, `grd (gradient)` the dynamics network and the edges: the differences are the parts' costs.
+The trainer's own program on made-up data. `policy` is SAC alone, `with reward network` updates that too each
+time, `published` the dynamics network and the edges besides: the differences are the parts' costs. `default`
+is GRD as it trains by default: its model updates are fewer.
+
 Three lower bounds stand beside each time: its matrix products at the measured peak, its bytes at the measured
 bandwidth, its launches at the measured time of an idle one.
 """
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -26,7 +28,14 @@ from apportion.bench.workload import SIZES
 from apportion.networks import MLP
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions
+from apportion.settings import Config
 
+VARIANTS: dict[str, tuple[str, Any]] = {
+    "policy": ("oracle", None),
+    "with reward network": ("grd", replace(workload.PUBLISHED, structure="closed-form")),
+    "published": ("grd", workload.PUBLISHED),
+    "default": ("grd", None),
+}
 MIXED = "mixed"  # activations and weights of all networks in bfloat16, master weights in float32
 
 
@@ -38,8 +47,8 @@ class Anatomy:
     """JSON file to write."""
     cases: tuple[str, ...] = ("HalfCheetah:5", "Ant:5", "Humanoid:1")
     """Sizes and lanes."""
-    methods: tuple[str, ...] = ("oracle", "grd (closed-form)", "grd (gradient)")
-    """Rows of `apportion bench`."""
+    methods: tuple[str, ...] = tuple(VARIANTS)
+    """What to measure."""
     precisions: tuple[str, ...] = ("default",)
     """Of matrix products: default, float32, tensorfloat32, bfloat16, a name of JAX's, or mixed."""
     updates: tuple[int, ...] = (100,)
@@ -59,7 +68,7 @@ class Machine(NamedTuple):
 
 
 def main(args: Anatomy) -> None:
-    console, machine = Console(soft_wrap=True), measure_machine()
+    console, machine = Console(width=150), measure_machine()
     console.print(
         f"{jax.devices()[0].device_kind}: {machine.flops / 1e9:,.0f} GFLOP/s, "
         f"{machine.bytes / 1e9:,.0f} GB/s, {machine.launch * 1e6:.1f} µs per launch"
@@ -83,7 +92,7 @@ def measure(
     name, _, lanes = case.partition(":")
     runs, rows = {}, {}
     for label in args.methods:
-        method, method_config = updates.variants()[label]
+        method, method_config = VARIANTS[label]
         config = workload.settings(method, method_config, lanes=int(lanes), updates=count)
         spec = workload.made_up_spec(SIZES[name], args.steps)
         with at_precision(precision):
@@ -92,7 +101,7 @@ def measure(
         runs[label] = updates.runner(compiled, workload.make(config, spec))
         costs = flops.products(shapes.program, *shapes.arguments) / shapes.updates * shapes.lanes
         head = {"case": case, "method": label, "precision": precision, "updates": shapes.updates}
-        rows[label] = head | {"lanes": shapes.lanes, "gflop": costs / 1e9} | built | counted(compiled)
+        rows[label] = head | {"lanes": shapes.lanes, "gflop": costs / 1e9} | built | counted(compiled, config)
         runs[label]()
     rounds = max(3, round(args.seconds / max(timing.once(run) for run in runs.values())))
     taken = timing.interleaved(runs, min(rounds, 50))
@@ -102,13 +111,15 @@ def measure(
         yield row | speed(seconds, row["lanes"]) | bounds(row, machine) | traced
 
 
-def counted(compiled: Any) -> dict[str, Any]:
-    """Launches in one turn of the update loop, and bytes by XLA's count, which takes the loop once."""
-    found = compiled.cost_analysis() or {}
+def counted(compiled: Any, config: Config) -> dict[str, Any]:
+    """Launches of one update, and bytes by XLA's count: that takes a loop once, so it says nothing about a
+    method whose updates of the model and of the policy are loops of their own."""
+    found, every = compiled.cost_analysis() or {}, config.make_method().sampling.every
+    launched = hlo.launches(compiled.as_text())
     return {
-        "launches": hlo.launches(compiled.as_text()),
-        "gigabytes": found.get("bytes accessed", 0.0) / 1e9,
-        "xla_gflop": found.get("flops", 0.0) / 1e9,
+        "launches": launched["total"] / every,
+        "launches_by_kind": {kind: number / every for kind, number in launched["kinds"].items()},
+        "gigabytes": found.get("bytes accessed", 0.0) / 1e9 if every == 1 else None,
     }
 
 
@@ -122,12 +133,13 @@ def speed(seconds: list[float], lanes: int) -> dict[str, Any]:
     }
 
 
-def bounds(row: dict[str, Any], machine: Machine) -> dict[str, float]:
+def bounds(row: dict[str, Any], machine: Machine) -> dict[str, float | None]:
     """Milliseconds that an update needs at least, by what it asks for."""
+    read = row["gigabytes"]
     return {
         "arithmetic_milliseconds": 1e12 * row["gflop"] / machine.flops,
-        "memory_milliseconds": 1e12 * row["gigabytes"] / machine.bytes,
-        "launch_milliseconds": 1e3 * row["launches"]["total"] * machine.launch,
+        "memory_milliseconds": None if read is None else 1e12 * read / machine.bytes,
+        "launch_milliseconds": 1e3 * row["launches"] * machine.launch,
     }
 
 
@@ -210,33 +222,26 @@ def line(row: dict[str, Any]) -> str:
 def table(rows: list[dict[str, Any]]) -> Table:
     printed = Table(title="One update: time, and what it needs at least (ms)", title_justify="left")
     texts = ("case", "method", "precision")
-    numbers = (
-        "updates",
-        "updates/s",
-        "ms",
-        "arithmetic",
-        "memory",
-        "launches",
-        "of them",
-        "GFLOP",
-        "GB",
-        "compile s",
-    )
-    for column in (*texts, *numbers):
-        printed.add_column(column, justify="left" if column in texts else "right")
+    columns = {
+        "n": "updates",
+        "updates/s": "updates_per_second",
+        "ms": "milliseconds",
+        "arithmetic": "arithmetic_milliseconds",
+        "memory": "memory_milliseconds",
+        "launch": "launch_milliseconds",
+        "launches": "launches",
+        "GFLOP": "gflop",
+        "GB": "gigabytes",
+        "compile s": "compile_seconds",
+    }
+    for column in (*texts, *columns):
+        printed.add_column(column, justify="left" if column in texts else "right", no_wrap=True)
     for row in rows:
-        lower = (row[f"{kind}_milliseconds"] for kind in ("arithmetic", "memory", "launch"))
-        printed.add_row(
-            *(row[name] for name in texts),
-            str(row["updates"]),
-            f"{row['updates_per_second']:,.0f}",
-            f"{row['milliseconds']:.3g}",
-            *(f"{each:.2g}" for each in lower),
-            str(row["launches"]["total"]),
-            f"{row['gflop']:.3g}",
-            f"{row['gigabytes']:.3g}",
-            f"{row['compile_seconds']:.0f}",
+        numbers = (row[name] for name in columns.values())
+        cells = (
+            "-" if each is None else f"{each:,.0f}" if each >= 100 else f"{each:.3g}" for each in numbers
         )
+        printed.add_row(*(row[name] for name in texts), *cells)
     return printed
 
 

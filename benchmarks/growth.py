@@ -21,7 +21,7 @@ from apportion.methods import grd
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import read_json, versions
 
-STRUCTURES = ("gradient", "closed-form")
+VARIANTS = {"as published": workload.PUBLISHED, "by default": grd.Config()}
 
 
 class Point(NamedTuple):
@@ -73,19 +73,19 @@ def sweep(args: Growth, console: Console) -> Iterator[dict[str, Any]]:
     peak = flops.peak()
     for axis, values in (QUICK if args.quick else AXES).items():
         for value in values:
-            for structure in STRUCTURES:
-                row = measure(Point()._replace(**{axis: value}), structure, peak, args)
-                console.print(f"{axis} {value:,}, {structure}: {row['milliseconds']:.3g} ms")
-                yield {"axis": axis, "value": value, "structure": structure, **row}
+            for name in VARIANTS:
+                row = measure(Point()._replace(**{axis: value}), name, peak, args)
+                console.print(f"{axis} {value:,}, {name}: {row['milliseconds']:.3g} ms")
+                yield {"axis": axis, "value": value, "variant": name, **row}
 
 
-def measure(point: Point, structure: str, peak: float, args: Growth) -> dict[str, Any]:
+def measure(point: Point, variant: str, peak: float, args: Growth) -> dict[str, Any]:
     """Milliseconds per update (of all lanes), operations and bytes."""
     size = Size(point.states, point.actions)
     spec = workload.made_up_spec(size, point.steps)
-    method = grd.Config(structure=structure)
+    method = VARIANTS[variant]
     one = workload.shapes(workload.settings("grd", method, updates=1), spec)
-    per_update = flops.products(one.program, *one.arguments)
+    per_update = flops.products(one.program, *one.arguments) / one.updates
     guess = per_update * point.lanes / (updates.USUAL_SHARE * peak)
     count = min(updates.MOST_UPDATES, max(1, round(updates.limits().call / guess)))
     config = workload.settings(
@@ -94,7 +94,9 @@ def measure(point: Point, structure: str, peak: float, args: Growth) -> dict[str
     compiled, built = updates.compile_program(workload.shapes(config, spec))
     run = updates.runner(compiled, workload.make(config, spec))
     run()
-    taken = [1e3 * call / count for call in timing.repeated(run, args.seconds)]
+    taken = [
+        1e3 * call / config.schedule.updates_per_iteration for call in timing.repeated(run, args.seconds)
+    ]
     return {
         "milliseconds": timing.median(taken),
         "milliseconds_range": [min(taken), max(taken)],
@@ -110,7 +112,7 @@ def command(args: Growth) -> str:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """One panel for each axis, both structures in each."""
+    """One panel for each axis, both variants in each."""
     import matplotlib
 
     matplotlib.use("svg" if path.suffix == ".svg" else "agg")
@@ -120,15 +122,15 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     axes = list(dict.fromkeys(row["axis"] for row in rows))
     figure, panels = plt.subplots(1, len(axes), figsize=(2.6 * len(axes), 2.8), layout="constrained")
     for panel, axis in zip([panels] if len(axes) == 1 else panels, axes, strict=True):
-        for structure, colour in zip(STRUCTURES, ("#b4532a", "#2a6fb4"), strict=True):
-            found = [row for row in rows if (row["axis"], row["structure"]) == (axis, structure)]
+        for variant, colour in zip(VARIANTS, ("#b4532a", "#2a6fb4"), strict=True):
+            found = [row for row in rows if (row["axis"], row["variant"]) == (axis, variant)]
             panel.plot(
                 [row["value"] for row in found],
                 [row["milliseconds"] for row in found],
                 "o-",
                 color=colour,
                 markersize=4,
-                label=f"edges by {structure}" if structure == "gradient" else "edges in closed form",
+                label=f"GRD {variant}",
             )
         panel.set(xscale="log", yscale="log", xlabel=axis.replace("_", " "))
         panel.grid(visible=True, which="major", alpha=0.3)

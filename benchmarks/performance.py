@@ -14,11 +14,13 @@ from typing import Any
 import tyro
 
 from apportion.bench import timing
+from apportion.bench.peers import OURS
 from apportion.runs.folder import read_json
 
 ROOT = Path(__file__).parents[1]
 NAMES = {
-    "apportion_grd": "apportion, GRD+SAC",
+    "apportion_grd": "apportion, GRD+SAC by default",
+    "apportion_grd_published": "apportion, GRD+SAC as published",
     "torch_eager_grd": "PyTorch eager, GRD+SAC",
     "sb3_sac": "Stable-Baselines3, SAC",
     "sbx_sac": "SBX, SAC",
@@ -73,9 +75,11 @@ def number(value: float | None) -> str:
 def peers(data: Data) -> str:
     rows = []
     for name, taken in data["peers"]["milliseconds"].items():
-        ratio = data["ratios"].get(name, 1.0)
+        ratio = 1.0 if name == OURS else data["ratios"].get(name, data["peers"].get("published_ratio"))
         spread = f"{number(min(taken))} to {number(max(taken))}"
-        rows.append((NAMES[name], number(timing.median(taken)), spread, f"{ratio:.2f}"))
+        rows.append(
+            (NAMES[name], number(timing.median(taken)), spread, "-" if ratio is None else f"{ratio:.2f}")
+        )
     step = data["our_step"]
     text = markdown(("step of", "ms (median)", "range", "times ours"), rows)
     return (
@@ -146,11 +150,11 @@ def anatomy(data: Data) -> str:
     rows = [
         (
             row["case"],
-            f"`{row['method']}`",
+            row["method"],
             row["precision"],
             number(row["updates_per_second"]),
             *(number(row[f"{kind}milliseconds"]) for kind in ("", "arithmetic_", "memory_", "launch_")),
-            str(row["launches"]["total"]),
+            number(row["launches"]),
             number(row["gflop"]),
             f"{row['share_of_products']:.0%}" if row.get("share_of_products") is not None else "-",
             f"{row['trace_seconds']:.1f} + {row['compile_seconds']:.1f}",
@@ -175,11 +179,11 @@ def growth(data: Data) -> str:
     """From the smallest to the largest value of each axis."""
     rows = []
     for axis in dict.fromkeys(row["axis"] for row in data["rows"]):
-        for structure in dict.fromkeys(row["structure"] for row in data["rows"]):
-            found = [row for row in data["rows"] if (row["axis"], row["structure"]) == (axis, structure)]
+        for variant in dict.fromkeys(row["variant"] for row in data["rows"]):
+            found = [row for row in data["rows"] if (row["axis"], row["variant"]) == (axis, variant)]
             values = ", ".join(f"{row['value']:,}: {number(row['milliseconds'])}" for row in found)
-            rows.append((axis.replace("_", " "), structure, values))
-    return markdown(("axis", "edges by", "ms per update"), rows, texts=3)
+            rows.append((axis.replace("_", " "), variant, values))
+    return markdown(("axis", "GRD", "ms per update"), rows, texts=3)
 
 
 TABLES: dict[str, tuple[str, Callable[[Data], str]]] = {

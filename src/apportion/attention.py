@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from apportion.networks import MLP, init_dense
 
 BLOCK = 128  # queries at a time: enough to fill a device, and little memory beside the activations
+POSITION_SCALE = 0.1  # quieter than what the step itself says, which starts at a few tenths
 
 
 def causal_attention(
@@ -50,7 +51,10 @@ def normalise(x: Float[Array, "T W"]) -> Float[Array, "T W"]:
 
 
 class Layer(Module):
-    """Self-attention, then a network for each step by itself; both read a normalised x and add to x."""
+    """Self-attention, then a network for each step by itself; both read a normalised x and add to x.
+
+    Attention starts at 0: a step is judged by itself until those before it have proved to matter.
+    """
 
     into_heads: Float[Array, "3 N W H"]  # queries, keys, values
     head_bias: Float[Array, "3 N H"]
@@ -61,13 +65,13 @@ class Layer(Module):
     @staticmethod
     def init(key: PRNGKeyArray, width: int, heads: int) -> "Layer":
         attention_key, step_key = jax.random.split(key)
-        *into, (out_weight, out_bias) = init_dense(attention_key, (width,) * 5)
+        into = init_dense(attention_key, (width,) * 4)
         size = width // heads
         return Layer(
             into_heads=jnp.stack([w.reshape(width, heads, size).swapaxes(0, 1) for w, _ in into]),
             head_bias=jnp.stack([b.reshape(heads, size) for _, b in into]),
-            out_of_heads=out_weight.reshape(heads, size, width),
-            out_bias=out_bias,
+            out_of_heads=jnp.zeros((heads, size, width)),
+            out_bias=jnp.zeros(width),
             each_step=MLP.init(step_key, (width, 4 * width, width)),
         )
 
@@ -100,7 +104,7 @@ class Transformer(Module):
 
     def __call__(self, tokens: Float[Array, "T I"]) -> Float[Array, "T O"]:
         x = self.embed(tokens)
-        x = x + positions(*x.shape)
+        x = x + POSITION_SCALE * positions(*x.shape)
         # No scan over layers: what is the same in all of them, such as which steps lie before which, would be
         # computed once for all blocks and kept, T² numbers of it.
         for index in range(self.layers.out_bias.shape[0]):

@@ -27,11 +27,14 @@ def return_loss(
 def reward_variance(
     rewards: Float[Array, "M T"], mask: Bool[Array, "M T"], length: Int[Array, "M"]
 ) -> Float[Array, ""]:
-    """mean_m 1/T Σ_t (r̂_t - mean_u r̂_u)²: how unevenly rewards lie within segments; 0 where T = 1."""
+    """mean_m var_t(r̂_t) / T: how unevenly rewards lie within segments; 0 where T = 1.
+
+    Divided by T as the variance of a mean is: beside the return loss it weighs the same for all lengths.
+    """
     steps = length.astype(rewards.dtype)
     mean = jnp.sum(jnp.where(mask, rewards, 0.0), axis=1) / steps
     above = jnp.where(mask, rewards - mean[:, None], 0.0)
-    return jnp.mean(jnp.sum(above**2, axis=1) / steps)
+    return jnp.mean(jnp.sum(above**2, axis=1) / steps**2)
 
 
 def randomized_return_loss(

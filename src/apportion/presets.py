@@ -32,12 +32,11 @@ GREENHOUSE_BACKBONES: dict[str, Any] = {
 }
 
 GREENHOUSE_METHODS: dict[str, Any] = {
-    # Regression finds the exact graph here, which the published recipe does not: see docs/methods/grd.md.
-    "grd": grd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3, structure="closed-form"),
+    "grd": grd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3, update_every=1),
     "rd": rd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3),
     "rrd": rrd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3),
     "rrd-unbiased": rrd.UnbiasedConfig(hidden=(64, 64), segments=16, learning_rate=3e-3),
-    "transformer": transformer.Config(width=32, segments=16, update_every=2, learning_rate=1e-3),
+    "transformer": transformer.Config(width=32, layers=1, segments=16, update_every=1, learning_rate=3e-3),
     "rudder": rudder.Config(cells=32, segments=16, lessons_per_update=8, update_every=1, learning_rate=3e-3),
 }
 
@@ -56,6 +55,14 @@ CARTPOLE_METHODS: dict[str, Any] = {
 def default_backbone(env_id: str) -> str:
     """What trains when nobody names a backbone."""
     return "dqn" if _name(env_id) == CARTPOLE else "sac"
+
+
+def paper(config: Config) -> Config:
+    """GRD as published: edges by gradient alone, networks for everything, an update of them at every step."""
+    if config.method != "grd":
+        return config
+    published = replace(config.method_config, structure="gradient", base=False, update_every=1)
+    return replace(config, method_config=published)
 
 
 def preset(env_id: str, method: str, backbone: str) -> Config:

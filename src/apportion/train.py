@@ -94,7 +94,7 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
         collector.go_on_from(saved)
 
     for iteration in range(0 if saved is None else saved.iteration, schedule.iterations):
-        chunk = collector.take()
+        chunk = collector.take(iteration)
         step = (iteration + 1) * schedule.steps_per_iteration
         previous_actor = actor
         metrics: Metrics = {}
@@ -151,13 +151,20 @@ class _Collector:
             self.settled = self.pool.finish_chunk()
         return self.settled
 
-    def take(self) -> Chunk:
+    def take(self, iteration: int) -> Chunk:
         chunk, self.settled = self.settle(), None
         before, self.segments = self.segments, self.segments + chunk["segments"]
         if self.revision is not None:
-            due = _looks(self.segments, self.revision) > _looks(before, self.revision)
-            self.lanes_to_revise = np.flatnonzero(due).tolist()
+            self.lanes_to_revise = self._due(self.revision, before, iteration)
         return Chunk(**{name: jnp.asarray(array) for name, array in chunk.items()})
+
+    def _due(self, revision: Revision, before: NDArray[np.int64], iteration: int) -> list[int]:
+        """Lanes with enough new segments; of the looks in warm-up, only the last is worth its time."""
+        steps, warmup = self.schedule.steps_per_iteration, self.schedule.warmup_steps
+        step = (iteration + 1) * steps
+        seen = _looks(before, revision) if step >= warmup else np.zeros_like(before)
+        due = _looks(self.segments, revision) > seen
+        return np.flatnonzero(due).tolist() if step + steps >= warmup else []
 
     def save(self, iteration: int, agent: AgentState, replay: Replay) -> Saved:
         return Saved(iteration, agent, replay, self.settle(), self.pool.where())

@@ -1,6 +1,7 @@
 """Operations are counted in the program itself: right where the answer is known, and as XLA counts them."""
 
 import itertools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,6 @@ import pytest
 
 from apportion.bench import flops, workload
 from apportion.bench.workload import Size
-from apportion.methods import grd
 
 
 def test_a_product_is_two_operations_for_each_pair() -> None:
@@ -53,7 +53,9 @@ def test_an_update_of_grd_and_sac_has_the_products_of_its_formula(size: Size) ->
     rewards = mlp(batch, policy[0], 1, True)
     expected = reward + dynamics + critics + actor + through + rewards
 
-    work = workload.shapes(workload.settings("grd", grd.Config(), updates=3), workload.made_up_spec(size))
+    work = workload.shapes(
+        workload.settings("grd", workload.PUBLISHED, updates=3), workload.made_up_spec(size)
+    )
     counted = flops.products(work.program, *work.arguments) / work.updates
     assert counted == pytest.approx(
         expected, rel=1e-3
@@ -63,7 +65,7 @@ def test_an_update_of_grd_and_sac_has_the_products_of_its_formula(size: Size) ->
 @pytest.mark.parametrize("structure", ["gradient", "closed-form"])
 def test_xla_counts_the_same_and_a_little_more(structure: str) -> None:
     """A little: the work element by element."""
-    config = workload.settings("grd", grd.Config(structure=structure), updates=1)
+    config = workload.settings("grd", replace(workload.PUBLISHED, structure=structure), updates=1)
     work = workload.shapes(config, workload.made_up_spec(Size(17, 6)))
     counted, by_xla = (
         flops.products(work.program, *work.arguments),

@@ -1,5 +1,7 @@
 """One step of ours beside one of each peer, where peers are installed."""
 
+from dataclasses import replace
+
 import pytest
 
 from apportion.bench import peers
@@ -21,6 +23,13 @@ def test_ours_is_the_default_training() -> None:
         assert schedule.overlap == default.schedule.overlap
         assert schedule.updates_per_iteration == schedule.steps_per_iteration
     assert short.schedule.steps_per_iteration == 10
+
+
+def test_as_published_is_the_paper_s_update_and_nothing_else_changes() -> None:
+    ours = peers.our_config("HalfCheetah-v4")
+    published = peers.as_published(ours)
+    assert (published.method_config.structure, published.method_config.update_every) == ("gradient", 1)
+    assert replace(published, method_config=ours.method_config) == ours
 
 
 def test_iterations_that_cannot_be_shortened_stay() -> None:

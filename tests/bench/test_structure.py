@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from apportion.bench.structure import SEEDS, Structure, auroc, run_structure, score_edges, show_structure
-from apportion.bench.structure_problems import FAMILIES, TEST_EPISODES, Family, draw
+from apportion.bench.structure_problems import FAMILIES, REWARDS, TEST_EPISODES, Family, draw
 from apportion.errors import UserError
 from apportion.identify import identify
 
@@ -21,9 +21,7 @@ def test_nobody_tunes_on_what_is_reported() -> None:
     assert not train & dev | train & held_out | dev & held_out
 
 
-@pytest.mark.parametrize(
-    "reward", ["linear", "additive", "pairs", "distance", "control", "threshold", "sine"]
-)
+@pytest.mark.parametrize("reward", REWARDS)
 def test_a_problem_is_its_seed(reward: str) -> None:
     family = Family(reward, states=6, actions=2, steps=8, episodes=20)
     first, again, other = draw(family, 1), draw(family, 1), draw(family, 2)
@@ -36,11 +34,8 @@ def test_a_problem_is_its_seed(reward: str) -> None:
 def test_linear_problems_have_the_graph_they_claim() -> None:
     """Least squares on states, actions and rewards of every step: weights where there are edges only."""
     problem = draw(SMALL, 3)
-    rows = [
-        np.concatenate([o[:-1], a], axis=1)
-        for o, a in zip(problem.observations, problem.actions, strict=True)
-    ]
-    x = np.concatenate(rows)
+    before = np.concatenate([o[:-1] for o in problem.observations])
+    x = np.concatenate([before, np.concatenate(problem.actions)], axis=1)
     design = np.column_stack([x, np.ones(len(x))])
     after = np.concatenate([o[1:] for o in problem.observations])
     to_reward = np.linalg.lstsq(design, np.concatenate(problem.rewards), rcond=None)[0][:-1]

@@ -8,8 +8,9 @@ import pytest
 
 from apportion import losses
 from apportion.backbones import sac
+from apportion.bench import workload
 from apportion.methods import grd
-from apportion.networks import MLP
+from apportion.networks import MLP, MixtureDynamics
 from apportion.types import Edges
 
 torch = pytest.importorskip("torch")
@@ -25,7 +26,8 @@ EDGES = Edges(
         for shape in ((STATES,), (ACTIONS,), (STATES, STATES), (ACTIONS, STATES))
     )
 )
-MODEL = grd._init_model(grd.Config(), jax.random.key(0), STATES, ACTIONS)
+REWARD = MLP.init(jax.random.key(0), (STATES + ACTIONS, 256, 256, 1))
+DYNAMICS = MixtureDynamics.init(jax.random.key(1), STATES, ACTIONS, (256, 256), 3)
 
 
 def tensor(array: object) -> object:
@@ -43,17 +45,18 @@ def inputs() -> object:
 
 def test_the_reward_loss_is_ours() -> None:
     segments, total = (4, BATCH // 4), jnp.asarray([1.0, -2.0, 0.5, 3.0])
-    rewards = grd.predict_rest(MODEL.reward, EDGES, jnp.concatenate([OBSERVATION, ACTION], axis=1))
+    mask = jnp.concatenate([EDGES.state_to_reward, EDGES.action_to_reward])
+    seen = jnp.concatenate([jnp.asarray(OBSERVATION), jnp.asarray(ACTION)], axis=1)
+    rewards = REWARD(seen * jnp.broadcast_to(mask, seen.shape)).reshape(segments)
     ours = losses.return_loss(
-        rewards.reshape(segments), jnp.ones(segments, jnp.bool_), total, jnp.full(4, segments[1], jnp.int32)
+        rewards, jnp.ones(segments, jnp.bool_), total, jnp.full(4, segments[1], jnp.int32)
     )
-    mask = tensor(jnp.concatenate([EDGES.state_to_reward, EDGES.action_to_reward]))
-    theirs = peer.return_loss(peer.reward(layers(MODEL.reward), inputs(), mask).view(segments), tensor(total))
-    assert float(theirs) == pytest.approx(float(ours), rel=1e-5)
+    found = peer.reward(layers(REWARD), inputs(), tensor(mask)).view(segments)
+    assert float(peer.return_loss(found, tensor(total))) == pytest.approx(float(ours), rel=1e-5)
 
 
 def test_the_dynamics_loss_is_ours() -> None:
-    means, log_stds, logits = MODEL.dynamics(
+    means, log_stds, logits = DYNAMICS(
         jnp.asarray(OBSERVATION),
         jnp.asarray(ACTION),
         EDGES.state_to_state,
@@ -63,7 +66,7 @@ def test_the_dynamics_loss_is_ours() -> None:
     ours = losses.mixture_nll(
         jnp.asarray(NEXT), means, jnp.clip(log_stds, *grd.Config().log_std_range), logits
     )
-    network = MODEL.dynamics
+    network = DYNAMICS
     dynamics = peer.Dynamics(
         *map(tensor, (network.weight, network.bias, network.identity)), layers(network.body)
     )
@@ -79,7 +82,7 @@ def test_the_sparsity_loss_is_ours() -> None:
 
 
 def test_its_settings_are_our_defaults() -> None:
-    ours, policy = grd.Config(), sac.Config()
+    ours, policy = workload.PUBLISHED, sac.Config()
     assert (ours.hidden, policy.hidden) == ((peer.HIDDEN,) * 2,) * 2
     assert (ours.segments, ours.components, policy.batch_size) == (peer.SEGMENTS, peer.COMPONENTS, peer.BATCH)
     assert {ours.learning_rate, ours.edge_learning_rate, policy.learning_rate} == {peer.LEARNING_RATE}

@@ -12,7 +12,7 @@ from apportion.methods import METHODS, grd
 from apportion.types import Sampling
 
 SPEC = workload.made_up_spec(Size(4, 2), steps=20)
-SMALL = grd.Config(hidden=(8,), segments=2)
+SMALL = grd.Config(hidden=(8,), segments=2, update_every=1)
 
 
 def test_the_replay_is_full_of_whole_episodes() -> None:

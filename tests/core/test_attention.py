@@ -48,12 +48,18 @@ def _init(layers: int, width: int = 6, heads: int = 2) -> Transformer:
     return jax.jit(init)(jax.random.key(0))
 
 
+def _learned(network: Transformer) -> Transformer:
+    """As if it had learned: attention, which starts at 0, has a say."""
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda leaf: leaf + normal(rng, *leaf.shape), network)
+
+
 _outputs = jax.jit(lambda network, tokens: network(tokens))
 
 
 @pytest.fixture(scope="module")
 def network() -> Transformer:
-    return _init(layers=2)
+    return _learned(_init(layers=2))
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +104,7 @@ def test_the_transformer_equals_numpy(network: Transformer, tokens: jax.Array) -
     x = _plain_mlp(plain.embed, numpy(tokens))
     for t, i in np.ndindex(x.shape):
         angle = t / 10_000 ** (2 * (i % 3) / 6)
-        x[t, i] += math.sin(angle) if i < 3 else math.cos(angle)
+        x[t, i] += 0.1 * (math.sin(angle) if i < 3 else math.cos(angle))
     for index in range(2):
         x = _plain_layer(lane(plain.layers, index), x)
     expected = _plain_mlp(plain.read, _plain_norm(x))
@@ -109,6 +115,12 @@ def test_a_step_changes_nothing_before_it_and_much_after(network: Transformer, t
     before, after = _outputs(network, tokens), _outputs(network, tokens.at[3].add(1.0))
     np.testing.assert_array_equal(after[:3], before[:3])
     assert (after[3:] != before[3:]).all()
+
+
+def test_at_first_a_step_is_judged_by_itself(tokens: jax.Array) -> None:
+    network = _init(layers=2)
+    before, after = _outputs(network, tokens), _outputs(network, tokens.at[3].add(1.0))
+    assert np.flatnonzero(np.asarray(after != before)).tolist() == [3]
 
 
 def test_the_same_step_counts_otherwise_at_another_time(network: Transformer) -> None:

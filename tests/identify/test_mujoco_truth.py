@@ -1,4 +1,4 @@
-"""MuJoCo's graphs are dense, but some dimensions never move: those must not get an edge, whatever the data."""
+"""MuJoCo's graphs are dense, but some dimensions never move: those must not get an edge."""
 
 import numpy as np
 import pytest

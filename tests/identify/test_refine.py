@@ -20,7 +20,7 @@ def problem(reward: Callable[[np.ndarray], np.ndarray], episodes: int = 400, dim
 
 
 def refined(segments: Segments, candidates: list[int]) -> Refined:
-    return refine(segments, np.array(candidates, np.int64), np.random.default_rng(0))
+    return refine(segments, dict.fromkeys(candidates, np.inf), np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,17 @@ _FREE = frozenset(  # names for data that is there already
 
 
 def launches(text: str) -> dict[str, Any]:
-    """What a turn of the longest loop launches, by kind; loops inside it are counted once."""
+    """What a turn of the longest loop launches, by kind, and how many turns it has (None: not known).
+
+    Loops inside count as often as they run, or once where that is not known.
+    """
     parts = computations(text)
-    loops = [body for line in text.splitlines() if " while(" in line and (body := _named(line, "body"))]
-    counted = [_count(parts, body) for body in loops]
-    kinds = max(counted, key=lambda each: each.total(), default=Counter[str]())
-    return {"total": kinds.total(), "kinds": dict(kinds.most_common())}
+    loops = [
+        (body, line) for line in text.splitlines() if " while(" in line and (body := _named(line, "body"))
+    ]
+    counted = [(_count(parts, body), _turns(line)) for body, line in loops]
+    kinds, turns = max(counted, key=lambda each: each[0].total(), default=(Counter[str](), None))
+    return {"total": kinds.total(), "turns": turns, "kinds": dict(kinds.most_common())}
 
 
 def computations(text: str) -> dict[str, list[str]]:
@@ -40,7 +45,8 @@ def _count(parts: dict[str, list[str]], name: str) -> Counter[str]:
             continue
         inner = _named(line, "body" if match[1] == "while" else "to_apply")
         if match[1] in ("call", "while") and inner:
-            kinds += _count(parts, inner)
+            often = _turns(line) or 1
+            kinds += Counter({kind: often * number for kind, number in _count(parts, inner).items()})
         else:
             kinds[_kind(match[1], line)] += 1
     return kinds
@@ -49,6 +55,11 @@ def _count(parts: dict[str, list[str]], name: str) -> Counter[str]:
 def _named(line: str, attribute: str) -> str | None:
     match = re.search(rf"\b{attribute}=%?([\w.\-]+)", line)
     return match[1] if match else None
+
+
+def _turns(line: str) -> int | None:
+    match = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', line)
+    return int(match[1]) if match else None
 
 
 def _kind(operation: str, line: str) -> str:

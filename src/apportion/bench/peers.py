@@ -4,23 +4,23 @@ A stepper takes so many steps when called. All play the same task in this proces
 library's own defaults (networks of 256-256, batches of 256, one update per environment step).
 """
 
+import contextlib
 import importlib.util
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import gymnasium
 
 from apportion import train
-from apportion.bench import timing
+from apportion.bench import timing, workload
 from apportion.envs.make import AnyEnv
 from apportion.presets import preset
 from apportion.settings import Config
 from apportion.train import Snapshot
 
-OURS = "apportion_grd"
+OURS, PUBLISHED = "apportion_grd", "apportion_grd_published"
 WARMUP = 1000  # random steps before the first update: one episode
 
 Stepper = Callable[[int], None]
@@ -46,7 +46,7 @@ def _shortened(schedule: Any, steps: int, every: int) -> Any:
     return replace(schedule, steps_per_iteration=steps, updates_per_iteration=updates)
 
 
-@contextmanager
+@contextlib.contextmanager
 def our_training(config: Config) -> Iterator[Stepper]:
     """`train.online` itself, past its warm-up and its compilation."""
     with train.open_pool(config) as pool:
@@ -108,33 +108,49 @@ def installed() -> list[str]:
 
 
 def compare(
-    env_id: str, steps: int, rounds: int, report: Callable[[str], None], names: list[str] | None = None
+    env_id: str,
+    steps: int,
+    rounds: int,
+    report: Callable[[str], None],
+    names: list[str] | None = None,
+    published: bool = False,
 ) -> dict[str, Any]:
-    """Milliseconds per step of ours and of each peer, in turn, and how many times faster ours is."""
-    names = installed() if names is None else names
-    steppers: dict[str, Stepper] = {}
-    for name in names:
-        report(f"starting {name}")
-        steppers[name] = PEERS[name][1](env_id)
-    report(f"starting {OURS}")
-    config = our_config(env_id, steps)
-    steps = max(steps, config.schedule.steps_per_iteration)
-    with our_training(config) as ours:
-        everyone = {OURS: ours, **steppers}
+    """Milliseconds per step of ours and of each peer, in turn, and how many times faster ours is.
+
+    `published` adds ours with the paper's settings, which are also those of the PyTorch peer.
+    """
+    with contextlib.ExitStack() as stack:
+        steppers: dict[str, Stepper] = {}
+        for name in installed() if names is None else names:
+            report(f"starting {name}")
+            steppers[name] = PEERS[name][1](env_id)
+        config = our_config(env_id, steps)
+        report(f"starting {OURS}")
+        everyone = {OURS: stack.enter_context(our_training(config)), **steppers}
+        if published:
+            report(f"starting {PUBLISHED}")
+            everyone[PUBLISHED] = stack.enter_context(our_training(as_published(config)))
+        steps = max(steps, config.schedule.steps_per_iteration)
         runs = {name: _bound(stepper, steps) for name, stepper in everyone.items()}
         for name, run in runs.items():
             report(f"warming {name} up")
             run()
         report(f"{rounds} rounds of {steps} steps: {', '.join(runs)}")
         taken = timing.interleaved(runs, rounds)
-    found = {name: timing.median(timing.ratios(taken[OURS], taken[name])) for name in steppers}
-    milliseconds = {name: [1e3 * each / steps for each in seconds] for name, seconds in taken.items()}
+    others = {name: timing.median(timing.ratios(taken[OURS], taken[name])) for name in taken if name != OURS}
     return {
         "steps_per_round": steps,
         "config": config.to_dict(),
-        "milliseconds": milliseconds,
-        "ratios": found,
+        "milliseconds": {name: [1e3 * each / steps for each in seconds] for name, seconds in taken.items()},
+        "published_ratio": others.pop(PUBLISHED, None),
+        "ratios": others,
     }
+
+
+def as_published(config: Config) -> Config:
+    """The same training with the paper's own update."""
+    sparsity = config.method_config.sparsity
+    return replace(config, method_config=replace(workload.PUBLISHED, sparsity=sparsity))
 
 
 def _bound(stepper: Stepper, steps: int) -> Callable[[], None]:

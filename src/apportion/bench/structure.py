@@ -59,9 +59,9 @@ def run_structure(flags: Structure, tell: Callable[[str], None] = lambda line: N
         results[name] = {"family": asdict(family), "mean": _mean(problems), "problems": problems}
         tell(f"{name}: reward F1 {results[name]['mean']['reward']['f1']:.3f}")
     return {
-        "config": asdict(flags),
+        "config": {**asdict(flags), "families": list(results)},
         "versions": versions(),
-        "mean": _mean([result["mean"] for result in results.values()]),
+        "mean": _mean([r["mean"] for r in results.values() if r["family"]["enough"]] or [{}]),
         "families": results,
     }
 
@@ -132,7 +132,7 @@ def _mean(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def show_structure(console: Console, data: dict[str, Any]) -> None:
-    """One line for each family, and the mean over families."""
+    """One line for each family, and the mean over those with enough data."""
     count = len(next(iter(data["families"].values()))["problems"])
     title = f"Graphs found in {data['config']['part']} problems, {count} of each family"
     table = Table(title=title, title_justify="left")
@@ -140,10 +140,15 @@ def show_structure(console: Console, data: dict[str, Any]) -> None:
         "family", "reward F1", "AUROC", "dynamics F1", "AUROC", "correlation", "certified", "CPU s",
     ):  # fmt: skip
         table.add_column(column, justify="left" if column == "family" else "right")
-    for name, result in data["families"].items():
+    enough = {name: r for name, r in data["families"].items() if r["family"]["enough"]}
+    for name, result in enough.items():
         table.add_row(name, *_cells(result["mean"]))
     table.add_section()
-    table.add_row("mean over families", *_cells(data["mean"]))
+    if enough:
+        table.add_row("mean over families", *_cells(data["mean"]), end_section=True)
+    for name, result in data["families"].items():
+        if name not in enough:
+            table.add_row(f"{name} (cannot tell)", *_cells(result["mean"]))
     console.print(table)
 
 

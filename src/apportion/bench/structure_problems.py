@@ -42,6 +42,8 @@ class Family:
     closed_loop: bool = False
     total_noise: float = 0.0
     """Noise of the totals, as a share of their spread."""
+    enough: bool = True
+    """False where the data cannot tell: there the certificate must say so, and edges are not averaged."""
     ends: Literal["at the limit", "anywhere", "by state"] = "at the limit"
 
 
@@ -56,6 +58,7 @@ FAMILIES: dict[str, Family] = {
     "weak control cost": Family("control"),
     "noise as large as signal": Family("additive", total_noise=1.0),
     "few episodes": Family("additive", 20, 4, 100, 500),
+    "pairs in 300 episodes": Family("pairs", 15, 4, 50, 300, "products"),
     "150 episodes": Family("additive", 8, 2, 50, 150),
     "long episodes": Family("control", 17, 6, 1000, 150),
     "thresholds": Family("threshold", dynamics="sine"),
@@ -65,6 +68,8 @@ FAMILIES: dict[str, Family] = {
     "state ends episodes": Family("distance", steps=100, episodes=1500, ends="by state"),
     "60 states": Family("additive", 60, 6, 50, 1000, parents=1.5),
     "376 states": Family("additive", 376, 17, 100, 1000, parents=0.5, dead=84),
+    "60 episodes": Family("additive", 8, 2, 50, 60, enough=False),
+    "noise three times signal": Family("additive", total_noise=3.0, enough=False),
 }
 
 

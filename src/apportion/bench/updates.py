@@ -32,10 +32,11 @@ def limits() -> Limits:
 
 
 def variants() -> dict[str, tuple[str, Any]]:
-    """Every registered method with its default settings, and GRD with each way to find its edges."""
+    """Every registered method with its defaults; GRD with each way to find its edges, and as published."""
     structures = get_args(get_type_hints(grd.Config)["structure"])
     of_grd = {f"grd ({structure})": ("grd", grd.Config(structure=structure)) for structure in structures}
-    return {**of_grd, **{name: (name, None) for name in METHODS if name != "grd"}}
+    published = {"grd (published)": ("grd", workload.PUBLISHED)}
+    return {**of_grd, **published, **{name: (name, None) for name in METHODS if name != "grd"}}
 
 
 def table(

@@ -11,6 +11,7 @@ from apportion import replay as replays
 from apportion import train
 from apportion.agent import AgentState
 from apportion.envs.make import EnvConfig
+from apportion.methods import grd
 from apportion.replay import Chunk, Replay
 from apportion.settings import Config
 from apportion.spec import Spec
@@ -22,6 +23,9 @@ class Size(NamedTuple):
     states: int
     actions: int
 
+
+# GRD as the paper has it: a model update with every policy update, edges by gradient alone.
+PUBLISHED = grd.Config(structure="gradient", base=False, update_every=1)
 
 SIZES = {"HalfCheetah": Size(17, 6), "Ant": Size(111, 8), "Humanoid": Size(376, 17)}
 

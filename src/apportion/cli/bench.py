@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from apportion.bench import speed
+from apportion.bench import peers, speed
 from apportion.bench.structure import Structure, run_structure, show_structure
 from apportion.cli.arguments import blaming_the_command_line, parse
 from apportion.cli.cache import remember_compilations
@@ -104,7 +104,7 @@ def _peers(console: Console, data: dict[str, Any]) -> None:
         table.add_column(column, justify="right" if column else "left")
     for name, taken in found["milliseconds"].items():
         middle = sorted(taken)[len(taken) // 2]
-        ratio = data["ratios"].get(name)
+        ratio = data["ratios"].get(name, found.get("published_ratio") if name != peers.OURS else None)
         table.add_row(name, *map(number, (middle, min(taken), max(taken))), number(ratio))
     console.print(table)
     console.print(

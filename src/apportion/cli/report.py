@@ -19,35 +19,35 @@ from apportion.report.episodes import Extras
 from apportion.report.extras import make_extras
 from apportion.report.figures import write_figures
 from apportion.report.names import Names, check_fit, read_names
-from apportion.report.page import write_report
+from apportion.report.page import ExtrasOf, write_report
 from apportion.runs.folder import RunFolder
 
 LANES_EXPLAINED = 3  # of all runs together, but one of each at least
 
 
+@dataclass(frozen=True)
+class Report:
+    """Make one HTML page about one run or several: curves, causal structure, episodes, numbers."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
+    """The run folders."""
+    out: Path | None = None
+    """The page to write; RUN/report.html when not given, for several runs report.html here."""
+    extras: Literal["auto", "all", "none"] = "auto"
+    """Contributions and pictures for the newest episodes; `all` reads huge checkpoints, too."""
+    names: Path | None = None
+    """JSON file with your own observation_names and action_names."""
+    figures: Path | None = None
+    """Also write the paper's figures of these runs, as files, into this folder."""
+    format: Literal["svg", "png", "pdf"] = "svg"
+    """Format of the figures."""
+    noise_results: tuple[Path, ...] = ()
+    """Files of `apportion eval RUN --noise STD --out FILE`: points of the figure on robustness."""
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+
 def report(argv: list[str]) -> int:
     """Make one HTML page about one run or several."""
-
-    @dataclass(frozen=True)
-    class Report:
-        """Make one HTML page about one run or several: curves, causal structure, episodes, numbers."""
-
-        runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
-        """The run folders."""
-        out: Path | None = None
-        """The page to write; RUN/report.html when not given, for several runs report.html here."""
-        extras: Literal["auto", "all", "none"] = "auto"
-        """Contributions and pictures for the newest episodes; `all` reads huge checkpoints, too."""
-        names: Path | None = None
-        """JSON file with your own observation_names and action_names."""
-        figures: Path | None = None
-        """Also write the paper's figures of these runs, as files, into this folder."""
-        format: Literal["svg", "png", "pdf"] = "svg"
-        """Format of the figures."""
-        noise_results: tuple[Path, ...] = ()
-        """Files of `apportion eval RUN --noise STD --out FILE`: points of the figure on robustness."""
-        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
-
     with blaming_the_command_line():
         args = parse(Report, argv, "apportion report")
         check(len(args.runs) > 0, "no run folder given: name at least one")
@@ -62,18 +62,9 @@ def report(argv: list[str]) -> int:
         need_matplotlib()
     check(args.figures is not None or not args.noise_results, "--noise-results needs --figures FOLDER")
     remember_compilations()
-    lanes = max(1, LANES_EXPLAINED // len(runs))
-
-    def say(line: str) -> None:
-        if not args.output.quiet:
-            print(line, file=sys.stderr)
-
-    def extras(run: RunFolder) -> Extras:
-        tell = cache(lambda reason: say(f"{run.path}: {reason}"))  # each reason once
-        return make_extras(run, lanes, args.extras == "all", tell)
-
-    say(f"Reading {len(runs)} run(s) ...")
-    written = write_report(runs, out, names, None if args.extras == "none" else extras)
+    if not args.output.quiet:
+        print(f"Reading {len(runs)} run(s) ...", file=sys.stderr)
+    written = write_report(runs, out, names, None if args.extras == "none" else _extras(args))
     drawn: list[Path] = []
     if args.figures is not None:
         drawn = write_figures(runs, args.figures, args.format, args.noise_results)
@@ -93,3 +84,18 @@ def report(argv: list[str]) -> int:
 
     print_data(data, args.output, tables)
     return 0
+
+
+def _extras(args: Report) -> ExtrasOf:
+    """Contributions and pictures for each run; why there are none goes to stderr, each reason once."""
+
+    def of_run(run: RunFolder) -> Extras:
+        @cache
+        def say(reason: str) -> None:
+            if not args.output.quiet:
+                print(f"{run.path}: {reason}", file=sys.stderr)
+
+        lanes = max(1, LANES_EXPLAINED // len(args.runs))
+        return make_extras(run, lanes, args.extras == "all", say)
+
+    return of_run

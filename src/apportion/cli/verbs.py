@@ -19,7 +19,7 @@ from apportion.envs.lane import Noise
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.identify import identify
 from apportion.methods import METHODS
-from apportion.presets import default_backbone, preset
+from apportion.presets import default_backbone, paper, preset
 from apportion.report import video
 from apportion.runs import evaluation, training
 from apportion.runs.folder import RunFolder, default_path
@@ -47,10 +47,15 @@ def train(argv: list[str]) -> int:
 def _train_settings(argv: list[str]) -> tuple[Any, Config]:
     """The flags, and the training they describe."""
     method, backbone = flag_value(argv, "--method", "grd"), flag_value(argv, "--backbone", "")
-    first = parse(_train_flags(preset("", method, backbone or "sac")), argv, "apportion train")
-    # Parsed once more: now the environment is known, and with it the settings that suit it.
-    backbone = backbone or default_backbone(first.id)
-    args = parse(_train_flags(preset(first.id, method, backbone)), argv, "apportion train")
+    published = flag_value(argv, "--preset", "default") == "paper"
+
+    def flags(env_id: str, backbone: str) -> Any:
+        config = preset(env_id, method, backbone)
+        return parse(_train_flags(paper(config) if published else config), argv, "apportion train")
+
+    # Parsed twice: only then the environment is known, and with it the settings that suit it.
+    first = flags("", backbone or "sac")
+    args = flags(first.id, backbone or default_backbone(first.id))
     config = Config(
         env=EnvConfig(**{**vars(args.env), "id": args.id}),
         method=args.method,
@@ -75,6 +80,8 @@ def _train_flags(config: Config) -> Any:
         """Environment: a Gymnasium id, or module:id. See `apportion list envs`."""
         out: Path | None = None
         """Run folder to write; runs/ENV-METHOD-TIME when not given."""
+        preset: Literal["default", "paper"] = "default"
+        """Where settings start: what serves best by our measurements, or GRD as it was published."""
         method: str = config.method
         """How reward is given to steps: see `apportion list methods`."""
         backbone: str = config.backbone

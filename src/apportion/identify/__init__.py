@@ -52,7 +52,8 @@ def identify(
     evidence.add_sums(sums, segments.lengths, totals)
     first = reward_edges(evidence, seed)
     del evidence  # with many dimensions it is large
-    refined = refine(segments, np.flatnonzero(first.edges), rng)
+    claims = {int(dim): float(first.strength[dim]) for dim in np.flatnonzero(first.edges)}
+    refined = refine(segments, claims, rng)
     everything = ridge(sums, totals, segments.offsets).error / segments.variance
     edges, strength, confidence = _verdict(first, refined)
     dynamics = _dynamics(dictionary, x, following, rng)

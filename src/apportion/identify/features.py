@@ -46,7 +46,10 @@ class Scale:
         # Rounding of 32-bit numbers must not look like life.
         live = high - low > 1e-6 * np.maximum(np.abs(low), np.abs(high))
         mean = x.mean(axis=0, dtype=np.float64)
-        std = np.where(live, x.std(axis=0, dtype=np.float64), 1.0)
+        parts = [
+            np.sum((x[i : i + ROWS_AT_ONCE] - mean) ** 2, axis=0) for i in range(0, len(x), ROWS_AT_ONCE)
+        ]
+        std = np.where(live, np.sqrt(np.sum(parts, axis=0) / len(x)), 1.0)
         few = x[:: max(1, len(x) // _SAMPLE)]
         quantiles = np.quantile(few, np.linspace(0, 1, QUANTILES), axis=0).astype(np.float64)
         quantiles[0], quantiles[-1] = low, high

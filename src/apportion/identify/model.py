@@ -86,6 +86,9 @@ class Basis(NamedTuple):
             rng.uniform(0, 2 * np.pi, waves),
         )
 
+    def without_waves(self) -> "Basis":
+        return self._replace(directions=self.directions[:, :0], phases=self.phases[:0])
+
     @property
     def owners(self) -> NDArray[np.bool_]:
         """[K, P] which dimensions each feature looks at."""

@@ -16,6 +16,7 @@ NEGLIGIBLE = 1e-3  # share of the totals' variance that a parent must explain on
 NOTICEABLE = 0.25  # or share of the error that it must take, if that is
 INVISIBLE = 1e-4  # at least this share of the variance,
 SIGNIFICANT = 2.0  # and by so many standard errors
+STANDING = 0.5  # share of the first claim that rich features of all others must leave
 CUT, CUT_SIGNIFICANT = 0.2, 3.0  # what a new dimension must take from the error
 EXPLAINED = 0.01  # share of the variance below which nothing more is looked for
 ROUNDS = 6
@@ -42,9 +43,12 @@ class _Fit(NamedTuple):
         return set(self.basis.dims.tolist())
 
 
-def refine(segments: Segments, candidates: NDArray[np.int64], rng: np.random.Generator) -> Refined:
-    """Add what explains the remainder, drop what is not missed, until nothing changes."""
-    fit, dropped = _fit(segments, candidates, rng), dict[int, float]()
+def refine(segments: Segments, claims: dict[int, float], rng: np.random.Generator) -> Refined:
+    """Add what explains the remainder, drop what is not missed, until nothing changes.
+
+    `claims` are the candidates, each with the share of variance that the first selection gives to it.
+    """
+    fit, dropped = _fit(segments, np.array(list(claims), np.int64), rng), dict[int, float]()
     for _ in range(ROUNDS):
         more = _additions(segments, fit, rng)
         if set(more.tolist()) - fit.parents - dropped.keys():
@@ -53,10 +57,12 @@ def refine(segments: Segments, candidates: NDArray[np.int64], rng: np.random.Gen
                 fit = grown
                 continue
         before = fit.parents
-        fit = _drop(segments, fit, dropped, rng)
+        fit = _drop(segments, fit, claims, dropped, rng)
         if fit.parents == before:
             break
-    fit = _drop(segments, fit, dropped, rng)
+    else:
+        fit = _drop(segments, fit, claims, dropped, rng)
+    fit = _plainest(segments, fit)
     worth = {int(dim): _loss(segments, fit, place) for place, dim in enumerate(fit.basis.dims)}
     probability = dropped | {dim: float(stats.norm.cdf(z)) for dim, (_, z) in worth.items()}
     return Refined(
@@ -75,17 +81,37 @@ def _fit(segments: Segments, dims: NDArray[np.int64], rng: np.random.Generator) 
     return _Fit(basis, sums, ridge(sums, segments.totals, segments.offsets))
 
 
-def _drop(segments: Segments, fit: _Fit, dropped: dict[int, float], rng: np.random.Generator) -> _Fit:
-    """Leave out the dimension that is missed least, as long as none of them matters."""
+def _plainest(segments: Segments, fit: _Fit) -> _Fit:
+    """Without waves, where they do not help to predict segments left out."""
+    basis = fit.basis.without_waves()
+    sums = fit.sums[:, : basis.owners.shape[1]]
+    plain = _Fit(basis, sums, ridge(sums, segments.totals, segments.offsets))
+    return plain if plain.ridge.error <= fit.ridge.error else fit
+
+
+def _drop(
+    segments: Segments,
+    fit: _Fit,
+    claims: dict[int, float],
+    dropped: dict[int, float],
+    rng: np.random.Generator,
+) -> _Fit:
+    """Leave out the dimension that is missed least, unless it matters.
+
+    A misfit of others makes proxies look useful; rich features of the others explain them away. What still
+    has half of what it was first given stays, even where noise hides it among so many features.
+    """
     while len(fit.basis.dims):
         place = _weakest(segments, fit)
         smaller = _fit(segments, np.delete(fit.basis.dims, place), rng)  # its waves are the others' now
         loss, z = _growth(smaller.ridge, fit.ridge)
         least = max(NOTICEABLE * fit.ridge.error, INVISIBLE * segments.variance)
         matters = loss > min(NEGLIGIBLE * segments.variance, least)
-        if matters and z > SIGNIFICANT:
+        dim = int(fit.basis.dims[place])
+        stands = loss > max(STANDING * claims.get(dim, np.inf), INVISIBLE) * segments.variance
+        if (matters and z > SIGNIFICANT) or stands:
             break
-        dropped[int(fit.basis.dims[place])] = min(float(stats.norm.cdf(z)), 0.5)
+        dropped[dim] = min(float(stats.norm.cdf(z)), 0.5)
         fit = smaller
     return fit
 

@@ -8,7 +8,7 @@ from scipy import linalg
 
 from apportion.identify.features import Floats
 
-PENALTIES = 10.0 ** np.arange(-8.0, 1.0)  # as shares of each feature's own variance
+PENALTIES = 10.0 ** np.arange(-8.0, 3.0)  # as shares of each feature's own variance
 
 
 class Ridge(NamedTuple):

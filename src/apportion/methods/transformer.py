@@ -20,7 +20,7 @@ from apportion.types import Batch, Method, Metrics, Sampling, Segments, Transiti
 class Config:
     """Transformer: causal self-attention over the steps of a segment; its rewards sum to what was paid."""
 
-    variance_penalty: float = 0.01
+    variance_penalty: float = 0.1
     """Weight of the rewards' variance within a segment: β."""
     segments: int = 4
     """Segments (whole episodes when the reward comes at the end) per update: M."""
@@ -86,9 +86,9 @@ def make(config: Config) -> Method:
 
 
 def reward_loss(network: Transformer, segments: Segments, penalty: float) -> Float[Array, ""]:
-    """mean_m ((Σ_t r̂_t - total) / T)² + β mean_m var_t(r̂_t).
+    """mean_m [(Σ_t r̂_t - total)² + β Σ_t (r̂_t - mean r̂)²] / T².
 
-    Both terms are squares of rewards, so β has no unit: it means the same whatever the scale of rewards.
+    Both terms are squares of sums of T rewards: β means the same whatever their scale and number.
     """
     rewards = predict_rewards(network, segments)
     error = losses.return_loss(rewards, segments.mask, segments.total, segments.length)

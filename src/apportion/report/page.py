@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -140,13 +141,19 @@ def _html(runs: list[dict[str, Any]]) -> bytes:
     parts = {
         "STYLE": (folder / "page.css").read_text("utf-8"),
         "DATA": compressed_json({"made": made, "version": __version__, "runs": runs}),
-        "PLOTLY": compressed(get_plotlyjs()),
+        "PLOTLY": _plotly(),
         "SCRIPT": "\n".join((folder / f"{name}.js").read_text("utf-8") for name in SCRIPTS),
     }
     html = (folder / "page.html").read_text("utf-8")
     for name, text in parts.items():
         html = html.replace(f"/*{name}*/", text)
     return html.encode()
+
+
+@cache
+def _plotly() -> str:
+    """5 MB of JavaScript, compressed once."""
+    return compressed(get_plotlyjs())
 
 
 def _named(config: dict[str, Any], part: str) -> str:
