@@ -1,7 +1,7 @@
 """Anatomy of an update: where its time goes, and what limits it. For CPUs and GPUs; needs no environment.
 
     python benchmarks/anatomy.py --out results/anatomy-h200.json
-    python benchmarks/anatomy.py --cases HalfCheetah:1 --trace --out results/anatomy-cpu.json
+    python benchmarks/anatomy.py --cases HalfCheetah:1 --updates 20 --trace --out results/anatomy-cpu.json
 
 The trainer's own program on made-up data. `policy` is SAC alone, `with reward network` updates that too each
 time, `published` the dynamics network and the edges besides: the differences are the parts' costs. `default`
@@ -101,7 +101,7 @@ def measure(
         runs[label] = updates.runner(compiled, workload.make(config, spec))
         costs = flops.products(shapes.program, *shapes.arguments) / shapes.updates * shapes.lanes
         head = {"case": case, "method": label, "precision": precision, "updates": shapes.updates}
-        rows[label] = head | {"lanes": shapes.lanes, "gflop": costs / 1e9} | built | counted(compiled, config)
+        rows[label] = head | {"lanes": shapes.lanes, "gflop": costs / 1e9} | built | counts(compiled, config)
         runs[label]()
     rounds = max(3, round(args.seconds / max(timing.once(run) for run in runs.values())))
     taken = timing.interleaved(runs, min(rounds, 50))
@@ -111,14 +111,15 @@ def measure(
         yield row | speed(seconds, row["lanes"]) | bounds(row, machine) | traced
 
 
-def counted(compiled: Any, config: Config) -> dict[str, Any]:
+def counts(compiled: Any, config: Config) -> dict[str, Any]:
     """Launches of one update, and bytes by XLA's count: that takes a loop once, so it says nothing about a
     method whose updates of the model and of the policy are loops of their own."""
     found, every = compiled.cost_analysis() or {}, config.make_method().sampling.every
     launched = hlo.launches(compiled.as_text())
+    counted = config.schedule.updates_per_iteration if launched["turns"] else every
     return {
-        "launches": launched["total"] / every,
-        "launches_by_kind": {kind: number / every for kind, number in launched["kinds"].items()},
+        "launches": launched["total"] / counted,
+        "launches_by_kind": {kind: number / counted for kind, number in launched["kinds"].items()},
         "gigabytes": found.get("bytes accessed", 0.0) / 1e9 if every == 1 else None,
     }
 

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from apportion.cli.cache import remember_compilations
 from apportion.methods import METHODS
-from apportion.presets import GREENHOUSE, preset
+from apportion.presets import GREENHOUSE, paper, preset
 from apportion.runs import training
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, versions
@@ -38,6 +38,8 @@ class Methods:
     """Environment id."""
     delay: str = "episode"
     """When reward is paid, as in `apportion train --env.delay`."""
+    methods: tuple[str, ...] = ()
+    """Which methods, the oracle among them; all when not given."""
     seeds: int = 5
     """Seeds per method."""
     steps: int | None = None
@@ -61,11 +63,16 @@ def main(args: Methods) -> None:
 
 
 def variants(args: Methods) -> dict[str, Config]:
-    """Every registered method, and GRD with its edges learned as published."""
-    configs = {name: settings(args, name) for name in METHODS}
-    grd = configs["grd"]
-    published = replace(grd.method_config, structure="gradient", initial_edge_logit=8.0)
-    return {**configs, "grd (edges by gradient)": replace(grd, method_config=published)}
+    """Every registered method, GRD as published, and GRD whose policy sees everything."""
+    configs = {name: settings(args, name) for name in args.methods or METHODS}
+    if "grd" in configs:
+        published = paper(configs["grd"])
+        # From the default logit of 5, masks hide more of the input than so small a network can bear.
+        gently = replace(published.method_config, initial_edge_logit=8.0)
+        everything = replace(configs["grd"].method_config, compact="none")
+        configs["grd (as published)"] = replace(published, method_config=gently)
+        configs["grd (w/o compact representation)"] = replace(configs["grd"], method_config=everything)
+    return configs
 
 
 def settings(args: Methods, method: str) -> Config:

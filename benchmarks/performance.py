@@ -18,6 +18,7 @@ from apportion.bench.peers import OURS
 from apportion.runs.folder import read_json
 
 ROOT = Path(__file__).parents[1]
+PLOT = ROOT / "docs" / "images" / "growth.svg"
 NAMES = {
     "apportion_grd": "apportion, GRD+SAC by default",
     "apportion_grd_published": "apportion, GRD+SAC as published",
@@ -183,7 +184,8 @@ def growth(data: Data) -> str:
             found = [row for row in data["rows"] if (row["axis"], row["variant"]) == (axis, variant)]
             values = ", ".join(f"{row['value']:,}: {number(row['milliseconds'])}" for row in found)
             rows.append((axis.replace("_", " "), variant, values))
-    return markdown(("axis", "GRD", "ms per update"), rows, texts=3)
+    picture = "![Milliseconds per update against each size](images/growth.svg)\n\n" if PLOT.exists() else ""
+    return picture + markdown(("axis", "GRD", "ms per update"), rows, texts=3)
 
 
 TABLES: dict[str, tuple[str, Callable[[Data], str]]] = {

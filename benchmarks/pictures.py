@@ -57,9 +57,9 @@ def families(data: dict[str, Any]) -> Any:
     axes.set_yticks(range(len(names)), labels)
     axes.invert_yaxis()
     axes.set_xlabel("F1")
-    axes.set_xlim(0, 1.03)
+    axes.set_xlim(-0.03, 1.03)
     axes.grid(axis="x", alpha=0.3)
-    axes.legend(loc="lower left", frameon=False)
+    axes.legend(loc="upper left", frameon=False)
     return figure
 
 
@@ -74,7 +74,7 @@ def episodes(data: dict[str, Any]) -> Any:
         axes.scatter(counts, f1, s=22, c=faces, edgecolors=colour, zorder=3)
     axes.set_xscale("log")
     ticks = [p["episodes"] for p in points]
-    axes.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
+    axes.set_xticks(ticks, ["" if tick == 120 else str(tick) for tick in ticks], minor=False)
     axes.minorticks_off()
     axes.set_xlabel("episodes (hollow: not certified)")
     axes.set_ylabel("F1 of reward edges")

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from apportion.cli.cache import remember_compilations
 from apportion.cli.display import number
+from apportion.cli.report import report
 from apportion.presets import GREENHOUSE, preset
 from apportion.runs import training
 from apportion.runs.folder import default_path
@@ -50,7 +51,10 @@ def main(args: Demo) -> None:
         runs[method] = train(method, args, out / method)
     console.print(comparison(runs))
     console.print(edges(runs["grd"]))
-    console.print(f"Runs: {out}   (try: apportion show {out / 'grd'})", soft_wrap=True)
+    page = out / "report.html"
+    report([*(str(out / method) for method in METHODS), "--out", str(page), "--quiet"])
+    console.print(f"Runs: {out}   (try: apportion explain {out / 'grd'})", soft_wrap=True)
+    console.print(f"Who earned it? Open {page} in a browser.", soft_wrap=True)
 
 
 def train(method: str, args: Demo, out: Path) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from apportion.envs.greenhouse import Greenhouse
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.envs.mujoco import TASKS
 from apportion.methods import METHODS, Entry
-from apportion.presets import GREENHOUSE, PAPER_SPARSITY, preset
+from apportion.presets import CARTPOLE, GREENHOUSE, PAPER_SPARSITY, default_backbone, preset
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
 from apportion.runs.training import Checkpoints
@@ -322,8 +322,9 @@ def flag(prefix: str, name: str) -> str:
     return f"--{prefix}{name.replace('_', '-')}"
 
 
-def test_the_greenhouse_starts_from_the_documented_settings() -> None:
-    config = preset(GREENHOUSE, "grd", "sac")
+@pytest.mark.parametrize(("title", "env_id"), [("Greenhouse", GREENHOUSE), ("CartPole", CARTPOLE)])
+def test_small_tasks_start_from_the_documented_settings(title: str, env_id: str) -> None:
+    config = preset(env_id, "grd", default_backbone(env_id))
     parts = {"": config.schedule, "method.": config.method_config, "backbone.": config.backbone_config}
     changed = {
         flag(prefix, name): value
@@ -331,7 +332,7 @@ def test_the_greenhouse_starts_from_the_documented_settings() -> None:
         for name, value in to_dict(part).items()
         if value != to_dict(type(part)())[name]
     }
-    rows = tables(section(ENVIRONMENTS, "Greenhouse"), "flag", "value")
+    rows = tables(section(ENVIRONMENTS, title), "flag", "value")
     assert {row[0]: ast.literal_eval(row[1]) for row in rows} == changed
 
 

@@ -26,8 +26,15 @@ def check_settings(
 # --- Critics: one MLP whose arrays have a leading axis of J, the number of critics
 
 
-def init_critics(key: PRNGKeyArray, count: int, inputs: int, hidden: tuple[int, ...]) -> MLP:
-    return jax.vmap(lambda k: MLP.init(k, (inputs, *hidden, 1)))(jax.random.split(key, count))
+def init_critics(
+    key: PRNGKeyArray, count: int, inputs: int, hidden: tuple[int, ...], outputs: int = 1
+) -> MLP:
+    return jax.vmap(lambda k: MLP.init(k, (inputs, *hidden, outputs)))(jax.random.split(key, count))
+
+
+def first(critics: MLP) -> MLP:
+    """One of them, as a network of its own."""
+    return jax.tree.map(lambda array: array[0], critics)
 
 
 def values(

@@ -40,7 +40,7 @@ LEFT_OUT = {
 TRAINING = {"env": "HalfCheetah-v4", "method": "grd", "lanes": 1, "iterations_per_second": 0.3}
 
 
-def measured(report: Any) -> dict[str, Any]:
+def measured(report: Any, **chosen: Any) -> dict[str, Any]:
     """As `speed.full` would find it on some machine."""
     report("measuring")
     taken = {"apportion_grd": [10.0, 11.0, 30.0], "torch_eager_grd": [100.0, 110.0, 300.0]}
@@ -90,9 +90,12 @@ def test_structure_has_flags_of_its_own(
     assert json.loads(capsys.readouterr().out) == {"mean": 1.0}
 
 
-def test_an_unknown_benchmark_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [["sped"], ["--methods", "gdr"], ["--lanes", "0"], ["--quick", "structure"]]
+)
+def test_a_wrong_command_line_gets_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as leaving:
-        cli.main(["bench", "sped"])
+        cli.main(["bench", *words])
     assert leaving.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
 

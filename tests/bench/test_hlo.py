@@ -43,7 +43,7 @@ ENTRY %main (a: f32[4,4]) -> f32[4,4] {
 """
 
 
-def test_a_turn_of_the_longest_loop_is_counted_with_what_it_calls() -> None:
+def test_the_largest_loop_is_counted_with_what_it_calls() -> None:
     found = hlo.launches(PROGRAM)
     assert found["kinds"] == {"fusion": 1 + 3, "copy": 2, "custom-call __cublas$gemm": 1}
     assert (found["total"], found["turns"]) == (7, None)
@@ -60,8 +60,8 @@ def ten_products(x: jax.Array) -> jax.Array:
 def test_a_real_program_has_a_loop_with_something_in_it() -> None:
     compiled = jax.jit(ten_products).lower(jnp.zeros((64, 64))).compile()
     found = hlo.launches(compiled.as_text())
-    assert 1 <= found["total"] <= 20
-    assert found["turns"] in (10, None)
+    assert found["turns"] == 10
+    assert 10 <= found["total"] <= 200
 
 
 def test_the_profiler_sees_the_products() -> None:

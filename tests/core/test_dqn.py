@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import BUTTONS, assert_close, numpy, transitions
+from builders import BUTTONS, assert_close, lane, numpy, transitions
 from probes import PLACES, TINY, chain, chain_values, plain_outputs, train
 
 from apportion.backbones import dqn
@@ -22,9 +22,9 @@ TWO_BUTTONS = replace(TINY, action_names=("first", "second"), discrete=True)
 
 @pytest.fixture(scope="module")
 def state() -> dqn.State:
-    """The target differs from the network, also in which action it likes best."""
+    """Targets differ from the networks, also in which action they like best."""
     fresh = jax.jit(lambda key: dqn.make(CONFIG).init(key, BUTTONS))(jax.random.key(0))
-    return fresh._replace(target_network=jax.tree.map(lambda weight: -0.5 * weight, fresh.network))
+    return fresh._replace(target_networks=jax.tree.map(lambda weight: -0.5 * weight, fresh.networks))
 
 
 @pytest.fixture(scope="module")
@@ -32,42 +32,50 @@ def updated(state: dqn.State) -> tuple[dqn.State, Any]:
     return jax.jit(dqn.make(CONFIG).update)(state, STEPS, STEPS.paid, jax.random.key(4))
 
 
+def _plain_values(networks: Any, observation: np.ndarray) -> list[np.ndarray]:
+    """What each of the two says of every action."""
+    return [plain_outputs(numpy(lane(networks, j)), observation) for j in range(2)]
+
+
 def _plain_target(state: dqn.State, steps: Any) -> np.ndarray:
-    """r + γ Q'(s', argmax Q(s')), step by step; r alone after a true end."""
-    chosen = plain_outputs(numpy(state.network), steps.next_observation)
-    judged = plain_outputs(numpy(state.target_network), steps.next_observation)
+    """r + γ min Q'(s', argmax Q_1(s')), step by step; r alone after a true end."""
+    chosen = _plain_values(state.networks, steps.next_observation)[0]
+    judged = _plain_values(state.target_networks, steps.next_observation)
     target = []
     for i in range(len(steps.paid)):
         best = 0 if chosen[i, 0] > chosen[i, 1] else 1
-        target.append(steps.paid[i] + (0.0 if steps.terminated[i] else 0.9 * judged[i, best]))
+        target.append(
+            steps.paid[i]
+            + (0.0 if steps.terminated[i] else 0.9 * min(judged[0][i, best], judged[1][i, best]))
+        )
     return np.array(target)
 
 
-def test_the_network_steps_towards_the_double_target(
+def test_both_networks_step_towards_the_double_target(
     state: dqn.State, updated: tuple[dqn.State, Any]
 ) -> None:
     after, metrics = updated
     plain = numpy(STEPS)
     target, taken = _plain_target(state, plain), plain.action.argmax(axis=1)
-    values = plain_outputs(numpy(state.network), plain.observation)[np.arange(6), taken]
-    loss = ((values - target) ** 2).mean()
+    values = [found[np.arange(6), taken] for found in _plain_values(state.networks, plain.observation)]
+    loss = sum(((found - target) ** 2).mean() for found in values)
     np.testing.assert_allclose(metrics["critic_loss"], loss, rtol=1e-4)
-    np.testing.assert_allclose(metrics["value"], values.mean(), rtol=1e-4)
+    np.testing.assert_allclose(metrics["value"], np.mean(values), rtol=1e-4)
     np.testing.assert_allclose(metrics["reward_mean"], plain.paid.mean(), rtol=1e-4)
     assert plain.terminated.any() and not plain.terminated.all()  # noqa: PT018 - the batch has both
     assert set(taken) == {0, 1}
 
-    values = plain_outputs(numpy(after.network), plain.observation)[np.arange(6), taken]
-    assert ((values - target) ** 2).mean() < loss
+    values = [found[np.arange(6), taken] for found in _plain_values(after.networks, plain.observation)]
+    assert sum(((found - target) ** 2).mean() for found in values) < loss
 
 
-def test_the_network_chooses_and_the_target_judges(state: dqn.State) -> None:
-    """Not the largest value of either: that is what makes the estimator double."""
+def test_one_chooses_and_others_judge(state: dqn.State) -> None:
+    """Not the largest value of any of them: that is what keeps hope from growing on itself."""
     observation = STEPS.next_observation
-    found = dqn.double_values(state.network, state.target_network, observation)
-    chosen, judged = state.network(observation), state.target_network(observation)
-    assert (found < jnp.max(judged, axis=1)).any()
-    assert (found != jnp.max(chosen, axis=1)).all()
+    found = np.asarray(dqn.double_values(state.networks, state.target_networks, observation))
+    judged = np.stack(_plain_values(state.target_networks, np.asarray(observation)))
+    assert (found <= judged.max(axis=2).min(axis=0) + 1e-6).all()
+    assert (found < judged.max(axis=2).min(axis=0) - 1e-3).any()
 
 
 def test_a_time_limit_is_no_end(state: dqn.State) -> None:
@@ -83,10 +91,10 @@ def test_a_time_limit_is_no_end(state: dqn.State) -> None:
     assert loss(False, here) != loss(False, elsewhere)
 
 
-def test_the_target_follows_by_the_polyak_step(state: dqn.State, updated: tuple[dqn.State, Any]) -> None:
+def test_targets_follow_by_the_polyak_step(state: dqn.State, updated: tuple[dqn.State, Any]) -> None:
     after, _ = updated
-    expected = jax.tree.map(lambda t, n: 0.9 * t + 0.1 * n, state.target_network, after.network)
-    assert_close(after.target_network, expected, rtol=1e-4, atol=1e-7)
+    expected = jax.tree.map(lambda t, n: 0.9 * t + 0.1 * n, state.target_networks, after.networks)
+    assert_close(after.target_networks, expected, rtol=1e-4, atol=1e-7)
 
 
 # --- Exploration
@@ -128,7 +136,8 @@ def test_the_values_are_those_known() -> None:
     config = dqn.Config(hidden=(16, 16), batch_size=60, learning_rate=5e-3, discount=0.6, polyak=0.05)
     state = train(dqn.make(config), _with_buttons(chain()), updates=600, spec=TWO_BUTTONS)
     expected = np.array(chain_values(0.6))[:, None]
-    np.testing.assert_allclose(state.network(PLACES), np.repeat(expected, 2, axis=1), atol=0.1)
+    for j in range(2):
+        np.testing.assert_allclose(lane(state.networks, j)(PLACES), np.repeat(expected, 2, axis=1), atol=0.1)
 
 
 def test_the_policy_gives_up_a_small_reward_for_a_later_one() -> None:
@@ -145,7 +154,7 @@ def test_the_policy_gives_up_a_small_reward_for_a_later_one() -> None:
         dqn.Config(hidden=(16, 16), batch_size=60, learning_rate=5e-3, discount=0.9, polyak=0.05)
     )
     state = train(backbone, steps, updates=600, spec=TWO_BUTTONS)
-    np.testing.assert_allclose(state.network(jnp.zeros((1, 1))), [[0.5, 0.9]], atol=0.1)
+    np.testing.assert_allclose(lane(state.networks, 0)(jnp.zeros(1)), [0.5, 0.9], atol=0.1)
     np.testing.assert_array_equal(backbone.act(state, jnp.zeros(1), jax.random.key(0), False), [0, 1])
 
 

@@ -145,3 +145,24 @@ def test_bad_data_is_refused(greenhouse: tuple[Spec, Log]) -> None:
         identify([observations[0][:1], *observations[1:]], [actions[0][:0], *actions[1:]], totals)
     with pytest.raises(UserError, match="without any step"):
         identify([], [], np.zeros(0))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_odd_data_gives_finite_answers(seed: int) -> None:
+    """Whole numbers, rare events, copies and near copies, any unit, constant totals, few short episodes."""
+    rng = np.random.default_rng(seed)
+    states, dims = int(rng.integers(1, 7)), int(rng.integers(7, 10))
+    units, episodes = 10.0 ** rng.uniform(-6, 6, dims), int(rng.choice([3, 20, 60, 200]))
+    odd = [lambda z, d: np.round(z[:, d]), lambda z, d: z[:, d] > 2.5, lambda z, d: z[:, d - 1]]
+    odd += [lambda z, d: z[:, d - 1] + 1e-5 * z[:, d], lambda z, d: z[:, d], lambda z, d: np.ones(len(z))]
+    kinds = rng.integers(0, len(odd), dims)
+    rows = []
+    for _ in range(episodes):
+        z = rng.normal(size=(rng.integers(2, 12), dims))
+        for dim in range(1, dims):
+            z[:, dim] = odd[kinds[dim]](z, dim)
+        rows.append((z * units).astype(np.float32))
+    totals = np.array([x[:-1, 0].sum() / units[0] if seed % 3 else 1.0 for x in rows]) * 10.0 ** (seed - 6)
+    result = identify([x[:, :states] for x in rows], [x[:-1, states:] for x in rows], totals)
+    assert all(np.isfinite(b).all() for g in (result.strength, result.confidence) for b in vars(g).values())
+    assert np.isfinite(result.reward_model.predict(np.concatenate(rows))).all()

@@ -1,4 +1,5 @@
-"""DQN, Deep Q-Network (Mnih et al., 2015), with the double targets of van Hasselt et al. (2016)."""
+"""DQN, Deep Q-Network (Mnih et al., 2015), with double targets (van Hasselt et al., 2016) from twin networks
+(Fujimoto et al., 2018)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion import optimise
-from apportion.actor_critic import arrays, bellman_target, check_settings, follow
+from apportion.actor_critic import arrays, bellman_target, check_settings, first, follow, init_critics
 from apportion.config import check
 from apportion.networks import MLP
 from apportion.optimise import Optimiser
@@ -18,18 +19,18 @@ from apportion.types import Backbone, Metrics, Transitions
 
 @dataclass(frozen=True)
 class Config:
-    """DQN, for discrete actions: a value for each, double targets, random actions now and then."""
+    """DQN, for discrete actions: a value for each, twin networks, random actions now and then."""
 
     hidden: tuple[int, ...] = (256, 256)
-    """Hidden layers of the value network."""
+    """Hidden layers of the value networks."""
     learning_rate: float = 3e-4
     """Adam's step."""
     batch_size: int = 256
     """Transitions per update: N."""
     discount: float = 0.99
-    """The network's discount (the return itself is a plain sum)."""
+    """The networks' discount (the return itself is a plain sum)."""
     polyak: float = 0.005
-    """How far the target network moves at each update."""
+    """How far the target networks move at each update."""
     initial_epsilon: float = 1.0
     """Share of random actions while collecting, at the first update."""
     final_epsilon: float = 0.05
@@ -47,19 +48,21 @@ class Config:
 
 
 class State(NamedTuple):
-    network: MLP  # from an observation to one value for each action
-    target_network: MLP
+    networks: (
+        MLP  # from an observation to one value for each action. Two: a leading axis of 2; the first acts
+    )
+    target_networks: MLP
     optimiser: Optimiser
     updates: Int[Array, ""]  # so many have been made
 
 
 def make(config: Config) -> Backbone:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
-        network = MLP.init(key, (spec.observation_size, *config.hidden, spec.action_size))
+        networks = init_critics(key, 2, spec.observation_size, config.hidden, spec.action_size)
         return State(
-            network=network,
-            target_network=jax.tree.map(jnp.copy, network),
-            optimiser=optimise.start(network, config.learning_rate),
+            networks=networks,
+            target_networks=jax.tree.map(jnp.copy, networks),
+            optimiser=optimise.start(networks, config.learning_rate),
             updates=jnp.asarray(0, jnp.int32),
         )
 
@@ -67,24 +70,24 @@ def make(config: Config) -> Backbone:
         state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray
     ) -> tuple[State, Metrics]:
         del key  # nothing here is drawn at random
-        next_values = double_values(state.network, state.target_network, transitions.next_observation)
+        next_values = double_values(state.networks, state.target_networks, transitions.next_observation)
         target = bellman_target(rewards, transitions.terminated, next_values, config.discount)
         step = jax.value_and_grad(value_loss, has_aux=True)
-        (loss, value), gradients = step(state.network, transitions, target)
-        network, optimiser = optimise.step(state.optimiser, state.network, gradients)
+        (loss, value), gradients = step(state.networks, transitions, target)
+        networks, optimiser = optimise.step(state.optimiser, state.networks, gradients)
         metrics = {
             "critic_loss": loss,
             "value": value,
             "reward_mean": jnp.mean(rewards),
             "epsilon": epsilon(state.updates, config),
         }
-        targets = follow(state.target_network, network, config.polyak)
-        return State(network, targets, optimiser, state.updates + 1), metrics
+        targets = follow(state.target_networks, networks, config.polyak)
+        return State(networks, targets, optimiser, state.updates + 1), metrics
 
     def act(
         state: State, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
     ) -> Float[Array, "A"]:
-        found = state.network(observation)
+        found = first(state.networks)(observation)
         action = jnp.argmax(found)
         if explore:
             chance_key, action_key = jax.random.split(key)
@@ -94,23 +97,30 @@ def make(config: Config) -> Backbone:
         return jax.nn.one_hot(action, found.shape[0], dtype=jnp.float32)
 
     def actor(state: State) -> dict[str, Array]:
-        return arrays(state.network) | {"epsilon": epsilon(state.updates, config)}
+        return arrays(first(state.networks)) | {"epsilon": epsilon(state.updates, config)}
 
     return Backbone(init, update, act, actor, "epsilon_greedy", config.batch_size, discrete=True)
 
 
-def double_values(network: MLP, target_network: MLP, observation: Float[Array, "B S"]) -> Float[Array, "B"]:
-    """Q'(s, argmax_a Q(s, a)): the network chooses the action, its slow copy says what that is worth."""
-    best = jnp.argmax(network(observation), axis=-1)
-    return jnp.take_along_axis(target_network(observation), best[:, None], axis=-1)[:, 0]
+def double_values(networks: MLP, target_networks: MLP, observation: Float[Array, "B S"]) -> Float[Array, "B"]:
+    """min_j Q'_j(s, argmax_a Q_1(s, a)): one network chooses the action, the slow copies of both judge it."""
+    best = jax.nn.one_hot(jnp.argmax(first(networks)(observation), axis=-1), networks.biases[-1].shape[-1])
+    return jnp.min(_taken(target_networks, observation, best), axis=0)
 
 
 def value_loss(
-    network: MLP, transitions: Transitions, target: Float[Array, "B"]
+    networks: MLP, transitions: Transitions, target: Float[Array, "B"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """mean (Q(s, a) - target)², and mean Q(s, a); a is one-hot, so Q(s, a) is a product with it."""
-    found = jnp.sum(network(transitions.observation) * transitions.action, axis=-1)
-    return jnp.mean((found - target) ** 2), jnp.mean(found)
+    """Σ_j mean (Q_j(s, a) - target)², and the mean of both Q(s, a)."""
+    found = _taken(networks, transitions.observation, transitions.action)
+    return jnp.sum(jnp.mean((found - target[None, :]) ** 2, axis=1)), jnp.mean(found)
+
+
+def _taken(
+    networks: MLP, observation: Float[Array, "B S"], action: Float[Array, "B A"]
+) -> Float[Array, "J B"]:
+    """Q_j(s, a) of both: actions are one-hot, so it is a product."""
+    return jnp.sum(jax.vmap(lambda network: network(observation))(networks) * action[None], axis=-1)
 
 
 def epsilon(updates: Int[Array, ""], config: Config) -> Float[Array, ""]:

@@ -1,4 +1,4 @@
-"""Reading compiled programs: what one turn of the update loop asks the device to do."""
+"""Reading compiled programs: what their update loop asks the device to do."""
 
 import re
 from collections import Counter
@@ -12,15 +12,13 @@ _FREE = frozenset(  # names for data that is there already
 
 
 def launches(text: str) -> dict[str, Any]:
-    """What a turn of the longest loop launches, by kind, and how many turns it has (None: not known).
+    """What the loop that launches most launches in all its turns, by kind, loops inside it included.
 
-    Loops inside count as often as they run, or once where that is not known.
+    A loop of unknown length counts once; `turns` is None if that is the loop itself.
     """
     parts = computations(text)
-    loops = [
-        (body, line) for line in text.splitlines() if " while(" in line and (body := _named(line, "body"))
-    ]
-    counted = [(_count(parts, body), _turns(line)) for body, line in loops]
+    lines = [line for line in text.splitlines() if " while(" in line]
+    counted = [(_times(_count(parts, _named(line, "body")), _turns(line)), _turns(line)) for line in lines]
     kinds, turns = max(counted, key=lambda each: each[0].total(), default=(Counter[str](), None))
     return {"total": kinds.total(), "turns": turns, "kinds": dict(kinds.most_common())}
 
@@ -43,23 +41,26 @@ def _count(parts: dict[str, list[str]], name: str) -> Counter[str]:
         match = _INSTRUCTION.match(line)
         if match is None or match[1] in _FREE:
             continue
-        inner = _named(line, "body" if match[1] == "while" else "to_apply")
-        if match[1] in ("call", "while") and inner:
-            often = _turns(line) or 1
-            kinds += Counter({kind: often * number for kind, number in _count(parts, inner).items()})
+        if match[1] in ("call", "while"):
+            inner = _named(line, "body" if match[1] == "while" else "to_apply")
+            kinds += _times(_count(parts, inner), _turns(line))
         else:
             kinds[_kind(match[1], line)] += 1
     return kinds
 
 
-def _named(line: str, attribute: str) -> str | None:
+def _named(line: str, attribute: str) -> str:
     match = re.search(rf"\b{attribute}=%?([\w.\-]+)", line)
-    return match[1] if match else None
+    return match[1] if match else ""
 
 
 def _turns(line: str) -> int | None:
     match = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', line)
     return int(match[1]) if match else None
+
+
+def _times(kinds: Counter[str], turns: int | None) -> Counter[str]:
+    return Counter({kind: (turns or 1) * number for kind, number in kinds.items()})
 
 
 def _kind(operation: str, line: str) -> str:

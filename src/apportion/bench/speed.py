@@ -25,18 +25,19 @@ def quick(report: Report) -> dict[str, Any]:
     return {**found, "memory": {"lanes": memory.table(REPLAY_STEPS), "peak": memory.peaks()}}
 
 
-def full(report: Report) -> dict[str, Any]:
-    """Everything: every method, three sizes, several lanes, environments, trainings, peers."""
+def full(report: Report, lanes: tuple[int, ...] = LANES, methods: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Every method (or those named), three sizes, several lanes, environments, trainings, peers."""
+    chosen = updates.chosen(methods)
     report("the machine's peak")
     found = {**_head(seconds=2.0), "quick": False}
     peak = found["peak"]["float32"]
     on_cpu = jax.default_backend() == "cpu"
     found |= _compare(steps=20 if on_cpu else 200, rounds=7, report=report, peak=peak, published=True)
-    found["environment"] = list(environments.table(LANES, steps=500, seconds=2.0, report=report))
+    found["environment"] = list(environments.table(lanes, steps=500, seconds=2.0, report=report))
     # On a CPU all lanes share the same cores: there one says enough.
-    lanes = (1,) if on_cpu else LANES
-    found["training"] = list(training.table((TASK,), lanes, seconds=10.0, report=report))
-    found["updates"] = list(updates.table(LANES, peak, report))
+    trained = lanes[:1] if on_cpu else lanes
+    found["training"] = list(training.table((TASK,), trained, seconds=10.0, report=report))
+    found["updates"] = list(updates.table(chosen, lanes, peak, report))
     return {**found, "memory": {"lanes": memory.table(REPLAY_STEPS), "peak": memory.peaks()}}
 
 

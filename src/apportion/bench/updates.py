@@ -8,8 +8,11 @@ import jax
 
 from apportion.bench import flops, timing, workload
 from apportion.bench.workload import SIZES, Size, Workload
+from apportion.config import check, nearest
 from apportion.methods import METHODS, grd
 from apportion.settings import Config
+
+Variants = dict[str, tuple[str, Any]]  # name → method and its settings, None for the defaults
 
 USUAL_SHARE = 0.3  # of the peak: how long a call will take is guessed with it
 MOST_UPDATES = 100  # in one call, as in a training
@@ -31,7 +34,7 @@ def limits() -> Limits:
     return CPU if jax.default_backend() == "cpu" else GPU
 
 
-def variants() -> dict[str, tuple[str, Any]]:
+def variants() -> Variants:
     """Every registered method with its defaults; GRD with each way to find its edges, and as published."""
     structures = get_args(get_type_hints(grd.Config)["structure"])
     of_grd = {f"grd ({structure})": ("grd", grd.Config(structure=structure)) for structure in structures}
@@ -39,12 +42,20 @@ def variants() -> dict[str, tuple[str, Any]]:
     return {**of_grd, **published, **{name: (name, None) for name in METHODS if name != "grd"}}
 
 
+def chosen(names: tuple[str, ...]) -> Variants:
+    """Some of them; all when none is named."""
+    known = variants()
+    for name in names:
+        check(name in known, f"unknown method {name!r}{nearest(name, known)}")
+    return {name: known[name] for name in names or known}
+
+
 def table(
-    lanes: tuple[int, ...], peak: float, report: Callable[[str], None], sizes: dict[str, Size] | None = None
+    methods: Variants, lanes: tuple[int, ...], peak: float, report: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
     """One row for each method, size and number of lanes."""
-    for name, (method, method_config) in variants().items():
-        for size_name, size in (sizes or SIZES).items():
+    for name, (method, method_config) in methods.items():
+        for size_name, size in SIZES.items():
             for count in lanes:
                 report(f"updates: {name}, {size_name} size, {count} lanes")
                 head = {"method": name, "size": size_name, **size._asdict(), "lanes": count}

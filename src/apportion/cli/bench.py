@@ -11,12 +11,13 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from apportion.bench import peers, speed
+from apportion.bench import peers, speed, updates
 from apportion.bench.structure import Structure, run_structure, show_structure
 from apportion.cli.arguments import blaming_the_command_line, parse
 from apportion.cli.cache import remember_compilations
 from apportion.cli.display import number
 from apportion.cli.output import Flag, Output, print_data
+from apportion.config import check
 from apportion.errors import UserError
 
 Measurement = Callable[[Callable[[str], None]], dict[str, Any]]
@@ -36,6 +37,10 @@ def bench(argv: list[str]) -> int:
         """What to measure."""
         quick: Flag = False
         """Only the most telling measurements, in less than a minute."""
+        lanes: tuple[int, ...] = speed.LANES
+        """Numbers of lanes to measure, without --quick."""
+        methods: tuple[str, ...] = ()
+        """Methods to measure, without --quick; all when none is named."""
         out: Path | None = None
         """Also write the result, as JSON, to this file."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
@@ -45,7 +50,11 @@ def bench(argv: list[str]) -> int:
         raise UserError("write `structure` first: apportion bench structure --quick", usage=True)
     if args.quick:
         remember_compilations()  # a full measurement tells how long compiling takes
-    data = measure(speed.quick if args.quick else speed.full, args.output)
+    with blaming_the_command_line():
+        check(len(args.lanes) > 0 and min(args.lanes) >= 1, f"--lanes {args.lanes} must be at least 1 each")
+        updates.chosen(args.methods)
+    full = partial(speed.full, lanes=args.lanes, methods=args.methods)
+    data = measure(speed.quick if args.quick else full, args.output)
     print_data(data, args.output, _show_speed, args.out)
     return 0
 

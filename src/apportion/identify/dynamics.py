@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, special
 
-from apportion.identify.features import ROWS_AT_ONCE, Dictionary, Floats, Scale
+from apportion.identify.features import Dictionary, Floats, Scale, rows_at_once
 
 FLOOR = 1e-3  # an edge must change the unexplained variance by this share,
 FINAL_FLOOR = 2e-3  # and by this one among its target's parents
@@ -38,8 +38,9 @@ class DynamicsEvidence:
 
     def add(self, x: NDArray[Any], following: NDArray[Any]) -> None:
         """More transitions: state-action rows [N, D] and the states after them [N, S]."""
-        for start in range(0, len(x), ROWS_AT_ONCE):
-            part = slice(start, start + ROWS_AT_ONCE)
+        rows = rows_at_once(len(self.gram))
+        for start in range(0, len(x), rows):
+            part = slice(start, start + rows)
             features = self.dictionary.features(x[part])
             features = np.concatenate([np.ones((len(features), 1)), features], axis=1)
             states = np.zeros((len(features), len(self.targets.live)))

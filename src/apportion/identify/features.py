@@ -22,7 +22,8 @@ QUANTILES = 33
 CLIP = 5.0
 MAX_PAIRED = 40  # beyond so many live dimensions, products of two would be too many to tell apart
 SAME = 1e-4  # dimensions that differ by so little, in standard deviations, are copies
-ROWS_AT_ONCE = 20_000  # what bounds the memory of features
+ROWS_AT_ONCE = 20_000  # what bounds the memory of features;
+NUMBERS_AT_ONCE = 8_000_000  # fewer rows where they have many
 _SAMPLE = 50_000  # rows that quantiles are taken from
 
 
@@ -158,7 +159,7 @@ class Dictionary:
 
     def sums(self, segments: list[NDArray[Any]]) -> Floats:
         """Features of each segment's rows [T, D], summed: [E, size]."""
-        parts = [self._sums(part) for part in batches(segments)]
+        parts = [self._sums(part) for part in batches(segments, self.size)]
         return np.concatenate(parts) if parts else np.zeros((0, self.size))
 
     def _sums(self, segments: list[NDArray[Any]]) -> Floats:
@@ -181,14 +182,19 @@ class Dictionary:
         return features.reshape(len(z), -1)
 
 
-def batches(segments: list[NDArray[Any]]) -> Iterator[list[NDArray[Any]]]:
-    """Consecutive segments, up to ROWS_AT_ONCE rows together."""
+def rows_at_once(features: int) -> int:
+    """How many rows of so many features are computed together."""
+    return min(ROWS_AT_ONCE, max(NUMBERS_AT_ONCE // max(features, 1), 100))
+
+
+def batches(segments: list[NDArray[Any]], features: int) -> Iterator[list[NDArray[Any]]]:
+    """Consecutive segments, as many as have rows_at_once."""
     batch: list[NDArray[Any]] = []
-    rows = 0
+    rows, enough = 0, rows_at_once(features)
     for segment in segments:
         batch.append(segment)
         rows += len(segment)
-        if rows >= ROWS_AT_ONCE:
+        if rows >= enough:
             yield batch
             batch, rows = [], 0
     if batch:

@@ -124,7 +124,7 @@ class Basis(NamedTuple):
     def sums(self, segments: list[NDArray[Any]]) -> Floats:
         """Features of each segment, summed: [E, P]."""
         parts = []
-        for batch in batches(segments):
+        for batch in batches(segments, len(self.dims) * _UNIVARIATE + WAVES):
             starts = np.cumsum([0, *(len(rows) for rows in batch)])[:-1]
             features = self.features(np.concatenate(batch))
             parts.append(np.add.reduceat(features, starts, axis=0, dtype=np.float64))

@@ -68,7 +68,7 @@ def refine(segments: Segments, claims: dict[int, float], rng: np.random.Generato
     return Refined(
         fit.basis.dims,
         probability,
-        {dim: max(loss, 0.0) / segments.variance for dim, (loss, _) in worth.items()},
+        {dim: float(np.clip(loss / segments.variance, 0.0, 1.0)) for dim, (loss, _) in worth.items()},
         fit.ridge.error / segments.variance,
         fit.basis.model(fit.ridge),
     )

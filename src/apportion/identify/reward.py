@@ -28,12 +28,11 @@ class RewardEvidence:
     """Second moments of [1, T, summed features, total] over segments, in folds."""
 
     dictionary: Dictionary
-    extra: int = 0  # columns after the dictionary's, which the caller sums
     moments: Floats = field(init=False)  # [folds, P, P]
     counts: NDArray[np.int64] = field(init=False)  # [folds] segments
 
     def __post_init__(self) -> None:
-        size = OFFSETS + self.dictionary.size + self.extra + 1
+        size = OFFSETS + self.dictionary.size + 1
         folds = FOLDS if size <= MANY_FEATURES else FEW_FOLDS
         self.moments = np.zeros((folds, size, size))
         self.counts = np.zeros(folds, np.int64)
@@ -67,7 +66,7 @@ class RewardEvidence:
         folds = np.arange(len(self.counts)) if folds is None else folds
         n = int(self.counts[folds].sum())
         if n == 0:
-            empty = self.dictionary.size + self.extra
+            empty = self.dictionary.size
             return Regression(np.eye(empty), np.zeros(empty), 0.0, 0)
         moments = self.moments[folds].sum(axis=0) / n
         offsets, rest = moments[:OFFSETS], moments[OFFSETS:, OFFSETS:]

@@ -60,14 +60,16 @@ def best_product(segments: Segments, remainder: Floats) -> tuple[NDArray[np.int6
         along += basis[number][:, None, None] * sums
     spread = squares - np.sum(along**2, axis=0)
     alive = (spread > 1e-9 * squares) & (np.arange(len(dims)) > pair[:, -1:])
-    fit = np.where(alive, cross**2 / np.where(alive, spread, 1.0), 0.0) / np.sum(remainder**2)
+    fit = np.where(alive, cross**2 / np.where(alive, spread, 1.0), 0.0) / max(
+        float(np.sum(remainder**2)), 1e-300
+    )
     place, last = np.unravel_index(np.argmax(fit), fit.shape)
-    return dims[[*pair[place], last]], float(fit.max()), int(alive.sum())
+    return dims[[*pair[place], last]], float(fit.max()), max(int(alive.sum()), 1)
 
 
 def _product_sums(segments: Segments, pair: NDArray[np.int64]) -> Iterator[Floats]:
     """For each segment Σ_t z_i z_j z_k [pairs, K], or Σ_t z_i z_j [K, K] where `pair` has one column."""
-    for batch in batches(segments.rows):
+    for batch in batches(segments.rows, len(pair) + len(segments.scale.dims)):
         z = segments.scale.standardise(np.concatenate(batch)).astype(np.float32)
         products = z[:, pair[:, 0]] * z[:, pair[:, 1]] if pair.shape[1] == 2 else z
         end = 0
@@ -98,7 +100,7 @@ def best_addition(
 def _context_sums(segments: Segments, basis: Basis) -> Floats:
     """[E, 2M, K] of each dimension's z and z² - 1, times 1, the values found and their waves, summed."""
     parts = []
-    for batch in batches(segments.rows):
+    for batch in batches(segments.rows, 4 * len(segments.scale.dims)):
         x = np.concatenate(batch)
         z = segments.scale.standardise(x).astype(np.float32)
         own = basis.values(x)[0]

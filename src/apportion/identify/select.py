@@ -33,19 +33,18 @@ class Groups(NamedTuple):
     rivals: int  # how many causes are being compared
 
     @classmethod
-    def of(cls, dictionary: Dictionary, extra: int = 0) -> "Groups":
-        """The dictionary's, and one for each of `extra` columns after it."""
+    def of(cls, dictionary: Dictionary) -> "Groups":
         starts = UNIVARIATE * np.arange(len(dictionary.scale.dims))
         parts = ([0], [1], list(range(2, UNIVARIATE)), list(range(UNIVARIATE)))
         blocks = [start + np.array(part) for part in parts for start in starts]
-        blocks += [np.array([k]) for k in range(UNIVARIATE * len(starts), dictionary.size + extra)]
-        return cls(blocks, len(starts) + len(dictionary.pairs) + extra)
+        blocks += [np.array([k]) for k in range(UNIVARIATE * len(starts), dictionary.size)]
+        return cls(blocks, len(starts) + len(dictionary.pairs))
 
     @property
     def by_size(self) -> list[NDArray[np.int64]]:
-        """Numbers of the groups that have equally many features, to treat them together."""
-        sizes = np.array([len(block) for block in self.blocks])
-        return [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
+        """[groups, features] the blocks of each size, to treat them together."""
+        sizes = sorted({len(block) for block in self.blocks})
+        return [np.stack([block for block in self.blocks if len(block) == size]) for size in sizes]
 
 
 def select(regression: Regression, groups: Groups) -> NDArray[np.int64]:
@@ -67,8 +66,8 @@ def _forward(regression: Regression, groups: Groups) -> list[NDArray[np.int64]]:
     """Chosen blocks. Rows of `basis` are orthonormal directions in the span of what was chosen."""
     gram, cross, rest = regression.gram, regression.cross.copy(), regression.variance
     basis = np.zeros((0, len(gram)))
-    by_size = [(np.stack([groups.blocks[g] for g in numbers]), numbers) for numbers in groups.by_size]
-    left = [gram[blocks[:, :, None], blocks[:, None, :]] for blocks, _ in by_size]
+    by_size = groups.by_size
+    left = [gram[blocks[:, :, None], blocks[:, None, :]] for blocks in by_size]
     taken = np.zeros(len(gram), np.bool_)
     chosen: list[NDArray[np.int64]] = []
     while len(chosen) < MAX_GROUPS and rest > _EXACT * regression.variance:
@@ -85,14 +84,14 @@ def _forward(regression: Regression, groups: Groups) -> list[NDArray[np.int64]]:
         cross -= rows.T @ step
         rest -= float(step @ step)
         basis = np.concatenate([basis, rows])
-        for (blocks, _), part in zip(by_size, left, strict=True):
+        for blocks, part in zip(by_size, left, strict=True):
             news = rows[:, blocks]  # [m, G, size]
             part -= np.einsum("mgi,mgj->gij", news, news)
     return chosen
 
 
 def _best(
-    by_size: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    by_size: list[NDArray[np.int64]],
     left: list[Floats],
     cross: Floats,
     taken: NDArray[np.bool_],
@@ -102,7 +101,7 @@ def _best(
 ) -> tuple[NDArray[np.int64], float, float]:
     """The group that lowers the criterion most, its gain c_gᵀ G_gg⁻¹ c_g, and the criterion's change."""
     best = (np.zeros(0, np.int64), 0.0, np.inf)
-    for (blocks, _), part in zip(by_size, left, strict=True):
+    for blocks, part in zip(by_size, left, strict=True):
         new = ~taken[blocks]
         size = blocks.shape[1]
         ridge = np.where(new, 1e-6, 1.0)[:, :, None] * np.eye(size)

@@ -1,0 +1,60 @@
+"""Every method trains with every backbone, on episodes and on windows: briefly, but through the real loop."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apportion.backbones import BACKBONES
+from apportion.envs.make import EnvConfig
+from apportion.methods import METHODS
+from apportion.settings import Config, Schedule
+from apportion.train import online, open_pool
+
+SMALL = {"hidden": (8, 8), "batch_size": 16, "segments": 3, "update_every": 2, "width": 8, "cells": 8}
+SMALL |= {"lessons": 4, "lessons_per_update": 2, "best": 3}
+SCHEDULE = Schedule(
+    steps=300,
+    steps_per_iteration=100,
+    updates_per_iteration=4,
+    warmup_steps=150,
+    evaluate_every=300,
+    evaluation_episodes=1,
+    replay_steps=1100,
+    workers=0,
+)
+# An environment for each kind of action, windows of payment for one of them.
+ENVIRONMENTS = {
+    False: EnvConfig("apportion/Greenhouse-v0", delay="10-20"),
+    True: EnvConfig("CartPole-v1", max_episode_steps=30),
+}
+
+
+def _small(config: Any) -> Any:
+    names = {field.name for field in fields(config)}
+    return replace(config, **{name: value for name, value in SMALL.items() if name in names})
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_pair_trains(method: str, backbone: str) -> None:
+    discrete = BACKBONES[backbone].make(BACKBONES[backbone].config()).discrete
+    config = Config(
+        ENVIRONMENTS[discrete],
+        method=method,
+        method_config=_small(METHODS[method].config()),
+        backbone=backbone,
+        backbone_config=_small(BACKBONES[backbone].config()),
+        schedule=SCHEDULE,
+    )
+    with open_pool(config) as pool:
+        *_, before, last = online(config, pool)
+    for snapshot in (before, last):
+        assert snapshot.metrics
+        assert all(np.isfinite(values).all() for values in snapshot.metrics.values())
+    assert last.report is not None
+    assert np.isfinite(last.report.evaluation.returns).all()
+    [[episode]] = last.report.evaluation.episodes
+    assert episode["redistributed"].shape == episode["true_rewards"].shape
+    assert np.isfinite(episode["redistributed"]).all()
