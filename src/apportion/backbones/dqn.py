@@ -48,9 +48,7 @@ class Config:
 
 
 class State(NamedTuple):
-    networks: (
-        MLP  # from an observation to one value for each action. Two: a leading axis of 2; the first acts
-    )
+    networks: MLP  # two, with a leading axis: each gives a value for each action; the first one acts
     target_networks: MLP
     optimiser: Optimiser
     updates: Int[Array, ""]  # so many have been made
