@@ -10,7 +10,7 @@ import pytest
 from apportion.envs.greenhouse import BENEFIT, COMFORT, GAS_PRICE, Greenhouse
 from apportion.errors import UserError
 from apportion.explain import Explanation, Precision, Steps, check_explainable, compile_reward, explain_reward
-from apportion.methods import METHODS
+from apportion.methods import METHODS, grd
 from apportion.spec import Spec
 from apportion.types import Method, Transitions
 
@@ -48,7 +48,7 @@ def test_contributions_add_up_to_the_learned_reward(name: str, exact_up_to: int)
 
 
 def test_only_dimensions_with_an_edge_are_paid() -> None:
-    method = method_of("grd")
+    method = grd.make(grd.Config(structure="gradient"))
     state = method.init(jax.random.key(0), SPEC)
     logits = state.model.edges._replace(
         state_to_reward=jnp.asarray([5.0, -5.0, -5.0]), action_to_reward=jnp.asarray([-5.0, 5.0])
@@ -64,7 +64,7 @@ def test_only_dimensions_with_an_edge_are_paid() -> None:
 
 
 def test_a_reward_without_any_edge_is_all_baseline() -> None:
-    method = method_of("grd")
+    method = grd.make(grd.Config(structure="gradient"))
     state = method.init(jax.random.key(0), SPEC)
     off = jax.tree.map(lambda logit: jnp.full_like(logit, -5.0), state.model.edges)
     found = explained(method, state._replace(model=state.model._replace(edges=off)), Precision())

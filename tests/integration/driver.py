@@ -67,7 +67,7 @@ def tiny(method: str, *more: str | Path) -> list[str | Path]:
     if method == "grd":
         networks += ["--method.hidden", "8", "8", "--method.segments", "4"]
         # The published recipe, with edges that move in so short a time.
-        networks += ["--method.structure", "gradient"]
+        networks += ["--preset", "paper"]
         networks += ["--method.initial-edge-logit", "1", "--method.edge-learning-rate", "0.1"]
     schedule = {
         "steps": 2000,

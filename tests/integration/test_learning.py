@@ -73,6 +73,8 @@ def test_the_demo_compares_the_three_methods(
     assert [row[3] for row in edges].count("yes") == 6
     assert all(0 <= float(row[1]) <= 1 for row in edges)
     assert any("F1 of all edges: state→reward" in line for line in lines)
-    assert f"apportion show {tmp_path / 'demo' / 'grd'}" in lines[-1]
+    assert f"apportion explain {tmp_path / 'demo' / 'grd'}" in lines[-2]
+    assert f"Open {tmp_path / 'demo' / 'report.html'}" in lines[-1]
+    assert (tmp_path / "demo" / "report.html").stat().st_size > 1_000_000  # Plotly is inside
     for method in demo.METHODS:
         assert np.isfinite(summarise(Run(tmp_path / "demo" / method))["final_return"]).all()

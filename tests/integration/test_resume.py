@@ -91,7 +91,8 @@ def test_resume_in_the_middle_of_a_mujoco_episode(tmp_path: Path) -> None:
 
 def test_resume_right_after_edges_were_found_in_closed_form(tmp_path: Path) -> None:
     """After 600 steps (150 segments) all data are looked at, and there the checkpoint is made."""
-    flags = tiny("grd", "--method.structure", "closed-form", "--env.delay", "4", "--evaluate-every", "200")
+    flags = tiny("grd", "--env.delay", "4", "--evaluate-every", "200")
+    flags += ["--method.structure", "closed-form", "--method.base"]
     straight = train_run(
         tmp_path / "straight", GREENHOUSE, *flags, "--checkpoint-every", "600", "--steps", "1000"
     )

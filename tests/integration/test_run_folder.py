@@ -27,7 +27,8 @@ def test_the_config_holds_every_setting_given_or_not(greenhouse_run: Run) -> Non
     assert config["schedule"]["overlap"] is True
     assert config["checkpoints"] == {"checkpoint_minutes": 5.0, "checkpoint_every": 1000, "keep": 2}
     defaults = json.loads(json.dumps(preset(GREENHOUSE, "grd", "sac").to_dict()))
-    given = {"hidden", "batch_size", "segments", "structure", "initial_edge_logit", "edge_learning_rate"}
+    given = {"hidden", "batch_size", "segments", "initial_edge_logit", "edge_learning_rate"}
+    given |= {"structure", "base", "update_every"}  # by --preset paper
     for part in ("method", "backbone"):
         assert config[part].keys() == defaults[part].keys()
         assert {k: v for k, v in config[part].items() if k not in given} == {

@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 
 def make_extras(run: RunFolder, lanes: int, always: bool, say: Say) -> Extras:
-    """Contributions and pictures for the newest episode of the first lanes; `say` is told why there are none.
+    """Contributions for the newest episode of the first lanes, pictures for the first; `say` is told why not.
 
     `always` reads checkpoints of any size.
     """
@@ -45,7 +45,8 @@ def make_extras(run: RunFolder, lanes: int, always: bool, say: Say) -> Extras:
             return Extra()
         if place not in made:
             found = explainer()
-            pictures = _pictures(run, episode, say)
+            # One lane's are enough to see what goes on, and MuJoCo takes a quarter of a second for each.
+            pictures = _pictures(run, episode, say) if place.lane == 0 else {}
             made[place] = Extra(frames=pictures)
             if found is not None:
                 contributions, baseline = _credit(found, place.lane, episode)
