@@ -189,6 +189,7 @@ def growth(data: Data) -> str:
 
 
 TABLES: dict[str, tuple[str, Callable[[Data], str]]] = {
+    "peers-quick-cpu": ("speed-quick-cpu.json", peers),
     "peers-cpu": ("speed-cpu.json", peers),
     "updates-cpu": ("speed-cpu.json", updates),
     "trainings-cpu": ("speed-cpu.json", trainings),
