@@ -45,13 +45,13 @@ def test_constant_dimensions_have_no_features(value: float) -> None:
 
 def test_every_feature_changes_with_its_dimensions_only() -> None:
     dictionary = Dictionary.over(Scale.fit(samples()))
-    assert len(dictionary.touching(1)) == UNIVARIATE + 3
+    assert len(dictionary.touching(np.array([1]))) == UNIVARIATE + 3
     assert len(dictionary.within(np.array([0, 2]))) == 2 * UNIVARIATE + 1
     x = samples()
     moved = x.copy()
     moved[:, 1] += 0.5
     changed = np.any(dictionary.features(x) != dictionary.features(moved), axis=0)
-    assert np.array_equal(np.flatnonzero(changed), np.sort(dictionary.touching(1)))
+    assert np.array_equal(np.flatnonzero(changed), np.sort(dictionary.touching(np.array([1]))))
 
 
 def test_many_dimensions_are_not_paired() -> None:

@@ -166,3 +166,23 @@ def test_odd_data_gives_finite_answers(seed: int) -> None:
     result = identify([x[:, :states] for x in rows], [x[:-1, states:] for x in rows], totals)
     assert all(np.isfinite(b).all() for g in (result.strength, result.confidence) for b in vars(g).values())
     assert np.isfinite(result.reward_model.predict(np.concatenate(rows))).all()
+
+
+def test_entries_of_a_discrete_action_stand_or_fall_together() -> None:
+    """Each is what the others are not: alone, none would be missed."""
+    rng = np.random.default_rng(0)
+    observations, actions, totals = [], [], []
+    for _ in range(200):
+        taken = np.eye(3)[rng.integers(3, size=20)]
+        states = [rng.normal(size=2)]
+        for action in taken:
+            moved = [0.5 * states[-1][0] + action[0] - action[2], 0.5 * states[-1][1]]
+            states.append(np.array(moved) + 0.3 * rng.normal(size=2))
+        observations.append(np.array(states))
+        actions.append(taken)
+        totals.append(states[0][0] + sum(state[0] for state in states[1:-1]))
+    found = identify(observations, actions, np.array(totals)).graph
+    assert found.action_to_state.tolist() == [[True, False]] * 3
+    assert found.state_to_state.tolist() == [[True, False], [False, True]]
+    assert found.state_to_reward.tolist() == [True, False]
+    assert not found.action_to_reward.any()

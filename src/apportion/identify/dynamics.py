@@ -79,12 +79,12 @@ def dynamics_edges(evidence: DynamicsEvidence) -> DynamicsEdges:
     inverse = linalg.inv(gram)
     weights = inverse @ cross
     rest = np.maximum(variance - np.sum(weights * cross, axis=0), EXACT)
-    for source in dictionary.scale.dims:
-        features = 1 + dictionary.touching(int(source))
+    for sources in dictionary.scale.teams:
+        features = 1 + dictionary.touching(sources)
         loss = _loss(inverse, weights, features)
-        strength[source] = np.log1p(loss / rest)
-        odds[source] = (n * strength[source] - _price(len(features), n, dims)) / 2
-        edges[source] = (odds[source] > 0) & (loss / rest > FLOOR)
+        strength[sources] = np.log1p(loss / rest)
+        odds[sources] = (n * strength[sources] - _price(len(features), n, dims)) / 2
+        edges[sources] = (odds[sources] > 0) & (loss / rest > FLOOR)
     edges &= evidence.targets.live
     explained = np.zeros(states)
     for target in np.flatnonzero(evidence.targets.live):
@@ -104,8 +104,9 @@ def _thin(
     inverse = linalg.inv(gram[np.ix_(columns, columns)])
     weights = inverse @ cross[columns]
     rest = max(variance - float(weights @ cross[columns]), EXACT)
-    while len(kept):
-        touching = [np.flatnonzero((owners == source).any(axis=1)) for source in kept]
+    teams = [team for team in dictionary.scale.teams if np.isin(team, kept).all()]
+    while teams:
+        touching = [np.flatnonzero(np.isin(owners, team).any(axis=1)) for team in teams]
         losses = np.array([float(_loss(inverse, weights[:, None], t)[0]) for t in touching])
         weakest = int(np.argmin(losses))
         growth = losses[weakest] / rest
@@ -113,7 +114,9 @@ def _thin(
         if n * np.log1p(growth) > price and growth > FINAL_FLOOR:
             break
         inverse, weights, left = _without(inverse, weights, touching[weakest])
-        owners, kept, rest = owners[left], np.delete(kept, weakest), rest + losses[weakest]
+        owners, rest = owners[left], rest + losses[weakest]
+        del teams[weakest]
+    kept = np.concatenate([np.zeros(0, np.int64), *teams])
     return kept, float(1 - rest / variance) if variance > 0 else 0.0
 
 

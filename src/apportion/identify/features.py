@@ -36,6 +36,7 @@ class Scale:
     live: NDArray[np.bool_]  # [D] False where it is constant
     quantiles: Floats  # [QUANTILES, D]
     original: NDArray[np.int64]  # [D] its own number, or that of the dimension it is a copy of
+    team: NDArray[np.int64]  # [D] its own number, or that of the first entry of its one-hot vector
 
     @classmethod
     def fit(cls, x: NDArray[Any]) -> "Scale":
@@ -54,12 +55,17 @@ class Scale:
         few = x[:: max(1, len(x) // _SAMPLE)]
         quantiles = np.quantile(few, np.linspace(0, 1, QUANTILES), axis=0).astype(np.float64)
         quantiles[0], quantiles[-1] = low, high
-        return cls(mean, std, live, quantiles, _originals(x, mean, std, live))
+        return cls(mean, std, live, quantiles, _originals(x, mean, std, live), _teams(x, live))
 
     @cached_property
     def dims(self) -> NDArray[np.int64]:
         """The dimensions that are neither constant nor copies."""
         return np.flatnonzero(self.live & (self.original == np.arange(len(self.live))))
+
+    @cached_property
+    def teams(self) -> list[NDArray[np.int64]]:
+        """Those dimensions, as they are tested: entries of a one-hot vector together, all others alone."""
+        return [self.dims[self.team[self.dims] == first] for first in np.unique(self.team[self.dims])]
 
     @property
     def copies(self) -> dict[int, int]:
@@ -105,6 +111,16 @@ def _originals(x: NDArray[Any], mean: Floats, std: Floats, live: NDArray[np.bool
     return original
 
 
+def _teams(x: NDArray[Any], live: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Entries of a one-hot vector, such as a discrete action, are one team: each is what the others are not,
+    so that none of them would be missed alone."""
+    team = np.arange(len(live))
+    binary = np.array([dim for dim in np.flatnonzero(live) if np.all((x[:, dim] == 0) | (x[:, dim] == 1))])
+    if len(binary) > 2 and np.all(x[:, binary].sum(axis=1) == 1):
+        team[binary] = binary[0]
+    return team
+
+
 def cosines(ranks: Floats, count: int) -> NDArray[np.float32]:
     """cos(πkF) for k = 1..count [N, K, count], by the recurrence of Chebyshev's polynomials."""
     waves = np.empty((*ranks.shape, count), np.float32)
@@ -142,9 +158,9 @@ class Dictionary:
         single = np.repeat(self.scale.dims, UNIVARIATE)
         return np.concatenate([np.stack([single, single], axis=1), self.pairs])
 
-    def touching(self, dim: int) -> NDArray[np.int64]:
-        """Numbers of all features that involve a dimension."""
-        return np.flatnonzero((self.owners == dim).any(axis=1))
+    def touching(self, dims: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers of all features that involve any of these dimensions."""
+        return np.flatnonzero(np.isin(self.owners, dims).any(axis=1))
 
     def within(self, dims: NDArray[np.int64]) -> NDArray[np.int64]:
         """Numbers of all features that involve these dimensions only."""
