@@ -1,5 +1,6 @@
 """From config to environment: what a user may bring, what comes out, and one line for each mistake."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from apportion.envs import register
 from apportion.envs.acting import random_action
 from apportion.envs.delayed import DelayedReward
 from apportion.envs.make import EnvConfig, list_environments, make, parse_delay
+from apportion.envs.names import documented
 from apportion.errors import UserError
 from apportion.spec import Graph
 
@@ -186,7 +188,8 @@ def test_the_papers_own_ids_lead_to_their_successors() -> None:
     assert "use HalfCheetah-v4" in complaint({"id": "HalfCheetah-v2"})
 
 
-def test_a_missing_module_and_a_missing_extra() -> None:
+def test_a_missing_module_and_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "metaworld", None)  # as if it were not installed
     assert "cannot import the module 'no_farm'" in complaint({"id": "no_farm:Farm-v0"})
     assert "PYTHONPATH" in complaint({"id": "no_farm:Farm-v0"})
     assert "pip install 'apportion[metaworld]'" in complaint({"id": "Meta-World/MT1"})
@@ -278,3 +281,16 @@ def test_every_listed_environment_is_registered() -> None:
     listed = list_environments()
     assert len(listed) == 11
     assert all(env_id in gymnasium.registry and line and "\n" not in line for env_id, line in listed)
+
+
+def test_environments_without_names_get_those_of_their_documentation() -> None:
+    _, spec = make(EnvConfig("CartPole-v1"))
+    assert spec.observation_names == ("cart position", "cart velocity", "pole angle", "pole angular velocity")
+    assert spec.action_names == ("push left", "push right")
+    metaworld = documented("Meta-World/MT1")
+    assert metaworld is not None
+    assert (len(set(metaworld.observation)), len(set(metaworld.action))) == (39, 4)
+    assert metaworld.observation[3] == "gripper opening"
+    assert metaworld.observation[18 + 3] == "previous gripper opening"
+    assert metaworld.observation[36:] == ("goal x", "goal y", "goal z")
+    assert documented("Oven-v0") is None

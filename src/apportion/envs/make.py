@@ -24,6 +24,7 @@ from apportion.envs.checks import check_action_space, check_graph, check_names, 
 from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
 from apportion.envs.discrete import OneHotAction
 from apportion.envs.mujoco import TASKS, MujocoTask, PadObservation, ZeroObservation
+from apportion.envs.names import documented
 from apportion.errors import UserError
 from apportion.spec import Spec
 
@@ -82,14 +83,13 @@ def make(config: EnvConfig, render_mode: str | None = None) -> tuple[AnyEnv, Spe
     check_action_space(config.id, env.action_space)
     discrete = isinstance(env.action_space, spaces.Discrete)
     max_episode_steps = _time_limit(config, env)
-    task_names = _task_observation_names(config, env)
+    task_names, task_actions = _task_observation_names(config, env), _task_action_names(config, env)
     env = _paper_observation(config, _canonical(env))
     every = parse_delay(config.delay)
     env = DelayedReward(env, every)
     observation_names = _names(
         config.id, env, "observation_names", _size(env.observation_space), task_names, "s"
     )
-    task_actions = config.task.action_names if config.task else None
     action_names = _names(config.id, env, "action_names", _size(env.action_space), task_actions, "a")
     true_graph = _declared(env, "true_graph")
     check_graph(config.id, true_graph, len(observation_names), len(action_names))
@@ -273,10 +273,21 @@ def _time_limit(config: EnvConfig, env: AnyEnv) -> int:
 def _task_observation_names(config: EnvConfig, env: AnyEnv) -> tuple[str, ...] | None:
     """The table's names, where constructor arguments have not changed what is observed."""
     size = _size(env.observation_space)
+    names = documented(_split_id(config.id)[1])
+    if names is not None and len(names.observation) == size:
+        return names.observation
     if config.task is None or len(config.task.observation_names) != size:
         return None
     padding = (config.task.pad_to or size) - size if config.paper else 0
     return config.task.observation_names + tuple(f"padding {index}" for index in range(padding))
+
+
+def _task_action_names(config: EnvConfig, env: AnyEnv) -> tuple[str, ...] | None:
+    if config.task is not None:
+        return config.task.action_names
+    names = documented(_split_id(config.id)[1])
+    size = env.action_space.n if isinstance(env.action_space, spaces.Discrete) else _size(env.action_space)
+    return names.action if names is not None and len(names.action) == size else None
 
 
 def _names(
