@@ -109,8 +109,9 @@ def interval(values: list[float | None]) -> list[float] | None:
 
 def command(args: Methods) -> str:
     steps = "" if args.steps is None else f" --steps {args.steps}"
+    methods = f" --methods {' '.join(args.methods)}" if args.methods else ""
     return (
-        f"python benchmarks/methods.py --env {args.env} --delay {args.delay} --seeds {args.seeds}{steps} "
+        f"python benchmarks/methods.py --env {args.env} --delay {args.delay}{methods} --seeds {args.seeds}{steps} "
         f"--out {args.out}"
     )
 
