@@ -111,8 +111,8 @@ def command(args: Methods) -> str:
     steps = "" if args.steps is None else f" --steps {args.steps}"
     methods = f" --methods {' '.join(args.methods)}" if args.methods else ""
     return (
-        f"python benchmarks/methods.py --env {args.env} --delay {args.delay}{methods} --seeds {args.seeds}{steps} "
-        f"--out {args.out}"
+        f"python benchmarks/methods.py --env {args.env} --delay {args.delay}{methods} "
+        f"--seeds {args.seeds}{steps} --out {args.out}"
     )
 
 
