@@ -13,15 +13,14 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import NDArray
 
+from apportion.identify.features import CLIP, Floats, varies
+
 FUNCTIONS = 4  # of one dimension: x, x² - 1, |x|, tanh x
 LEVELS = (1, 2, 4)  # how many of them are tried
 LEAST_SEGMENTS = 8
-CLIP = 5.0
 LEAST_ERROR = 0.01  # of the mean rewards' spread: what a fit may claim to leave unexplained, at the least
 _PENALTIES = np.logspace(-8, 3, 23)  # as shares of the features' largest variance
 _MAX_WIDTH = 4  # features per segment, at the most
-
-Floats = NDArray[np.float64]
 
 
 class Additive(NamedTuple):
@@ -44,9 +43,7 @@ def predict(model: Additive, x: Float[Array, "*B D"]) -> Float[Array, "*B"]:
     """b + Σ_d Σ_k w_dk φ_k(x_d)."""
     shape = x.shape
     z = (x - jnp.broadcast_to(model.mean, shape)) / jnp.broadcast_to(model.std, shape)
-    z = jnp.clip(z, -CLIP, CLIP)
-    functions = (z, z**2 - 1, jnp.abs(z), jnp.tanh(z))
-    terms = [f * jnp.broadcast_to(model.weights[:, k], shape) for k, f in enumerate(functions)]
+    terms = [f * jnp.broadcast_to(model.weights[:, k], shape) for k, f in enumerate(_functions(z, jnp))]
     return model.offset + jnp.sum(sum(terms[1:], terms[0]), axis=-1)
 
 
@@ -59,7 +56,7 @@ def fit(rows: list[NDArray[Any]], totals: NDArray[Any], allowed: NDArray[np.bool
     spread = float(np.std(target))
     if len(rows) < LEAST_SEGMENTS or not len(dims) or spread == 0:
         return _model(mean, std, np.zeros((len(mean), FUNCTIONS)), float(np.mean(target)), spread or 1.0)
-    means = np.stack([_functions((each[:, dims] - mean[dims]) / std[dims]).mean(axis=0) for each in rows])
+    means = np.stack([_means((each[:, dims] - mean[dims]) / std[dims]) for each in rows])
     width = _MAX_WIDTH * len(rows)
     levels = [level for level in LEVELS if level == 1 or level * len(dims) <= width]
     fits = [_ridge(means[:, :, :level].reshape(len(rows), -1), target) for level in levels]
@@ -71,23 +68,29 @@ def fit(rows: list[NDArray[Any]], totals: NDArray[Any], allowed: NDArray[np.bool
     return _model(mean, std, weights, offset, max(error, LEAST_ERROR * spread))
 
 
-def _functions(z: Floats) -> Floats:
-    """[T, D, K] of standardised rows [T, D]: the functions of `predict`."""
-    z = np.clip(z, -CLIP, CLIP)
-    return np.stack([z, z**2 - 1, np.abs(z), np.tanh(z)], axis=-1)
+def _functions(z: Any, numpy: Any) -> tuple[Any, ...]:
+    """φ_1 .. φ_K of standardised values, computed by NumPy or by jax.numpy."""
+    z = numpy.clip(z, -CLIP, CLIP)
+    return z, z**2 - 1, numpy.abs(z), numpy.tanh(z)
+
+
+def _means(z: Floats) -> Floats:
+    """[D, K]: the functions' means over standardised rows [T, D]."""
+    return np.stack(_functions(z, np), axis=-1).mean(axis=0)
 
 
 def _scale(rows: list[NDArray[Any]]) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """Mean and standard deviation of every dimension [D], and which of them are not constant."""
     x = np.concatenate(rows).astype(np.float64)
-    low, high = x.min(axis=0), x.max(axis=0)
-    # Rounding of 32-bit numbers must not look like life.
-    live = high - low > 1e-6 * np.maximum(np.abs(low), np.abs(high))
+    live = varies(x.min(axis=0), x.max(axis=0))
     return x.mean(axis=0), np.where(live, x.std(axis=0), 1.0), live
 
 
 def _ridge(features: Floats, target: Floats) -> tuple[Floats, float]:
-    """Weights under the penalty with the least leave-one-out error, and that error (root mean square)."""
+    """Weights under the penalty with the least leave-one-out error, and that error (root mean square).
+
+    Unlike identify.ridge, features keep their scale: what varies little between segments is shrunk more.
+    """
     centred, wanted = features - features.mean(axis=0), target - target.mean()
     left, spectrum, right = np.linalg.svd(centred, full_matrices=False)
     if spectrum[0] == 0:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from apportion.bench import peers
-from apportion.presets import GREENHOUSE, preset
+from apportion.presets import GREENHOUSE, paper, preset
 
 
 def quiet(line: str) -> None:
@@ -27,7 +27,7 @@ def test_ours_is_the_default_training() -> None:
 
 def test_as_published_is_the_paper_s_update_and_nothing_else_changes() -> None:
     ours = peers.our_config("HalfCheetah-v4")
-    published = peers.as_published(ours)
+    published = paper(ours)
     assert (published.method_config.structure, published.method_config.update_every) == ("gradient", 1)
     assert replace(published, method_config=ours.method_config) == ours
 

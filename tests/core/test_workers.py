@@ -48,8 +48,8 @@ def test_processes_do_exactly_what_this_process_does(monkeypatch: pytest.MonkeyP
         first = _chunk(inside, actors, 50, 1)
         assert first["observation"].shape == (3, 101, 10)
         _assert_same(_chunk(outside, actors, 50, 1), first)
-        assert (len(inside.teams), len(outside.teams)) == (1, 2)
         played = inside.episodes(actors, 1, 3, noise), outside.episodes(actors, 1, 3, noise)
+        assert (len(inside.teams), len(outside.teams)) == (1, 2)
         for mine, theirs in zip(*played, strict=True):
             assert len(mine) == 3
             for episode, same in zip(mine, theirs, strict=True):

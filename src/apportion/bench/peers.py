@@ -14,9 +14,9 @@ from typing import Any
 import gymnasium
 
 from apportion import train
-from apportion.bench import timing, workload
+from apportion.bench import timing
 from apportion.envs.make import AnyEnv
-from apportion.presets import preset
+from apportion.presets import paper, preset
 from apportion.settings import Config
 from apportion.train import Snapshot
 
@@ -129,7 +129,7 @@ def compare(
         everyone = {OURS: stack.enter_context(our_training(config)), **steppers}
         if published:
             report(f"starting {PUBLISHED}")
-            everyone[PUBLISHED] = stack.enter_context(our_training(as_published(config)))
+            everyone[PUBLISHED] = stack.enter_context(our_training(paper(config)))
         steps = max(steps, config.schedule.steps_per_iteration)
         runs = {name: _bound(stepper, steps) for name, stepper in everyone.items()}
         for name, run in runs.items():
@@ -145,12 +145,6 @@ def compare(
         "published_ratio": others.pop(PUBLISHED, None),
         "ratios": others,
     }
-
-
-def as_published(config: Config) -> Config:
-    """The same training with the paper's own update."""
-    sparsity = config.method_config.sparsity
-    return replace(config, method_config=replace(workload.PUBLISHED, sparsity=sparsity))
 
 
 def _bound(stepper: Stepper, steps: int) -> Callable[[], None]:

@@ -12,6 +12,7 @@ from apportion import train
 from apportion.agent import AgentState
 from apportion.envs.make import EnvConfig
 from apportion.methods import grd
+from apportion.presets import paper, preset
 from apportion.replay import Chunk, Replay
 from apportion.settings import Config
 from apportion.spec import Spec
@@ -25,7 +26,7 @@ class Size(NamedTuple):
 
 
 # GRD as the paper has it: a model update with every policy update, edges by gradient alone.
-PUBLISHED = grd.Config(structure="gradient", base=False, update_every=1)
+PUBLISHED: grd.Config = paper(preset("", "grd", "sac")).method_config
 
 SIZES = {"HalfCheetah": Size(17, 6), "Ant": Size(111, 8), "Humanoid": Size(376, 17)}
 

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
@@ -157,10 +158,10 @@ class Pool:
         self.groups = groups
         self.teams: list[list[Connection]] = []
         try:
-            self._hire(config, seeds, head, ProcessConnection if workers else InlineConnection)
-            # Evaluations are the same work for every core, and nothing else goes on meanwhile.
-            for _ in range(1, spare_teams(len(groups)) if workers else 1):
-                self._hire(config, seeds, head, ProcessConnection)
+            connect = ProcessConnection if workers else InlineConnection
+            self._hire = partial(self._hire_team, config, seeds, head, connect)
+            self._hire()
+            self.most_teams = spare_teams(len(groups)) if workers else 1
             self._ask({"want": "spec"})
             self.spec = Spec.from_dict(self._answers()[0].head)
         except BaseException:
@@ -180,6 +181,9 @@ class Pool:
         self, actors: Arrays, stage: int, episodes: int, noise: Noise | None = None
     ) -> list[list[Arrays]]:
         """Evaluation episodes of each lane. No chunk may be under way."""
+        # Evaluations are the same work for every core, and nothing else goes on meanwhile.
+        while len(self.teams) < min(self.most_teams, episodes):
+            self._hire()
         shares = [share for share in np.array_split(np.arange(episodes), len(self.teams)) if share.size]
         head = {"want": "episodes", "stage": stage, "noise": None if noise is None else noise._asdict()}
         for team, share in enumerate(shares):
@@ -212,7 +216,7 @@ class Pool:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _hire(
+    def _hire_team(
         self,
         config: EnvConfig,
         seeds: list[int],

@@ -45,8 +45,7 @@ class Scale:
         if not np.issubdtype(x.dtype, np.floating):
             x = x.astype(np.float64)
         low, high = x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
-        # Rounding of 32-bit numbers must not look like life.
-        live = high - low > 1e-6 * np.maximum(np.abs(low), np.abs(high))
+        live = varies(low, high)
         mean = x.mean(axis=0, dtype=np.float64)
         parts = [
             np.sum((x[i : i + ROWS_AT_ONCE] - mean) ** 2, axis=0) for i in range(0, len(x), ROWS_AT_ONCE)
@@ -93,6 +92,11 @@ class Scale:
         for place, dim in enumerate(self.dims):
             ranks[:, place] = np.interp(x[:, dim], self.quantiles[:, dim], levels)
         return ranks
+
+
+def varies(low: Floats, high: Floats) -> NDArray[np.bool_]:
+    """Whether dimensions with these extremes do: rounding of 32-bit numbers must not look like life."""
+    return np.asarray(high - low > 1e-6 * np.maximum(np.abs(low), np.abs(high)))
 
 
 def _originals(x: NDArray[Any], mean: Floats, std: Floats, live: NDArray[np.bool_]) -> NDArray[np.int64]:
