@@ -21,7 +21,7 @@ LAYERS = (
     ("actor_critic", "additive", "recurrent", "attention"),
     ("methods", "backbones"),
     ("agent", "replay", "data", "envs"),
-    ("settings",),
+    ("settings", "devices"),
     ("updates", "evaluate", "explain"),
     ("train", "offline", "integrations", "presets"),
     ("runs",),

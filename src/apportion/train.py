@@ -1,13 +1,13 @@
 """Online training: environments act while all lanes learn, and each iteration yields a Snapshot.
 
 One iteration = `steps_per_iteration` environment steps per lane, then `updates_per_iteration` updates, in one
-jitted scan that is vmapped over lanes. All randomness is derived from a lane's seed and the iteration's
-number, so a run can stop after any iteration and continue as if it never had.
+jitted scan that is vmapped over lanes and split over the devices. All randomness is derived from a lane's
+seed and the iteration's number, so a run can stop after any iteration and continue as if it never had.
 """
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import NDArray
 
 from apportion import agent as agents
+from apportion import devices
 from apportion import replay as replays
 from apportion.agent import AgentState
 from apportion.envs.wire import Arrays
@@ -74,7 +75,9 @@ def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
     schedule = config.schedule
     capacity = replays.capacity_for(spec, schedule.replay_steps, schedule.steps_per_iteration)
     replay = replays.init(spec, capacity)
-    return agent, jax.tree.map(lambda x: jnp.zeros((config.lanes, *x.shape), x.dtype), replay)
+    where = devices.sharding(config.lanes)
+    replay = jax.tree.map(lambda x: jnp.zeros((config.lanes, *x.shape), x.dtype, device=where), replay)
+    return devices.spread(agent, config.lanes), replay
 
 
 def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[Snapshot]:
@@ -89,7 +92,7 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
         actor = programs.actor(agent)
         collector.start(actor, 0)
     else:
-        agent, replay = jax.tree.map(jnp.asarray, (saved.agent, saved.replay))
+        agent, replay = devices.spread((saved.agent, saved.replay), config.lanes)
         actor = programs.actor(agent)
         collector.go_on_from(saved)
 
@@ -156,7 +159,8 @@ class _Collector:
         before, self.segments = self.segments, self.segments + chunk["segments"]
         if self.revision is not None:
             self.lanes_to_revise = self._due(self.revision, before, iteration)
-        return Chunk(**{name: jnp.asarray(array) for name, array in chunk.items()})
+        arrays: dict[str, Any] = chunk
+        return devices.spread(Chunk(**arrays), self.pool.lanes)
 
     def _due(self, revision: Revision, before: NDArray[np.int64], iteration: int) -> list[int]:
         """Lanes with enough new segments; of the looks in warm-up, only the last is worth its time."""
@@ -188,7 +192,7 @@ def _revise(revision: Revision, agent: AgentState, replay: Replay, lanes: list[i
         after = revision.revise(before, records, int(replay.segments[lane]))
         method = jax.tree.map(lambda all_, one, lane=lane: all_.at[lane].set(one), agent.method, after)
         agent = agent._replace(method=method)
-    return agent
+    return devices.spread(agent, len(replay.segments))
 
 
 class _Programs(NamedTuple):
@@ -217,17 +221,17 @@ def _compile(config: Config, spec: Spec) -> _Programs:
         return agents.actor(method, backbone, agent)
 
     return _Programs(
-        learn=jax.jit(jax.vmap(learn), donate_argnums=(0, 1)),
-        insert=jax.jit(jax.vmap(replays.insert), donate_argnums=0),
-        actor=jax.jit(jax.vmap(actor)),
+        learn=devices.compiled(learn, config.lanes, donate=(0, 1)),
+        insert=devices.compiled(replays.insert, config.lanes, donate=(0,)),
+        actor=devices.compiled(actor, config.lanes),
         report=_make_report(config, method, spec),
     )
 
 
 def _make_report(config: Config, method: Method, spec: Spec) -> Callable[..., Report]:
     redistribute = make_redistribute(method, spec)
-    correlate = jax.jit(jax.vmap(partial(replay_correlation, method)))
-    probabilities = None if method.edges is None else jax.jit(jax.vmap(method.edges))
+    correlate = devices.compiled(partial(replay_correlation, method), config.lanes)
+    probabilities = None if method.edges is None else devices.compiled(method.edges, config.lanes)
 
     def report(
         pool: Pool,

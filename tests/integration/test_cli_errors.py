@@ -12,6 +12,7 @@ from driver import GREENHOUSE, Answer, Run, apportion, tiny
 
 from apportion import __version__
 from apportion.cli import VERBS
+from apportion.methods import grd
 from apportion.runs import training
 from apportion.settings import Config
 
@@ -134,8 +135,8 @@ def test_a_setting_that_cannot_be(flags: list[str], reason: str, out: Path) -> N
     assert not out.exists()
 
 
-@pytest.mark.parametrize("steps", ["1000", "1e3", "1_000", "1.0e3"])
-def test_numbers_as_people_write_them(steps: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def _settings_of(monkeypatch: pytest.MonkeyPatch, *flags: str) -> Config:
+    """What a training with these flags would be given."""
     configs: list[Config] = []
 
     def only_look(config: Config, *rest: Any) -> Any:
@@ -143,10 +144,22 @@ def test_numbers_as_people_write_them(steps: str, monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "train", only_look)
-    words = ["train", GREENHOUSE, "--steps", steps, f"--checkpoint-every={steps}", "--method=oracle"]
-    assert apportion(*words) == Answer(130, "", "error: interrupted\n")
-    assert configs[0].schedule.steps == 1000
-    assert configs[0].method == "oracle"
+    assert apportion("train", GREENHOUSE, *flags) == Answer(130, "", "error: interrupted\n")
+    return configs[0]
+
+
+@pytest.mark.parametrize("steps", ["1000", "1e3", "1_000", "1.0e3"])
+def test_numbers_as_people_write_them(steps: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = ("--steps", steps, f"--checkpoint-every={steps}", "--method=oracle")
+    config = _settings_of(monkeypatch, *flags)
+    assert config.schedule.steps == 1000
+    assert config.method == "oracle"
+
+
+def test_of_a_flag_given_twice_the_last_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = _settings_of(monkeypatch, "--method", "rd", "--method=grd", "--method.segments", "3")
+    assert isinstance(config.method_config, grd.Config)
+    assert config.method_config.segments == 3
 
 
 # --- Environments

@@ -39,13 +39,14 @@ def blaming_the_command_line() -> Iterator[None]:
 
 
 def flag_value(argv: list[str], flag: str, default: str) -> str:
-    """The value of one flag, read before it is known which other flags there are."""
+    """The value of one flag (the last, as tyro has it), read before it is known which others there are."""
+    value = default
     for position, word in enumerate(argv):
         if word == flag and position + 1 < len(argv):
-            return argv[position + 1]
+            value = argv[position + 1]
         if word.startswith(f"{flag}="):
-            return word.removeprefix(f"{flag}=")
-    return default
+            value = word.removeprefix(f"{flag}=")
+    return value
 
 
 def whole_number(text: str) -> int:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from apportion import devices
 from apportion import train as loop
 from apportion.config import check, from_dict, to_dict
 from apportion.envs.workers import Pool
@@ -128,9 +129,9 @@ class _Recorder:
             Events(self.run.tensorboard, resumed_at=None if saved is None else first) as self.events,
             Progress(total, self.config.lanes, self.quiet, first) as self.progress,
         ):
-            self._say(
-                [*self.notes, f"Writing to {self.run.path}. The first updates compile, which takes a while."]
-            )
+            idle = devices.advice(self.config.lanes)
+            start = f"Writing to {self.run.path}. The first updates compile, which takes a while."
+            self._say([*self.notes, *([idle] if idle else []), start])
             step = first
             self._status("running", step)
             for snapshot in loop.online(self.config, pool, saved):

@@ -1,0 +1,54 @@
+"""Lanes on devices: one program for all lanes, split over as many devices as divide them evenly.
+
+Lanes know nothing of each other, so devices never talk. On one device this is a plain vmap.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+
+Tree = TypeVar("Tree")
+
+_LANES = PartitionSpec("lanes")  # type: ignore[no-untyped-call]
+
+
+def used_by(lanes: int) -> int:
+    """How many devices work on so many lanes: the most that can take equally many."""
+    return max(n for n in range(1, min(lanes, jax.device_count()) + 1) if lanes % n == 0)
+
+
+def sharding(lanes: int) -> Sharding:
+    """Where arrays [L, ...] lie: an equal share of the lanes on each device."""
+    if used_by(lanes) == 1:
+        return SingleDeviceSharding(jax.devices()[0])
+    return NamedSharding(_mesh(lanes), _LANES)
+
+
+def spread(tree: Tree, lanes: int) -> Tree:
+    """Arrays [L, ...] to their devices; those that are there already stay as they are."""
+    return jax.device_put(tree, sharding(lanes))
+
+
+def compiled(function: Callable[..., Any], lanes: int, donate: tuple[int, ...] = ()) -> Callable[..., Any]:
+    """A function of one lane as one program over all of them; memory of `donate` arguments is used again."""
+    over_lanes = jax.vmap(function)
+    if used_by(lanes) > 1:
+        over_lanes = jax.shard_map(
+            over_lanes, mesh=_mesh(lanes), in_specs=_LANES, out_specs=_LANES, check_vma=False
+        )
+    return jax.jit(over_lanes, donate_argnums=donate)
+
+
+def advice(lanes: int) -> str | None:
+    """What to say where devices stay idle that could work."""
+    used, useful = used_by(lanes), min(lanes, jax.device_count())
+    if used == useful:
+        return None
+    more = -(-lanes // useful) * useful
+    return f"{lanes} lanes do not divide over {useful} devices: {used} used. With {more}, all would be."
+
+
+def _mesh(lanes: int) -> Mesh:
+    return Mesh(jax.devices()[: used_by(lanes)], ("lanes",))
