@@ -211,14 +211,17 @@ def chain(state: grd.State) -> grd.State:
 
 
 @pytest.mark.parametrize(
-    ("compact", "expected"), [("closure", [1, 1, 1]), ("one-hop", [1, 1, 0]), ("none", [1, 1, 1])]
+    ("compact", "expected"),
+    [("closure", [1, 1, 1]), ("one-hop", [1, 1, 0]), ("parents", [1, 0, 0]), ("none", [1, 1, 1])],
 )
 def test_the_policy_sees_what_the_config_says(chain: grd.State, compact: Any, expected: list[int]) -> None:
     method = grd.make(dataclasses.replace(CONFIG, compact=compact))
     np.testing.assert_array_equal(method.policy_mask(chain), expected)
 
 
-@pytest.mark.parametrize(("compact", "expected"), [("closure", 0), ("one-hop", 0), ("none", 1)])
+@pytest.mark.parametrize(
+    ("compact", "expected"), [("closure", 0), ("one-hop", 0), ("parents", 0), ("none", 1)]
+)
 def test_without_an_edge_to_the_reward_only_the_ablation_sees_anything(
     state: grd.State, compact: Any, expected: int
 ) -> None:

@@ -51,8 +51,9 @@ class Config:
     or by gradient alone, as published."""
     base: bool = True
     """Fit an additive reward in closed form, and let the network learn what it leaves."""
-    compact: Literal["closure", "one-hop", "none"] = "closure"
-    """What the policy sees: all ancestors of the reward, parents and theirs, or every dimension (w/o CR)."""
+    compact: Literal["closure", "one-hop", "parents", "none"] = "closure"
+    """What the policy sees: all ancestors of the reward, its parents and theirs, its parents only, or every
+    dimension (the paper's ablation "w/o CR")."""
     segments: int = 4
     """Segments (whole episodes when the reward comes at the end) per reward update: M."""
     update_every: int = 10
@@ -153,6 +154,8 @@ def make(config: Config) -> Method:
         on = edges_on(state, config)
         if config.compact == "none":
             return jnp.ones_like(on.state_to_reward)
+        if config.compact == "parents":
+            return on.state_to_reward
         widen = masks.closure if config.compact == "closure" else masks.one_hop
         return widen(on.state_to_reward, on.state_to_state)
 
