@@ -3,10 +3,17 @@
 import os
 from typing import Any
 
-import jax
-import optax
-from hypothesis import settings
-from jaxtyping import install_import_hook
+# What a user's shell asks of JAX, of Python's warnings or of colours and screens must not decide a test.
+_ASKED = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+_ASKED += ("PYTHONWARNINGS", "PYTHONDEVMODE")
+for _name in [n for n in os.environ if n in _ASKED or (n.startswith("JAX_") and n != "JAX_PLATFORMS")]:
+    del os.environ[_name]
+
+import jax  # noqa: E402 - it reads its variables once
+import optax  # noqa: E402
+import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
+from jaxtyping import install_import_hook  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -26,8 +33,20 @@ _CHECKED = (
 )
 install_import_hook([f"apportion.{module}" for module in _CHECKED], "beartype.beartype")
 
-settings.register_profile("apportion", deadline=None)  # the first example of a test pays for compilation
+# The same examples in every run. Their time is no matter: the first one compiles, and machines are busy.
+settings.register_profile(
+    "apportion", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("apportion")
+
+# JAX reads what a neighbour is still writing, and then compiles it itself. The whole-program tests share a cache
+# for compiled programs; it stays in place for whatever runs after them in the same process.
+CACHE_RACE = "Error reading persistent compilation cache"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("filterwarnings", f"ignore:{CACHE_RACE}")
+
 
 from apportion import optimise  # noqa: E402 - after the hook
 

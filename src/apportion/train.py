@@ -122,7 +122,7 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
         yield Snapshot(
             iteration=iteration,
             step=step,
-            metrics={name: np.asarray(values) for name, values in metrics.items()},
+            metrics=jax.device_get(metrics),
             report=report,
             save=partial(collector.save, iteration + 1, agent, replay),
         )
@@ -147,7 +147,7 @@ class _Collector:
         """Let the environments act; at random while the steps still belong to the warm-up."""
         steps = self.schedule.steps_per_iteration
         random = iteration * steps < self.schedule.warmup_steps
-        arrays = None if random else {name: np.asarray(array) for name, array in actor.items()}
+        arrays = None if random else jax.device_get(actor)
         self.pool.start_chunk(arrays, steps, iteration)
 
     def settle(self) -> Arrays:
@@ -247,14 +247,14 @@ def _make_report(config: Config, method: Method, spec: Spec) -> Callable[..., Re
         keys: PRNGKeyArray,
         iteration: int,
     ) -> Report:
-        arrays = {name: np.asarray(array) for name, array in actor.items()}
+        arrays = jax.device_get(actor)
         episodes = pool.episodes(arrays, iteration, config.schedule.evaluation_episodes)
         # NaN where a lane has no closed segment yet: there is nothing to correlate.
         correlation = np.where(replay.segments > 0, correlate(agent.method, replay, keys), np.nan)
-        edges = None if probabilities is None else probabilities(agent.method)._asdict()
+        edges = None if probabilities is None else jax.device_get(probabilities(agent.method))
         return Report(
             evaluation=judge(episodes, redistribute(agent.method, episodes), correlation),
-            edges=None if edges is None else {name: np.asarray(block) for name, block in edges.items()},
+            edges=None if edges is None else edges._asdict(),
             policy_mask=arrays["mask"],
         )
 
@@ -270,8 +270,10 @@ def _evaluation_due(iteration: int, schedule: Schedule) -> bool:
 
 def _lane_keys(seeds: list[int], stream: int, iteration: int) -> PRNGKeyArray:
     """One key per lane, from its seed, the use it is for and the iteration."""
+    return _fold_in(np.asarray(seeds, np.uint32), stream, iteration)
 
-    def key(seed: Array) -> PRNGKeyArray:
-        return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), stream), iteration)
 
-    return jax.vmap(key)(jnp.asarray(seeds, jnp.uint32))
+@jax.jit
+@partial(jax.vmap, in_axes=(0, None, None))
+def _fold_in(seed: Array, stream: Array, iteration: Array) -> PRNGKeyArray:
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), stream), iteration)
