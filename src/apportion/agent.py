@@ -16,6 +16,14 @@ class AgentState(NamedTuple):
     backbone: State
 
 
+class Lesson(NamedTuple):
+    """What one update of the policy learns from."""
+
+    transitions: Transitions  # with the dimensions only that the policy may see
+    rewards: Float[Array, "B"]  # as the model has them
+    key: PRNGKeyArray
+
+
 def init(method: Method, backbone: Backbone, key: PRNGKeyArray, spec: Spec) -> AgentState:
     method_key, backbone_key = random.split(key)
     return AgentState(method.init(method_key, spec), backbone.init(backbone_key, spec))
@@ -26,22 +34,24 @@ def update_model(
 ) -> tuple[AgentState, Metrics]:
     """Optimise the generative model with segments D1 and transitions D2."""
     model, metrics = method.update(state.method, batch, key)
-    return state._replace(method=model), metrics
+    share_seen = jnp.mean(method.policy_mask(model))
+    return state._replace(method=model), metrics | {"policy_mask_on": share_seen}
 
 
-def update_policy(
-    method: Method, backbone: Backbone, state: AgentState, transitions: Transitions, key: PRNGKeyArray
-) -> tuple[AgentState, Metrics]:
-    """Optimise the policy with the model's rewards, on the dimensions that it lets the policy see."""
+def lesson(method: Method, model: State, transitions: Transitions, key: PRNGKeyArray) -> Lesson:
+    """Steps with the model's rewards, and what it remembers besides, as the policy may see them."""
     if method.recall is not None:
         key, recall_key = random.split(key)
-        remembered = method.recall(state.method, len(transitions.paid), recall_key)
+        remembered = method.recall(model, len(transitions.paid), recall_key)
         transitions = jax.tree.map(lambda *x: jnp.concatenate(x), transitions, remembered)
-    policy_mask = method.policy_mask(state.method)
-    rewards = method.reward(state.method, transitions)
-    seen = _mask_observations(transitions, policy_mask)
-    policy, metrics = backbone.update(state.backbone, seen, rewards, key)
-    return state._replace(backbone=policy), metrics | {"policy_mask_on": jnp.mean(policy_mask)}
+    seen = _mask_observations(transitions, method.policy_mask(model))
+    return Lesson(seen, method.reward(model, transitions), key)
+
+
+def update_policy(backbone: Backbone, state: AgentState, lesson: Lesson) -> tuple[AgentState, Metrics]:
+    """Optimise the policy."""
+    policy, metrics = backbone.update(state.backbone, *lesson)
+    return state._replace(backbone=policy), metrics
 
 
 def actor(method: Method, backbone: Backbone, state: AgentState) -> dict[str, Array]:

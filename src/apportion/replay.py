@@ -129,7 +129,7 @@ def draw(replay: Replay, key: PRNGKeyArray, sampling: Sampling, batch_size: int,
 
 
 def gather(replay: Replay, drawn: Draw, max_segment_steps: int) -> Batch:
-    """The batch of one update: transitions, and segments padded to `max_segment_steps`."""
+    """What was drawn: transitions, and segments padded to `max_segment_steps`."""
     segments = None
     if drawn.segments.shape[-1] > 0:
         segments = gather_segments(replay, drawn.segments, max_segment_steps)
@@ -242,7 +242,7 @@ def _first_at_least(column: Int[Array, "N"], value: Array, low: Array, high: Arr
     return jax.lax.fori_loop(0, capacity.bit_length(), halve, start)[0]
 
 
-def gather_transitions(replay: Replay, steps: Int[Array, "B"], segments: Int[Array, "B"]) -> Transitions:
+def gather_transitions(replay: Replay, steps: Int[Array, "*B"], segments: Int[Array, "*B"]) -> Transitions:
     """Single steps, given by their numbers and those of the segments they are in."""
     capacity = replay.paid.shape[0]
     slot = segments % capacity

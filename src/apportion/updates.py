@@ -4,15 +4,16 @@ Algorithm 1 of the GRD paper with one of each. Steps and segments are drawn befo
 """
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion import agent as agents
 from apportion import replay as replays
-from apportion.agent import AgentState
+from apportion.agent import AgentState, Lesson
 from apportion.replay import Draw, Replay
 from apportion.settings import Config
 from apportion.spec import Spec
@@ -36,32 +37,38 @@ def updates(
     )
 
     names: list[str] = []  # of the metrics, in the order of their values
+    policy_names: list[str] = []
+
+    def one_policy_update(agent: AgentState, lesson: Lesson) -> tuple[AgentState, Array]:
+        agent, metrics = agents.update_policy(backbone, agent, lesson)
+        return agent, _in_one_array(metrics, policy_names)
 
     def one_round(state: tuple[AgentState, Array], x: Any) -> tuple[tuple[AgentState, Array], Array]:
         agent, credit = state
         (steps, step_segments, policy_keys), segments, model_key = x
         now = replay._replace(credit=credit)
-        batch = replays.gather(now, Draw(steps[0], step_segments[0], segments), spec.max_segment_steps)
-        agent, metrics = agents.update_model(method, agent, batch, model_key)
-        # The first policy update sees the model's transitions, the others draw their own.
-        agent, policy = agents.update_policy(method, backbone, agent, batch.transitions, policy_keys[0])
-        if every > 1:
-
-            def policy_update(agent: AgentState, x: Any) -> tuple[AgentState, Metrics]:
-                steps, step_segments, key = x
-                transitions = replays.gather_transitions(now, steps, step_segments)
-                return agents.update_policy(method, backbone, agent, transitions, key)
-
-            others = (steps[1:], step_segments[1:], policy_keys[1:])
-            agent, rest = jax.lax.scan(policy_update, agent, others)
-            policy = jax.tree.map(lambda one, more: (one + jnp.sum(more)) / every, policy, rest)
-        if method.credit is not None and batch.segments is not None:
-            now = replays.with_credit(now, batch.segments, method.credit(agent.method, batch.segments))
-        metrics |= policy
-        names[:] = metrics
-        # As one array: on a GPU each array that a scan collects costs a kernel per update.
-        return (agent, now.credit), jnp.stack([metrics[name] for name in names])
+        drawn = replays.gather(now, Draw(steps, step_segments, segments), spec.max_segment_steps)
+        # The first policy update sees the model's transitions, the others their own.
+        first = jax.tree.map(lambda x: x[0], drawn.transitions)
+        agent, metrics = agents.update_model(method, agent, drawn._replace(transitions=first), model_key)
+        # The model stands still for a round: all of its rewards in one pass.
+        lessons = jax.vmap(partial(agents.lesson, method, agent.method))(drawn.transitions, policy_keys)
+        agent, values = jax.lax.scan(one_policy_update, agent, lessons)
+        metrics |= _mean(values, policy_names)
+        if method.credit is not None and drawn.segments is not None:
+            now = replays.with_credit(now, drawn.segments, method.credit(agent.method, drawn.segments))
+        return (agent, now.credit), _in_one_array(metrics, names)
 
     start = (agent, replay.credit)
     (agent, credit), values = jax.lax.scan(one_round, start, (rounds, draws.segments, model_keys[::every]))
-    return agent, replay._replace(credit=credit), dict(zip(names, jnp.mean(values, axis=0), strict=True))
+    return agent, replay._replace(credit=credit), _mean(values, names)
+
+
+def _in_one_array(metrics: Metrics, names: list[str]) -> Float[Array, "K"]:
+    """Metrics as one array, and their names: on a GPU each array that a scan collects costs a kernel."""
+    names[:] = metrics
+    return jnp.stack(list(metrics.values()))
+
+
+def _mean(values: Float[Array, "N K"], names: list[str]) -> Metrics:
+    return dict(zip(names, jnp.mean(values, axis=0), strict=True))

@@ -46,7 +46,8 @@ def _updated(data: Batch) -> tuple[AgentState, Any]:
     state = agent.init(method, backbone, jax.random.key(0), SPEC)
     model_key, policy_key = jax.random.split(jax.random.key(1))
     state, model = agent.update_model(method, state, data, model_key)
-    state, policy = agent.update_policy(method, backbone, state, data.transitions, policy_key)
+    lesson = agent.lesson(method, state.method, data.transitions, policy_key)
+    state, policy = agent.update_policy(backbone, state, lesson)
     return state, model | policy
 
 
@@ -85,7 +86,8 @@ def test_what_a_method_recalls_is_learned_beside_the_replays_steps() -> None:
         reward=lambda state, steps: steps.paid,
     )
     state = agent.init(method, _backbone(), jax.random.key(0), SPEC)
-    state, _ = agent.update_policy(method, _backbone(), state, data.transitions, jax.random.key(1))
+    lesson = agent.lesson(method, state.method, data.transitions, jax.random.key(1))
+    state, _ = agent.update_policy(_backbone(), state, lesson)
     np.testing.assert_allclose(
         state.backbone["rewards"], np.concatenate([data.transitions.paid, data.transitions.paid + 1])
     )
