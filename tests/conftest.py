@@ -39,13 +39,11 @@ settings.register_profile(
 )
 settings.load_profile("apportion")
 
-# JAX reads what a neighbour is still writing, and then compiles it itself. The whole-program tests share a cache
-# for compiled programs; it stays in place for whatever runs after them in the same process.
-CACHE_RACE = "Error reading persistent compilation cache"
-
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("filterwarnings", f"ignore:{CACHE_RACE}")
+    """Let JAX read what a neighbour is still writing: it then compiles by itself. The whole-program tests
+    share a store of compiled programs, which stays for all that runs after them in the same process."""
+    config.addinivalue_line("filterwarnings", "ignore:Error reading persistent compilation cache")
 
 
 from apportion import optimise  # noqa: E402 - after the hook

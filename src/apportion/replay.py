@@ -281,5 +281,5 @@ def gather_segments(replay: Replay, segments: Int[Array, "M"], max_steps: int) -
     )
 
 
-def _mean_reward(total: Float[Array, "M"], length: Int[Array, "M"]) -> Float[Array, "M"]:
+def _mean_reward(total: Float[Array, "*M"], length: Int[Array, "*M"]) -> Float[Array, "*M"]:
     return total / length.astype(total.dtype)

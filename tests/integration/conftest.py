@@ -7,18 +7,12 @@ from typing import Any
 
 import jax
 import pytest
-from driver import CACHE_RACE, GREENHOUSE, Run, tiny, train
+from driver import GREENHOUSE, Run, tiny, train
 from jax.experimental.compilation_cache import compilation_cache
 
 from apportion import train as loop
 from apportion.settings import Config
 from apportion.spec import Spec
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.filterwarnings(f"ignore:{CACHE_RACE}"))
 
 
 @pytest.fixture(scope="session", autouse=True)

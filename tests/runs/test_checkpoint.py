@@ -229,7 +229,7 @@ def test_a_crash_between_the_two_renames_of_a_replacement_loses_nothing(tmp_path
 
 
 KILLED = """
-import sys, time
+import sys
 from pathlib import Path
 import numpy as np
 from apportion.runs import checkpoint
@@ -237,7 +237,7 @@ from apportion.runs import checkpoint
 def stall(path, arrays):
     path.write_bytes(b"half of it")
     print("writing", flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 
 checkpoint.save(Path(sys.argv[1]), 100, {"weights": np.ones((4, 3), np.float32)}, {}, keep=1)
 checkpoint.save_tensors = stall
@@ -247,7 +247,7 @@ checkpoint.save(Path(sys.argv[1]), 200, {"weights": np.ones((4, 3), np.float32)}
 
 def test_a_killed_writer_leaves_the_previous_checkpoint(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "writing\n"
         checkpoint.save(tmp_path, 150, small(3), {}, keep=5)

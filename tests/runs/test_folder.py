@@ -111,6 +111,12 @@ def test_versions_name_the_commit_and_whether_it_is_dirty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    for name in [
+        name for name in os.environ if name.startswith("GIT_")
+    ]:  # as inside a hook of this repository
+        monkeypatch.delenv(name)
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):  # some people sign commits, or hide new files
+        monkeypatch.setenv(name, os.devnull)
     identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
     for arguments in (["init", "-q"], [*identity, "commit", "-q", "--allow-empty", "--no-verify", "-m", "x"]):
         subprocess.run(["git", *arguments], check=True, capture_output=True)
@@ -188,19 +194,18 @@ def test_a_resume_drops_later_snapshots_and_torn_files(run: RunFolder) -> None:
 
 
 HOLD = """
-import sys, time
+import sys
 from pathlib import Path
 from apportion.runs.folder import RunFolder
 with RunFolder.open(Path(sys.argv[1])).lock():
     print("held", flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 """
 
 
 def test_a_living_writer_keeps_others_out_and_a_killed_one_does_not(run: RunFolder) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(run.path)], stdout=subprocess.PIPE, text=True
-    ) as holder:
+    command = [sys.executable, "-c", HOLD, str(run.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(UserError, match=f"is being written by process {holder.pid}"), run.lock():

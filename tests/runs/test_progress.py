@@ -89,7 +89,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     master, slave = pty.openpty()
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setenv("TERM", "xterm")
-    with os.fdopen(slave, "w") as terminal, monkeypatch.context() as patch:
+    with os.fdopen(slave, "w", encoding="utf-8") as terminal, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", terminal)
         with Progress(1000, lanes=1, quiet=False) as progress:
             progress.update(250, {"loss": 1.0})
