@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Iterator
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,11 @@ LEFT_OUT = {
 TRAINING = {"env": "HalfCheetah-v4", "method": "grd", "lanes": 1, "iterations_per_second": 0.3}
 
 
-def measured(report: Any, **chosen: Any) -> dict[str, Any]:
+def measured(report: Any, **chosen: Any) -> Iterator[dict[str, Any]]:
     """As `speed.full` would find it on some machine."""
     report("measuring")
     taken = {"apportion_grd": [10.0, 11.0, 30.0], "torch_eager_grd": [100.0, 110.0, 300.0]}
-    return {
+    yield {
         "versions": {"platform": "Linux aarch64", "jax": "0.10.2", "python": "3.11.7", "devices": ["cpu"]},
         "cores": 2,
         "peak": {"float32": 1e11},
@@ -65,6 +66,18 @@ def test_scripts_find_the_ratios(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     out, err = capsys.readouterr()
     assert json.loads(out)["ratios"] == {"torch_eager_grd": 10.0}
     assert err == "measuring ...\n"  # progress, apart from the result
+
+
+def test_what_was_measured_before_a_stop_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def stopped(report: Any, **chosen: Any) -> Iterator[dict[str, Any]]:
+        yield from measured(report)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(speed, "full", stopped)
+    out = tmp_path / "new folder" / "speed.json"
+    with pytest.raises(KeyboardInterrupt):
+        cli._run(["bench", "--quiet", "--out", str(out)])
+    assert json.loads(out.read_text())["cores"] == 2
 
 
 def test_people_get_tables(
@@ -124,7 +137,7 @@ def test_every_table_of_the_script_is_on_the_page() -> None:
 
 
 def test_a_table_is_made_from_what_was_measured(tmp_path: Path) -> None:
-    (tmp_path / "speed-cpu.json").write_text(json.dumps(measured(lambda line: None)))
+    (tmp_path / "speed-cpu.json").write_text(json.dumps(next(measured(lambda line: None))))
     names = ("peers-cpu", "updates-cpu", "trainings-cpu", "environments-cpu", "memory", "growth")
     page = "".join(f"<!-- {name} -->\nold\n<!-- end -->\n" for name in names)
     made = script("performance").filled(page, tmp_path)

@@ -1,7 +1,7 @@
-"""All speed measurements as one JSON object: `apportion bench`."""
+"""All speed measurements as one JSON object, which is given after each of them: `apportion bench`."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -16,29 +16,44 @@ REPLAY_STEPS = 1_000_000
 Report = Callable[[str], None]
 
 
-def quick(report: Report) -> dict[str, Any]:
+def quick(report: Report) -> Iterator[dict[str, Any]]:
     """One full step beside the peers' on one task, and what it is made of: under a minute on two cores."""
     report("the machine's peak")
     found = {**_head(seconds=0.5), "quick": True}
     found |= _compare(steps=10, rounds=3, report=report, peak=found["peak"]["float32"])
     found["environment"] = [environments.measure(peers.our_config(TASK), steps=500, seconds=0.5)]
-    return {**found, "memory": {"lanes": memory.table(REPLAY_STEPS), "peak": memory.peaks()}}
+    yield found | _memory()
 
 
-def full(report: Report, lanes: tuple[int, ...] = LANES, methods: tuple[str, ...] = ()) -> dict[str, Any]:
+def full(
+    report: Report, lanes: tuple[int, ...] = LANES, methods: tuple[str, ...] = ()
+) -> Iterator[dict[str, Any]]:
     """Every method (or those named), three sizes, several lanes, environments, trainings, peers."""
     chosen = updates.chosen(methods)
     report("the machine's peak")
     found = {**_head(seconds=2.0), "quick": False}
+    yield found
     peak = found["peak"]["float32"]
     on_cpu = jax.default_backend() == "cpu"
     found |= _compare(steps=20 if on_cpu else 200, rounds=7, report=report, peak=peak, published=True)
-    found["environment"] = list(environments.table(lanes, steps=500, seconds=2.0, report=report))
+    yield found
     # On a CPU all lanes share the same cores: there one says enough.
     trained = lanes[:1] if on_cpu else lanes
-    found["training"] = list(training.table((TASK,), trained, seconds=10.0, report=report))
-    found["updates"] = list(updates.table(chosen, lanes, peak, report))
-    return {**found, "memory": {"lanes": memory.table(REPLAY_STEPS), "peak": memory.peaks()}}
+    tables = {
+        "environment": environments.table(lanes, steps=500, seconds=2.0, report=report),
+        "training": training.table((TASK,), trained, seconds=10.0, report=report),
+        "updates": updates.table(chosen, lanes, peak, report),
+    }
+    for name, rows in tables.items():
+        found[name] = []
+        for row in rows:
+            found[name].append(row)
+            yield found
+    yield found | _memory()
+
+
+def _memory() -> dict[str, Any]:
+    return {"memory": {"lanes": memory.table(REPLAY_STEPS), "peak": memory.peaks()}}
 
 
 def _head(seconds: float) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`apportion bench`: measure this program on this machine."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,11 @@ from apportion.bench.structure import Structure, run_structure, show_structure
 from apportion.cli.arguments import blaming_the_command_line, parse
 from apportion.cli.cache import remember_compilations
 from apportion.cli.display import number
-from apportion.cli.output import Flag, Output, print_data
+from apportion.cli.output import Flag, Output, print_data, write_data
 from apportion.config import check
 from apportion.errors import UserError
 
-Measurement = Callable[[Callable[[str], None]], dict[str, Any]]
+Measurement = Callable[[Callable[[str], None]], Iterator[dict[str, Any]]]
 
 
 def bench(argv: list[str]) -> int:
@@ -42,7 +42,7 @@ def bench(argv: list[str]) -> int:
         methods: tuple[str, ...] = ()
         """Methods to measure, without --quick; all when none is named."""
         out: Path | None = None
-        """Also write the result, as JSON, to this file."""
+        """Also write the result, as JSON, to this file: what there is so far, after each measurement."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     args = parse(Bench, argv, "apportion bench")
@@ -54,8 +54,8 @@ def bench(argv: list[str]) -> int:
         check(len(args.lanes) > 0 and min(args.lanes) >= 1, f"--lanes {args.lanes} must be at least 1 each")
         updates.chosen(args.methods)
     full = partial(speed.full, lanes=args.lanes, methods=args.methods)
-    data = measure(speed.quick if args.quick else full, args.output)
-    print_data(data, args.output, _show_speed, args.out)
+    data = measure(speed.quick if args.quick else full, args.output, args.out)
+    print_data(data, args.output, _show_speed)
     return 0
 
 
@@ -73,14 +73,22 @@ def _bench_structure(argv: list[str]) -> int:
 
     with blaming_the_command_line():
         args = parse(Bench, argv, "apportion bench structure")
-    data = measure(partial(run_structure, args.flags), args.output)
+    data = run_structure(args.flags, _teller(args.output))
     print_data(data, args.output, show_structure, args.out)
     return 0
 
 
-def measure(measurement: Measurement, output: Output) -> dict[str, Any]:
-    """Do it, and say meanwhile what it is at."""
-    return measurement(_silence if output.quiet else _progress)
+def measure(measurement: Measurement, output: Output, out: Path | None) -> dict[str, Any]:
+    """Do it, say meanwhile what it is at, and keep what has been found: it may take long."""
+    data: dict[str, Any] = {}
+    for data in measurement(_teller(output)):
+        if out is not None:
+            write_data(data, out)
+    return data
+
+
+def _teller(output: Output) -> Callable[[str], None]:
+    return _silence if output.quiet else _progress
 
 
 def _progress(line: str) -> None:

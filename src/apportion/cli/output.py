@@ -32,8 +32,14 @@ def print_data(
 ) -> None:
     """Data as tables or as JSON, and as a JSON file where one is asked for."""
     if file is not None:
-        file.write_text(json.dumps(data, indent=2) + "\n")
+        write_data(data, file)
     if output.json:
         print(json.dumps(data))
     elif not output.quiet:
         tables(Console(soft_wrap=not sys.stdout.isatty()), data)
+
+
+def write_data(data: dict[str, Any], file: Path) -> None:
+    """Data as a JSON file, in a folder that is made where there is none."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(data, indent=2) + "\n")
