@@ -169,11 +169,14 @@ def records(replay: Replay, lane: int, max_rows: int) -> list[Record]:
         for column in (replay.segment_start, replay.segment_length, replay.segment_total)
     )
     chosen = np.arange(0, len(numbers), max(1, -(-int(length.sum()) // max_rows)))
-    observation, action = np.asarray(replay.observation[lane]), np.asarray(replay.action[lane])
+    observation, action, terminated = (
+        np.asarray(column[lane]) for column in (replay.observation, replay.action, replay.terminated)
+    )
     found = []
     for number in chosen:
         rows = (start[number] + np.arange(length[number] + 1)) % capacity
-        found.append(Record(observation[rows], action[rows[:-1]], float(total[number])))
+        ended = bool(terminated[rows[-2]])
+        found.append(Record(observation[rows], action[rows[:-1]], float(total[number]), ended))
     return found
 
 

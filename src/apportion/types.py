@@ -86,6 +86,7 @@ class Record(NamedTuple):
     observations: NDArray[np.float32]  # [T+1, S]
     actions: NDArray[np.float32]  # [T, A]
     total: float
+    terminated: bool  # whether its last step is a true end
 
 
 class Revision(NamedTuple):

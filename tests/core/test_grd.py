@@ -220,6 +220,18 @@ def test_the_policy_sees_what_the_config_says(chain: grd.State, compact: Any, ex
 
 
 @pytest.mark.parametrize(
+    ("compact", "expected"), [("closure", [0, 1, 1]), ("one-hop", [0, 1, 1]), ("parents", [0, 1, 0])]
+)
+def test_the_policy_sees_what_tells_of_an_end_and_what_leads_there(
+    chain: grd.State, compact: Any, expected: list[int]
+) -> None:
+    unpaid = chain.model.edges._replace(state_to_reward=-jnp.ones(3))
+    state = chain._replace(model=chain.model._replace(edges=unpaid), ends=jnp.asarray([0.0, 1.0, 0.0]))
+    method = grd.make(dataclasses.replace(CONFIG, compact=compact))
+    np.testing.assert_array_equal(method.policy_mask(state), expected)
+
+
+@pytest.mark.parametrize(
     ("compact", "expected"), [("closure", 0), ("one-hop", 0), ("parents", 0), ("none", 1)]
 )
 def test_without_an_edge_to_the_reward_only_the_ablation_sees_anything(

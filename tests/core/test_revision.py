@@ -74,7 +74,7 @@ def _records(count: int) -> list[Record]:
     for _ in range(count):
         observations = rng.normal(size=(6, 3)).astype(np.float32)
         actions = rng.uniform(-1, 1, (5, 2)).astype(np.float32)
-        found.append(Record(observations, actions, float(observations[:-1, 0].sum())))
+        found.append(Record(observations, actions, float(observations[:-1, 0].sum()), False))
     return found
 
 
@@ -92,6 +92,20 @@ def test_edges_are_all_on_until_the_data_can_tell(state: grd.State) -> None:
     assert method.edges(found).state_to_reward.tolist() == [1, 0, 0]
     assert method.edges(found).action_to_reward.tolist() == [0, 0]
     assert method.policy_mask(found).tolist() == [1, 0, 0]
+
+
+def test_the_policy_also_sees_what_ends_episodes(state: grd.State) -> None:
+    records = [record._replace(terminated=bool(record.observations[-1, 1] > 0.5)) for record in _records(300)]
+    found = grd.find_edges(state, records, CLOSED)
+    assert found.ends.tolist() == [0, 1, 0]
+    assert grd.make(CLOSED).edges(found).state_to_reward.tolist() == [1, 0, 0]
+    assert grd.make(CLOSED).policy_mask(found).tolist() == [1, 1, 0]
+
+
+def test_records_know_whether_they_ended_by_themselves() -> None:
+    replay = _store([4, 3, 5], 100)
+    replay = replay._replace(terminated=replay.terminated.at[0, 4 + 1 + 3 - 1].set(True))
+    assert [record.terminated for record in replays.records(replay, 0, 1000)] == [False, True, False]
 
 
 def test_edges_that_lost_their_evidence_come_back(state: grd.State) -> None:

@@ -13,6 +13,7 @@ from apportion.errors import UserError
 from apportion.identify.certificate import ENOUGH_SEGMENTS as ENOUGH_SEGMENTS
 from apportion.identify.certificate import Certificate, certify
 from apportion.identify.dynamics import DynamicsEdges, DynamicsEvidence, dynamics_edges
+from apportion.identify.endings import ending_dimensions as ending_dimensions
 from apportion.identify.features import Dictionary, Floats, Scale
 from apportion.identify.model import RewardModel as RewardModel
 from apportion.identify.refine import Refined, refine
@@ -61,7 +62,7 @@ def identify(
         graph=_graph(edges, dynamics.edges, states),
         strength=_graph(strength, dynamics.strength, states),
         confidence=_graph(confidence, dynamics.confidence, states),
-        explained=max(0.0, 1 - refined.error),
+        explained=max(0.0, 1 - refined.error) if refined.parents.size else 0.0,
         certificate=certify(refined, everything, len(rows), len(x), dictionary),
         reward_model=refined.model,
         copies=dictionary.scale.copies,
@@ -96,9 +97,9 @@ def _check(rows: list[NDArray[Any]], observations: list[NDArray[Any]], totals: F
         raise UserError(f"{len(rows)} segments but {len(totals)} totals: give one total per segment")
     if not rows or min(len(each) for each in rows) < 1:
         raise UserError("a segment without any step tells nothing: remove it first")
-    finite = all(np.isfinite(each).all() for each in (*rows, *observations, totals))
-    if not finite:
-        raise UserError("the data hold NaN or infinity: remove those segments first")
+    for number, parts in enumerate(zip(rows, observations, totals, strict=True)):
+        if not all(np.isfinite(part).all() for part in parts):
+            raise UserError(f"segment {number} holds NaN or infinity: remove it, and all others like it")
 
 
 def _graph(reward: NDArray[Any], dynamics: NDArray[Any], states: int) -> Graph:

@@ -3,7 +3,7 @@
 As published: a reward network and a dynamics network, each seeing only the inputs that sampled edges let
 through; the edges are learned with them. In closed form: edges come from regression on all episodes so far
 (apportion.identify), and so does most of the reward (apportion.additive); a network learns the rest of it.
-Policies see the dimensions with a path to the reward.
+Policies see the dimensions with a path to the reward, or to the end of an episode.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from apportion import additive, losses, masks, optimise
 from apportion.additive import Additive
 from apportion.config import check
-from apportion.identify import ENOUGH_SEGMENTS, identify
+from apportion.identify import ENOUGH_SEGMENTS, ending_dimensions, identify
 from apportion.networks import MLP, MixtureDynamics
 from apportion.optimise import Optimiser
 from apportion.spec import BLOCKS, Spec
@@ -53,7 +53,7 @@ class Config:
     """Fit an additive reward in closed form, and let the network learn what it leaves."""
     compact: Literal["closure", "one-hop", "parents", "none"] = "closure"
     """What the policy sees: all ancestors of the reward, its parents and theirs, its parents only, or every
-    dimension (the paper's ablation "w/o CR")."""
+    dimension (the paper's ablation "w/o CR"). An episode's end counts as the reward does."""
     segments: int = 4
     """Segments (whole episodes when the reward comes at the end) per reward update: M."""
     update_every: int = 10
@@ -109,6 +109,7 @@ class State(NamedTuple):
     sparsity: Float[Array, "5"]  # λ1..λ5, in the state so that lanes may differ
     found: Edges  # structure "closed-form": the edges that the data support; all, until there is enough data
     base: Additive  # the part of the reward that is fitted in closed form
+    ends: Float[Array, "S"]  # 1 where a dimension tells that an episode ends; found with the edges
     looked: Int[Array, ""]  # how many segments there were at the last search for edges
 
 
@@ -123,6 +124,7 @@ def make(config: Config) -> Method:
             sparsity=jnp.asarray(config.sparsity, jnp.float32),
             found=jax.tree.map(jnp.ones_like, model.edges),
             base=additive.zero(spec.observation_size + spec.action_size),
+            ends=jnp.zeros(spec.observation_size, jnp.float32),
             looked=jnp.zeros((), jnp.int32),
         )
 
@@ -154,10 +156,11 @@ def make(config: Config) -> Method:
         on = edges_on(state, config)
         if config.compact == "none":
             return jnp.ones_like(on.state_to_reward)
+        matters = jnp.maximum(on.state_to_reward, state.ends)
         if config.compact == "parents":
-            return on.state_to_reward
+            return matters
         widen = masks.closure if config.compact == "closure" else masks.one_hop
-        return widen(on.state_to_reward, on.state_to_state)
+        return widen(matters, on.state_to_state)
 
     def edges(state: State) -> Edges:
         if config.structure == "closed-form":
@@ -201,11 +204,11 @@ def look_again(state: State, records: list[Record], segments: int, config: Confi
 
 def find_edges(state: State, records: list[Record], config: Config) -> State:
     """Keep the edges that the data support; all of them where the data cannot tell."""
-    result = identify(
-        [record.observations for record in records],
-        [record.actions for record in records],
-        np.array([record.total for record in records]),
-    )
+    observations = [record.observations for record in records]
+    totals = np.array([record.total for record in records])
+    result = identify(observations, [record.actions for record in records], totals)
+    ends = ending_dimensions(observations, np.array([record.terminated for record in records]))
+    state = state._replace(ends=jnp.asarray(ends, jnp.float32))
     before = edges_on(state, config)
     if result.certificate.reward:
         parts = (before, result.graph, result.confidence)
