@@ -8,6 +8,8 @@ _ASKED = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_
 _ASKED += ("PYTHONWARNINGS", "PYTHONDEVMODE")
 for _name in [n for n in os.environ if n in _ASKED or (n.startswith("JAX_") and n != "JAX_PLATFORMS")]:
     del os.environ[_name]
+# On some machines XLA's log complains of every program that comes from a cache (jax-ml/jax#38445).
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import jax  # noqa: E402 - it reads its variables once
 import optax  # noqa: E402

@@ -70,6 +70,26 @@ class NanReset(Walk):
         return np.array([np.inf, 0]), {}
 
 
+class LongObservation(Walk):
+    def step(self, action: NDArray[Any]) -> Step:
+        observation, *rest = super().step(action)
+        return np.append(observation, 0), *rest
+
+
+class LongReset(Walk):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        super().reset(seed=seed)
+        return np.zeros(3), {}
+
+
+class OldStep(Walk):
+    """As Gym had it: four values."""
+
+    def step(self, action: NDArray[Any]) -> Any:
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, info
+
+
 class NanReward(Walk):
     def step(self, action: NDArray[Any]) -> Step:
         observation, reward, *rest = super().step(action)

@@ -103,7 +103,7 @@ def test_targets_follow_by_the_polyak_step(state: dqn.State, updated: tuple[dqn.
 @pytest.mark.parametrize(("updates", "share"), [(0, 0.9), (50, 0.5), (100, 0.1), (10**6, 0.1)])
 def test_the_share_of_random_actions_falls_along_a_line(updates: int, share: float) -> None:
     config = dqn.Config(initial_epsilon=0.9, final_epsilon=0.1, exploration_updates=100)
-    assert float(dqn.epsilon(jnp.asarray(updates), config)) == pytest.approx(share)
+    assert float(dqn.epsilon(jnp.asarray(updates), config)) == pytest.approx(share, abs=1e-6)
 
 
 def test_workers_mix_random_actions_into_the_best_one(state: dqn.State) -> None:

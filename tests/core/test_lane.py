@@ -146,6 +146,10 @@ def test_noise_disturbs_what_the_policy_sees_and_nothing_else() -> None:
     ("name", "complaint"),
     [
         ("NanObservation", r"seed 3, episode 0, step 3: observation has nan in dimension 1 \(right\)"),
+        (
+            "LongObservation",
+            r"seed 3, episode 0, step 1: observation has shape \(3,\), but observation_space says",
+        ),
         ("NanReward", "seed 3, episode 0, step 2: reward is nan"),
         ("Outlives", "seed 3, episode 0, step 3: its declared max_episode_steps has passed, but it goes on"),
     ],
@@ -159,6 +163,8 @@ def test_complaints_name_the_step(name: str, complaint: str) -> None:
 def test_a_bad_first_observation_is_named() -> None:
     with pytest.raises(UserError, match=r"step 0: observation after reset has inf in dimension 0 \(left\)"):
         _lane("lane_envs:NanReset-v0")
+    with pytest.raises(UserError, match=r"step 0: observation after reset has shape \(3,\), .* says \(2,\)"):
+        _lane("lane_envs:LongReset-v0")
 
 
 def test_an_environment_that_ignores_its_seed_cannot_be_put_back() -> None:

@@ -37,7 +37,7 @@ def test_gradient_of_a_hard_sample_is_that_of_the_soft_one(temperature: float) -
 
     noise = np.asarray(jax.random.logistic(key, logits.shape), np.float64)
     soft = 1 / (1 + np.exp(-(np.asarray(logits, np.float64) + noise) / temperature))
-    np.testing.assert_allclose(gradient, weights * soft * (1 - soft) / temperature, rtol=1e-4)
+    np.testing.assert_allclose(gradient, weights * soft * (1 - soft) / temperature, rtol=1e-4, atol=1e-6)
 
 
 def test_an_edge_on_the_fence_is_on() -> None:

@@ -80,6 +80,12 @@ def test_an_environments_own_bug_is_one_line_here_and_a_traceback_there(
     assert "in step" in capfd.readouterr().err
 
 
+def test_an_environment_of_old_is_told_what_to_return() -> None:
+    with pytest.raises(UserError, match=r"expected 5, got 4\) .*step returns five"):  # noqa: SIM117
+        with _pool("lane_envs:OldStep-v0", 0) as pool:
+            _chunk(pool, None, 5, 0)
+
+
 def test_complaints_cross_the_wire_as_they_are() -> None:
     with pytest.raises(UserError, match="step 3: observation has nan in dimension 1"):  # noqa: SIM117
         with _pool("lane_envs:NanObservation-v0", 1) as pool:
@@ -119,8 +125,9 @@ def _use_a_killed_worker(when: str) -> None:
 
 
 def test_closing_while_a_chunk_is_under_way_leaves_no_process_and_no_noise(
-    capfd: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PYTHONDEVMODE", "1")  # says what is lost on leaving, as Python 3.13 always does
     pool = _pool("lane_envs:Walk-v0", 1)
     connection = pool.teams[0][0]
     assert isinstance(connection, ProcessConnection)

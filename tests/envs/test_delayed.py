@@ -108,6 +108,13 @@ def test_one_step_episodes_pay_at_once() -> None:
     assert [play(env)[0], play(env)[0]] == [[2.0], [3.0]]
 
 
+@pytest.mark.parametrize("reward", [None, "much", np.ones(2)])
+def test_a_reward_that_is_no_number_is_shown(reward: Any) -> None:
+    env = DelayedReward(Scripted([([reward], True)]))
+    with pytest.raises(UserError, match=r"the reward of a step is .*: return a single number from step\(\)"):
+        play(env)
+
+
 def test_a_payment_of_zero_closes_a_segment() -> None:
     paid, _, ends = play(DelayedReward(Scripted([([1.0, -1.0, 0.0], True)]), 2))
     assert paid == [0.0, 0.0, 0.0]

@@ -184,6 +184,16 @@ def test_an_unknown_id_names_the_nearest(wrong: str, right: str | None) -> None:
     assert (f"did you mean {right}?" in message) == (right is not None)
 
 
+def test_a_module_that_does_not_register_the_id_is_named() -> None:
+    assert "make toy_envs register it when it is imported" in complaint({"id": "toy_envs:Nowhere-v0"})
+
+
+@pytest.mark.parametrize("path", ["toy_envs.py", "./toy_envs", "tests/envs/toy_envs"])
+def test_a_path_is_not_a_module(path: str) -> None:
+    message = complaint({"id": f"{path}:Toy-v0"})
+    assert f"'{path}' is a path, not a module: say my_module:Toy-v0" in message
+
+
 def test_the_papers_own_ids_lead_to_their_successors() -> None:
     assert "use HalfCheetah-v4" in complaint({"id": "HalfCheetah-v2"})
 
@@ -225,6 +235,7 @@ def test_observations_must_be_vectors(toy: Any, space: spaces.Space[Any], found:
         (spaces.MultiBinary(2), "takes actions from a MultiBinary, but"),
         (spaces.Box(0, 9, (2,), np.int64), "takes actions from a Box of int64, but"),
         (spaces.Box(-1, 1, (2, 2)), "a vector (one axis) is needed"),
+        (spaces.Box(-1, 1, (0,)), "has no action to choose (shape (0,)): add at least one"),
         (spaces.Box(-np.inf, np.inf, (2,)), "gymnasium.wrappers.RescaleAction"),
         (spaces.Box(np.array([0.0, 1.0]), np.array([1.0, 1.0]), dtype=np.float64), "low bound is not below"),
     ],
@@ -232,6 +243,11 @@ def test_observations_must_be_vectors(toy: Any, space: spaces.Space[Any], found:
 def test_actions_must_be_bounded_vectors(toy: Any, space: spaces.Space[Any], found: str) -> None:
     toy(action_space=space)
     assert found in complaint({"id": TOY})
+
+
+def test_nothing_observed_is_refused(toy: Any) -> None:
+    toy(observation_space=spaces.Box(-1, 1, (0,)))
+    assert "observes nothing (shape (0,)): add at least one number" in complaint({"id": TOY})
 
 
 @pytest.mark.parametrize("kwargs", ["{noise: 1}", "[1]", "3"])
@@ -245,6 +261,18 @@ def test_arguments_must_be_a_json_object(kwargs: str) -> None:
 def test_arguments_that_the_constructor_refuses(kwargs: str) -> None:
     message = complaint({"id": "apportion/Factored-v0", "kwargs": kwargs})
     assert f"apportion/Factored-v0 does not accept --env.kwargs '{kwargs}'" in message
+
+
+def test_a_type_error_inside_the_constructor_is_not_blamed_on_arguments() -> None:
+    def broken() -> Toy:
+        return Toy(*[None] * 9)
+
+    gymnasium.register(TOY, entry_point=broken, max_episode_steps=5)
+    try:
+        with pytest.raises(TypeError, match="positional arguments"):
+            make(EnvConfig(TOY))
+    finally:
+        gymnasium.registry.pop(TOY)
 
 
 def test_a_time_limit_is_needed_and_must_be_positive(toy: Any) -> None:

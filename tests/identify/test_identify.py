@@ -133,11 +133,19 @@ def test_dimensions_that_never_change_give_an_answer_without_certificate() -> No
     assert not any(np.any(block) for block in vars(result.graph).values())
 
 
+def test_one_episode_explains_nothing() -> None:
+    rng = np.random.default_rng(0)
+    result = identify([rng.normal(size=(21, 3))], [rng.normal(size=(20, 2))], np.ones(1))
+    assert not result.certificate.reward
+    assert not result.graph.state_to_reward.any()
+    assert result.explained == 0
+
+
 def test_bad_data_is_refused(greenhouse: tuple[Spec, Log]) -> None:
     _, (observations, actions, totals) = greenhouse
     broken = totals.copy()
     broken[3] = np.nan
-    with pytest.raises(UserError, match="NaN"):
+    with pytest.raises(UserError, match="segment 3 holds NaN or infinity"):
         identify(observations, actions, broken)
     with pytest.raises(UserError, match="one total per segment"):
         identify(observations, actions, totals[:-1])

@@ -53,6 +53,13 @@ def test_help_of_each_verb(verb: str, flags: list[str]) -> None:
     assert all(flag in answer.out for flag in flags)
 
 
+def test_help_shows_the_settings_that_an_environment_starts_from() -> None:
+    for words in ((), ("no-such-env",)):
+        assert "(default: 1000000)" in " ".join(apportion("train", *words, "--help").out.split())
+    assert "(default: 48000)" in apportion("train", GREENHOUSE, "--help").out
+    assert "--backbone.final-epsilon" in apportion("train", "-h", "CartPole-v1").out
+
+
 def test_version() -> None:
     assert apportion("--version") == Answer(0, f"apportion {__version__}\n", "")
 
@@ -228,6 +235,10 @@ def test_a_replay_that_is_too_small(replay: str, iteration: str, out: Path) -> N
     _assert_one_line(answer, 1, reason)
     assert f"raise --replay-steps to at least {int(replay) + 1}" in answer.err
     assert not out.exists()
+
+
+def test_a_resume_to_no_steps(out: Path) -> None:
+    _assert_one_line(apportion("resume", out, "--steps", "0"), 2, "--steps 0 must be at least 1")
 
 
 def test_a_folder_that_exists(greenhouse_run: Run) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from driver import Answer, Run, apportion
 
+from apportion.cli import display
+
 NAME, NUMBER = "leaf mass", "4"  # the same dimension
 
 
@@ -74,21 +76,31 @@ def test_a_table_for_people(greenhouse_run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "reason"),
+    ("value", "shown"),
+    [(1.4e-5, "1.40e-05"), (0.0, "0.000"), (31.02, "31.0"), (float("nan"), "-"), (None, "-")],
+)
+def test_a_tiny_return_is_not_shown_as_nothing(value: float | None, shown: str) -> None:
+    assert display.amount(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "reason"),
     [
-        (["--noise", "1", "--noise-dims", "radio"], "no dimension 'radio': give numbers 0 to 9, or names"),
-        (["--noise", "1", "--noise-dims", "10"], "no dimension '10': give numbers 0 to 9, or names"),
-        (["--noise-dims", NAME], "--noise-dims needs a --noise above 0"),
-        (["--noise", "-1"], "--noise -1.0 must not be negative"),
-        (["--episodes", "0"], "--episodes 0 must be at least 1"),
-        (["--seed", "-1"], "--seed -1 must not be negative"),
-        (["--video", "film.avi"], "--video film.avi: the file's name must end in .mp4"),
-        (["--video", "/nowhere/film.mp4"], "--video /nowhere/film.mp4: there is no folder /nowhere"),
-        (["--episodes", "1", "--out", "/nowhere/result.json"], "No such file or directory: /nowhere"),
+        (["--noise", "1", "--noise-dims", "radio"], 1, "no dimension 'radio': give numbers 0 to 9, or names"),
+        (["--noise", "1", "--noise-dims", "10"], 1, "no dimension '10': give numbers 0 to 9, or names"),
+        (["--noise-dims", NAME], 2, "--noise-dims needs a --noise above 0"),
+        (["--noise", "-1"], 2, "--noise -1.0 must not be negative"),
+        (["--episodes", "0"], 2, "--episodes 0 must be at least 1"),
+        (["--seed", "-1"], 2, "--seed -1 must not be negative"),
+        (["--video", "film.avi"], 1, "--video film.avi: the file's name must end in .mp4"),
+        (["--video", "/nowhere/film.mp4"], 1, "--video /nowhere/film.mp4: there is no folder /nowhere"),
+        (["--episodes", "1", "--out", "/dev/null/result.json"], 1, "File exists: /dev/null"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(flags: list[str], reason: str, greenhouse_run: Run) -> None:
+def test_what_cannot_be_is_refused_in_one_line(
+    flags: list[str], code: int, reason: str, greenhouse_run: Run
+) -> None:
     answer = apportion("eval", greenhouse_run.path, *flags)
-    assert (answer.code, answer.out) == (1, "")
+    assert (answer.code, answer.out) == (code, "")
     assert answer.err.startswith(f"error: {reason}")
     assert answer.err.count("\n") == 1

@@ -126,3 +126,11 @@ def test_episodes_of_another_environment_are_refused(greenhouse_run: Run, tmp_pa
     answer = apportion("explain", greenhouse_run.path, "--episode", tmp_path / "log.npz")
     assert answer.code == 1
     assert "2 observed dimensions and 1 actions" in answer.err
+
+
+def test_episodes_with_nan_are_refused(greenhouse_run: Run, tmp_path: Path) -> None:
+    arrays = {"observations": np.full((1, 3, 10), np.nan), "actions": np.zeros((1, 2, 3))}
+    np.savez(tmp_path / "log.npz", **arrays, lengths=np.array([2]), totals=np.zeros(1))
+    answer = apportion("explain", greenhouse_run.path, "--episode", tmp_path / "log.npz")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err == f"error: {tmp_path / 'log.npz'} holds NaN or infinity: remove those episodes first\n"

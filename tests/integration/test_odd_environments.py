@@ -58,7 +58,7 @@ def test_asymmetric_action_bounds(out: Path) -> None:
     for episode in run.read_episodes(2000)[0]:
         heard = episode["observations"][1:, :2]
         meant = Bounds.low + (episode["actions"] + 1) / 2 * (Bounds.high - Bounds.low)
-        np.testing.assert_allclose(heard, meant, atol=1e-6)
+        np.testing.assert_allclose(heard, meant, rtol=1e-6, atol=1e-6)
     explored = arrays(run)["raw.replay/action"]
     assert explored.min() < -0.9
     assert explored.max() > 0.9

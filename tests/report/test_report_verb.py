@@ -31,7 +31,7 @@ def test_the_page_lies_in_the_run_and_its_path_is_said(
     page = run.path / "report.html"
     assert page.read_text().startswith("<!doctype html>")
     said = capsys.readouterr()
-    assert said.out.startswith(f"{page} (2.")
+    assert said.out.startswith(f"{page} ({page.stat().st_size / 1e6:.1f} MB, ")
     assert "no contributions: " in said.err  # this run was never trained: it has no checkpoint
 
 

@@ -47,12 +47,14 @@ def test_a_run_from_before_discrete_actions_has_continuous_ones(run: RunFolder) 
 
 
 def test_an_existing_run_is_not_overwritten(run: RunFolder) -> None:
+    exists = f"run folder {run.path} exists: choose another --out, or "
     with pytest.raises(UserError) as caught:
         RunFolder.create(run.path, {}, SPEC)
-    assert str(caught.value) == (
-        f"run folder {run.path} exists: choose another --out, "
-        f"or continue it with `apportion resume {run.path}`"
-    )
+    assert str(caught.value) == f"{exists}delete it"  # there is nothing yet to resume from
+    (run.checkpoints / "step_000000000100").mkdir()
+    with pytest.raises(UserError) as caught:
+        RunFolder.create(run.path, {}, SPEC)
+    assert str(caught.value) == f"{exists}continue it with `apportion resume {run.path}`"
     assert run.read_config()["seed"] == 3
 
 

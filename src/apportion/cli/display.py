@@ -47,8 +47,8 @@ def _scores(console: Console, data: dict[str, Any]) -> None:
         data["return_error_per_lane"],
         strict=True,
     )
-    for lane, scores in enumerate(lanes):
-        table.add_row(str(seed + lane), *map(number, scores))
+    for lane, (returned, *scores) in enumerate(lanes):
+        table.add_row(str(seed + lane), amount(returned), *map(number, scores))
     console.print(table)
 
 
@@ -86,8 +86,9 @@ def evaluation(console: Console, data: dict[str, Any]) -> None:
     for column in ("seed", "return", "± between episodes", "correlation in episodes", "return error"):
         table.add_column(column, justify="right")
     for lane, seed in enumerate(data["training_seeds"]):
-        scores = [data[key][lane] for key in ("returns", "return_std", "episode_correlation", "return_error")]
-        table.add_row(str(seed), *map(number, scores))
+        rewards = [amount(data[key][lane]) for key in ("returns", "return_std")]
+        scores = [number(data[key][lane]) for key in ("episode_correlation", "return_error")]
+        table.add_row(str(seed), *rewards, *scores)
     console.print(table)
 
 
@@ -122,6 +123,11 @@ def identification(console: Console, data: dict[str, Any]) -> None:
 def _shortened(names: list[str], shown: int = 6) -> str:
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
+
+
+def amount(value: Any) -> str:
+    """A number in the reward's own unit, in which all of them may be tiny."""
+    return f"{value:.2e}" if value is not None and 0 < abs(value) < 5e-4 else number(value)
 
 
 def number(value: Any) -> str:

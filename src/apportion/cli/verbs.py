@@ -17,6 +17,7 @@ from apportion.config import check
 from apportion.data import read_npz
 from apportion.envs.lane import Noise
 from apportion.envs.make import EnvConfig, list_environments
+from apportion.errors import UserError
 from apportion.identify import identify
 from apportion.methods import METHODS
 from apportion.presets import default_backbone, paper, preset
@@ -49,13 +50,19 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
     method, backbone = flag_value(argv, "--method", "grd"), flag_value(argv, "--backbone", "")
     published = flag_value(argv, "--preset", "default") == "paper"
 
-    def flags(env_id: str, backbone: str) -> Any:
+    def flags(words: list[str], env_id: str, backbone: str) -> Any:
         config = preset(env_id, method, backbone)
-        return parse(_train_flags(paper(config) if published else config), argv, "apportion train")
+        return parse(_train_flags(paper(config) if published else config), words, "apportion train")
 
     # Parsed twice: only then the environment is known, and with it the settings that suit it.
-    first = flags("", backbone or "sac")
-    args = flags(first.id, backbone or default_backbone(first.id))
+    without_help = [word for word in argv if word not in ("-h", "--help")]
+    try:
+        env_id = flags(without_help, "", backbone or "sac").id
+    except UserError:
+        if without_help == argv:
+            raise
+        env_id = ""
+    args = flags(argv, env_id, backbone or default_backbone(env_id))
     config = Config(
         env=EnvConfig(**{**vars(args.env), "id": args.id}),
         method=args.method,
@@ -114,6 +121,8 @@ def resume(argv: list[str]) -> int:
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     args = parse(Resume, argv, "apportion resume")
+    with blaming_the_command_line():
+        check(args.steps is None or args.steps >= 1, f"--steps {args.steps} must be at least 1")
     remember_compilations()
     return _ended(training.resume(args.run, args.output.quiet, args.steps), args.output)
 
@@ -143,8 +152,11 @@ def evaluate(argv: list[str]) -> int:
 
     args = parse(Eval, argv, "apportion eval")
     remember_compilations()
-    check(args.noise >= 0, f"--noise {args.noise} must not be negative")
-    check(args.noise > 0 or not args.noise_dims, "--noise-dims needs a --noise above 0")
+    with blaming_the_command_line():
+        check(args.episodes >= 1, f"--episodes {args.episodes} must be at least 1")
+        check(args.seed >= 0, f"--seed {args.seed} must not be negative")
+        check(args.noise >= 0, f"--noise {args.noise} must not be negative")
+        check(args.noise > 0 or not args.noise_dims, "--noise-dims needs a --noise above 0")
     run = RunFolder.open(args.run)
     dims = evaluation.noisy_dimensions(run.read_spec(), args.noise_dims)
     noise = Noise(args.noise, dims) if args.noise > 0 else None

@@ -10,7 +10,9 @@ from apportion.spec import BLOCKS, Graph
 
 
 def check_observation_space(env_id: str, space: spaces.Space[Any]) -> None:
-    if isinstance(space, spaces.Box) and len(space.shape) == 1 and space.shape[0] > 0:
+    if space.shape and 0 in space.shape:
+        raise UserError(f"{env_id} observes nothing (shape {space.shape}): add at least one number")
+    if isinstance(space, spaces.Box) and len(space.shape) == 1:
         return
     kind = f"{type(space).__name__} of shape {space.shape}" if space.shape else type(space).__name__
     raise UserError(
@@ -28,7 +30,9 @@ def check_action_space(env_id: str, space: spaces.Space[Any]) -> None:
             f"{env_id} takes actions from a {kind}, but a Box of floats or a Discrete space is needed: "
             "wrap it in gymnasium.wrappers.TransformAction, or choose another environment"
         )
-    if len(space.shape) != 1 or space.shape[0] == 0:
+    if 0 in space.shape:
+        raise UserError(f"{env_id} has no action to choose (shape {space.shape}): add at least one")
+    if len(space.shape) != 1:
         raise UserError(
             f"{env_id} takes actions of shape {space.shape}, but a vector (one axis) is needed: "
             "reshape them with gymnasium.wrappers.TransformAction"

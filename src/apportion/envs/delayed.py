@@ -43,7 +43,7 @@ class DelayedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = super().step(action)
-        earned = float(reward)
+        earned = _number(reward)
         self._owed += earned
         self._steps_left -= 1
         segment_end = bool(self._steps_left == 0 or terminated or truncated)
@@ -58,6 +58,13 @@ class DelayedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
 
     def _draw_window(self) -> int:
         return int(self._rng.integers(self._shortest, self._longest, endpoint=True))
+
+
+def _number(reward: Any) -> float:
+    try:
+        return float(reward)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"the reward of a step is {reward!r}: return a single number from step()") from error
 
 
 def max_segment_steps(every: Every, max_episode_steps: int) -> int:

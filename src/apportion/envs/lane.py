@@ -109,6 +109,10 @@ class Lane:
 
     def _checked(self, observation: Any, what: str) -> NDArray[np.float32]:
         observation = np.asarray(observation, np.float32)
+        shape = (self.spec.observation_size,)
+        if observation.shape != shape:
+            wrong = f"{what} has shape {observation.shape}, but observation_space says {shape}"
+            raise UserError(self._complaint(wrong))
         bad = np.flatnonzero(~np.isfinite(observation))
         if bad.size:
             name = self.spec.observation_names[bad[0]]

@@ -135,11 +135,14 @@ def _build(config: EnvConfig, render_mode: str | None) -> AnyEnv:
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         raise UserError(f"{config.id} needs a package that is missing: {_one_line(error)}") from error
     except TypeError as error:
-        reason = _one_line(error.__cause__ or error)
+        cause = error.__cause__ or error
+        if not arguments and cause.__traceback__ and cause.__traceback__.tb_next:
+            raise  # nothing was asked of the constructor: the mistake is inside it
+        reason = _one_line(cause)
         raise UserError(f"{config.id} does not accept --env.kwargs '{config.kwargs}': {reason}") from error
     except gymnasium.error.Error as error:
         if name not in gymnasium.registry:
-            raise UserError(_unknown_id(name)) from error
+            raise UserError(_unknown_id(config.id)) from error
         raise UserError(f"{config.id} cannot be made: {_one_line(error)}") from error
 
 
@@ -160,6 +163,9 @@ def _import_module(env_id: str) -> str:
     extra = _EXTRAS.get(name.split("/")[0])
     if not (module or extra):
         return name
+    if "/" in module or module.endswith(".py"):
+        fix = f"say my_module:{name} in the folder of my_module.py, or put that folder on PYTHONPATH"
+        raise UserError(f"{module!r} is a path, not a module: {fix}")
     try:
         importlib.import_module(module or str(extra))
     except ImportError as error:
@@ -189,12 +195,15 @@ def _parse_kwargs(text: str) -> dict[str, Any]:
     return arguments
 
 
-def _unknown_id(name: str) -> str:
+def _unknown_id(env_id: str) -> str:
+    module, name = _split_id(env_id)
     # Compared without case, namespace and version: people misremember these first.
     known = {_bare(env_id): env_id for env_id in gymnasium.registry}
     known |= {_bare(env_id): env_id for env_id, _ in list_environments()}
     nearest = difflib.get_close_matches(_bare(name), known, n=1, cutoff=0.5)
     guess = f"did you mean {known[nearest[0]]}? If not, " if nearest else ""
+    if module:
+        return f"unknown environment {name!r}: {guess}make {module} register it when it is imported"
     return f"unknown environment {name!r}: {guess}name the module that registers it, as in my_module:{name}"
 
 

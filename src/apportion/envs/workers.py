@@ -271,6 +271,8 @@ def _blaming_environments() -> Iterator[None]:
     except Exception as error:
         traceback.print_exc()
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        if "values to unpack" in reason:  # the most likely mistake, from the days of Gym
+            reason += " (reset returns two values: observation, info; step returns five)"
         raise UserError(f"the environment raised {reason}") from error
 
 
@@ -296,9 +298,10 @@ def main() -> None:
     # answers to save; when it goes, its stream closes.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
-    stdout = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever an environment prints goes to stderr, not into our messages
-    serve(sys.stdin.buffer, stdout)
+    # A trainer that went does not read our last answer: from Python 3.13 on, leaving with it would complain.
+    with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as stdout:
+        os.dup2(2, 1)  # whatever an environment prints goes to stderr, not into our messages
+        serve(sys.stdin.buffer, stdout)
 
 
 if __name__ == "__main__":

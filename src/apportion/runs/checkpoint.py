@@ -258,7 +258,7 @@ def _restore(template: Any, stored: _Stored) -> Any:
 
 def _leaf(name: str, wanted: Any, stored: _Stored) -> Any:
     if name not in stored.tensors:
-        raise _DamagedError(f"{name} is missing")
+        raise _DamagedError(f"{name} is missing: another version of apportion wrote it")
     found: Any = stored.tensors[name]
     if name in stored.keys:
         found = jax.random.wrap_key_data(found, impl=stored.keys[name])

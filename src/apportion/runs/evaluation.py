@@ -29,8 +29,6 @@ class Evaluated(NamedTuple):
 
 def evaluate_run(run: RunFolder, episodes: int, seed: int, noise: Noise | None) -> Evaluated:
     """Scores of each lane over `episodes` fresh episodes of the newest checkpoint."""
-    check(episodes >= 1, f"--episodes {episodes} must be at least 1")
-    check(seed >= 0, f"--seed {seed} must not be negative")
     config, _ = read_settings(run)
     spec = run.read_spec()
     state, loaded = saving.read_agent(run.checkpoints, config, spec)

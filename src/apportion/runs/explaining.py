@@ -131,6 +131,8 @@ def _episodes(explainer: Explainer, selection: Selection) -> tuple[str, list[lis
     if selection.episode is not None:
         log = read_npz(selection.episode)
         _check_sizes(selection.episode, log.observations[0], log.actions[0], spec)
+        finite = all(np.isfinite(each).all() for each in (*log.observations, *log.actions))
+        check(finite, f"{selection.episode} holds NaN or infinity: remove those episodes first")
         given = [Steps.of_episode(*pair) for pair in zip(log.observations, log.actions, strict=True)]
         return str(selection.episode), [given] * config.lanes
     if selection.seed is not None:

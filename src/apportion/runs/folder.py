@@ -42,10 +42,9 @@ class RunFolder:
     def create(cls, path: Path, config: dict[str, Any], spec: Spec) -> "RunFolder":
         """Starts a run folder; it must not hold anything yet."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UserError(
-                f"run folder {path} exists: choose another --out, "
-                f"or continue it with `apportion resume {path}`"
-            )
+            saved = any((path / "checkpoints").glob("step_*"))
+            fix = f"continue it with `apportion resume {path}`" if saved else "delete it"
+            raise UserError(f"run folder {path} exists: choose another --out, or {fix}")
         run = cls(path)
         for folder in (run.edges, run.episodes, run.checkpoints, run.tensorboard):
             folder.mkdir(parents=True, exist_ok=True)
