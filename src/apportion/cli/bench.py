@@ -73,22 +73,22 @@ def _bench_structure(argv: list[str]) -> int:
 
     with blaming_the_command_line():
         args = parse(Bench, argv, "apportion bench structure")
-    data = run_structure(args.flags, _teller(args.output))
-    print_data(data, args.output, show_structure, args.out)
+    data = measure(partial(_all_structure, args.flags), args.output, args.out)
+    print_data(data, args.output, show_structure)
     return 0
+
+
+def _all_structure(flags: Structure, report: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    yield run_structure(flags, report)
 
 
 def measure(measurement: Measurement, output: Output, out: Path | None) -> dict[str, Any]:
     """Do it, say meanwhile what it is at, and keep what has been found: it may take long."""
     data: dict[str, Any] = {}
-    for data in measurement(_teller(output)):
+    for data in measurement(_silence if output.quiet else _progress):
         if out is not None:
             write_data(data, out)
     return data
-
-
-def _teller(output: Output) -> Callable[[str], None]:
-    return _silence if output.quiet else _progress
 
 
 def _progress(line: str) -> None:
