@@ -13,10 +13,10 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import tyro
-from recovery import Recovery, settings
 from rich.console import Console
 from rich.table import Table
 
+from apportion.bench import drawn
 from apportion.cli.cache import remember_compilations
 from apportion.methods import grd
 from apportion.presets import GREENHOUSE, preset
@@ -61,14 +61,13 @@ def main(args: PolicyMasks) -> None:
 
 def tasks(args: PolicyMasks) -> dict[str, dict[str, Config]]:
     """For each task what is trained on it."""
-    drawn = Recovery(args.out, seeds=args.seeds)
     pairs = {
         "greenhouse": [
             replace(preset(GREENHOUSE, name, "sac"), lanes=args.seeds) for name in ("grd", "oracle")
         ]
     }
     for problem in range(args.problems):
-        pairs[f"drawn {problem}"] = [settings(drawn, problem, name) for name in ("grd", "oracle")]
+        pairs[f"drawn {problem}"] = [drawn.training(problem, name, args.seeds) for name in ("grd", "oracle")]
     return {task: {**with_masks(ours), "oracle": oracle} for task, (ours, oracle) in pairs.items()}
 
 

@@ -5,9 +5,8 @@
 Each row is one task of apportion/Factored-v0 with as many seeds; beside it the oracle, for the return.
 """
 
-import json
 import tempfile
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,13 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from apportion.bench import drawn
 from apportion.cli.cache import remember_compilations
-from apportion.presets import GREENHOUSE, preset
 from apportion.runs import training
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, versions
 from apportion.runs.summary import summarise
 from apportion.runs.training import Checkpoints
-from apportion.settings import Config
-
-TASK = "apportion/Factored-v0"
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class Recovery:
     """Drawn tasks."""
     seeds: int = 5
     """Seeds per task."""
-    steps: int = 48_000
+    steps: int = drawn.STEPS
     """Environment steps per seed."""
     reward: str = "nonlinear"
     """Kind of reward: linear or nonlinear."""
@@ -50,7 +46,7 @@ def main(args: Recovery) -> None:
         for problem in range(args.problems):
             runs = {
                 method: training.train(
-                    settings(args, problem, method),
+                    drawn.training(problem, method, args.seeds, args.steps, args.reward),
                     Checkpoints(),
                     Path(folder) / f"{problem}-{method}",
                     quiet=True,
@@ -69,16 +65,6 @@ def main(args: Recovery) -> None:
         exact = f"{sum(row['exact'])} of {args.seeds}"
         table.add_row(problem, exact, *returns, f"{row['reward_correlation']:.3f}")
     Console().print(table)
-
-
-def settings(args: Recovery, problem: int, method: str) -> Config:
-    """The small networks of the Greenhouse, on another task."""
-    config = preset(GREENHOUSE, method, "sac")
-    kwargs = json.dumps(
-        {"problem": problem, "reward": args.reward, "state_size": 10, "action_size": 3, "dead": 1}
-    )
-    env = replace(config.env, id=TASK, kwargs=kwargs)
-    return replace(config, env=env, lanes=args.seeds, schedule=replace(config.schedule, steps=args.steps))
 
 
 def scores(runs: dict[str, RunFolder]) -> dict[str, Any]:

@@ -258,7 +258,7 @@ def check_script(path: str, argv: list[str]) -> None:
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    tyro.cli(getattr(script, name.capitalize()), args=argv)
+    tyro.cli(getattr(script, name.title().replace("_", "")), args=argv)
 
 
 # --- Links

@@ -27,7 +27,7 @@ from driver import train as train_run
 from apportion.runs import checkpoint
 from apportion.runs.folder import read_json
 
-PATIENCE = 600.0  # seconds: only what hangs takes so long, not what runs on a busy machine
+PATIENCE = 1800.0  # seconds: only what hangs takes so long, not what runs on a busy machine
 
 # Python for the doomed process: SIGKILL leaves it no moment to tidy up.
 DIES_AFTER_LOGGING = """
