@@ -99,7 +99,7 @@ def measure(
             shapes = workload.shapes(config, spec)
             compiled, built = updates.compile_program(shapes)
         runs[label] = updates.runner(compiled, workload.make(config, spec))
-        costs = flops.products(shapes.program, *shapes.arguments) / shapes.updates * shapes.lanes
+        costs = flops.products(shapes.program, *shapes.arguments) / shapes.updates  # of all lanes
         head = {"case": case, "method": label, "precision": precision, "updates": shapes.updates}
         rows[label] = head | {"lanes": shapes.lanes, "gflop": costs / 1e9} | built | counts(compiled, config)
         runs[label]()

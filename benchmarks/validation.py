@@ -193,9 +193,9 @@ def train_ours(config: Config, args: Validation) -> None:
     steps, returns = [], []
     with train.open_pool(config) as pool:
         for snapshot in train.online(config, pool):
-            if snapshot.report is not None:
-                steps.append(snapshot.step)
-                returns.append(snapshot.report.evaluation.returns)
+            for report in snapshot.reports:
+                steps.append(report.step)
+                returns.append(report.evaluation.returns)
     seconds = round(time.monotonic() - began, 1)
     by_seed = np.transpose(returns)  # [L, K]
     write_json(file, {"settings": settings, "seconds": seconds, "steps": steps, "returns": by_seed})

@@ -23,6 +23,7 @@ LAYERS = (
     ("agent", "replay", "data", "envs"),
     ("settings", "devices"),
     ("updates", "evaluate", "explain"),
+    ("evaluator",),
     ("train", "offline", "integrations", "presets"),
     ("runs",),
     ("report", "paper", "bench"),

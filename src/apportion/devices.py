@@ -41,6 +41,27 @@ def compiled(function: Callable[..., Any], lanes: int, donate: tuple[int, ...] =
     return jax.jit(over_lanes, donate_argnums=donate)
 
 
+def one_lane(tree: Tree, lane: int) -> Tree:
+    """One lane's part of arrays [L, ...]."""
+    return _take(tree, lane)
+
+
+def with_lane(tree: Tree, lane: int, part: Tree) -> Tree:
+    """Arrays [L, ...] with another part for one lane."""
+    return _put(tree, lane, part)
+
+
+# Compiled once for all lanes, and as one program: by itself, each array would be one.
+@jax.jit
+def _take(tree: Any, lane: int) -> Any:
+    return jax.tree.map(lambda x: x[lane], tree)
+
+
+@jax.jit
+def _put(tree: Any, lane: int, part: Any) -> Any:
+    return jax.tree.map(lambda x, new: x.at[lane].set(new), tree, part)
+
+
 def advice(lanes: int) -> str | None:
     """What to say where devices stay idle that could work."""
     used, useful = used_by(lanes), min(lanes, jax.device_count())

@@ -107,13 +107,14 @@ def judge(
 def replay_correlation(
     method: Method, state: State, replay: replays.Replay, key: PRNGKeyArray
 ) -> Float[Array, ""]:
-    """Correlation of r̂ with the hidden reward over steps drawn from one lane's replay."""
+    """Correlation of r̂ with the hidden reward over steps from one lane's replay; NaN from an empty one."""
     drawn = replays.draw(replay, key, Sampling(), _CORRELATION_STEPS, 1)
     drawn = jax.tree.map(lambda x: x[0], drawn)
     transitions = replays.gather(replay, drawn, 1).transitions
     learned, true = method.reward(state, transitions), transitions.true_reward
     learned, true = learned - jnp.mean(learned), true - jnp.mean(true)
-    return jnp.sum(learned * true) / jnp.sqrt(jnp.sum(learned**2) * jnp.sum(true**2))
+    correlation = jnp.sum(learned * true) / jnp.sqrt(jnp.sum(learned**2) * jnp.sum(true**2))
+    return jnp.where(replay.segments > 0, correlation, jnp.nan)
 
 
 def structure_scores(probabilities: Graph, truth: Graph) -> dict[str, dict[str, float]]:

@@ -160,20 +160,17 @@ def survey(replay: Replay, max_segment_steps: int) -> Survey:
     return Survey(replay.segment_total, replay.segment_length, number < replay.segments, at)
 
 
-def records(replay: Replay, lane: int, max_rows: int) -> list[Record]:
-    """Whole segments of one lane of a stacked replay, on the host: evenly chosen where there are too many."""
-    capacity = replay.paid.shape[1]
-    numbers = np.arange(int(replay.oldest[lane]), int(replay.segments[lane]))
+def records(replay: Replay, max_rows: int) -> list[Record]:
+    """Whole segments of one lane's replay on the host: evenly chosen where there are too many."""
+    capacity = len(replay.paid)
+    numbers = np.arange(int(replay.oldest), int(replay.segments)) % capacity
     start, length, total = (
-        np.asarray(column[lane])[numbers % capacity]
+        np.asarray(column)[numbers]
         for column in (replay.segment_start, replay.segment_length, replay.segment_total)
     )
-    chosen = np.arange(0, len(numbers), max(1, -(-int(length.sum()) // max_rows)))
-    observation, action, terminated = (
-        np.asarray(column[lane]) for column in (replay.observation, replay.action, replay.terminated)
-    )
+    observation, action, terminated = map(np.asarray, (replay.observation, replay.action, replay.terminated))
     found = []
-    for number in chosen:
+    for number in range(0, len(numbers), max(1, -(-int(length.sum()) // max_rows))):
         rows = (start[number] + np.arange(length[number] + 1)) % capacity
         ended = bool(terminated[rows[-2]])
         found.append(Record(observation[rows], action[rows[:-1]], float(total[number]), ended))

@@ -23,11 +23,11 @@ from apportion import replay as replays
 from apportion.agent import AgentState
 from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool, default_workers
-from apportion.evaluate import Evaluation, judge, make_redistribute, replay_correlation
+from apportion.evaluator import Evaluator, Report
 from apportion.replay import Chunk, Replay
 from apportion.settings import Config, Schedule
 from apportion.spec import Spec
-from apportion.types import Method, Metrics, Revision
+from apportion.types import Metrics, Revision
 from apportion.updates import updates
 
 _INIT, _UPDATE, _EVALUATE = range(3)  # separate streams of randomness for one lane
@@ -43,29 +43,23 @@ class Saved(NamedTuple):
     where: list[Arrays]  # where each lane's environment is
 
 
-class Report(NamedTuple):
-    """An evaluation, and what the model believes at that moment."""
-
-    evaluation: Evaluation
-    edges: dict[str, NDArray[np.float32]] | None  # [L, ...] edge probabilities, for methods with a graph
-    policy_mask: NDArray[np.float32]  # [L, S]
-
-
 class Snapshot(NamedTuple):
-    """What one iteration brought. Call `save`, if at all, before asking for the next snapshot."""
+    """What one iteration brought. Call `settle` and `save`, if at all, before asking for the next one."""
 
     iteration: int
     step: int
     metrics: dict[str, NDArray[np.float32]]  # [L] means over the iteration's updates; none in warm-up
-    report: Report | None
+    reports: list[Report]  # of evaluations that have ended since: of this step or of earlier ones
+    settle: Callable[[], list[Report]]  # waits for the one under way; what is saved now would not bring it
     save: Callable[[], Saved]
 
 
 def open_pool(config: Config) -> Pool:
     """The environments of a training."""
     workers = config.schedule.workers
-    head = config.make_backbone().head
-    return Pool(config.env, config.seeds, head, default_workers(config.lanes) if workers is None else workers)
+    if workers is None:
+        workers = default_workers(config.lanes, learns_here=jax.default_backend() == "cpu")
+    return Pool(config.env, config.seeds, config.make_backbone().head, workers)
 
 
 def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
@@ -98,34 +92,40 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
         actor = programs.actor(agent)
         collector.go_on_from(saved)
 
-    for iteration in range(0 if saved is None else saved.iteration, schedule.iterations):
-        chunk = collector.take(iteration)
-        step = (iteration + 1) * schedule.steps_per_iteration
-        previous_actor = actor
-        metrics: Metrics = {}
-        if step >= schedule.warmup_steps and collector.all_lanes_have_data:
-            keys = _lane_keys(config.seeds, _UPDATE, iteration)
-            agent, replay, metrics, actor = programs.learn(agent, replay, chunk, keys)
-        else:
-            replay = programs.insert(replay, chunk)
-        if method.revision is not None and collector.lanes_to_revise:
-            agent = _revise(method.revision, agent, replay, collector.lanes_to_revise)
-            actor = programs.actor(agent)  # its mask follows the edges: at once, as after a resume
-        # JAX returns before the work is done: with overlap, the environments act meanwhile.
-        collector.start(previous_actor if schedule.overlap else actor, iteration + 1)
+    with Evaluator(config, pool) as evaluator:
+        for iteration in range(0 if saved is None else saved.iteration, schedule.iterations):
+            chunk = collector.take(iteration)
+            step = (iteration + 1) * schedule.steps_per_iteration
+            previous_actor = actor
+            metrics: Metrics = {}
+            if step >= schedule.warmup_steps and collector.all_lanes_have_data:
+                keys = _lane_keys(config.seeds, _UPDATE, iteration)
+                agent, replay, metrics, actor = programs.learn(agent, replay, chunk, keys)
+            else:
+                replay = programs.insert(replay, chunk)
+            if method.revision is not None and collector.lanes_to_revise:
+                agent = _revise(method.revision, agent, replay, collector.lanes_to_revise)
+                actor = programs.actor(agent)  # its mask follows the edges: at once, as after a resume
+            # JAX returns before the work is done: with overlap, the environments act meanwhile.
+            collector.start(previous_actor if schedule.overlap else actor, iteration + 1)
 
-        report = None
-        if _evaluation_due(iteration, schedule):
-            collector.settle()
-            keys = _lane_keys(config.seeds, _EVALUATE, iteration)
-            report = programs.report(pool, agent, replay, actor, keys, iteration)
-        yield Snapshot(
-            iteration=iteration,
-            step=step,
-            metrics=jax.device_get(metrics),
-            report=report,
-            save=partial(collector.save, iteration + 1, agent, replay),
-        )
+            reports = evaluator.done()
+            if _evaluation_due(iteration, schedule):
+                reports += evaluator.wait()
+                if not pool.has_spare_workers:
+                    collector.settle()
+                keys = _lane_keys(config.seeds, _EVALUATE, iteration)
+                evaluator.begin(agent, replay, actor, keys, iteration, step)
+            if iteration + 1 == schedule.iterations:
+                reports += evaluator.wait()
+            yield Snapshot(
+                iteration=iteration,
+                step=step,
+                metrics=jax.device_get(metrics),
+                reports=reports,
+                settle=evaluator.wait,
+                save=partial(collector.save, iteration + 1, agent, replay),
+            )
 
 
 class _Collector:
@@ -188,17 +188,18 @@ def _looks(segments: NDArray[np.int64], revision: Revision) -> NDArray[np.int64]
 
 def _revise(revision: Revision, agent: AgentState, replay: Replay, lanes: list[int]) -> AgentState:
     """Let the method look at many segments of some lanes at once, each lane in a thread of its own."""
+    segments = jax.device_get(replay.segments)
 
     def look(lane: int) -> Any:
-        before = jax.tree.map(lambda x: x[lane], agent.method)
-        records = replays.records(replay, lane, revision.max_rows)
-        return revision.revise(before, records, int(replay.segments[lane]))
+        before = devices.one_lane(agent.method, lane)
+        records = replays.records(jax.device_get(devices.one_lane(replay, lane)), revision.max_rows)
+        return revision.revise(before, records, int(segments[lane]))
 
     method = agent.method
     with ThreadPoolExecutor(min(len(lanes), os.cpu_count() or 1)) as threads:
         for lane, after in zip(lanes, threads.map(look, lanes), strict=True):
-            method = jax.tree.map(lambda all_, one, lane=lane: all_.at[lane].set(one), method, after)
-    return agent._replace(method=devices.spread(method, len(replay.segments)))
+            method = devices.with_lane(method, lane, after)
+    return agent._replace(method=devices.spread(method, len(segments)))
 
 
 class _Programs(NamedTuple):
@@ -207,7 +208,6 @@ class _Programs(NamedTuple):
     learn: Callable[..., tuple[AgentState, Replay, Metrics, dict[str, Array]]]
     insert: Callable[[Replay, Chunk], Replay]
     actor: Callable[[AgentState], dict[str, Array]]
-    report: Callable[..., Report]
 
 
 def _compile(config: Config, spec: Spec) -> _Programs:
@@ -230,35 +230,7 @@ def _compile(config: Config, spec: Spec) -> _Programs:
         learn=devices.compiled(learn, config.lanes, donate=(0, 1)),
         insert=devices.compiled(replays.insert, config.lanes, donate=(0,)),
         actor=devices.compiled(actor, config.lanes),
-        report=_make_report(config, method, spec),
     )
-
-
-def _make_report(config: Config, method: Method, spec: Spec) -> Callable[..., Report]:
-    redistribute = make_redistribute(method, spec)
-    correlate = devices.compiled(partial(replay_correlation, method), config.lanes)
-    probabilities = None if method.edges is None else devices.compiled(method.edges, config.lanes)
-
-    def report(
-        pool: Pool,
-        agent: AgentState,
-        replay: Replay,
-        actor: dict[str, Array],
-        keys: PRNGKeyArray,
-        iteration: int,
-    ) -> Report:
-        arrays = jax.device_get(actor)
-        episodes = pool.episodes(arrays, iteration, config.schedule.evaluation_episodes)
-        # NaN where a lane has no closed segment yet: there is nothing to correlate.
-        correlation = np.where(replay.segments > 0, correlate(agent.method, replay, keys), np.nan)
-        edges = None if probabilities is None else jax.device_get(probabilities(agent.method))
-        return Report(
-            evaluation=judge(episodes, redistribute(agent.method, episodes), correlation),
-            edges=None if edges is None else edges._asdict(),
-            policy_mask=arrays["mask"],
-        )
-
-    return report
 
 
 def _evaluation_due(iteration: int, schedule: Schedule) -> bool:

@@ -48,12 +48,12 @@ def _store(lengths: list[int], capacity: int) -> replays.Replay:
         writer.final(observations[-1])
         chunk = writer.finish(np.zeros(3, np.float32))
         replay = replays.insert(replay, Chunk(**{name: jnp.asarray(x) for name, x in chunk.items()}))
-    return jax.tree.map(lambda x: x[None], replay)
+    return replay
 
 
 def test_records_are_the_whole_episodes_that_are_left() -> None:
     lengths = [4, 6, 3, 5, 6, 1, 2, 6, 4]
-    records = replays.records(_store(lengths, 30), 0, 1000)
+    records = replays.records(_store(lengths, 30), 1000)
     assert 3 <= len(records) < len(lengths)  # the ring holds only the newest ones
     for record, number in zip(reversed(records), reversed(range(len(lengths))), strict=False):
         observations, actions, total = _episode(number, lengths[number])
@@ -63,7 +63,7 @@ def test_records_are_the_whole_episodes_that_are_left() -> None:
 
 
 def test_of_too_many_records_some_are_chosen_evenly() -> None:
-    records = replays.records(_store([4] * 8, 100), 0, 12)
+    records = replays.records(_store([4] * 8, 100), 12)
     assert [record.total for record in records] == [0.0, 3.0, 6.0]
 
 
@@ -104,8 +104,8 @@ def test_the_policy_also_sees_what_ends_episodes(state: grd.State) -> None:
 
 def test_records_know_whether_they_ended_by_themselves() -> None:
     replay = _store([4, 3, 5], 100)
-    replay = replay._replace(terminated=replay.terminated.at[0, 4 + 1 + 3 - 1].set(True))
-    assert [record.terminated for record in replays.records(replay, 0, 1000)] == [False, True, False]
+    replay = replay._replace(terminated=replay.terminated.at[4 + 1 + 3 - 1].set(True))
+    assert [record.terminated for record in replays.records(replay, 1000)] == [False, True, False]
 
 
 def test_edges_that_lost_their_evidence_come_back(state: grd.State) -> None:
@@ -145,13 +145,13 @@ def test_training_finds_the_exact_graph_of_the_greenhouse() -> None:
     with open_pool(config) as pool:
         *_, last = online(config, pool)
         truth = pool.spec.true_graph
-    assert last.report is not None
-    assert last.report.edges is not None
+    report = last.reports[-1]
+    assert report.edges is not None
     assert truth is not None
-    for name, block in last.report.edges.items():
+    for name, block in report.edges.items():
         for lane in block:
             np.testing.assert_array_equal(lane, getattr(truth, name), err_msg=name)
-    assert last.report.policy_mask.tolist() == [[1] * 7 + [0] * 3] * 2
+    assert report.policy_mask.tolist() == [[1] * 7 + [0] * 3] * 2
 
 
 def test_the_published_recipe_takes_no_such_look() -> None:

@@ -61,6 +61,19 @@ def test_processes_do_exactly_what_this_process_does(monkeypatch: pytest.MonkeyP
         assert not np.array_equal(first["observation"][0], first["observation"][1])
 
 
+def test_spare_workers_play_while_the_others_collect() -> None:
+    env_id, actors = "apportion/Greenhouse-v0", _actors(2, 10, 3)
+    with _pool(env_id, 2, lanes=2) as outside, _pool(env_id, 0, lanes=2) as inside:
+        outside.start_chunk(actors, 50, 1)
+        played = outside.episodes(actors, 1, 2, beside_training=True)
+        _assert_same(outside.finish_chunk(), _chunk(inside, actors, 50, 1))
+        for mine, theirs in zip(played, inside.episodes(actors, 1, 2, beside_training=True), strict=True):
+            for episode, same in zip(mine, theirs, strict=True):
+                _assert_same(episode, same)
+        assert (outside.has_spare_workers, inside.has_spare_workers) == (True, False)
+        assert len(outside.teams) >= 2
+
+
 def test_a_worker_does_not_import_jax() -> None:
     """Nor what imports it: the environment looks for itself."""
     with _pool("lane_envs:SeesJax-v0", 1) as outside, _pool("lane_envs:SeesJax-v0", 0) as inside:
@@ -140,5 +153,7 @@ def test_closing_while_a_chunk_is_under_way_leaves_no_process_and_no_noise(
 def test_a_worker_per_lane_but_half_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 16)
     assert [default_workers(lanes) for lanes in (1, 8, 100)] == [1, 8, 8]
+    assert [default_workers(lanes, learns_here=False) for lanes in (1, 8, 100)] == [1, 8, 14]
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     assert default_workers(4) == 1
+    assert default_workers(4, learns_here=False) == 1

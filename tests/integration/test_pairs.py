@@ -53,8 +53,8 @@ def test_a_pair_trains(method: str, backbone: str) -> None:
     for snapshot in (before, last):
         assert snapshot.metrics
         assert all(np.isfinite(values).all() for values in snapshot.metrics.values())
-    assert last.report is not None
-    assert np.isfinite(last.report.evaluation.returns).all()
-    [[episode]] = last.report.evaluation.episodes
+    report = last.reports[-1]
+    assert np.isfinite(report.evaluation.returns).all()
+    [[episode]] = report.evaluation.episodes
     assert episode["redistributed"].shape == episode["true_rewards"].shape
     assert np.isfinite(episode["redistributed"]).all()

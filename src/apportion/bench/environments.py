@@ -9,7 +9,7 @@ from apportion import train
 from apportion.bench import timing
 from apportion.envs.make import EnvConfig
 from apportion.envs.wire import Arrays
-from apportion.envs.workers import Pool, default_workers
+from apportion.envs.workers import Pool
 from apportion.settings import Config
 
 TASKS = ("HalfCheetah-v4", "Ant-v4", "Humanoid-v4")
@@ -34,7 +34,7 @@ def measure(config: Config, steps: int, seconds: float) -> dict[str, Any]:
     return {
         "env": config.env.id,
         "lanes": config.lanes,
-        "workers": default_workers(config.lanes),
+        "workers": len(pool.groups),
         "steps_per_second": steps * config.lanes / timing.median(taken),
     }
 

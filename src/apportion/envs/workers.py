@@ -161,6 +161,7 @@ class Pool:
             connect = ProcessConnection if workers else InlineConnection
             self._hire = partial(self._hire_team, config, seeds, head, connect)
             self._hire()
+            self.has_spare_workers = workers > 0
             self.most_teams = spare_teams(len(groups)) if workers else 1
             self._ask({"want": "spec"})
             self.spec = Spec.from_dict(self._answers()[0].head)
@@ -178,18 +179,26 @@ class Pool:
         return {name: np.stack([chunk[name] for chunk in chunks]) for name in chunks[0]}
 
     def episodes(
-        self, actors: Arrays, stage: int, episodes: int, noise: Noise | None = None
+        self,
+        actors: Arrays,
+        stage: int,
+        episodes: int,
+        noise: Noise | None = None,
+        *,
+        beside_training: bool = False,
     ) -> list[list[Arrays]]:
-        """Evaluation episodes of each lane. No chunk may be under way."""
-        # Evaluations are the same work for every core, and nothing else goes on meanwhile.
-        while len(self.teams) < min(self.most_teams, episodes):
+        """Evaluation episodes of each lane. No chunk may be under way, unless spare workers are to play."""
+        first = 1 if beside_training and self.has_spare_workers else 0  # the first team has the training's
+        most = max(first + 1, self.most_teams)
+        while len(self.teams) < min(most, first + episodes):
             self._hire()
-        shares = [share for share in np.array_split(np.arange(episodes), len(self.teams)) if share.size]
+        teams = range(first, len(self.teams))
+        shares = [share for share in np.array_split(np.arange(episodes), len(teams)) if share.size]
         head = {"want": "episodes", "stage": stage, "noise": None if noise is None else noise._asdict()}
-        for team, share in enumerate(shares):
+        for team, share in zip(teams, shares, strict=False):
             self._ask(head | {"first": int(share[0]), "episodes": len(share)}, actors, team)
         played: list[list[Arrays]] = [[] for _ in range(self.lanes)]
-        for team, share in enumerate(shares):
+        for team, share in zip(teams, shares, strict=False):
             for lane, arrays in enumerate(self._per_lane(self._answers(team))):
                 played[lane] += [_unprefixed(arrays, i) for i in range(len(share))]
         return played
@@ -243,9 +252,11 @@ class Pool:
         return [_unprefixed(answer.arrays, i) for answer, group in pairs for i in range(len(group))]
 
 
-def default_workers(lanes: int) -> int:
-    """As many processes as lanes, but leave half of the cores to the learner."""
-    return max(1, min(lanes, (os.cpu_count() or 2) // 2))
+def default_workers(lanes: int, learns_here: bool = True) -> int:
+    """As many processes as lanes, but leave half of the cores to a learner that computes on them, and two to
+    one that only has an accelerator to feed."""
+    cores = os.cpu_count() or 2
+    return max(1, min(lanes, cores // 2 if learns_here else cores - 2))
 
 
 def spare_teams(workers: int) -> int:

@@ -36,8 +36,11 @@ class MetricsLog:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All entries of a metrics file; a torn last line is left out."""
-    return [entry for _, entry in _entries(path)] if path.exists() else []
+    """All entries of a metrics file by step; a torn last line is left out.
+
+    Evaluations run beside the training, so theirs may stand behind those of later steps."""
+    entries = [entry for _, entry in _entries(path)] if path.exists() else []
+    return sorted(entries, key=lambda entry: (entry["step"], entry.get("kind") == "eval"))
 
 
 class Events:

@@ -13,6 +13,7 @@ from apportion import train as loop
 from apportion.config import check, from_dict, to_dict
 from apportion.envs.workers import Pool
 from apportion.errors import UserError
+from apportion.evaluator import Report
 from apportion.replay import capacity_for
 from apportion.runs import saved as saving
 from apportion.runs.atomic import write_json
@@ -21,7 +22,7 @@ from apportion.runs.logs import Events, MetricsLog
 from apportion.runs.progress import Progress
 from apportion.runs.signals import StopRequest
 from apportion.settings import Config
-from apportion.train import Report, Saved, Snapshot
+from apportion.train import Saved, Snapshot
 
 TRAIN_LINES = 2_000  # lines of training metrics in a whole run, at the most
 EDGE_SNAPSHOTS = 100
@@ -155,11 +156,16 @@ class _Recorder:
         self.progress.update(
             snapshot.step, {k: float(np.mean(v)) for k, v in snapshot.metrics.items() if k in shown}
         )
-        if snapshot.report is not None:
-            self._write_report(snapshot.step, snapshot.report)
+        self._write_reports(snapshot.reports)
+        if snapshot.reports:
+            self._status("running", snapshot.step)
 
-    def _write_report(self, step: int, report: Report) -> None:
-        evaluation = report.evaluation
+    def _write_reports(self, reports: list[Report]) -> None:
+        for report in reports:
+            self._write_report(report)
+
+    def _write_report(self, report: Report) -> None:
+        step, evaluation = report.step, report.evaluation
         scores: dict[str, Any] = {
             "return": evaluation.returns,
             "return_std": evaluation.return_std,
@@ -179,7 +185,6 @@ class _Recorder:
         if last or _thinned(step, schedule.steps, schedule.evaluate_every, EPISODE_SNAPSHOTS):
             self.run.write_episodes(step, [lane[:EPISODES_KEPT] for lane in evaluation.episodes])
         self.progress.evaluation(step, evaluation.returns.tolist(), evaluation.reward_correlation.tolist())
-        self._status("running", step)
 
     def _warn_of_nan(self, snapshot: Snapshot) -> None:
         """Say once for each lane that its numbers have gone; the other lanes go on."""
@@ -198,6 +203,7 @@ class _Recorder:
         return by_steps or time.monotonic() - self.saved_at > 60 * self.checkpoints.checkpoint_minutes
 
     def _checkpoint(self, snapshot: Snapshot, must_succeed: bool) -> None:
+        self._write_reports(snapshot.settle())
         try:
             seconds = time.monotonic() - self.began
             saving.write(self.run.checkpoints, snapshot.step, snapshot.save(), seconds, self.checkpoints.keep)

@@ -1,0 +1,77 @@
+"""Evaluations beside the training: they change nothing, none is lost, and their failures are told."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apportion import train
+from apportion.envs.make import EnvConfig
+from apportion.errors import UserError
+from apportion.evaluator import Report
+from apportion.settings import Config, Schedule
+
+SCHEDULE = Schedule(
+    steps=120,
+    steps_per_iteration=20,
+    updates_per_iteration=1,
+    warmup_steps=40,
+    evaluate_every=40,
+    evaluation_episodes=2,
+    replay_steps=500,
+)
+CONFIG = Config(EnvConfig("apportion/Greenhouse-v0"), method="oracle", schedule=SCHEDULE, lanes=2)
+
+
+def _with_workers(workers: int) -> Config:
+    return replace(CONFIG, schedule=replace(SCHEDULE, workers=workers))
+
+
+def _reports(config: Config) -> list[Report]:
+    with train.open_pool(config) as pool:
+        return [report for snapshot in train.online(config, pool) for report in snapshot.reports]
+
+
+def test_it_does_not_matter_who_plays_nor_when() -> None:
+    here, beside = _reports(_with_workers(0)), _reports(_with_workers(1))
+    assert [report.step for report in here] == [report.step for report in beside] == [40, 80, 120]
+    for mine, theirs in zip(here, beside, strict=True):
+        np.testing.assert_array_equal(mine.evaluation.returns, theirs.evaluation.returns)
+        np.testing.assert_array_equal(
+            mine.evaluation.reward_correlation, theirs.evaluation.reward_correlation
+        )
+        np.testing.assert_array_equal(mine.policy_mask, theirs.policy_mask)
+
+
+def test_settle_brings_the_report_that_is_under_way() -> None:
+    with train.open_pool(_with_workers(1)) as pool:
+        found: list[int] = []
+        for snapshot in train.online(_with_workers(1), pool):
+            found += [report.step for report in [*snapshot.reports, *snapshot.settle()]]
+            assert found == [step for step in (40, 80, 120) if step <= snapshot.step]
+            assert snapshot.settle() == []
+
+
+def test_who_stops_in_the_middle_of_an_evaluation_waits_for_nothing_else() -> None:
+    with train.open_pool(_with_workers(1)) as pool:
+        snapshots = train.online(_with_workers(1), pool)
+        assert [next(snapshots).step, next(snapshots).step] == [20, 40]
+        snapshots.close()  # type: ignore[attr-defined]
+
+
+def test_a_failure_in_an_evaluation_ends_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise UserError("the environment raised RuntimeError: the motor is hot")
+
+    with train.open_pool(_with_workers(1)) as pool:
+        monkeypatch.setattr(pool, "episodes", fail)
+        with pytest.raises(UserError, match="the motor is hot"):
+            list(train.online(_with_workers(1), pool))
+
+
+def test_before_the_first_whole_episode_there_is_nothing_to_correlate() -> None:
+    config = replace(CONFIG, schedule=replace(SCHEDULE, steps=20, evaluate_every=20, workers=0))
+    [report] = _reports(config)
+    assert np.isnan(report.evaluation.reward_correlation).all()
+    assert np.isfinite(report.evaluation.returns).all()
