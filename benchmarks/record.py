@@ -25,7 +25,7 @@ class Record:
     out: Path
     """The file to write."""
     commit: str | None = None
-    """Commit of the code, where the runs were made outside its repository."""
+    """Commit of the code, where the runs were made with an unpacked copy of it, not from its repository."""
 
 
 def main(args: Record) -> None:
@@ -35,9 +35,11 @@ def main(args: Record) -> None:
 def record(run: RunFolder, commit: str | None) -> dict[str, Any]:
     evaluations = [entry for entry in logs.read(run.metrics) if entry["kind"] == "eval"]
     versions = read_json(run.versions)
+    if commit is not None:
+        versions |= {"commit": commit, "dirty": False}
     return {
         "config": run.read_config(),
-        "versions": {**versions, "commit": versions["commit"] or commit},
+        "versions": versions,
         "status": read_json(run.status),
         "speed": speed(run.read_config(), evaluations),
         "steps": [entry["step"] for entry in evaluations],

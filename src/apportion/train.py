@@ -48,7 +48,7 @@ class Snapshot(NamedTuple):
 
     iteration: int
     step: int
-    metrics: dict[str, NDArray[np.float32]]  # [L] means over the iteration's updates; none in warm-up
+    metrics: Metrics  # [L] means over the iteration's updates, still being computed; none in warm-up
     reports: list[Report]  # of evaluations that have ended since: of this step or of earlier ones
     settle: Callable[[], list[Report]]  # waits for the one under way; what is saved now would not bring it
     save: Callable[[], Saved]
@@ -106,7 +106,8 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
             if method.revision is not None and collector.lanes_to_revise:
                 agent = _revise(method.revision, agent, replay, collector.lanes_to_revise)
                 actor = programs.actor(agent)  # its mask follows the edges: at once, as after a resume
-            # JAX returns before the work is done: with overlap, the environments act meanwhile.
+            # JAX returns before the work is done: with overlap, the environments act meanwhile. The actor of
+            # the last iteration must be there by then, so at most two iterations are under way.
             collector.start(previous_actor if schedule.overlap else actor, iteration + 1)
 
             reports = evaluator.done()
@@ -121,7 +122,7 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
             yield Snapshot(
                 iteration=iteration,
                 step=step,
-                metrics=jax.device_get(metrics),
+                metrics=metrics,
                 reports=reports,
                 settle=evaluator.wait,
                 save=partial(collector.save, iteration + 1, agent, replay),

@@ -22,8 +22,9 @@ def test_lines_are_few_but_every_evaluation_has_one(capsys: pytest.CaptureFixtur
     with Progress(100_000, lanes=2, quiet=False, clock=clock) as progress:
         for step in range(1000, 25_000, 1000):  # one second each
             clock.now += 1
-            progress.update(step, {"reward_loss": 0.12345})
-        progress.evaluation(24_000, [10.5, 12.0], [0.91, None])
+            progress.metrics({"reward_loss": 0.12345})
+            progress.update(step)
+        progress.evaluation([10.5, 12.0], [0.91, None])
         progress.message("checkpoint [bold] saved")
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -42,16 +43,16 @@ def test_the_last_report_is_not_swallowed(capsys: pytest.CaptureFixture[str]) ->
     with Progress(20, lanes=1, quiet=False, clock=clock) as progress:
         for step in (10, 15, 20):
             clock.now += 1
-            progress.update(step, {})
+            progress.update(step)
     assert [line.split()[1] for line in capsys.readouterr().err.splitlines()] == ["10/20", "20/20"]
 
 
 def test_a_resumed_run_counts_only_its_own_steps(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     with Progress(10_000, lanes=1, quiet=False, start_step=9_000, clock=clock) as progress:
-        progress.update(9_000, {})
+        progress.update(9_000)
         clock.now += 10
-        progress.update(9_500, {})
+        progress.update(9_500)
     first, second = capsys.readouterr().err.splitlines()
     assert first == "step 9,000/10,000 (90%)"
     assert second == "step 9,500/10,000 (95%)  50 steps/s  0:00:10 left"
@@ -59,8 +60,9 @@ def test_a_resumed_run_counts_only_its_own_steps(capsys: pytest.CaptureFixture[s
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(10, lanes=1, quiet=True) as progress:
-        progress.update(5, {"loss": 1.0})
-        progress.evaluation(5, [1.0], [None])
+        progress.metrics({"loss": 1.0})
+        progress.update(5)
+        progress.evaluation([1.0], [None])
         progress.message("hello")
     captured = capsys.readouterr()
     assert captured.out + captured.err == ""
@@ -92,8 +94,9 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     with os.fdopen(slave, "w", encoding="utf-8") as terminal, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", terminal)
         with Progress(1000, lanes=1, quiet=False) as progress:
-            progress.update(250, {"loss": 1.0})
-            progress.evaluation(250, [7.25], [0.5])
+            progress.metrics({"loss": 1.0})
+            progress.update(250)
+            progress.evaluation([7.25], [0.5])
             progress.message("saved [step]")
     shown = everything_written(master)
     os.close(master)

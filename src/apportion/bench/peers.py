@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import gymnasium
+import jax
 
 from apportion import train
 from apportion.bench import timing
@@ -58,8 +59,9 @@ def our_training(config: Config) -> Iterator[Stepper]:
             snapshot: Snapshot | None = None
             for _ in range(max(1, count // config.schedule.steps_per_iteration)):
                 snapshot = next(snapshots)
-            # The next chunk is under way: wait for it, so that as many steps as updates are timed.
+            # Updates and the next chunk are under way: wait, so that as many of each are timed.
             if snapshot is not None:
+                jax.device_get(snapshot.metrics)
                 snapshot.save()
 
         yield steps

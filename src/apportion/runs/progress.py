@@ -74,17 +74,22 @@ class Progress:
     ) -> None:
         self._view.close()
 
-    def update(self, step: int, metrics: Mapping[str, float]) -> None:
+    def update(self, step: int) -> None:
         """Reports training up to `step`."""
-        self._metrics = "  ".join(f"{name} {_number(value)}" for name, value in metrics.items())
         self._show(step, evaluated=False)
 
-    def evaluation(self, step: int, returns: Sequence[float], correlation: Sequence[float | None]) -> None:
-        """Reports an evaluation [L]; the correlation is None where the true reward is unknown."""
+    def metrics(self, values: Mapping[str, float]) -> None:
+        """Shows these numbers of the training from the next report on."""
+        self._metrics = "  ".join(f"{name} {_number(value)}" for name, value in values.items())
+
+    def evaluation(self, returns: Sequence[float], correlation: Sequence[float | None]) -> None:
+        """Reports an evaluation [L]; the correlation is None where the true reward is unknown.
+
+        The training may have gone on since: the step shown is its own."""
         scores = (("return", returns), ("correlation", correlation))
         parts = [(name, over_lanes(values, self._lanes)) for name, values in scores]
         self._score = "  ".join(f"{name} {text}" for name, text in parts if text)
-        self._show(step, evaluated=True)
+        self._show(self._marks[-1][1], evaluated=True)
 
     def message(self, text: str) -> None:
         """Shows a line of text above the bar."""

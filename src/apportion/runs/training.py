@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from apportion import devices
 from apportion import train as loop
@@ -147,18 +149,20 @@ class _Recorder:
         return Outcome(self.run, step, stop.signal if step < total else None)
 
     def _write(self, snapshot: Snapshot) -> None:
-        schedule = self.config.schedule
-        if snapshot.metrics and snapshot.iteration % -(-schedule.iterations // TRAIN_LINES) == 0:
-            self.log.write(snapshot.step, "train", snapshot.metrics)
-            self.events.write(snapshot.step, "train", snapshot.metrics)
-        self._warn_of_nan(snapshot)
-        shown = ("reward_loss", "critic_loss")
-        self.progress.update(
-            snapshot.step, {k: float(np.mean(v)) for k, v in snapshot.metrics.items() if k in shown}
-        )
+        if snapshot.metrics and snapshot.iteration % -(-self.config.schedule.iterations // TRAIN_LINES) == 0:
+            # To read them is to wait for the device, which the other iterations need not.
+            self._write_metrics(snapshot.step, jax.device_get(snapshot.metrics))
+        self.progress.update(snapshot.step)
         self._write_reports(snapshot.reports)
         if snapshot.reports:
             self._status("running", snapshot.step)
+
+    def _write_metrics(self, step: int, metrics: dict[str, NDArray[np.float32]]) -> None:
+        self.log.write(step, "train", metrics)
+        self.events.write(step, "train", metrics)
+        self._warn_of_nan(step, metrics)
+        shown = ("reward_loss", "critic_loss")
+        self.progress.metrics({k: float(np.mean(v)) for k, v in metrics.items() if k in shown})
 
     def _write_reports(self, reports: list[Report]) -> None:
         for report in reports:
@@ -184,17 +188,15 @@ class _Recorder:
             self.run.write_edges(step, {**(report.edges or {}), "policy_mask": report.policy_mask})
         if last or _thinned(step, schedule.steps, schedule.evaluate_every, EPISODE_SNAPSHOTS):
             self.run.write_episodes(step, [lane[:EPISODES_KEPT] for lane in evaluation.episodes])
-        self.progress.evaluation(step, evaluation.returns.tolist(), evaluation.reward_correlation.tolist())
+        self.progress.evaluation(evaluation.returns.tolist(), evaluation.reward_correlation.tolist())
 
-    def _warn_of_nan(self, snapshot: Snapshot) -> None:
+    def _warn_of_nan(self, step: int, metrics: dict[str, NDArray[np.float32]]) -> None:
         """Say once for each lane that its numbers have gone; the other lanes go on."""
-        if not snapshot.metrics:
-            return
-        finite = np.all([np.isfinite(values) for values in snapshot.metrics.values()], axis=0)
+        finite = np.all([np.isfinite(values) for values in metrics.values()], axis=0)
         for lane in sorted(set(np.flatnonzero(~finite).tolist()) - self.failed_lanes):
             self.failed_lanes.add(lane)
             seed = self.config.seeds[lane]
-            self._say([f"seed {seed} diverged (NaN) by step {snapshot.step}; the other lanes go on"])
+            self._say([f"seed {seed} diverged (NaN) by step {step}; the other lanes go on"])
 
     def _checkpoint_due(self, step: int) -> bool:
         every = self.checkpoints.checkpoint_every

@@ -1,0 +1,136 @@
+"""A table and a figure of the runs that record.py has written down: returns and correlations over seeds.
+
+    python benchmarks/curves.py results/mujoco-h200.json --at 100000 300000 --plot docs/images/mujoco-h200.svg
+
+Interquartile means over seeds with 95% bootstrap intervals. Where a task was played by `grd` and by others,
+each of these has the difference too: grd's interquartile mean less theirs, seeds of both sides drawn anew.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import tyro
+from numpy.typing import NDArray
+
+from apportion.report import drawing
+from apportion.report.statistics import LEVELS, RESAMPLES, band, iqm, mean
+from apportion.runs.folder import read_json
+
+OURS = "grd"
+PUBLISHED = "grd, published"
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Print a table of recorded runs, as Markdown."""
+
+    files: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Files that record.py wrote."""
+    at: tuple[int, ...]
+    """Steps to show; a run that did not come so far has a dash there."""
+    plot: Path | None = None
+    """Also draw the returns of each task into this file."""
+
+
+class Run(NamedTuple):
+    task: str
+    label: str
+    steps: NDArray[np.int64]  # [K]
+    returns: NDArray[np.float64]  # [K, L]
+    correlation: NDArray[np.float64]  # [K, L]
+
+
+def main(args: Curves) -> None:
+    runs = [as_run(data) for file in args.files for data in read_json(file)["runs"]]
+    print("\n".join(table(runs, args.at)))
+    if args.plot is not None:
+        draw(runs, args.plot)
+
+
+def as_run(data: dict[str, Any]) -> Run:
+    method = data["config"]["method"]
+    published = method["name"] == OURS and method["structure"] == "gradient"
+    curves = data["curves"]
+    return Run(
+        task=data["config"]["env"]["id"],
+        label=PUBLISHED if published else method["name"],
+        steps=np.array(data["steps"]),
+        returns=np.array(curves["return"], float),
+        correlation=np.array(curves["reward_correlation"], float),
+    )
+
+
+# --- Table
+
+
+def table(runs: list[Run], moments: tuple[int, ...]) -> list[str]:
+    last = max(moments)
+    heads = [f"{name} at {step:,}" for step in moments for name in ("return", "correlation")]
+    lines = [
+        f"| task | method | {' | '.join(heads)} | `grd` less this at {last:,} |",
+        f"|---|---|{'---:|' * (len(heads) + 1)}",
+    ]
+    for run in runs:
+        cells = [cell for step in moments for cell in (_returns(run, step), _correlation(run, step))]
+        ours = next((each for each in runs if (each.task, each.label) == (run.task, OURS)), None)
+        cells.append("-" if ours is None or run is ours else _difference(ours, run, last))
+        lines.append(f"| {run.task} | `{run.label}` | {' | '.join(cells)} |")
+    return lines
+
+
+def _returns(run: Run, step: int) -> str:
+    return "-" if (row := _at(run, step)) is None else _interval(run.returns[row], ",.0f")
+
+
+def _correlation(run: Run, step: int) -> str:
+    return "-" if (row := _at(run, step)) is None else _interval(run.correlation[row], ".3f")
+
+
+def _at(run: Run, step: int) -> int | None:
+    found = np.flatnonzero(run.steps == step)
+    return int(found[0]) if found.size else None
+
+
+def _interval(values: NDArray[np.float64], form: str) -> str:
+    found = band(values[None], iqm)
+    return f"{found.centre[0]:{form}} [{found.low[0]:{form}}, {found.high[0]:{form}}]"
+
+
+def _difference(ours: Run, other: Run, step: int) -> str:
+    rows = _at(ours, step), _at(other, step)
+    if rows[0] is None or rows[1] is None:
+        return "-"
+    mine, theirs = ours.returns[rows[0]], other.returns[rows[1]]
+    rng = np.random.default_rng(0)
+    drawn = [iqm(side[rng.integers(side.size, size=(RESAMPLES, side.size))]) for side in (mine, theirs)]
+    low, high = np.quantile(drawn[0] - drawn[1], LEVELS)
+    return f"{iqm(mine) - iqm(theirs):+,.0f} [{low:+,.0f}, {high:+,.0f}]"
+
+
+# --- Figure
+
+
+def draw(runs: list[Run], path: Path) -> None:
+    """One panel for each task: means over seeds and their 95% intervals."""
+    tasks = list(dict.fromkeys(run.task for run in runs))
+    labels = list(dict.fromkeys(run.label for run in runs))
+    colours = dict(zip(labels, drawing.COLOURS, strict=False))
+    with drawing.drawing():
+        figure = drawing.new_figure(3.2 * len(tasks), 2.8)
+        panels = figure.subplots(1, len(tasks), squeeze=False)[0]
+        for panel, task in zip(panels, tasks, strict=True):
+            for run in (run for run in runs if run.task == task):
+                found, x = band(run.returns, mean), run.steps / 1000
+                panel.plot(x, found.centre, color=colours[run.label], label=run.label)
+                panel.fill_between(x, found.low, found.high, color=colours[run.label], alpha=0.2, linewidth=0)
+            panel.set(title=task, xlabel="thousand steps")
+        panels[0].set_ylabel("return")
+        panels[0].legend(fontsize=7)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        drawing.save(figure, path)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Curves))
