@@ -3,7 +3,7 @@ their tables of settings and metrics are those of the program."""
 
 import ast
 import dataclasses
-import importlib.util
+import importlib
 import inspect
 import json
 import re
@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import tyro
 
+import scripts
 from apportion import cli
 from apportion import replay as replays
 from apportion.backbones import BACKBONES
@@ -252,13 +253,8 @@ def check_environment(page: Path, env_id: str) -> None:
 
 def check_script(path: str, argv: list[str]) -> None:
     """Scripts have one class of flags, named like the file."""
-    name = Path(path).stem
-    spec = importlib.util.spec_from_file_location(name, ROOT / path)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    tyro.cli(getattr(script, name.title().replace("_", "")), args=argv)
+    flags = Path(path).stem.title().replace("_", "")
+    tyro.cli(getattr(scripts.load(path), flags), args=argv)
 
 
 # --- Links

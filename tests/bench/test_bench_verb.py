@@ -2,9 +2,7 @@
 
 import json
 import re
-import sys
 from collections.abc import Iterator
-from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,10 @@ import pytest
 from apportion import cli
 from apportion.bench import memory, speed
 from apportion.cli import bench
+from scripts import load
 
 ROOT = Path(__file__).parents[2]
+PERFORMANCE = load("benchmarks/performance.py")
 ROW = {
     "method": "oracle",
     "size": "Ant",
@@ -116,33 +116,23 @@ def test_a_wrong_command_line_gets_one_line(words: list[str], capsys: pytest.Cap
 # --- The page
 
 
-def script(name: str) -> Any:
-    spec = util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = util.module_from_spec(spec)
-    sys.modules[name] = module  # where dataclasses look types up
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_page_has_what_the_results_say() -> None:
     page = (ROOT / "docs/performance.md").read_text()
-    assert page == script("performance").filled(page, ROOT / "results"), "run benchmarks/performance.py"
+    assert page == PERFORMANCE.filled(page, ROOT / "results"), "run benchmarks/performance.py"
 
 
 def test_every_table_of_the_script_is_on_the_page() -> None:
     page = (ROOT / "docs/performance.md").read_text()
-    assert set(re.findall(r"<!-- ([a-z\-0-9]+) -->\n", page)) - {"end"} == set(script("performance").TABLES)
+    assert set(re.findall(r"<!-- ([a-z\-0-9]+) -->\n", page)) - {"end"} == set(PERFORMANCE.TABLES)
 
 
 def test_a_table_is_made_from_what_was_measured(tmp_path: Path) -> None:
     (tmp_path / "speed-cpu.json").write_text(json.dumps(next(measured(lambda line: None))))
     names = ("peers-cpu", "updates-cpu", "trainings-cpu", "environments-cpu", "memory", "growth")
     page = "".join(f"<!-- {name} -->\nold\n<!-- end -->\n" for name in names)
-    made = script("performance").filled(page, tmp_path)
+    made = PERFORMANCE.filled(page, tmp_path)
     assert "| PyTorch eager, GRD+SAC | 110 | 100 to 300 | 10.00 |" in made
     assert "left out: one update would take about 80 s" in made
     assert "old" not in made
     assert made.count("Not measured yet.") == 1  # growth
-    assert script("performance").filled(made, tmp_path) == made
+    assert PERFORMANCE.filled(made, tmp_path) == made

@@ -1,10 +1,8 @@
 """The comparison with other libraries: equal settings, honest statistics, nothing trained twice."""
 
-import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,21 +10,12 @@ import pytest
 
 from apportion.backbones import BACKBONES
 from apportion.errors import UserError
+from scripts import load
 
-SCRIPTS = Path(__file__).parents[2] / "benchmarks"
 COMPARED = ("sac", "td3", "ddpg")
 
 
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-validation, peer = load("validation"), load("peer")
+validation, peer = load("benchmarks/validation.py"), load("benchmarks/peer.py")
 
 
 @pytest.fixture

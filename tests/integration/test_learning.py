@@ -1,7 +1,5 @@
 """It learns: the greenhouse in seconds with the true reward, and the demo tells its story."""
 
-import importlib.util
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -12,8 +10,7 @@ from driver import GREENHOUSE, Run, tiny, train
 
 from apportion.runs.summary import summarise
 from apportion.settings import Config, Schedule
-
-DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
+from scripts import load
 
 
 def test_sac_learns_from_the_true_reward(out: Path) -> None:
@@ -29,12 +26,7 @@ def test_sac_learns_from_the_true_reward(out: Path) -> None:
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """examples/demo.py, with the sizes of `tiny`."""
-    spec = importlib.util.spec_from_file_location("demo", DEMO)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "demo", module)  # tyro looks types up there
-    spec.loader.exec_module(module)
+    module = load("examples/demo.py")
     original = module.preset
 
     def small(*arguments: str) -> Config:

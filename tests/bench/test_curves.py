@@ -1,0 +1,37 @@
+"""Tables of recorded runs: what stands in which cell, and what is said of runs that stopped early."""
+
+from pathlib import Path
+from typing import Any
+
+from scripts import load
+
+curves = load("benchmarks/curves.py")
+
+
+def _recorded(method: dict[str, Any], returns: list[list[float]]) -> dict[str, Any]:
+    correlation = [[0.5 for _ in lanes] for lanes in returns]
+    return {
+        "config": {"env": {"id": "Hopper-v4"}, "method": method},
+        "steps": [100 * (1 + k) for k in range(len(returns))],
+        "curves": {"return": returns, "reward_correlation": correlation},
+    }
+
+
+def test_cells_and_differences() -> None:
+    ours = _recorded({"name": "grd", "structure": "closed-form"}, [[1.0] * 4, [5.0, 5, 5, 5]])
+    published = _recorded({"name": "grd", "structure": "gradient"}, [[3.0] * 4, [2.0, 2, 2, 2]])
+    stopped = _recorded({"name": "rd"}, [[3.0, 3, 3, 3]])
+    lines = curves.table([curves.as_run(run) for run in (ours, published, stopped)], (100, 200))
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    half = "0.500 [0.500, 0.500]"
+    assert cells == [
+        ["Hopper-v4", "`grd`", "1 [1, 1]", half, "5 [5, 5]", half, "-"],
+        ["Hopper-v4", "`grd, published`", "3 [3, 3]", half, "2 [2, 2]", half, "+3 [+3, +3]"],
+        ["Hopper-v4", "`rd`", "3 [3, 3]", half, "-", "-", "-"],
+    ]
+
+
+def test_a_figure_is_drawn(tmp_path: Path) -> None:
+    run = curves.as_run(_recorded({"name": "rd"}, [[1.0, 2.0], [3.0, 4.0]]))
+    curves.draw([run], tmp_path / "new" / "curves.svg")
+    assert "Hopper-v4" in (tmp_path / "new" / "curves.svg").read_text()
