@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from jaxtyping import Array, Int
 
 Tree = TypeVar("Tree")
 
@@ -53,12 +54,12 @@ def with_lane(tree: Tree, lane: int, part: Tree) -> Tree:
 
 # Compiled once for all lanes, and as one program: by itself, each array would be one.
 @jax.jit
-def _take(tree: Any, lane: int) -> Any:
+def _take(tree: Any, lane: int | Int[Array, ""]) -> Any:
     return jax.tree.map(lambda x: x[lane], tree)
 
 
 @jax.jit
-def _put(tree: Any, lane: int, part: Any) -> Any:
+def _put(tree: Any, lane: int | Int[Array, ""], part: Any) -> Any:
     return jax.tree.map(lambda x, new: x.at[lane].set(new), tree, part)
 
 

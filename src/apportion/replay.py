@@ -9,6 +9,7 @@ Row, step and segment numbers count from the start of training and are reduced m
 Written for one lane; the trainer vmaps it.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -158,6 +159,18 @@ def survey(replay: Replay, max_segment_steps: int) -> Survey:
         return gather_segments(replay, number[places], max_segment_steps)
 
     return Survey(replay.segment_total, replay.segment_length, number < replay.segments, at)
+
+
+def of_lane(replay: Replay, lane: int) -> Replay:
+    """One lane of a stacked replay, on the host; of one that is not full yet, not much more than it holds."""
+    rows, capacity = int(jax.device_get(replay.rows)[lane]), replay.paid.shape[1]
+    # A power of two: few programs for any number of rows.
+    return jax.device_get(_first_rows(replay, lane, min(capacity, 1 << rows.bit_length())))
+
+
+@partial(jax.jit, static_argnums=2)
+def _first_rows(replay: Replay, lane: int | Int[Array, ""], rows: int) -> Replay:
+    return jax.tree.map(lambda x: x[lane, :rows] if x.ndim > 1 else x[lane], replay)
 
 
 def records(replay: Replay, max_rows: int) -> list[Record]:

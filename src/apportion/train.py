@@ -193,7 +193,7 @@ def _revise(revision: Revision, agent: AgentState, replay: Replay, lanes: list[i
 
     def look(lane: int) -> Any:
         before = devices.one_lane(agent.method, lane)
-        records = replays.records(jax.device_get(devices.one_lane(replay, lane)), revision.max_rows)
+        records = replays.records(replays.of_lane(replay, lane), revision.max_rows)
         return revision.revise(before, records, int(segments[lane]))
 
     method = agent.method

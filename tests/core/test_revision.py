@@ -62,6 +62,18 @@ def test_records_are_the_whole_episodes_that_are_left() -> None:
         assert record.total == total
 
 
+@pytest.mark.parametrize(("capacity", "rows"), [(100, 64), (40, 40), (30, 30)])
+def test_one_lane_is_cut_to_what_it_holds(capacity: int, rows: int) -> None:
+    lengths = [4, 6, 3, 5, 6, 1, 2, 6]  # 41 rows
+    other, stored = _store([1], capacity), _store(lengths, capacity)
+    lane = replays.of_lane(jax.tree.map(lambda *x: jnp.stack(x), other, stored), 1)
+    assert len(lane.paid) == len(lane.segment_total) == rows
+    for found, expected in zip(replays.records(lane, 1000), replays.records(stored, 1000), strict=True):
+        np.testing.assert_array_equal(found.observations, expected.observations)
+        np.testing.assert_array_equal(found.actions, expected.actions)
+        assert (found.total, found.terminated) == (expected.total, expected.terminated)
+
+
 def test_of_too_many_records_some_are_chosen_evenly() -> None:
     records = replays.records(_store([4] * 8, 100), 12)
     assert [record.total for record in records] == [0.0, 3.0, 6.0]
