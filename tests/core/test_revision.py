@@ -126,16 +126,6 @@ def test_edges_that_lost_their_evidence_come_back(state: grd.State) -> None:
     assert all(np.all(block == 1) for block in grd.find_edges(pruned, noise, CLOSED).found)
 
 
-def test_the_network_goes_on_as_it_was_when_edges_come_back(state: grd.State) -> None:
-    pruned = grd.find_edges(state, _records(300), CLOSED)
-    noise = [record._replace(total=float(i % 7)) for i, record in enumerate(_records(300))]
-    back = grd.find_edges(pruned, noise, CLOSED)
-    x = jax.random.normal(jax.random.key(2), (8, 5))
-    expected = grd.predict_rest(pruned.model.reward, pruned.found, x)
-    np.testing.assert_array_equal(grd.predict_rest(back.model.reward, back.found, x), expected)
-    assert np.any(grd.predict_rest(pruned.model.reward, back.found, x) != expected)
-
-
 def test_only_the_reward_network_learns_within_the_edges_found(state: grd.State) -> None:
     method = grd.make(CLOSED)
     found = state._replace(found=Edges(*(jnp.zeros_like(block) for block in state.found)))

@@ -216,8 +216,7 @@ def find_edges(state: State, records: list[Record], config: Config) -> State:
     else:
         edges = jax.tree.map(jnp.ones_like, before)
     if config.structure == "closed-form":
-        reward = _without_new_inputs(state.model.reward, before, edges)
-        return state._replace(found=edges, model=state.model._replace(reward=reward))
+        return state._replace(found=edges)
     # Hybrid: gradients go on from here, and must overcome the evidence to change an edge.
     logits = jax.tree.map(lambda on: config.initial_edge_logit * (2 * on - 1), edges)
     return state._replace(
@@ -230,15 +229,6 @@ def keep(before: Array, found: NDArray[Any], confidence: NDArray[Any]) -> Float[
     """Edges: on where found, off where their absence is certain, else as before; so that the policy's input
     does not flicker from look to look."""
     return jnp.asarray(np.where(found, 1.0, np.where(confidence >= CERTAIN, 0.0, before)), jnp.float32)
-
-
-def _without_new_inputs(network: MLP, before: Edges, edges: Edges) -> MLP:
-    """Weights of inputs that come back start from zero: nobody trained them meanwhile. So the reward goes on
-    as it was, and learns to use them."""
-    blocks = ("state_to_reward", "action_to_reward")
-    new = jnp.concatenate([getattr(edges, name) > getattr(before, name) for name in blocks])
-    first = jnp.where(new[:, None], 0.0, network.weights[0])
-    return MLP(weights=[first, *network.weights[1:]], biases=network.biases)
 
 
 def _fit_reward(state: State, batch: Batch) -> tuple[State, Metrics]:
