@@ -80,8 +80,8 @@ def main(args: Anatomy) -> None:
                 found = list(measure(args, case, precision, count, machine))
                 rows += found
                 console.print(f"{case} {precision} {count}: " + ", ".join(map(line, found)))
-    data = {"versions": versions(), "machine": machine._asdict(), "rows": rows}
-    write_json(args.out, data)
+                data = {"versions": versions(), "machine": machine._asdict(), "rows": rows}
+                write_json(args.out, data)  # after each, so that a run that is cut short leaves what it has
     console.print(table(rows))
 
 

@@ -96,8 +96,10 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
         for iteration in range(0 if saved is None else saved.iteration, schedule.iterations):
             chunk = collector.take(iteration)
             step = (iteration + 1) * schedule.steps_per_iteration
-            previous_actor = actor
             metrics: Metrics = {}
+            if schedule.overlap:
+                # Before the updates: a GPU's host is busy launching them for about as long as they take.
+                collector.start(actor, iteration + 1)
             if step >= schedule.warmup_steps and collector.all_lanes_have_data:
                 keys = _lane_keys(config.seeds, _UPDATE, iteration)
                 agent, replay, metrics, actor = programs.learn(agent, replay, chunk, keys)
@@ -106,9 +108,8 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
             if method.revision is not None and collector.lanes_to_revise:
                 agent = _revise(method.revision, agent, replay, collector.lanes_to_revise)
                 actor = programs.actor(agent)  # its mask follows the edges: at once, as after a resume
-            # JAX returns before the work is done: with overlap, the environments act meanwhile. The actor of
-            # the last iteration must be there by then, so at most two iterations are under way.
-            collector.start(previous_actor if schedule.overlap else actor, iteration + 1)
+            if not schedule.overlap:
+                collector.start(actor, iteration + 1)
 
             reports = evaluator.done()
             if _evaluation_due(iteration, schedule):
