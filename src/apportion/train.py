@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from apportion import agent as agents
 from apportion import devices
@@ -198,7 +199,8 @@ def _revise(revision: Revision, agent: AgentState, replay: Replay, lanes: list[i
         return revision.revise(before, records, int(segments[lane]))
 
     method = agent.method
-    with ThreadPoolExecutor(min(len(lanes), os.cpu_count() or 1)) as threads:
+    # One thread for each look: those that BLAS would add get in each other's way.
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(min(len(lanes), os.cpu_count() or 1)) as threads:
         for lane, after in zip(lanes, threads.map(look, lanes), strict=True):
             method = devices.with_lane(method, lane, after)
     return agent._replace(method=devices.spread(method, len(segments)))
