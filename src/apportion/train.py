@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -83,23 +84,23 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
     To continue, the pool must be where it was: call `pool.put_back(saved.where)` first.
     """
     schedule, method, programs = config.schedule, config.make_method(), _compile(config, pool.spec)
-    collector = _Collector(pool, schedule, method.revision)
-    if saved is None:
-        agent, replay = start(config, pool.spec)
-        actor = programs.actor(agent)
-        collector.start(actor, 0)
-    else:
-        agent, replay = devices.spread((saved.agent, saved.replay), config.lanes)
-        actor = programs.actor(agent)
-        collector.go_on_from(saved)
+    with _Collector(pool, schedule, method.revision) as collector, Evaluator(config, pool) as evaluator:
+        if saved is None:
+            agent, replay = start(config, pool.spec)
+            actor = programs.actor(agent)
+            collector.start(actor, 0)
+        else:
+            agent, replay = devices.spread((saved.agent, saved.replay), config.lanes)
+            actor = programs.actor(agent)
+            collector.go_on_from(saved)
 
-    with Evaluator(config, pool) as evaluator:
         for iteration in range(0 if saved is None else saved.iteration, schedule.iterations):
             chunk = collector.take(iteration)
             step = (iteration + 1) * schedule.steps_per_iteration
             metrics: Metrics = {}
             if schedule.overlap:
-                # Before the updates: a GPU's host is busy launching them for about as long as they take.
+                # The environments wait for the last iteration's actor, so at most two iterations are under
+                # way. Before the updates: a GPU's host is busy launching them for as long as they take.
                 collector.start(actor, iteration + 1)
             if step >= schedule.warmup_steps and collector.all_lanes_have_data:
                 keys = _lane_keys(config.seeds, _UPDATE, iteration)
@@ -141,13 +142,21 @@ class _Collector:
         self.lanes_to_revise: list[int] = []  # because the last chunk brought enough segments
         self.settled: Arrays | None = None
         self.segments = np.zeros(pool.lanes, np.int64)  # closed so far, per lane
+        self._thread = ThreadPoolExecutor(1)
+        self._ensure_asked: Callable[[], None]  # set by `start`
 
     @property
     def all_lanes_have_data(self) -> bool:
         return bool(np.all(self.segments > 0))
 
     def start(self, actor: dict[str, Array], iteration: int) -> None:
-        """Let the environments act; at random while the steps still belong to the warm-up."""
+        """Let the environments act as soon as the actor is there, for which nobody waits here; those in this
+        process when somebody asks for what they did."""
+        ask = partial(self._ask, actor, iteration)
+        self._ensure_asked = self._thread.submit(ask).result if self.pool.has_spare_workers else ask
+
+    def _ask(self, actor: dict[str, Array], iteration: int) -> None:
+        """At random while the steps still belong to the warm-up."""
         steps = self.schedule.steps_per_iteration
         random = iteration * steps < self.schedule.warmup_steps
         arrays = None if random else jax.device_get(actor)
@@ -156,6 +165,7 @@ class _Collector:
     def settle(self) -> Arrays:
         """Wait until no chunk is under way, so that the workers can be asked for other things."""
         if self.settled is None:
+            self._ensure_asked()
             self.settled = self.pool.finish_chunk()
         return self.settled
 
@@ -181,6 +191,14 @@ class _Collector:
     def go_on_from(self, saved: Saved) -> None:
         self.settled = saved.pending
         self.segments += np.asarray(saved.replay.segments)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.shutdown()
 
 
 def _looks(segments: NDArray[np.int64], revision: Revision) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ that user scripts need no `__main__` guard. With `workers=0` the lanes run insid
 """
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -22,6 +23,8 @@ from apportion.envs.make import EnvConfig
 from apportion.envs.wire import Arrays, Message, receive, send, under
 from apportion.errors import UserError
 from apportion.spec import Spec
+
+PIPE_BYTES = 1 << 20  # what Linux gives to anyone; a policy with two layers of 256 takes 300 kB
 
 
 class Server:
@@ -112,6 +115,8 @@ class ProcessConnection:
             env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)},
             process_group=0,
         )
+        _widen(self._stdin)
+        _widen(self._stdout)
         send(self._stdin, {"config": asdict(config), "seeds": seeds, "head": head})
 
     @property
@@ -270,6 +275,13 @@ def _prefixed(groups: list[Arrays]) -> Arrays:
 
 def _unprefixed(arrays: Arrays, index: int) -> Arrays:
     return under(arrays, f"{index}/")
+
+
+def _widen(pipe: BinaryIO) -> None:
+    """Let a pipe hold a whole policy of the usual size, so that nobody waits while it is being read."""
+    if hasattr(fcntl, "F_SETPIPE_SZ"):  # on Linux
+        with contextlib.suppress(OSError):  # more than this user may have
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 @contextlib.contextmanager
