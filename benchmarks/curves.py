@@ -19,7 +19,7 @@ from apportion.report.statistics import LEVELS, RESAMPLES, band, iqm, mean
 from apportion.runs.folder import read_json
 
 OURS = "grd"
-PUBLISHED = "grd, published"
+USUAL_DISCOUNT = 0.99
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,27 @@ def main(args: Curves) -> None:
 
 
 def as_run(data: dict[str, Any]) -> Run:
-    method = data["config"]["method"]
-    published = method["name"] == OURS and method["structure"] == "gradient"
     curves = data["curves"]
     return Run(
         task=data["config"]["env"]["id"],
-        label=PUBLISHED if published else method["name"],
+        label=", ".join(described(data["config"])),
         steps=np.array(data["steps"]),
         returns=np.array(curves["return"], float),
         correlation=np.array(curves["reward_correlation"], float),
     )
+
+
+def described(config: dict[str, Any]) -> list[str]:
+    """The method, and in which of its settings a run was unlike others of that method."""
+    method, discount = config["method"], config["backbone"]["discount"]
+    parts = [method["name"]]
+    if method["name"] == OURS and method["structure"] == "gradient":
+        parts.append("published")
+    elif method["name"] == OURS and not method["base"]:
+        parts.append("no additive reward")
+    if discount != USUAL_DISCOUNT:
+        parts.append(f"discount {discount}")
+    return parts
 
 
 # --- Table

@@ -196,6 +196,7 @@ TABLES: dict[str, tuple[str, Callable[[Data], str]]] = {
     "environments-cpu": ("speed-cpu.json", environments),
     "memory": ("speed-cpu.json", memory),
     "anatomy-cpu": ("anatomy-cpu.json", anatomy),
+    "peers-h200": ("speed-h200.json", peers),
     "updates-h200": ("speed-h200.json", updates),
     "trainings-h200": ("speed-h200.json", trainings),
     "environments-h200": ("speed-h200.json", environments),

@@ -8,18 +8,19 @@ from scripts import load
 curves = load("benchmarks/curves.py")
 
 
-def _recorded(method: dict[str, Any], returns: list[list[float]]) -> dict[str, Any]:
+def _recorded(method: dict[str, Any], returns: list[list[float]], discount: float = 0.99) -> dict[str, Any]:
     correlation = [[0.5 for _ in lanes] for lanes in returns]
     return {
-        "config": {"env": {"id": "Hopper-v4"}, "method": method},
+        "config": {"env": {"id": "Hopper-v4"}, "method": method, "backbone": {"discount": discount}},
         "steps": [100 * (1 + k) for k in range(len(returns))],
         "curves": {"return": returns, "reward_correlation": correlation},
     }
 
 
 def test_cells_and_differences() -> None:
-    ours = _recorded({"name": "grd", "structure": "closed-form"}, [[1.0] * 4, [5.0, 5, 5, 5]])
-    published = _recorded({"name": "grd", "structure": "gradient"}, [[3.0] * 4, [2.0, 2, 2, 2]])
+    ours = _recorded({"name": "grd", "structure": "closed-form", "base": True}, [[1.0] * 4, [5.0, 5, 5, 5]])
+    published = {"name": "grd", "structure": "gradient", "base": False}
+    published = _recorded(published, [[3.0] * 4, [2.0, 2, 2, 2]])
     stopped = _recorded({"name": "rd"}, [[3.0, 3, 3, 3]])
     lines = curves.table([curves.as_run(run) for run in (ours, published, stopped)], (100, 200))
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
@@ -28,6 +29,15 @@ def test_cells_and_differences() -> None:
         ["Hopper-v4", "`grd`", "1 [1, 1]", half, "5 [5, 5]", half, "-"],
         ["Hopper-v4", "`grd, published`", "3 [3, 3]", half, "2 [2, 2]", half, "+3 [+3, +3]"],
         ["Hopper-v4", "`rd`", "3 [3, 3]", half, "-", "-", "-"],
+    ]
+
+
+def test_runs_are_told_apart_by_their_settings() -> None:
+    network_alone = {"name": "grd", "structure": "closed-form", "base": False}
+    runs = [_recorded(network_alone, [[1.0]]), _recorded({"name": "oracle"}, [[1.0]], discount=0.9999)]
+    assert [curves.as_run(run).label for run in runs] == [
+        "grd, no additive reward",
+        "oracle, discount 0.9999",
     ]
 
 
