@@ -4,7 +4,6 @@ An actor is a dict of arrays: `mask` [S] over the observation, layers w0, b0, w1
 them, and whatever else its head reads.
 """
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,12 +20,20 @@ Head = Callable[[Vector, Actor, np.random.Generator | None], Vector]
 def act(actor: Actor, head: str, observation: Vector, rng: np.random.Generator | None) -> Vector:
     """The action, in [-1, 1] or one-hot: sampled with `rng`, or the policy's best guess without."""
     x: Vector = observation * actor["mask"]
-    last = next(layer for layer in itertools.count() if f"w{layer + 1}" not in actor)
-    for layer in range(last):
-        x = np.maximum(x @ actor[f"w{layer}"] + actor[f"b{layer}"], np.float32(0))
-    action = HEADS[head](x @ actor[f"w{last}"] + actor[f"b{last}"], actor, rng)
+    layer = 0
+    while f"w{layer + 1}" in actor:
+        x = _affine(x, actor, layer)
+        np.maximum(x, 0, out=x)
+        layer += 1
+    action = HEADS[head](_affine(x, actor, layer), actor, rng)
     # A diverged policy (NaN) stands still: if its environment failed, the other lanes would end with it.
     return action if np.isfinite(action).all() else np.zeros_like(action)
+
+
+def _affine(x: Vector, actor: Actor, layer: int) -> Vector:
+    y: Vector = x @ actor[f"w{layer}"]
+    y += actor[f"b{layer}"]
+    return y
 
 
 def random_action(spec: Spec, rng: np.random.Generator) -> Vector:
@@ -38,11 +45,12 @@ def random_action(spec: Spec, rng: np.random.Generator) -> Vector:
 
 def _tanh_gaussian(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
     """SAC's head: outputs are mean and log standard deviation before the tanh."""
-    mean, log_std = np.split(outputs, 2)
+    size = len(outputs) // 2  # slices and bare ufuncs: np.split and np.clip take longer than the arithmetic
+    mean, log_std = outputs[:size], outputs[size:]
     if rng is None:
         return np.tanh(mean)
-    noise = rng.standard_normal(mean.shape[0], dtype=np.float32)
-    action: NDArray[Any] = np.tanh(mean + np.exp(np.clip(log_std, -20, 2)) * noise)
+    noise = rng.standard_normal(size, dtype=np.float32)
+    action: NDArray[Any] = np.tanh(mean + np.exp(np.minimum(np.maximum(log_std, -20), 2)) * noise)
     return action
 
 

@@ -113,12 +113,10 @@ class Lane:
         if observation.shape != shape:
             wrong = f"{what} has shape {observation.shape}, but observation_space says {shape}"
             raise UserError(self._complaint(wrong))
-        bad = np.flatnonzero(~np.isfinite(observation))
-        if bad.size:
-            name = self.spec.observation_names[bad[0]]
-            raise UserError(
-                self._complaint(f"{what} has {observation[bad[0]]} in dimension {bad[0]} ({name})")
-            )
+        if not np.isfinite(observation).all():
+            bad = int(np.flatnonzero(~np.isfinite(observation))[0])
+            name = self.spec.observation_names[bad]
+            raise UserError(self._complaint(f"{what} has {observation[bad]} in dimension {bad} ({name})"))
         return observation
 
     def _complaint(self, what: str) -> str:
