@@ -1,5 +1,9 @@
 """Worker processes do what the same lanes do in this process, and fail in one line."""
 
+import os
+import signal
+import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -72,6 +76,25 @@ def test_spare_workers_play_while_the_others_collect() -> None:
                 _assert_same(episode, same)
         assert (outside.has_spare_workers, inside.has_spare_workers) == (True, False)
         assert len(outside.teams) >= 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a pipe's size is the system's")
+def test_a_policy_is_sent_without_waiting_for_who_reads_it() -> None:
+    """Of 256-256 units, to a worker that stands still."""
+    shapes = {"mask": (10,), "w0": (10, 256), "b0": (256,), "w1": (256, 256), "b1": (256,), "w2": (256, 6)}
+    actors = {name: np.zeros((1, *shape), np.float32) for name, shape in {**shapes, "b2": (6,)}.items()}
+    with _pool("apportion/Greenhouse-v0", 1) as pool:
+        worker = pool.teams[0][0].process.pid  # type: ignore[attr-defined]
+        os.kill(worker, signal.SIGSTOP)
+        sender = threading.Thread(target=pool.start_chunk, args=(actors, 5, 0))
+        try:
+            sender.start()
+            sender.join(timeout=20)
+            assert not sender.is_alive()
+        finally:
+            os.kill(worker, signal.SIGCONT)
+            sender.join()
+        assert pool.finish_chunk()["observation"].shape == (1, 11, 10)
 
 
 def test_a_worker_does_not_import_jax() -> None:
