@@ -25,6 +25,7 @@ from apportion.runs.progress import Progress
 from apportion.runs.signals import StopRequest
 from apportion.settings import Config
 from apportion.train import Saved, Snapshot
+from apportion.types import Metrics
 
 TRAIN_LINES = 2_000  # lines of training metrics in a whole run, at the most
 EDGE_SNAPSHOTS = 100
@@ -119,6 +120,7 @@ class _Recorder:
         self.log = MetricsLog(run.metrics)
         self.notes: list[str] = []
         self.failed_lanes: set[int] = set()
+        self.metrics_to_come: tuple[int, Metrics] | None = None  # of a step, not written yet
 
     def record(self, pool: Pool, saved: Saved | None, seconds: float) -> Outcome:
         """Run the loop to its end, or until a signal asks for a stop."""
@@ -149,15 +151,21 @@ class _Recorder:
         return Outcome(self.run, step, stop.signal if step < total else None)
 
     def _write(self, snapshot: Snapshot) -> None:
+        self._write_metrics()  # of an earlier iteration: by now they are there
         if snapshot.metrics and snapshot.iteration % -(-self.config.schedule.iterations // TRAIN_LINES) == 0:
-            # To read them is to wait for the device, which the other iterations need not.
-            self._write_metrics(snapshot.step, jax.device_get(snapshot.metrics))
+            self.metrics_to_come = (snapshot.step, snapshot.metrics)
         self.progress.update(snapshot.step)
         self._write_reports(snapshot.reports)
         if snapshot.reports:
             self._status("running", snapshot.step)
 
-    def _write_metrics(self, step: int, metrics: dict[str, NDArray[np.float32]]) -> None:
+    def _write_metrics(self) -> None:
+        """The numbers of the last iteration that has a line. To read them is to wait for the device."""
+        if self.metrics_to_come is None:
+            return
+        step, values = self.metrics_to_come
+        self.metrics_to_come = None
+        metrics: dict[str, NDArray[np.float32]] = jax.device_get(values)
         self.log.write(step, "train", metrics)
         self.events.write(step, "train", metrics)
         self._warn_of_nan(step, metrics)
@@ -205,6 +213,7 @@ class _Recorder:
         return by_steps or time.monotonic() - self.saved_at > 60 * self.checkpoints.checkpoint_minutes
 
     def _checkpoint(self, snapshot: Snapshot, must_succeed: bool) -> None:
+        self._write_metrics()
         self._write_reports(snapshot.settle())
         try:
             seconds = time.monotonic() - self.began
