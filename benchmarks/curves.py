@@ -15,7 +15,7 @@ import tyro
 from numpy.typing import NDArray
 
 from apportion.report import drawing
-from apportion.report.statistics import LEVELS, RESAMPLES, band, iqm, mean
+from apportion.report.statistics import Band, band, difference, iqm, mean
 from apportion.runs.folder import read_json
 
 OURS = "grd"
@@ -105,19 +105,19 @@ def _at(run: Run, step: int) -> int | None:
 
 
 def _interval(values: NDArray[np.float64], form: str) -> str:
-    found = band(values[None], iqm)
-    return f"{found.centre[0]:{form}} [{found.low[0]:{form}}, {found.high[0]:{form}}]"
+    return _formatted(band(values[None], iqm), form)
+
+
+def _formatted(found: Band, form: str) -> str:
+    centre, low, high = (float(part[0]) for part in found)
+    return f"{centre:{form}} [{low:{form}}, {high:{form}}]"
 
 
 def _difference(ours: Run, other: Run, step: int) -> str:
     rows = _at(ours, step), _at(other, step)
     if rows[0] is None or rows[1] is None:
         return "-"
-    mine, theirs = ours.returns[rows[0]], other.returns[rows[1]]
-    rng = np.random.default_rng(0)
-    drawn = [iqm(side[rng.integers(side.size, size=(RESAMPLES, side.size))]) for side in (mine, theirs)]
-    low, high = np.quantile(drawn[0] - drawn[1], LEVELS)
-    return f"{iqm(mine) - iqm(theirs):+,.0f} [{low:+,.0f}, {high:+,.0f}]"
+    return _formatted(difference(ours.returns[rows[0]], other.returns[rows[1]], iqm), "+,.0f")
 
 
 # --- Figure

@@ -18,6 +18,7 @@ from rich.table import Table
 from apportion.cli.cache import remember_compilations
 from apportion.methods import METHODS
 from apportion.presets import GREENHOUSE, paper, preset
+from apportion.report.statistics import band, median
 from apportion.runs import training
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, versions
@@ -97,14 +98,10 @@ def lanes(run: RunFolder) -> dict[str, Any]:
 
 
 def interval(values: list[float | None]) -> list[float] | None:
-    """Median, and the 2.5% and 97.5% quantiles of the medians of resampled seeds."""
-    known = np.array([value for value in values if value is not None])
-    if not known.size:
-        return None
-    rng = np.random.default_rng(0)
-    medians = np.median(rng.choice(known, (10_000, known.size)), axis=1)
-    numbers = (np.median(known), *np.quantile(medians, [0.025, 0.975]))
-    return [float(f"{number:.4g}") for number in numbers]
+    """Median over seeds, and where there are two of them the 95% bootstrap interval of it."""
+    known = [value for value in values if value is not None]
+    numbers = [part[0] for part in band(np.array([known]), median)]
+    return [float(f"{number:.4g}") for number in numbers if np.isfinite(number)] or None
 
 
 def command(args: Methods) -> str:
@@ -121,13 +118,15 @@ def table(rows: dict[str, dict[str, list[float] | None]], results: dict[str, Any
     for column in ("method", *SCORES, "reward edges F1", "seconds"):
         printed.add_column(column.replace("_", " "), justify="left" if column == "method" else "right")
     for name, row in rows.items():
-        cells = [
-            "-" if each is None else f"{each[0]:.3g} [{each[1]:.3g}, {each[2]:.3g}]" for each in row.values()
-        ]
+        cells = ["-" if each is None else cell(*each) for each in row.values()]
         structure = results[name]["structure"]
         f1 = "-" if structure is None else f"{structure['state_to_reward']:.2f}"
         printed.add_row(name, *cells, f1, f"{results[name]['seconds']:.0f}")
     return printed
+
+
+def cell(centre: float, *interval: float) -> str:
+    return f"{centre:.3g} [{interval[0]:.3g}, {interval[1]:.3g}]" if interval else f"{centre:.3g}"
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from apportion.cli.cache import remember_compilations
 from apportion.config import check, to_dict
 from apportion.errors import UserError
 from apportion.presets import preset
+from apportion.report import statistics
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions
 from apportion.settings import Config, Schedule
@@ -364,24 +365,15 @@ def mean(scores: list[float]) -> list[float] | None:
         return None
     if len(scores) == 1:
         return [scores[0]]
-    return [float(np.mean(scores)), *interval(resampled_means(scores, np.random.default_rng(0)))]
+    return [float(part[0]) for part in statistics.band(np.array([scores]), statistics.mean)]
 
 
 def difference(ours: list[float], theirs: list[float]) -> list[float] | None:
     """Ours minus theirs, with the interval from resampling both."""
     if min(len(ours), len(theirs)) < 2:
         return None
-    rng = np.random.default_rng(0)
-    resampled = resampled_means(ours, rng) - resampled_means(theirs, rng)
-    return [float(np.mean(ours) - np.mean(theirs)), *interval(resampled)]
-
-
-def resampled_means(scores: list[float], rng: np.random.Generator) -> Any:
-    return rng.choice(scores, (10_000, len(scores))).mean(axis=1)
-
-
-def interval(values: Any) -> list[float]:
-    return [float(bound) for bound in np.quantile(values, [0.025, 0.975])]
+    found = statistics.difference(np.array(ours), np.array(theirs), statistics.mean)
+    return [float(part[0]) for part in found]
 
 
 def welch(ours: list[float], theirs: list[float]) -> float | None:

@@ -22,7 +22,7 @@ from apportion.report.episodes import Extra, episodes, ranges, shown_dimensions
 from apportion.report.names import check_fit, fits, read_names, renamed
 from apportion.report.overview import sentence
 from apportion.report.page import LIMIT, labels, write_report
-from apportion.report.statistics import band, iqm, mean, thinned
+from apportion.report.statistics import band, difference, iqm, mean, thinned
 from apportion.report.structure import Drivers, drivers, structure
 from apportion.runs.folder import RunFolder
 
@@ -41,6 +41,21 @@ def test_bands_are_those_of_the_percentile_bootstrap() -> None:
     theirs = bootstrap(values, np.mean, method="percentile", n_resamples=20_000, rng=1).confidence_interval
     assert ours.centre[0] == pytest.approx(values.mean())
     assert (ours.low[0], ours.high[0]) == pytest.approx((theirs.low, theirs.high), abs=0.05)
+
+
+def test_a_difference_has_the_spread_of_both_sides() -> None:
+    """As of normal means: the interval's half width is 1.96 standard errors, and it lies around the truth."""
+    rng = np.random.default_rng(0)
+    ours, theirs = rng.normal(3, 1, 400), rng.normal(1, 2, 400)
+    centre, low, high = (float(part[0]) for part in difference(ours, theirs, mean))
+    error = np.sqrt(ours.var() / 400 + theirs.var() / 400)
+    assert centre == pytest.approx(ours.mean() - theirs.mean())
+    assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.1)
+    assert low < 2 < high
+
+
+def test_no_difference_of_fewer_than_two_lanes() -> None:
+    assert np.isnan(difference(np.array([1.0, np.nan]), np.array([1.0, 2.0]), mean)).all()
 
 
 def test_lanes_without_numbers_are_left_out_and_one_lane_has_no_band() -> None:

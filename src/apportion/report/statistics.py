@@ -51,10 +51,27 @@ def band(lanes: NDArray[Any], statistic: Statistic, seed: int = 0) -> Band:
         result.centre[moment] = statistic(values)
         if count >= 2:
             if count not in draws:
-                draws[count] = np.random.default_rng(seed).integers(count, size=(RESAMPLES, count))
+                draws[count] = _draws(count, np.random.default_rng(seed))
             resampled = statistic(values[draws[count]])
             result.low[moment], result.high[moment] = np.quantile(resampled, LEVELS)
     return result
+
+
+def difference(ours: NDArray[Any], theirs: NDArray[Any], statistic: Statistic) -> Band:
+    """Our statistic less theirs [1], with lanes of both sides drawn anew; NaN with fewer than two finite."""
+    sides = [np.asarray(side, np.float64) for side in (ours, theirs)]
+    sides = [side[np.isfinite(side)] for side in sides]
+    if min(map(len, sides)) < 2:
+        return Band(*np.full((3, 1), np.nan))
+    rng = np.random.default_rng(0)
+    mine, other = (statistic(side[_draws(len(side), rng)]) for side in sides)
+    low, high = np.quantile(mine - other, LEVELS)
+    centre = statistic(sides[0]) - statistic(sides[1])
+    return Band(*(np.array([value]) for value in (centre, low, high)))
+
+
+def _draws(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    return rng.integers(count, size=(RESAMPLES, count))
 
 
 def thinned(count: int, at_most: int) -> list[int]:
