@@ -73,15 +73,15 @@ def main(args: Anatomy) -> None:
         f"{jax.devices()[0].device_kind}: {machine.flops / 1e9:,.0f} GFLOP/s, "
         f"{machine.bytes / 1e9:,.0f} GB/s, {machine.launch * 1e6:.1f} µs per launch"
     )
-    rows = []
+    made_with, rows = versions(), []
     for case in args.cases:
         for precision in args.precisions:
             for count in args.updates:
                 found = list(measure(args, case, precision, count, machine))
                 rows += found
                 console.print(f"{case} {precision} {count}: " + ", ".join(map(line, found)))
-                data = {"versions": versions(), "machine": machine._asdict(), "rows": rows}
-                write_json(args.out, data)  # after each, so that a run that is cut short leaves what it has
+                # After each, so that a run that is cut short leaves what it has.
+                write_json(args.out, {"versions": made_with, "machine": machine._asdict(), "rows": rows})
     console.print(table(rows))
 
 

@@ -15,7 +15,7 @@ import tyro
 from numpy.typing import NDArray
 
 from apportion.report import drawing
-from apportion.report.statistics import Band, band, difference, iqm, mean
+from apportion.report.statistics import Interval, band, difference, interval, iqm, mean
 from apportion.runs.folder import read_json
 
 OURS = "grd"
@@ -92,11 +92,11 @@ def table(runs: list[Run], moments: tuple[int, ...]) -> list[str]:
 
 
 def _returns(run: Run, step: int) -> str:
-    return "-" if (row := _at(run, step)) is None else _interval(run.returns[row], ",.0f")
+    return "-" if (row := _at(run, step)) is None else _formatted(interval(run.returns[row], iqm), ",.0f")
 
 
 def _correlation(run: Run, step: int) -> str:
-    return "-" if (row := _at(run, step)) is None else _interval(run.correlation[row], ".3f")
+    return "-" if (row := _at(run, step)) is None else _formatted(interval(run.correlation[row], iqm), ".3f")
 
 
 def _at(run: Run, step: int) -> int | None:
@@ -104,13 +104,8 @@ def _at(run: Run, step: int) -> int | None:
     return int(found[0]) if found.size else None
 
 
-def _interval(values: NDArray[np.float64], form: str) -> str:
-    return _formatted(band(values[None], iqm), form)
-
-
-def _formatted(found: Band, form: str) -> str:
-    centre, low, high = (float(part[0]) for part in found)
-    return f"{centre:{form}} [{low:{form}}, {high:{form}}]"
+def _formatted(found: Interval, form: str) -> str:
+    return f"{found.centre:{form}} [{found.low:{form}}, {found.high:{form}}]"
 
 
 def _difference(ours: Run, other: Run, step: int) -> str:

@@ -18,7 +18,7 @@ from rich.table import Table
 from apportion.cli.cache import remember_compilations
 from apportion.methods import METHODS
 from apportion.presets import GREENHOUSE, paper, preset
-from apportion.report.statistics import band, median
+from apportion.report import statistics
 from apportion.runs import training
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, versions
@@ -100,8 +100,8 @@ def lanes(run: RunFolder) -> dict[str, Any]:
 def interval(values: list[float | None]) -> list[float] | None:
     """Median over seeds, and where there are two of them the 95% bootstrap interval of it."""
     known = [value for value in values if value is not None]
-    numbers = [part[0] for part in band(np.array([known]), median)]
-    return [float(f"{number:.4g}") for number in numbers if np.isfinite(number)] or None
+    found = statistics.interval(known, statistics.median).known()
+    return [float(f"{number:.4g}") for number in found] or None
 
 
 def command(args: Methods) -> str:

@@ -361,19 +361,12 @@ def last_mean(curve: list[float | None]) -> float | None:
 
 def mean(scores: list[float]) -> list[float] | None:
     """Mean over seeds, and where two are there the 95% bootstrap interval of it."""
-    if not scores:
-        return None
-    if len(scores) == 1:
-        return [scores[0]]
-    return [float(part[0]) for part in statistics.band(np.array([scores]), statistics.mean)]
+    return statistics.interval(scores, statistics.mean).known() or None
 
 
 def difference(ours: list[float], theirs: list[float]) -> list[float] | None:
     """Ours minus theirs, with the interval from resampling both."""
-    if min(len(ours), len(theirs)) < 2:
-        return None
-    found = statistics.difference(np.array(ours), np.array(theirs), statistics.mean)
-    return [float(part[0]) for part in found]
+    return statistics.difference(ours, theirs, statistics.mean).known() or None
 
 
 def welch(ours: list[float], theirs: list[float]) -> float | None:

@@ -9,8 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +83,8 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
     To continue, the pool must be where it was: call `pool.put_back(saved.where)` first.
     """
     schedule, method, programs = config.schedule, config.make_method(), _compile(config, pool.spec)
-    with _Collector(pool, schedule, method.revision) as collector, Evaluator(config, pool) as evaluator:
+    with ThreadPoolExecutor(1) as thread, Evaluator(config, pool) as evaluator:
+        collector = _Collector(pool, thread, schedule, method.revision)
         if saved is None:
             agent, replay = start(config, pool.spec)
             actor = programs.actor(agent)
@@ -100,7 +100,7 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
             metrics: Metrics = {}
             if schedule.overlap:
                 # The environments wait for the last iteration's actor, so at most two iterations are under
-                # way. Before the updates: a GPU's host is busy launching them for as long as they take.
+                # way. Before the updates: a GPU's host may launch them for as long as they take.
                 collector.start(actor, iteration + 1)
             if step >= schedule.warmup_steps and collector.all_lanes_have_data:
                 keys = _lane_keys(config.seeds, _UPDATE, iteration)
@@ -135,14 +135,16 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
 class _Collector:
     """Keeps one chunk of steps ahead: under way in the workers, or settled here."""
 
-    def __init__(self, pool: Pool, schedule: Schedule, revision: Revision | None) -> None:
+    def __init__(
+        self, pool: Pool, thread: ThreadPoolExecutor, schedule: Schedule, revision: Revision | None
+    ) -> None:
         self.pool = pool
+        self.thread = thread  # asks the workers: nobody waits for the actor, nor for its way to them
         self.schedule = schedule
         self.revision = revision
         self.lanes_to_revise: list[int] = []  # because the last chunk brought enough segments
         self.settled: Arrays | None = None
         self.segments = np.zeros(pool.lanes, np.int64)  # closed so far, per lane
-        self._thread = ThreadPoolExecutor(1)
         self._ensure_asked: Callable[[], None]  # set by `start`
 
     @property
@@ -150,10 +152,9 @@ class _Collector:
         return bool(np.all(self.segments > 0))
 
     def start(self, actor: dict[str, Array], iteration: int) -> None:
-        """Let the environments act as soon as the actor is there, for which nobody waits here; those in this
-        process when somebody asks for what they did."""
+        """Let the environments act as soon as the actor is there; those in this process, when it settles."""
         ask = partial(self._ask, actor, iteration)
-        self._ensure_asked = self._thread.submit(ask).result if self.pool.has_spare_workers else ask
+        self._ensure_asked = self.thread.submit(ask).result if self.pool.has_spare_workers else ask
 
     def _ask(self, actor: dict[str, Array], iteration: int) -> None:
         """At random while the steps still belong to the warm-up."""
@@ -191,14 +192,6 @@ class _Collector:
     def go_on_from(self, saved: Saved) -> None:
         self.settled = saved.pending
         self.segments += np.asarray(saved.replay.segments)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._thread.shutdown()
 
 
 def _looks(segments: NDArray[np.int64], revision: Revision) -> NDArray[np.int64]:

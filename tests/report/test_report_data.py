@@ -22,7 +22,7 @@ from apportion.report.episodes import Extra, episodes, ranges, shown_dimensions
 from apportion.report.names import check_fit, fits, read_names, renamed
 from apportion.report.overview import sentence
 from apportion.report.page import LIMIT, labels, write_report
-from apportion.report.statistics import band, difference, iqm, mean, thinned
+from apportion.report.statistics import band, difference, interval, iqm, mean, thinned
 from apportion.report.structure import Drivers, drivers, structure
 from apportion.runs.folder import RunFolder
 
@@ -47,11 +47,18 @@ def test_a_difference_has_the_spread_of_both_sides() -> None:
     """As of normal means: the interval's half width is 1.96 standard errors, and it lies around the truth."""
     rng = np.random.default_rng(0)
     ours, theirs = rng.normal(3, 1, 400), rng.normal(1, 2, 400)
-    centre, low, high = (float(part[0]) for part in difference(ours, theirs, mean))
+    centre, low, high = difference(ours, theirs, mean)
     error = np.sqrt(ours.var() / 400 + theirs.var() / 400)
     assert centre == pytest.approx(ours.mean() - theirs.mean())
     assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.1)
     assert low < 2 < high
+
+
+def test_an_interval_is_the_band_at_one_moment() -> None:
+    lanes = np.random.default_rng(0).standard_normal(5)
+    assert interval(lanes, iqm) == tuple(float(part[0]) for part in band(lanes[None], iqm))
+    assert interval([2.0], iqm).known() == [2.0]
+    assert interval([], iqm).known() == []
 
 
 def test_no_difference_of_fewer_than_two_lanes() -> None:

@@ -45,12 +45,12 @@ def random_action(spec: Spec, rng: np.random.Generator) -> Vector:
 
 def _tanh_gaussian(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
     """SAC's head: outputs are mean and log standard deviation before the tanh."""
-    size = len(outputs) // 2  # slices and bare ufuncs: np.split and np.clip take longer than the arithmetic
+    size = len(outputs) // 2  # slices: np.split takes longer than the arithmetic
     mean, log_std = outputs[:size], outputs[size:]
     if rng is None:
         return np.tanh(mean)
     noise = rng.standard_normal(size, dtype=np.float32)
-    action: NDArray[Any] = np.tanh(mean + np.exp(np.minimum(np.maximum(log_std, -20), 2)) * noise)
+    action: NDArray[Any] = np.tanh(mean + np.exp(_clipped(log_std, -20, 2)) * noise)
     return action
 
 
@@ -59,7 +59,8 @@ def _tanh_noise(outputs: Vector, actor: Actor, rng: np.random.Generator | None) 
     action: NDArray[Any] = np.tanh(outputs)
     if rng is None:
         return action
-    return np.clip(action + actor["noise"] * rng.standard_normal(action.shape[0], dtype=np.float32), -1, 1)
+    noise = actor["noise"] * rng.standard_normal(action.shape[0], dtype=np.float32)
+    return _clipped(action + noise, -1, 1)
 
 
 def _epsilon_greedy(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
@@ -70,6 +71,11 @@ def _epsilon_greedy(outputs: Vector, actor: Actor, rng: np.random.Generator | No
     if rng is not None and rng.random() < actor["epsilon"]:
         best = int(rng.integers(outputs.shape[0]))
     return _one_hot(best, outputs.shape[0])
+
+
+def _clipped(x: Vector, low: float, high: float) -> Vector:
+    """np.clip takes longer than this for so few numbers."""
+    return np.minimum(np.maximum(x, low), high)
 
 
 def _one_hot(index: int, size: int) -> Vector:

@@ -3,7 +3,7 @@
 A lane without a number (it diverged) is left out; the page says how many are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 RESAMPLES = 2_000
 LEVELS = (0.025, 0.975)
 
+Lanes = NDArray[Any] | Sequence[float]  # [L]
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]  # over the last axis
 
 
@@ -21,6 +22,18 @@ class Band(NamedTuple):
     centre: NDArray[np.float64]  # [K]
     low: NDArray[np.float64]  # [K] NaN with fewer than two lanes
     high: NDArray[np.float64]  # [K]
+
+
+class Interval(NamedTuple):
+    """A statistic over lanes, and where it lies with 95% confidence."""
+
+    centre: float
+    low: float  # NaN with fewer than two lanes
+    high: float
+
+    def known(self) -> list[float]:
+        """Those of the three that are numbers."""
+        return [number for number in self if np.isfinite(number)]
 
 
 def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -57,17 +70,21 @@ def band(lanes: NDArray[Any], statistic: Statistic, seed: int = 0) -> Band:
     return result
 
 
-def difference(ours: NDArray[Any], theirs: NDArray[Any], statistic: Statistic) -> Band:
-    """Our statistic less theirs [1], with lanes of both sides drawn anew; NaN with fewer than two finite."""
+def interval(lanes: Lanes, statistic: Statistic) -> Interval:
+    """The same at one moment, of `lanes` [L]."""
+    return Interval(*(float(part[0]) for part in band(np.asarray(lanes, np.float64)[None], statistic)))
+
+
+def difference(ours: Lanes, theirs: Lanes, statistic: Statistic) -> Interval:
+    """Our statistic less theirs, with lanes of both sides drawn anew; NaN with fewer than two finite."""
     sides = [np.asarray(side, np.float64) for side in (ours, theirs)]
     sides = [side[np.isfinite(side)] for side in sides]
     if min(map(len, sides)) < 2:
-        return Band(*np.full((3, 1), np.nan))
+        return Interval(np.nan, np.nan, np.nan)
     rng = np.random.default_rng(0)
     mine, other = (statistic(side[_draws(len(side), rng)]) for side in sides)
     low, high = np.quantile(mine - other, LEVELS)
-    centre = statistic(sides[0]) - statistic(sides[1])
-    return Band(*(np.array([value]) for value in (centre, low, high)))
+    return Interval(float(statistic(sides[0]) - statistic(sides[1])), float(low), float(high))
 
 
 def _draws(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
