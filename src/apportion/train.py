@@ -8,13 +8,14 @@ seed and the iteration's number, so a run can stop after any iteration and conti
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cache, partial
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, UInt32
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -83,8 +84,7 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
     To continue, the pool must be where it was: call `pool.put_back(saved.where)` first.
     """
     schedule, method, programs = config.schedule, config.make_method(), _compile(config, pool.spec)
-    with ThreadPoolExecutor(1) as thread, Evaluator(config, pool) as evaluator:
-        collector = _Collector(pool, thread, schedule, method.revision)
+    with _Collector(pool, schedule, method.revision) as collector, Evaluator(config, pool) as evaluator:
         if saved is None:
             agent, replay = start(config, pool.spec)
             actor = programs.actor(agent)
@@ -103,8 +103,8 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
                 # way. Before the updates: a GPU's host may launch them for as long as they take.
                 collector.start(actor, iteration + 1)
             if step >= schedule.warmup_steps and collector.all_lanes_have_data:
-                keys = _lane_keys(config.seeds, _UPDATE, iteration)
-                agent, replay, metrics, actor = programs.learn(agent, replay, chunk, keys)
+                origins = _origins(config.seeds, _UPDATE, iteration)
+                agent, replay, metrics, actor = programs.learn(agent, replay, chunk, origins)
             else:
                 replay = programs.insert(replay, chunk)
             if method.revision is not None and collector.lanes_to_revise:
@@ -132,20 +132,37 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
             )
 
 
-class _Collector:
-    """Keeps one chunk of steps ahead: under way in the workers, or settled here."""
+class _Collected(NamedTuple):
+    """What all lanes' environments did in one iteration."""
 
-    def __init__(
-        self, pool: Pool, thread: ThreadPoolExecutor, schedule: Schedule, revision: Revision | None
-    ) -> None:
+    arrays: Arrays  # of the chunk, on the host
+    chunk: Chunk  # [L, ...] on the devices
+
+
+class _Collector:
+    """Keeps one chunk of steps ahead, brought by a thread of its own.
+
+    So whoever launches updates, which on a GPU may take as long as they last, waits neither for the actor nor
+    for the environments.
+    """
+
+    def __init__(self, pool: Pool, schedule: Schedule, revision: Revision | None) -> None:
         self.pool = pool
-        self.thread = thread  # asks the workers: nobody waits for the actor, nor for its way to them
         self.schedule = schedule
         self.revision = revision
         self.lanes_to_revise: list[int] = []  # because the last chunk brought enough segments
-        self.settled: Arrays | None = None
         self.segments = np.zeros(pool.lanes, np.int64)  # closed so far, per lane
-        self._ensure_asked: Callable[[], None]  # set by `start`
+        self._thread = ThreadPoolExecutor(1)
+        self._wait: Callable[[], _Collected]  # for the chunk ahead; set by `start` and `go_on_from`
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Without waiting: one who never answers is dismissed when the pool is closed, which ends the thread.
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     @property
     def all_lanes_have_data(self) -> bool:
@@ -153,30 +170,30 @@ class _Collector:
 
     def start(self, actor: dict[str, Array], iteration: int) -> None:
         """Let the environments act as soon as the actor is there; those in this process, when it settles."""
-        ask = partial(self._ask, actor, iteration)
-        self._ensure_asked = self.thread.submit(ask).result if self.pool.has_spare_workers else ask
+        bring = partial(self._bring, actor, iteration)
+        self._wait = self._thread.submit(bring).result if self.pool.has_spare_workers else cache(bring)
 
-    def _ask(self, actor: dict[str, Array], iteration: int) -> None:
+    def _bring(self, actor: dict[str, Array], iteration: int) -> _Collected:
         """At random while the steps still belong to the warm-up."""
         steps = self.schedule.steps_per_iteration
         random = iteration * steps < self.schedule.warmup_steps
-        arrays = None if random else jax.device_get(actor)
-        self.pool.start_chunk(arrays, steps, iteration)
+        self.pool.start_chunk(None if random else jax.device_get(actor), steps, iteration)
+        return self._on_devices(self.pool.finish_chunk())
+
+    def _on_devices(self, arrays: Arrays) -> _Collected:
+        fields: dict[str, Any] = arrays
+        return _Collected(arrays, devices.spread(Chunk(**fields), self.pool.lanes))
 
     def settle(self) -> Arrays:
         """Wait until no chunk is under way, so that the workers can be asked for other things."""
-        if self.settled is None:
-            self._ensure_asked()
-            self.settled = self.pool.finish_chunk()
-        return self.settled
+        return self._wait().arrays
 
     def take(self, iteration: int) -> Chunk:
-        chunk, self.settled = self.settle(), None
-        before, self.segments = self.segments, self.segments + chunk["segments"]
+        arrays, chunk = self._wait()
+        before, self.segments = self.segments, self.segments + arrays["segments"]
         if self.revision is not None:
             self.lanes_to_revise = self._due(self.revision, before, iteration)
-        arrays: dict[str, Any] = chunk
-        return devices.spread(Chunk(**arrays), self.pool.lanes)
+        return chunk
 
     def _due(self, revision: Revision, before: NDArray[np.int64], iteration: int) -> list[int]:
         """Lanes with enough new segments; of the looks in warm-up, only the last is worth its time."""
@@ -190,7 +207,8 @@ class _Collector:
         return Saved(iteration, agent, replay, self.settle(), self.pool.where())
 
     def go_on_from(self, saved: Saved) -> None:
-        self.settled = saved.pending
+        ahead = self._on_devices(saved.pending)
+        self._wait = lambda: ahead
         self.segments += np.asarray(saved.replay.segments)
 
 
@@ -229,13 +247,13 @@ def _compile(config: Config, spec: Spec) -> _Programs:
     method, backbone = config.make_method(), config.make_backbone()
 
     def learn(
-        agent: AgentState, replay: Replay, chunk: Chunk, key: PRNGKeyArray
+        agent: AgentState, replay: Replay, chunk: Chunk, origin: UInt32[Array, "3"]
     ) -> tuple[AgentState, Replay, Metrics, dict[str, Array]]:
         replay = replays.insert(replay, chunk)
         if method.survey is not None:
             looked = replays.survey(replay, spec.max_segment_steps)
             agent = agent._replace(method=method.survey(agent.method, looked))
-        agent, replay, metrics = updates(config, spec, agent, replay, key)
+        agent, replay, metrics = updates(config, spec, agent, replay, _key(origin))
         return agent, replay, metrics, actor(agent)
 
     def actor(agent: AgentState) -> dict[str, Array]:
@@ -257,10 +275,17 @@ def _evaluation_due(iteration: int, schedule: Schedule) -> bool:
 
 def _lane_keys(seeds: list[int], stream: int, iteration: int) -> PRNGKeyArray:
     """One key per lane, from its seed, the use it is for and the iteration."""
-    return _fold_in(np.asarray(seeds, np.uint32), stream, iteration)
+    return _keys(_origins(seeds, stream, iteration))
 
 
-@jax.jit
-@partial(jax.vmap, in_axes=(0, None, None))
-def _fold_in(seed: Array, stream: Array, iteration: Array) -> PRNGKeyArray:
+def _origins(seeds: list[int], stream: int, iteration: int) -> NDArray[np.uint32]:
+    """[L, 3]: what each lane's key is made from, for programs that make it themselves: one call less."""
+    return np.array([(seed, stream, iteration) for seed in seeds], np.uint32)
+
+
+def _key(origin: UInt32[Array, "3"]) -> PRNGKeyArray:
+    seed, stream, iteration = origin
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), stream), iteration)
+
+
+_keys = jax.jit(jax.vmap(_key))

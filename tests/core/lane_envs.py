@@ -1,6 +1,7 @@
 """Environments that misbehave, registered under `lane_envs:...` so that worker processes find them too."""
 
 import sys
+import time
 from typing import Any
 
 import gymnasium
@@ -50,6 +51,15 @@ class EndsEarlier(Walk):
     def step(self, action: NDArray[Any]) -> Step:
         observation, reward, _, truncated, info = super().step(action)
         return observation, reward, self.steps >= self.patience, truncated, info
+
+
+class Stuck(Walk):
+    """Never comes back from its fifth step."""
+
+    def step(self, action: NDArray[Any]) -> Step:
+        while self.steps == 4:
+            time.sleep(0.01)
+        return super().step(action)
 
 
 class Outlives(Walk):

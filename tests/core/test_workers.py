@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,16 @@ def test_closing_while_a_chunk_is_under_way_leaves_no_process_and_no_noise(
     pool.close()
     assert connection.process.returncode is not None
     assert capfd.readouterr().err == ""
+
+
+def test_closing_ends_an_environment_that_is_stuck_and_who_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers, "PATIENCE", 0.2)
+    with ThreadPoolExecutor(1) as thread:
+        with _pool("lane_envs:Stuck-v0", 2, lanes=2) as pool:
+            chunk = thread.submit(_chunk, pool, None, 10, 0)
+        assert isinstance(chunk.exception(), UserError | ValueError)
 
 
 def test_a_worker_per_lane_but_half_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:

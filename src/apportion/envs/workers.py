@@ -24,6 +24,7 @@ from apportion.envs.wire import Arrays, Message, receive, send, under
 from apportion.errors import UserError
 from apportion.spec import Spec
 
+PATIENCE = 5.0  # seconds for a worker to end what it is doing, before it is killed
 PIPE_BYTES = 1 << 20  # what Linux gives to anyone; a policy with two layers of 256 takes 300 kB
 
 
@@ -144,14 +145,13 @@ class ProcessConnection:
         return message
 
     def close(self) -> None:
-        with contextlib.suppress(BrokenPipeError):  # one that died leaves what it was last asked unsent
-            self._stdin.close()
-        self._stdout.close()
+        # Reads what nobody asks for any more, so that the worker can come to the end of its input. A thread
+        # may still wait for that answer: it gets less than it expects, and ends too.
         try:
-            self.process.wait(timeout=5)
+            self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait()
+            self.process.communicate()
 
 
 class Pool:
