@@ -41,7 +41,7 @@ def full(
     trained = lanes[:1] if on_cpu else lanes
     tables = {
         "environment": environments.table(lanes, steps=500, seconds=2.0, report=report),
-        "training": training.table((TASK,), trained, seconds=10.0, report=report),
+        "training": training.table((TASK,), trained, seconds=10.0 if on_cpu else 5.0, report=report),
         "updates": updates.table(chosen, lanes, peak, report),
     }
     for name, rows in tables.items():

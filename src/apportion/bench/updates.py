@@ -27,7 +27,7 @@ class Limits(NamedTuple):
 
 
 CPU = Limits(call=1.0, row=4.0, give_up=15.0)
-GPU = Limits(call=1.0, row=5.0, give_up=15.0)
+GPU = Limits(call=1.0, row=1.5, give_up=15.0)
 
 
 def limits() -> Limits:
