@@ -40,11 +40,11 @@ class Workload(NamedTuple):
     agent: AgentState  # [L, ...]
     replay: Replay  # [L, ...]
     chunk: Chunk  # [L, ...] nothing new, in the shapes that a training has
-    keys: Any  # [L]
+    origins: Any  # [L, 3] of the randomness
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        return self.agent, self.replay, self.chunk, self.keys
+        return self.agent, self.replay, self.chunk, self.origins
 
 
 def made_up_spec(size: Size, steps: int = EPISODE_STEPS) -> Spec:
@@ -99,7 +99,7 @@ def _workload(config: Config, spec: Spec, agent: AgentState, replay: Replay) -> 
         agent=agent,
         replay=replay,
         chunk=jax.tree.map(lambda x: jnp.broadcast_to(x, (config.lanes, *x.shape)), empty),
-        keys=jax.random.split(jax.random.key(config.seed), config.lanes),
+        origins=jnp.asarray(train._origins(config.seeds, train._UPDATE, 0)),
     )
 
 
