@@ -3,7 +3,9 @@
 Lanes know nothing of each other, so devices never talk. On one device this is a plain vmap.
 """
 
+import os
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 import jax
@@ -39,7 +41,27 @@ def compiled(function: Callable[..., Any], lanes: int, donate: tuple[int, ...] =
         over_lanes = jax.shard_map(
             over_lanes, mesh=_mesh(lanes), in_specs=_LANES, out_specs=_LANES, check_vma=False
         )
-    return jax.jit(over_lanes, donate_argnums=donate)
+    return jax.jit(over_lanes, donate_argnums=donate, compiler_options=_loops_in_graphs())
+
+
+_IN_GRAPHS = "xla_gpu_enable_command_buffer"
+_ALSO_LOOPS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
+
+
+@cache
+def _loops_in_graphs() -> dict[str, str]:
+    """Let a GPU run whole loops by itself, as CUDA graphs: their turns do not wait for a busy host.
+
+    Nothing where there is no GPU, where XLA does not know these options, and where its user has chosen.
+    """
+    options = {_IN_GRAPHS: _ALSO_LOOPS}
+    if jax.default_backend() != "gpu" or _IN_GRAPHS in os.environ.get("XLA_FLAGS", ""):
+        return {}
+    try:
+        jax.jit(lambda x: x + 1, compiler_options=options)(0)
+    except jax.errors.JaxRuntimeError:
+        return {}
+    return options
 
 
 def one_lane(tree: Tree, lane: int) -> Tree:

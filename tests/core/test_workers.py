@@ -13,7 +13,7 @@ import pytest
 from apportion.envs import workers
 from apportion.envs.lane import Noise
 from apportion.envs.make import EnvConfig
-from apportion.envs.workers import Pool, ProcessConnection, default_workers
+from apportion.envs.workers import Connection, Pool, ProcessConnection, default_workers
 from apportion.errors import UserError
 
 HEAD = "tanh_gaussian"
@@ -32,6 +32,12 @@ def _actors(lanes: int, states: int, actions: int) -> dict[str, Any]:
 def _chunk(pool: Pool, actors: Any, steps: int, iteration: int) -> dict[str, Any]:
     pool.start_chunk(actors, steps, iteration)
     return pool.finish_chunk()
+
+
+def _niceness(connection: Connection) -> int:
+    """Above this process's own."""
+    assert isinstance(connection, ProcessConnection)
+    return os.getpriority(os.PRIO_PROCESS, connection.process.pid) - os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def _assert_same(found: Any, expected: Any) -> None:
@@ -55,6 +61,7 @@ def test_processes_do_exactly_what_this_process_does(monkeypatch: pytest.MonkeyP
         _assert_same(_chunk(outside, actors, 50, 1), first)
         played = inside.episodes(actors, 1, 3, noise), outside.episodes(actors, 1, 3, noise)
         assert (len(inside.teams), len(outside.teams)) == (1, 2)
+        assert [[_niceness(each) for each in team] for team in outside.teams] == [[0, 0], [10, 10]]
         for mine, theirs in zip(*played, strict=True):
             assert len(mine) == 3
             for episode, same in zip(mine, theirs, strict=True):
@@ -187,7 +194,9 @@ def test_closing_ends_an_environment_that_is_stuck_and_who_waits_for_it(
 def test_a_worker_per_lane_but_half_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 16)
     assert [default_workers(lanes) for lanes in (1, 8, 100)] == [1, 8, 8]
-    assert [default_workers(lanes, learns_here=False) for lanes in (1, 8, 100)] == [1, 8, 14]
+    assert [default_workers(lanes, learns_here=False) for lanes in (1, 8, 14)] == [1, 8, 14]
+    # With 14 of them one would still have two lanes to serve, as with 10.
+    assert [default_workers(lanes, learns_here=False) for lanes in (20, 100)] == [10, 13]
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     assert default_workers(4) == 1
     assert default_workers(4, learns_here=False) == 1

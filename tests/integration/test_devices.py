@@ -28,6 +28,30 @@ def test_idle_devices_are_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
     assert devices.advice(7) == "7 lanes do not divide over 4 devices: 1 used. With 8, all would be."
 
 
+@pytest.mark.parametrize(
+    ("backend", "flags", "chosen"),
+    [
+        ("cpu", "", False),
+        ("gpu", "", True),
+        ("gpu", "--xla_gpu_enable_command_buffer=FUSION", False),  # by the user
+    ],
+)
+def test_a_gpu_runs_loops_by_itself_unless_its_user_wants_otherwise(
+    backend: str, flags: str, chosen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    options = devices._loops_in_graphs.__wrapped__()
+    assert ("WHILE" in options.get("xla_gpu_enable_command_buffer", "")) == chosen
+
+
+def test_an_xla_that_does_not_know_its_options_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(devices, "_ALSO_LOOPS", "FUSION,SOMETHING_OF_THE_FUTURE")
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    assert devices._loops_in_graphs.__wrapped__() == {}
+
+
 # GRD finds its edges in closed form: what it takes from a lane and puts back passes the devices, too.
 FLAGS = tiny("rd", "--method", "grd", "--method.hidden", "8", "8", "--method.segments", "4", "--seeds", "4")
 

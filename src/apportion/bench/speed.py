@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 
@@ -14,6 +14,8 @@ LANES = (1, 5, 20)
 REPLAY_STEPS = 1_000_000
 
 Report = Callable[[str], None]
+Part = Literal["peers", "environment", "training", "updates"]
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 def quick(report: Report) -> Iterator[dict[str, Any]]:
@@ -26,7 +28,10 @@ def quick(report: Report) -> Iterator[dict[str, Any]]:
 
 
 def full(
-    report: Report, lanes: tuple[int, ...] = LANES, methods: tuple[str, ...] = ()
+    report: Report,
+    lanes: tuple[int, ...] = LANES,
+    methods: tuple[str, ...] = (),
+    parts: tuple[Part, ...] = PARTS,
 ) -> Iterator[dict[str, Any]]:
     """Every method (or those named), three sizes, several lanes, environments, trainings, peers."""
     chosen = updates.chosen(methods)
@@ -35,16 +40,20 @@ def full(
     yield found
     peak = found["peak"]["float32"]
     on_cpu = jax.default_backend() == "cpu"
-    found |= _compare(steps=20 if on_cpu else 200, rounds=7, report=report, peak=peak, published=True)
-    yield found
+    if "peers" in parts:
+        steps = 20 if on_cpu else 200
+        found |= _compare(steps=steps, rounds=7, report=report, peak=peak, published=True)
+        yield found
     # On a CPU all lanes share the same cores: there one says enough.
     trained = lanes[:1] if on_cpu else lanes
-    tables = {
+    tables: dict[Part, Iterator[dict[str, Any]]] = {
         "environment": environments.table(lanes, steps=500, seconds=2.0, report=report),
         "training": training.table((TASK,), trained, seconds=10.0 if on_cpu else 5.0, report=report),
         "updates": updates.table(chosen, lanes, peak, report),
     }
     for name, rows in tables.items():
+        if name not in parts:
+            continue
         found[name] = []
         for row in rows:
             found[name].append(row)

@@ -11,6 +11,7 @@ import jax
 
 # How XLA names matrix products: its library's on a CPU, and on a GPU.
 PRODUCTS = ("dot", "ynn_fusion", "onednn", "gemm", "cublas", "custom-call", "cutlass", "triton_gemm")
+_GRAPH = "command_buffer"
 _AROUND = ("while", "call", "conditional")  # whose time is that of what they contain
 
 
@@ -27,6 +28,8 @@ def by_kind(run: Callable[[], None]) -> dict[str, float]:
     seconds: Counter[str] = Counter()
     for event in events:
         kind = event.get("args", {}).get("hlo_op", "").split(".")[0]
+        if kind.startswith(_GRAPH):  # of which its kernels have names of their own
+            kind = event["name"].split(".")[0]
         if kind and kind not in _AROUND:
             seconds[kind] += event["dur"] / 1e6
     return dict(seconds.most_common())

@@ -41,6 +41,8 @@ def bench(argv: list[str]) -> int:
         """Numbers of lanes to measure, without --quick."""
         methods: tuple[str, ...] = ()
         """Methods to measure, without --quick; all when none is named."""
+        parts: tuple[speed.Part, ...] = speed.PARTS
+        """What to measure, without --quick."""
         out: Path | None = None
         """Also write the result, as JSON, to this file: what there is so far, after each measurement."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
@@ -51,9 +53,10 @@ def bench(argv: list[str]) -> int:
     if args.quick:
         remember_compilations()  # a full measurement tells how long compiling takes
     with blaming_the_command_line():
+        check(len(args.parts) > 0, "--parts needs at least one")
         check(len(args.lanes) > 0 and min(args.lanes) >= 1, f"--lanes {args.lanes} must be at least 1 each")
         updates.chosen(args.methods)
-    full = partial(speed.full, lanes=args.lanes, methods=args.methods)
+    full = partial(speed.full, lanes=args.lanes, methods=args.methods, parts=args.parts)
     data = measure(speed.quick if args.quick else full, args.output, args.out)
     print_data(data, args.output, _show_speed)
     return 0
@@ -103,9 +106,10 @@ def _silence(line: str) -> None:
 
 
 def _show_speed(console: Console, data: dict[str, Any]) -> None:
-    _peers(console, data)
+    if "peers" in data:
+        _peers(console, data)
     _rows(console, "Updates", data.get("updates", []), UPDATES)
-    _rows(console, "Environments, nobody learning", data["environment"], ENVIRONMENT)
+    _rows(console, "Environments, nobody learning", data.get("environment", []), ENVIRONMENT)
     _rows(console, "Trainings", data.get("training", []), TRAINING)
     _rows(console, "Memory of one lane, GRD and SAC", data["memory"]["lanes"], MEMORY)
     peak = data["memory"]["peak"]

@@ -25,6 +25,7 @@ from apportion.errors import UserError
 from apportion.spec import Spec
 
 PATIENCE = 5.0  # seconds for a worker to end what it is doing, before it is killed
+SPARE_NICENESS = 10  # of those that only evaluate, so that the training's own need not wait for them
 PIPE_BYTES = 1 << 20  # what Linux gives to anyone; a policy with two layers of 256 takes 300 kB
 
 
@@ -78,6 +79,8 @@ class Connection(Protocol):
 
     def reply(self) -> Message: ...
 
+    def step_back(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -95,6 +98,9 @@ class InlineConnection:
 
     def reply(self) -> Message:
         return self.replies.pop(0)
+
+    def step_back(self) -> None:
+        """It does nothing beside this process anyway."""
 
     def close(self) -> None:
         for lane in self.server.lanes + self.server.evaluation_lanes:
@@ -143,6 +149,12 @@ class ProcessConnection:
         if "error" in message.head:
             raise UserError(message.head["error"])
         return message
+
+    def step_back(self) -> None:
+        """Take only the time that other processes leave."""
+        with contextlib.suppress(ProcessLookupError):  # it died: the reason will be waiting in reply()
+            niceness = os.getpriority(os.PRIO_PROCESS, 0) + SPARE_NICENESS
+            os.setpriority(os.PRIO_PROCESS, self.process.pid, niceness)
 
     def close(self) -> None:
         # Reads what nobody asks for any more, so that the worker can come to the end of its input. A thread
@@ -242,7 +254,9 @@ class Pool:
         self.teams.append(team)
         for group in self.groups:
             # One by one: if the next fails, those already hired can still be dismissed.
-            team.append(connect(config, [seeds[i] for i in group], head))  # noqa: PERF401
+            team.append(connect(config, [seeds[i] for i in group], head))
+            if team is not self.teams[0]:
+                team[-1].step_back()
 
     def _ask(self, head: dict[str, Any], stacked: Arrays | None = None, team: int = 0) -> None:
         for connection, group in zip(self.teams[team], self.groups, strict=True):
@@ -259,9 +273,11 @@ class Pool:
 
 def default_workers(lanes: int, learns_here: bool = True) -> int:
     """As many processes as lanes, but leave half of the cores to a learner that computes on them, and two to
-    one that only has an accelerator to feed."""
+    one that only has an accelerator to feed. None more than shortens the longest share: they go in step."""
     cores = os.cpu_count() or 2
-    return max(1, min(lanes, cores // 2 if learns_here else cores - 2))
+    most = max(1, cores // 2 if learns_here else cores - 2)
+    share = -(-lanes // most)
+    return -(-lanes // share)
 
 
 def spare_teams(workers: int) -> int:
