@@ -26,7 +26,12 @@ def test_of_two_branches_the_larger_counts() -> None:
     def either(x: jax.Array) -> jax.Array:
         return jax.lax.cond(x[0, 0] > 0, lambda x: x @ x @ x, lambda x: x @ x, x)
 
-    assert flops.products(either, jnp.zeros((4, 4))) == 2 * 2 * 4**3
+    assert flops.products(jax.jit(either), jnp.zeros((4, 4))) == 2 * 2 * 4**3
+
+
+def test_a_program_with_options_for_its_compiler_is_counted_too() -> None:
+    program = jax.jit(lambda x: x @ x, compiler_options={"xla_gpu_enable_command_buffer": "FUSION"})
+    assert flops.products(program, jnp.zeros((4, 4))) == 2 * 4**3
 
 
 def mlp(rows: int, sizes: tuple[int, ...], passes: int, to_inputs: bool) -> int:

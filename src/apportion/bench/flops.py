@@ -18,8 +18,9 @@ PEAK_SIDE = {"cpu": 1024, "gpu": 8192}  # of the square matrices whose product i
 
 
 def products(program: Any, *arguments: Any) -> int:
-    """Floating point operations in all matrix products of one call; arguments may be shapes only."""
-    return _in_jaxpr(jax.make_jaxpr(program)(*arguments).jaxpr)
+    """Floating point operations in all matrix products of one call of a jitted program; arguments may be
+    shapes only."""
+    return _in_jaxpr(program.trace(*arguments).jaxpr)
 
 
 def xla_count(program: Any, *arguments: Any) -> float | None:
