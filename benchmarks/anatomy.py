@@ -145,9 +145,11 @@ def bounds(row: dict[str, Any], machine: Machine) -> dict[str, float | None]:
 
 
 def kinds(run: Any, updates: int) -> dict[str, Any]:
-    seconds = trace.by_kind(run)
+    events = trace.events(run)
+    seconds, kernels = trace.by_kind(events), trace.kernels(events)
     longest = {kind: 1e3 * time / updates for kind, time in list(seconds.items())[:12]}
-    return {"share_of_products": trace.share_of_products(seconds), "milliseconds_by_kind": longest}
+    found = {"share_of_products": trace.share_of_products(seconds), "milliseconds_by_kind": longest}
+    return found if kernels is None else found | {"kernels_of_a_call": kernels._asdict()}
 
 
 # --- Precision

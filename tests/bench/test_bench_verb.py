@@ -93,6 +93,26 @@ def test_people_get_tables(
         assert text in out
 
 
+def test_only_the_parts_that_are_asked_for_are_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = next(measured(lambda line: None))
+    monkeypatch.setattr(speed, "_head", lambda seconds: {"cores": 2, "peak": {"float32": 1e11}})
+    for module, name in ((speed.environments, "environment"), (speed.training, "training")):
+        monkeypatch.setattr(module, "table", lambda *args, name=name, **more: iter(rows[name]))
+    monkeypatch.setattr(speed.updates, "table", lambda *args: iter(rows["updates"]))
+    monkeypatch.setattr(speed, "_compare", lambda **more: pytest.fail("nobody asked for peers"))
+    words = ["bench", "--parts", "environment", "updates", "--quiet"]
+    assert cli._run([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["environment"], found["updates"]) == (rows["environment"], rows["updates"])
+    assert not {"peers", "ratios", "training"} & found.keys()
+    assert cli._run(["bench", "--parts", "training"]) == 0  # as tables
+    out = capsys.readouterr().out
+    assert "Trainings" in out
+    assert "Environments" not in out
+
+
 def test_structure_has_flags_of_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,7 +124,15 @@ def test_structure_has_flags_of_its_own(
 
 
 @pytest.mark.parametrize(
-    "words", [["sped"], ["--methods", "gdr"], ["--lanes", "0"], ["--quick", "structure"]]
+    "words",
+    [
+        ["sped"],
+        ["--methods", "gdr"],
+        ["--lanes", "0"],
+        ["--parts", "all"],
+        ["--parts"],
+        ["--quick", "structure"],
+    ],
 )
 def test_a_wrong_command_line_gets_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as leaving:

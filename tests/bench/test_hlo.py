@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from apportion.bench import hlo, trace
 
@@ -67,10 +68,39 @@ def test_a_real_program_has_a_loop_with_something_in_it() -> None:
 def test_the_profiler_sees_the_products() -> None:
     program, x = jax.jit(ten_products), jnp.zeros((256, 256))
     program(x).block_until_ready()
-    seconds = trace.by_kind(lambda: program(x).block_until_ready())
-    share = trace.share_of_products(seconds)
+    events = trace.events(lambda: program(x).block_until_ready())
+    share = trace.share_of_products(trace.by_kind(events))
     assert share is not None
     assert 0 < share <= 1
+    if jax.default_backend() == "cpu":
+        assert trace.kernels(events) is None
+
+
+def on_a_gpu() -> list[trace.Event]:
+    """A product and a sum in one CUDA graph, a copy outside of it, and the host that waits."""
+
+    def event(pid: int, name: str, start: float, length: float, operation: str | None) -> trace.Event:
+        args = {} if operation is None else {"hlo_op": operation}
+        return {"ph": "X", "pid": pid, "tid": 1, "name": name, "ts": start, "dur": length, "args": args}
+
+    return [
+        {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/device:GPU:0"}},
+        {"ph": "M", "pid": 7, "name": "process_name", "args": {"name": "/host:CPU"}},
+        event(1, "gemm_fusion_dot_4", 100.0, 6.0, "command_buffer_2"),
+        event(1, "loop_add_fusion", 108.0, 1.0, "command_buffer_2"),
+        event(1, "MemcpyD2D", 110.0, 2.0, "copy.203"),
+        event(7, "block_until_ready", 90.0, 40.0, None),
+    ]
+
+
+def test_kernels_of_a_graph_go_by_their_own_names() -> None:
+    found = trace.by_kind(on_a_gpu())
+    assert found == pytest.approx({"gemm_fusion_dot": 6e-6, "copy": 2e-6, "loop_add_fusion": 1e-6})
+    assert trace.share_of_products(found) == pytest.approx(6 / 9)
+
+
+def test_what_an_accelerator_runs_is_told_from_what_the_host_does() -> None:
+    assert trace.kernels(on_a_gpu()) == pytest.approx((3, 2e-6, 9e-6, 12e-6))
 
 
 def test_nothing_seen_is_not_nothing_done() -> None:
