@@ -1,5 +1,7 @@
 """What actor-critic backbones share: critics and their targets, deterministic actors, arrays for workers."""
 
+from dataclasses import dataclass
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
@@ -11,16 +13,28 @@ from apportion.optimise import Optimiser
 from apportion.types import Metrics, Transitions
 
 
-def check_settings(
-    hidden: tuple[int, ...], learning_rate: float, batch_size: int, discount: float, polyak: float
-) -> None:
-    """The settings that all of these backbones have, under the same names."""
-    check(len(hidden) >= 1, "backbone.hidden needs at least one layer")
-    check(min(hidden) >= 1, f"backbone.hidden={hidden} must be at least 1 each")
-    check(learning_rate > 0, f"backbone.learning_rate={learning_rate} must be positive")
-    check(batch_size >= 1, f"backbone.batch_size={batch_size} must be at least 1")
-    check(0 <= discount < 1, f"backbone.discount={discount} must be in [0, 1)")
-    check(0 < polyak <= 1, f"backbone.polyak={polyak} must be in (0, 1]")
+@dataclass(frozen=True)
+class CommonConfig:
+    """The settings that all of these backbones have."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers of each network."""
+    learning_rate: float = 3e-4
+    """Adam's step for all that is learned."""
+    batch_size: int = 256
+    """Transitions per update: N."""
+    discount: float = 0.99
+    """Discount of later rewards (the return itself is a plain sum)."""
+    polyak: float = 0.005
+    """How far target networks move towards those that learn, each time they move."""
+
+    def __post_init__(self) -> None:
+        check(len(self.hidden) >= 1, "backbone.hidden needs at least one layer")
+        check(min(self.hidden) >= 1, f"backbone.hidden={self.hidden} must be at least 1 each")
+        check(self.learning_rate > 0, f"backbone.learning_rate={self.learning_rate} must be positive")
+        check(self.batch_size >= 1, f"backbone.batch_size={self.batch_size} must be at least 1")
+        check(0 <= self.discount < 1, f"backbone.discount={self.discount} must be in [0, 1)")
+        check(0 < self.polyak <= 1, f"backbone.polyak={self.polyak} must be in (0, 1]")
 
 
 # --- Critics: one MLP whose arrays have a leading axis of J, the number of critics

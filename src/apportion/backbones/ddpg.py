@@ -9,10 +9,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion import optimise
 from apportion.actor_critic import (
+    CommonConfig,
     act_with_noise,
     arrays,
     bellman_target,
-    check_settings,
     deterministic_loss,
     follow,
     init_critics,
@@ -27,24 +27,14 @@ from apportion.types import Backbone, Metrics, Transitions
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(CommonConfig):
     """DDPG: one critic, a deterministic actor, and targets for both."""
 
-    hidden: tuple[int, ...] = (256, 256)
-    """Hidden layers of actor and critic."""
-    learning_rate: float = 3e-4
-    """Adam's step for actor and critic."""
-    batch_size: int = 256
-    """Transitions per update: N."""
-    discount: float = 0.99
-    """The critic's discount (the return itself is a plain sum)."""
-    polyak: float = 0.005
-    """How far the target networks move at each update."""
     exploration_noise: float = 0.1
     """Standard deviation of the noise on actions while collecting."""
 
     def __post_init__(self) -> None:
-        check_settings(self.hidden, self.learning_rate, self.batch_size, self.discount, self.polyak)
+        super().__post_init__()
         noise = self.exploration_noise
         check(noise >= 0, f"backbone.exploration_noise={noise} must not be negative")
 

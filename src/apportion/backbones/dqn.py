@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion import optimise
-from apportion.actor_critic import arrays, bellman_target, check_settings, first, follow, init_critics
+from apportion.actor_critic import CommonConfig, arrays, bellman_target, first, follow, init_critics
 from apportion.config import check
 from apportion.networks import MLP
 from apportion.optimise import Optimiser
@@ -18,19 +18,9 @@ from apportion.types import Backbone, Metrics, Transitions
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(CommonConfig):
     """DQN, for discrete actions: a value for each, twin networks, random actions now and then."""
 
-    hidden: tuple[int, ...] = (256, 256)
-    """Hidden layers of the value networks."""
-    learning_rate: float = 3e-4
-    """Adam's step."""
-    batch_size: int = 256
-    """Transitions per update: N."""
-    discount: float = 0.99
-    """The networks' discount (the return itself is a plain sum)."""
-    polyak: float = 0.005
-    """How far the target networks move at each update."""
     initial_epsilon: float = 1.0
     """Share of random actions while collecting, at the first update."""
     final_epsilon: float = 0.05
@@ -39,7 +29,7 @@ class Config:
     """Updates over which that share falls, along a straight line."""
 
     def __post_init__(self) -> None:
-        check_settings(self.hidden, self.learning_rate, self.batch_size, self.discount, self.polyak)
+        super().__post_init__()
         for name in ("initial_epsilon", "final_epsilon"):
             value = getattr(self, name)
             check(0 <= value <= 1, f"backbone.{name}={value} must be in [0, 1]")

@@ -10,9 +10,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion import optimise
 from apportion.actor_critic import (
+    CommonConfig,
     arrays,
     bellman_target,
-    check_settings,
     follow,
     init_critics,
     step_critics,
@@ -28,26 +28,16 @@ LOG_STD_RANGE = (-20.0, 2.0)
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(CommonConfig):
     """SAC: twin critics, tanh-Gaussian actor, learned temperature."""
 
-    hidden: tuple[int, ...] = (256, 256)
-    """Hidden layers of actor and critics."""
-    learning_rate: float = 3e-4
-    """Adam's step for actor, critics and temperature."""
-    batch_size: int = 256
-    """Transitions per update: N."""
-    discount: float = 0.99
-    """The critic's discount (the return itself is a plain sum)."""
-    polyak: float = 0.005
-    """How far the target critics move towards the critics at each update."""
     initial_temperature: float = 1.0
     """Entropy temperature at the start."""
     target_entropy: float | None = None
     """The entropy the temperature aims at; minus the number of actions when not given."""
 
     def __post_init__(self) -> None:
-        check_settings(self.hidden, self.learning_rate, self.batch_size, self.discount, self.polyak)
+        super().__post_init__()
         check(self.initial_temperature > 0, "backbone.initial_temperature must be positive")
 
 

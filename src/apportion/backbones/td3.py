@@ -9,10 +9,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion import optimise
 from apportion.actor_critic import (
+    CommonConfig,
     act_with_noise,
     arrays,
     bellman_target,
-    check_settings,
     deterministic_loss,
     follow,
     init_critics,
@@ -27,19 +27,9 @@ from apportion.types import Backbone, Metrics, Transitions
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(CommonConfig):
     """TD3: twin critics, smoothed targets, a deterministic actor that steps every second time."""
 
-    hidden: tuple[int, ...] = (256, 256)
-    """Hidden layers of actor and critics."""
-    learning_rate: float = 3e-4
-    """Adam's step for actor and critics."""
-    batch_size: int = 256
-    """Transitions per update: N."""
-    discount: float = 0.99
-    """The critic's discount (the return itself is a plain sum)."""
-    polyak: float = 0.005
-    """How far the target networks move each time the actor steps."""
     exploration_noise: float = 0.1
     """Standard deviation of the noise on actions while collecting."""
     smoothing_noise: float = 0.2
@@ -50,7 +40,7 @@ class Config:
     """Actor and target networks move at every so many updates of the critics."""
 
     def __post_init__(self) -> None:
-        check_settings(self.hidden, self.learning_rate, self.batch_size, self.discount, self.polyak)
+        super().__post_init__()
         for name in ("exploration_noise", "smoothing_noise", "smoothing_clip"):
             check(getattr(self, name) >= 0, f"backbone.{name}={getattr(self, name)} must not be negative")
         check(self.actor_every >= 1, f"backbone.actor_every={self.actor_every} must be at least 1")
