@@ -15,6 +15,8 @@ from jaxtyping import Array, Int
 Tree = TypeVar("Tree")
 
 _LANES = PartitionSpec("lanes")  # type: ignore[no-untyped-call]
+_IN_GRAPHS = "xla_gpu_enable_command_buffer"  # XLA's option: what it puts into CUDA graphs
+_ALSO_LOOPS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
 
 
 def used_by(lanes: int) -> int:
@@ -42,10 +44,6 @@ def compiled(function: Callable[..., Any], lanes: int, donate: tuple[int, ...] =
             over_lanes, mesh=_mesh(lanes), in_specs=_LANES, out_specs=_LANES, check_vma=False
         )
     return jax.jit(over_lanes, donate_argnums=donate, compiler_options=_loops_in_graphs())
-
-
-_IN_GRAPHS = "xla_gpu_enable_command_buffer"
-_ALSO_LOOPS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
 
 
 @cache

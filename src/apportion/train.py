@@ -8,9 +8,9 @@ seed and the iteration's number, so a run can stop after any iteration and conti
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import cache, partial
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +84,10 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
     To continue, the pool must be where it was: call `pool.put_back(saved.where)` first.
     """
     schedule, method, programs = config.schedule, config.make_method(), _compile(config, pool.spec)
-    with _Collector(pool, schedule, method.revision) as collector, Evaluator(config, pool) as evaluator:
+    with (
+        closing(_Collector(pool, schedule, method.revision)) as collector,
+        closing(Evaluator(config, pool)) as evaluator,
+    ):
         if saved is None:
             agent, replay = start(config, pool.spec)
             actor = programs.actor(agent)
@@ -155,13 +158,8 @@ class _Collector:
         self._thread = ThreadPoolExecutor(1)
         self._wait: Callable[[], _Collected]  # for the chunk ahead; set by `start` and `go_on_from`
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # Without waiting: one who never answers is dismissed when the pool is closed, which ends the thread.
+    def close(self) -> None:
+        """Without waiting: closing the pool dismisses who never answers, and so ends the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     @property

@@ -24,7 +24,6 @@ PRODUCTS = (
     "triton_gemm",
     "sm90_xmma_gemm",
 )
-_NUMBER = re.compile(r"[._]\d[\w.]*$")  # dot.4, in a graph dot_4
 _GRAPH = "command_buffer"
 _AROUND = ("while", "call", "conditional")  # whose time is that of what they contain
 
@@ -64,7 +63,7 @@ def by_kind(events: list[Event]) -> dict[str, float]:
         operation = event.get("args", {}).get("hlo_op", "")
         if operation.startswith(_GRAPH):  # of which its kernels have names of their own
             operation = event["name"]
-        kind = _NUMBER.sub("", operation)
+        kind = re.sub(r"_\d+$", "", operation.split(".")[0])  # of dot.4, in a graph of dot_4
         if kind and kind not in _AROUND:
             seconds[kind] += event["dur"] / 1e6
     return dict(seconds.most_common())
