@@ -25,10 +25,10 @@ from rich.table import Table
 
 from apportion.bench import flops, hlo, timing, trace, updates, workload
 from apportion.bench.workload import SIZES
-from apportion.networks import MLP
+from apportion.nn.networks import MLP
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions
-from apportion.settings import Config
+from apportion.training.settings import Config
 
 VARIANTS: dict[str, tuple[str, Any]] = {
     "policy": ("oracle", None),

@@ -18,7 +18,7 @@ from rich.table import Table
 from scipy import stats
 
 from apportion.envs.make import EnvConfig, make
-from apportion.identify import Identification, identify
+from apportion.graph import Identification, identify
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions
 

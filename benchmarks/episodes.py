@@ -13,7 +13,7 @@ from rich.table import Table
 
 from apportion.bench.structure import BLOCKS, SEEDS, score_edges
 from apportion.bench.structure_problems import FAMILIES, Family, draw
-from apportion.identify import identify
+from apportion.graph import identify
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions
 

@@ -17,14 +17,14 @@ from rich.table import Table
 
 from apportion.cli.cache import remember_compilations
 from apportion.methods import METHODS
-from apportion.presets import GREENHOUSE, paper, preset
 from apportion.report import statistics
-from apportion.runs import training
+from apportion.runs import recording
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, versions
+from apportion.runs.recording import Checkpoints
 from apportion.runs.summary import summarise
-from apportion.runs.training import Checkpoints
-from apportion.settings import Config
+from apportion.training.presets import GREENHOUSE, paper, preset
+from apportion.training.settings import Config
 
 SCORES = ("return", "share_of_oracle", "reward_correlation", "return_error")
 
@@ -53,7 +53,7 @@ def main(args: Methods) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, config in variants(args).items():
             console.print(f"{name} ...")
-            run = training.train(config, Checkpoints(), Path(folder) / name, quiet=True).run
+            run = recording.train(config, Checkpoints(), Path(folder) / name, quiet=True).run
             results[name] = lanes(run)
     oracle = np.median(results["oracle"]["return"])
     for result in results.values():

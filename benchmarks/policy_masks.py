@@ -19,14 +19,14 @@ from rich.table import Table
 from apportion.bench import drawn
 from apportion.cli.cache import remember_compilations
 from apportion.methods import grd
-from apportion.presets import GREENHOUSE, preset
 from apportion.report.statistics import band, mean
-from apportion.runs import training
+from apportion.runs import recording
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions
+from apportion.runs.recording import Checkpoints
 from apportion.runs.summary import summarise
-from apportion.runs.training import Checkpoints
-from apportion.settings import Config
+from apportion.training.presets import GREENHOUSE, preset
+from apportion.training.settings import Config
 
 MASKS = get_args(get_type_hints(grd.Config)["compact"])
 
@@ -80,7 +80,7 @@ def with_masks(config: Config) -> dict[str, Config]:
 def trained(config: Config) -> dict[str, Any]:
     """Scores of one training."""
     with tempfile.TemporaryDirectory() as folder:
-        summary = summarise(training.train(config, Checkpoints(), Path(folder) / "run", quiet=True).run)
+        summary = summarise(recording.train(config, Checkpoints(), Path(folder) / "run", quiet=True).run)
     return {"return": summary["final_return"], "policy_mask": summary["graph"]["policy_mask"]}
 
 

@@ -17,11 +17,11 @@ from rich.table import Table
 
 from apportion.bench import drawn
 from apportion.cli.cache import remember_compilations
-from apportion.runs import training
+from apportion.runs import recording
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, versions
+from apportion.runs.recording import Checkpoints
 from apportion.runs.summary import summarise
-from apportion.runs.training import Checkpoints
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def main(args: Recovery) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for problem in range(args.problems):
             runs = {
-                method: training.train(
+                method: recording.train(
                     drawn.training(problem, method, args.seeds, args.steps, args.reward),
                     Checkpoints(),
                     Path(folder) / f"{problem}-{method}",

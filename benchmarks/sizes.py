@@ -18,7 +18,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from apportion.identify import identify
+from apportion.graph import identify
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions
 

@@ -26,15 +26,15 @@ import numpy as np
 import tyro
 from scipy import stats
 
-from apportion import train
 from apportion.cli.cache import remember_compilations
-from apportion.config import check, to_dict
-from apportion.errors import UserError
-from apportion.presets import preset
+from apportion.core.config import check, to_dict
+from apportion.core.errors import UserError
 from apportion.report import statistics
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions
-from apportion.settings import Config, Schedule
+from apportion.training import loop as train
+from apportion.training.presets import preset
+from apportion.training.settings import Config, Schedule
 
 OURS = "apportion"
 LIBRARIES = {"sb3": "stable_baselines3", "sbx": "sbx"}  # a peer's name, and what it is imported as

@@ -18,11 +18,11 @@ from rich.table import Table
 from apportion.cli.cache import remember_compilations
 from apportion.cli.display import number
 from apportion.cli.report import report
-from apportion.presets import GREENHOUSE, preset
-from apportion.runs import training
+from apportion.runs import recording
 from apportion.runs.folder import default_path
+from apportion.runs.recording import Checkpoints
 from apportion.runs.summary import summarise
-from apportion.runs.training import Checkpoints
+from apportion.training.presets import GREENHOUSE, preset
 
 METHODS = ("grd", "observed", "oracle")
 
@@ -61,7 +61,7 @@ def train(method: str, args: Demo, out: Path) -> dict[str, Any]:
     config = replace(preset(GREENHOUSE, method, "sac"), lanes=args.seeds)
     if args.steps is not None:
         config = replace(config, schedule=replace(config.schedule, steps=args.steps))
-    return summarise(training.train(config, Checkpoints(), out, args.quiet).run)
+    return summarise(recording.train(config, Checkpoints(), out, args.quiet).run)
 
 
 def comparison(runs: dict[str, dict[str, Any]]) -> Table:

@@ -27,12 +27,7 @@ if jax.__version__.startswith("0.10."):
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 # Wherever arrays meet mathematics. The hook must come before the first import of each module.
-_CHECKED = (
-    *("masks", "losses", "networks", "optimise", "actor_critic", "attention"),
-    *("memory", "recurrent"),
-    *("methods", "backbones"),
-    *("agent", "replay", "evaluate"),
-)
+_CHECKED = ("nn", "methods", "backbones", "data.memory", "data.replay", "training.agent", "training.evaluate")
 install_import_hook([f"apportion.{module}" for module in _CHECKED], "beartype.beartype")
 
 # The same examples in every run. Their time is no matter: the first one compiles, and machines are busy.
@@ -48,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:Error reading persistent compilation cache")
 
 
-from apportion import optimise  # noqa: E402 - after the hook
+from apportion.nn import optimise  # noqa: E402 - after the hook
 
 _adam = optimise._ADAM
 

@@ -23,21 +23,21 @@ import tyro
 
 import scripts
 from apportion import cli
-from apportion import replay as replays
 from apportion.backbones import BACKBONES
 from apportion.cli import bench, verbs
-from apportion.config import to_dict
+from apportion.core.config import to_dict
+from apportion.core.spec import Spec
+from apportion.data import replay as replays
 from apportion.envs.factored import Factored
 from apportion.envs.greenhouse import Greenhouse
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.envs.mujoco import TASKS
 from apportion.methods import METHODS, Entry
-from apportion.presets import CARTPOLE, GREENHOUSE, PAPER_SPARSITY, default_backbone, preset
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
-from apportion.runs.training import Checkpoints
-from apportion.settings import Schedule
-from apportion.spec import Spec
+from apportion.runs.recording import Checkpoints
+from apportion.training.presets import CARTPOLE, GREENHOUSE, PAPER_SPARSITY, default_backbone, preset
+from apportion.training.settings import Schedule
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

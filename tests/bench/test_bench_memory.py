@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from apportion import replay as replays
 from apportion.bench import memory, updates, workload
 from apportion.bench.workload import Size
-from apportion.presets import preset
+from apportion.data import replay as replays
+from apportion.training.presets import preset
 
 HUMANOID = workload.made_up_spec(workload.SIZES["Humanoid"])
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from apportion.bench import peers
-from apportion.presets import GREENHOUSE, paper, preset
+from apportion.training.presets import GREENHOUSE, paper, preset
 
 
 def quiet(line: str) -> None:

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from apportion.bench.structure import SEEDS, Structure, auroc, run_structure, score_edges, show_structure
 from apportion.bench.structure_problems import FAMILIES, REWARDS, TEST_EPISODES, Family, draw
-from apportion.errors import UserError
-from apportion.identify import identify
+from apportion.core.errors import UserError
+from apportion.graph import identify
 
 SMALL = Family("linear", states=4, actions=2, steps=10, episodes=30, dynamics="linear")
 

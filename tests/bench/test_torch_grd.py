@@ -6,12 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion import losses
 from apportion.backbones import sac
 from apportion.bench import workload
+from apportion.core.types import Edges
 from apportion.methods import grd
-from apportion.networks import MLP, MixtureDynamics
-from apportion.types import Edges
+from apportion.nn import losses
+from apportion.nn.networks import MLP, MixtureDynamics
 
 torch = pytest.importorskip("torch")
 peer = pytest.importorskip("apportion.bench.torch_grd")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from apportion.backbones import BACKBONES
-from apportion.errors import UserError
+from apportion.core.errors import UserError
 from scripts import load
 
 COMPARED = ("sac", "td3", "ddpg")
@@ -59,7 +59,7 @@ def test_peers_have_as_many_weights_as_ours(args: Any, backbone: str) -> None:
     pytest.importorskip("stable_baselines3")
     import jax
 
-    from apportion.spec import Spec
+    from apportion.core.spec import Spec
 
     ours = BACKBONES[backbone].make(BACKBONES[backbone].config())
     spec = Spec("pendulum", ("x", "y", "speed"), ("torque",), max_episode_steps=200, max_segment_steps=1)
@@ -72,7 +72,7 @@ def test_peers_have_as_many_weights_as_ours(args: Any, backbone: str) -> None:
 
 @pytest.mark.parametrize("steps", [100, 300, 2_500, 10_000])
 def test_both_sides_are_evaluated_at_the_same_steps(args: Any, steps: int) -> None:
-    from apportion import train
+    from apportion.training import loop as train
 
     schedule = validation.scaled(validation.our_settings(args, "Pendulum-v1", "sac").schedule, "x", steps)
     due = [i for i in range(schedule.iterations) if train._evaluation_due(i, schedule)]

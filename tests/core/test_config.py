@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from apportion.backbones import BACKBONES
-from apportion.config import from_dict, nearest, to_dict
+from apportion.core.config import from_dict, nearest, to_dict
+from apportion.core.errors import UserError
 from apportion.envs.make import EnvConfig
-from apportion.errors import UserError
 from apportion.methods import METHODS
-from apportion.presets import GREENHOUSE, preset
-from apportion.settings import Config, Schedule
+from apportion.training.presets import GREENHOUSE, preset
+from apportion.training.settings import Config, Schedule
 
 CONFIGS: dict[str, Any] = {
     **{f"method {name}": entry.config() for name, entry in METHODS.items()},

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from builders import BUTTONS, SPEC, assert_close, assert_equal, batch, lane, stack, transitions
 
-from apportion import agent, optimise
 from apportion.backbones import BACKBONES
+from apportion.core.spec import Spec
+from apportion.core.types import Backbone, Batch, Method, Sampling
 from apportion.envs import acting
 from apportion.methods import METHODS
-from apportion.spec import Spec
-from apportion.types import Backbone, Batch, Method, Sampling
+from apportion.nn import optimise
+from apportion.training import agent
 
 SIZE = 6
 # Where a config has such a setting. Some of the segments have fewer steps than this, some more.

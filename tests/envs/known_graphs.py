@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.spec import Graph
+from apportion.core.spec import Graph
 
 
 def effects(env: Any, points: int = 20, seed: int = 0) -> Graph:

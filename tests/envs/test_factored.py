@@ -7,9 +7,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from known_graphs import effects, mean_return
 
+from apportion.core.errors import UserError
+from apportion.core.spec import BLOCKS
 from apportion.envs.factored import Factored
-from apportion.errors import UserError
-from apportion.spec import BLOCKS
 
 VARIANTS: list[dict[str, Any]] = [
     {},

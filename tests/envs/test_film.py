@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from apportion.core.errors import UserError
 from apportion.envs import film as filming
 from apportion.envs.film import check_renders, film, fitted
 from apportion.envs.greenhouse_picture import draw
 from apportion.envs.lane import Lane, play
 from apportion.envs.make import EnvConfig
-from apportion.errors import UserError
 
 GREENHOUSE = EnvConfig("apportion/Greenhouse-v0", max_episode_steps=5)
 

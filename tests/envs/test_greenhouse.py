@@ -9,8 +9,8 @@ from gymnasium.utils.env_checker import check_env
 from known_graphs import effects, mean_return
 from numpy.typing import NDArray
 
+from apportion.core.spec import BLOCKS
 from apportion.envs.greenhouse import BEST_CONSTANT, Greenhouse
-from apportion.spec import BLOCKS
 
 STEPS = 40
 

@@ -11,13 +11,13 @@ import pytest
 from gymnasium import spaces
 from toy_envs import Toy
 
+from apportion.core.errors import UserError
+from apportion.core.spec import Graph
 from apportion.envs import register
 from apportion.envs.acting import random_action
 from apportion.envs.delayed import DelayedReward
 from apportion.envs.make import EnvConfig, list_environments, make, parse_delay
 from apportion.envs.names import documented
-from apportion.errors import UserError
-from apportion.spec import Graph
 
 TOY = "apportion-tests/Toy-v0"
 
@@ -288,7 +288,7 @@ def test_a_time_limit_is_needed_and_must_be_positive(toy: Any) -> None:
         ({"observation_names": ["x"]}, "observation_names = ['x']: give exactly 3 names"),
         ({"observation_names": "xyz"}, "give exactly 3 names"),
         ({"action_names": ["a", "b", "c"]}, "give exactly 2 names"),
-        ({"true_graph": np.eye(3)}, "make it apportion.spec.Graph"),
+        ({"true_graph": np.eye(3)}, "make it apportion.core.spec.Graph"),
         (
             {"true_graph": Graph(np.ones(3), np.ones(2), np.ones((3, 3)), np.ones((3, 2)))},
             "true_graph.action_to_state of shape (3, 2): make it (2, 3)",

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from toy_envs import Toy
 
+from apportion.core.errors import UserError
 from apportion.envs.make import EnvConfig, make
 from apportion.envs.mujoco import TASKS, PadObservation, ZeroObservation
-from apportion.errors import UserError
 
 SIZES = {
     "HalfCheetah-v4": (17, 6),

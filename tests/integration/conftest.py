@@ -10,9 +10,9 @@ import pytest
 from driver import GREENHOUSE, Run, tiny, train
 from jax.experimental.compilation_cache import compilation_cache
 
-from apportion import train as loop
-from apportion.settings import Config
-from apportion.spec import Spec
+from apportion.core.spec import Spec
+from apportion.training import loop
+from apportion.training.settings import Config
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,8 +13,7 @@ from driver import GREENHOUSE, Answer, Run, apportion, tiny
 from apportion import __version__
 from apportion.cli import VERBS
 from apportion.methods import grd
-from apportion.runs import training
-from apportion.settings import Config
+from apportion.training.settings import Config
 
 
 def _assert_one_line(answer: Answer, code: int, reason: str) -> None:

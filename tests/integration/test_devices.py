@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from driver import GREENHOUSE, Run, apart, arrays, records, tiny, train
 
-from apportion import devices
+from apportion.training import devices
 
 
 @pytest.mark.parametrize(

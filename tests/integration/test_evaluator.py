@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from apportion import train
+from apportion.core.errors import UserError
 from apportion.envs.make import EnvConfig
-from apportion.errors import UserError
-from apportion.evaluator import Report
-from apportion.settings import Config, Schedule
+from apportion.training import loop as train
+from apportion.training.evaluator import Report
+from apportion.training.settings import Config, Schedule
 
 SCHEDULE = Schedule(
     steps=120,

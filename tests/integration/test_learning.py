@@ -9,7 +9,7 @@ import pytest
 from driver import GREENHOUSE, Run, tiny, train
 
 from apportion.runs.summary import summarise
-from apportion.settings import Config, Schedule
+from apportion.training.settings import Config, Schedule
 from scripts import load
 
 

@@ -9,8 +9,8 @@ import pytest
 from apportion.backbones import BACKBONES
 from apportion.envs.make import EnvConfig
 from apportion.methods import METHODS
-from apportion.settings import Config, Schedule
-from apportion.train import online, open_pool
+from apportion.training.loop import online, open_pool
+from apportion.training.settings import Config, Schedule
 
 SMALL = {"hidden": (8, 8), "batch_size": 16, "segments": 3, "update_every": 2, "width": 8, "cells": 8}
 SMALL |= {"lessons": 4, "lessons_per_update": 2, "best": 3}

@@ -10,10 +10,10 @@ from driver import GREENHOUSE, Answer, Run, apportion, remarks, tiny, train
 from tensorboardX.proto.event_pb2 import Event
 
 from apportion import __version__
-from apportion.presets import preset
+from apportion.core.spec import BLOCKS
 from apportion.runs import logs
 from apportion.runs.folder import read_json
-from apportion.spec import BLOCKS
+from apportion.training.presets import preset
 
 EVALUATIONS = [400, 800, 1200, 1600, 2000]
 

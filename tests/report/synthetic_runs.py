@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.spec import Graph, Spec
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import Episode, RunFolder
 from apportion.runs.logs import MetricsLog
-from apportion.spec import Graph, Spec
 
 HOSTILE = ("<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "%{x} <b>bold</b> &lt; \"'")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from synthetic_runs import HOSTILE, Recipe, make_run
 
-from apportion.errors import UserError
+from apportion.core.errors import UserError
 from apportion.report.credit import check_plot, plot_credit
 from apportion.report.figures import label_runs, write_figures
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import bootstrap, trim_mean
 from synthetic_runs import HOSTILE, Recipe, make_run, make_spec
 
-from apportion.errors import UserError
+from apportion.core.errors import UserError
 from apportion.report import packing
 from apportion.report.episodes import Extra, episodes, ranges, shown_dimensions
 from apportion.report.names import check_fit, fits, read_names, renamed

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from apportion import cli
-from apportion.presets import GREENHOUSE
 from apportion.report.episodes import Extra, Place
 from apportion.report.extras import make_extras
 from apportion.runs.folder import RunFolder
+from apportion.training.presets import GREENHOUSE
 
 TINY = "--workers 0 --quiet --steps 400 --warmup-steps 200 --evaluate-every 400 --evaluation-episodes 1"
 TINY += " --steps-per-iteration 100 --updates-per-iteration 2 --backbone.batch-size 8 --backbone.hidden 8"

@@ -8,7 +8,7 @@ import pytest
 from synthetic_runs import Recipe, make_run
 
 from apportion import cli
-from apportion.errors import UserError
+from apportion.core.errors import UserError
 from apportion.runs.folder import RunFolder
 
 SMALL = Recipe(evaluations=2, lanes=2)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from apportion.core.errors import UserError
 from apportion.envs.film import Film
 from apportion.envs.lane import Lane, play
 from apportion.envs.make import EnvConfig
-from apportion.errors import UserError
 from apportion.report import video
 from apportion.report.video import Strip, best_lane, check_video, compose, write_video
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.errors import UserError
+from apportion.core.errors import UserError
 from apportion.runs import checkpoint
 
 

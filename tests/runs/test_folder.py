@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from apportion import __version__
-from apportion.errors import UserError
+from apportion.core.errors import UserError
+from apportion.core.spec import Graph, Spec
 from apportion.runs.atomic import plain, write_json
 from apportion.runs.folder import PACKAGES, Episode, RunFolder, default_path, read_json, versions
-from apportion.spec import Graph, Spec
 
 GRAPH = Graph(np.array([1, 0]), np.array([1]), np.eye(2), np.ones((1, 2)))
 SPEC = Spec("Greenhouse-v0", ("heat", "light"), ("vent",), 50, 10, GRAPH)

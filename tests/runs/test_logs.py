@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from apportion.errors import UserError
+from apportion.core.errors import UserError
 from apportion.runs.logs import Events, MetricsLog, read
 
 

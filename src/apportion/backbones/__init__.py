@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from apportion.backbones import ddpg, dqn, sac, td3
-from apportion.types import Backbone
+from apportion.core.types import Backbone
 
 
 class Entry(NamedTuple):

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from apportion import optimise
-from apportion.actor_critic import CommonConfig, arrays, bellman_target, first, follow, init_critics
-from apportion.config import check
-from apportion.networks import MLP
-from apportion.optimise import Optimiser
-from apportion.spec import Spec
-from apportion.types import Backbone, Metrics, Transitions
+from apportion.backbones.actor_critic import CommonConfig, arrays, bellman_target, first, follow, init_critics
+from apportion.core.config import check
+from apportion.core.spec import Spec
+from apportion.core.types import Backbone, Metrics, Transitions
+from apportion.nn import optimise
+from apportion.nn.networks import MLP
+from apportion.nn.optimise import Optimiser
 
 
 @dataclass(frozen=True)

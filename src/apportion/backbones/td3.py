@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from apportion import optimise
-from apportion.actor_critic import (
+from apportion.backbones.actor_critic import (
     CommonConfig,
     act_with_noise,
     arrays,
@@ -19,11 +18,12 @@ from apportion.actor_critic import (
     step_critics,
     values,
 )
-from apportion.config import check
-from apportion.networks import MLP
-from apportion.optimise import Optimiser
-from apportion.spec import Spec
-from apportion.types import Backbone, Metrics, Transitions
+from apportion.core.config import check
+from apportion.core.spec import Spec
+from apportion.core.types import Backbone, Metrics, Transitions
+from apportion.nn import optimise
+from apportion.nn.networks import MLP
+from apportion.nn.optimise import Optimiser
 
 
 @dataclass(frozen=True)

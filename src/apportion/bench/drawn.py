@@ -3,8 +3,8 @@
 import json
 from dataclasses import replace
 
-from apportion.presets import GREENHOUSE, preset
-from apportion.settings import Config
+from apportion.training.presets import GREENHOUSE, preset
+from apportion.training.settings import Config
 
 TASK = "apportion/Factored-v0"
 STEPS = 48_000

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from apportion import train
 from apportion.bench import timing
 from apportion.envs.make import EnvConfig
 from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool
-from apportion.settings import Config
+from apportion.training import loop as train
+from apportion.training.settings import Config
 
 TASKS = ("HalfCheetah-v4", "Ant-v4", "Humanoid-v4")
 

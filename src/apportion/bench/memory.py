@@ -6,12 +6,12 @@ from typing import Any
 
 import jax
 
-from apportion import replay as replays
-from apportion import train
 from apportion.bench import workload
 from apportion.bench.workload import SIZES
-from apportion.settings import Config
-from apportion.spec import Spec
+from apportion.core.spec import Spec
+from apportion.data import replay as replays
+from apportion.training import loop as train
+from apportion.training.settings import Config
 
 
 def of_lane(config: Config, spec: Spec) -> dict[str, int]:

@@ -14,12 +14,12 @@ from typing import Any
 import gymnasium
 import jax
 
-from apportion import train
 from apportion.bench import timing
 from apportion.envs.make import AnyEnv
-from apportion.presets import paper, preset
-from apportion.settings import Config
-from apportion.train import Snapshot
+from apportion.training import loop as train
+from apportion.training.loop import Snapshot
+from apportion.training.presets import paper, preset
+from apportion.training.settings import Config
 
 OURS, PUBLISHED = "apportion_grd", "apportion_grd_published"
 WARMUP = 1000  # random steps before the first update: one episode

@@ -1,4 +1,4 @@
-"""How well are causal graphs found? `apportion.identify` on problems whose graph is known, family by family.
+"""How well are causal graphs found? `apportion.graph` on problems whose graph is known, family by family.
 
 Seeds are split once and for all: whoever improves the search looks at train and dev problems, and reports the
 held-out ones.
@@ -16,11 +16,11 @@ from rich.table import Table
 from scipy import stats
 
 from apportion.bench.structure_problems import FAMILIES, Family, Problem, draw
-from apportion.config import check
-from apportion.evaluate import f1, pearson
-from apportion.identify import Identification, identify
+from apportion.core.config import check
+from apportion.core.spec import Graph
+from apportion.graph import Identification, identify
 from apportion.runs.folder import versions
-from apportion.spec import Graph
+from apportion.training.evaluate import f1, pearson
 
 SEEDS = {"train": range(100), "dev": range(100, 200), "held-out": range(1000, 1100)}
 BLOCKS = {

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.spec import Graph
+from apportion.core.spec import Graph
 
 Floats = NDArray[np.float64]
 

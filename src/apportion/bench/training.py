@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from apportion.bench import peers, timing
-from apportion.settings import Config
+from apportion.training.settings import Config
 
 # Iterations from one wait to the next. Where they are short, waiting for the end of each would keep the next
 # one from beginning meanwhile, as it does in a training.

@@ -8,9 +8,9 @@ import jax
 
 from apportion.bench import flops, timing, workload
 from apportion.bench.workload import SIZES, Size, Workload
-from apportion.config import check, nearest
+from apportion.core.config import check, nearest
 from apportion.methods import METHODS, grd
-from apportion.settings import Config
+from apportion.training.settings import Config
 
 Variants = dict[str, tuple[str, Any]]  # name → method and its settings, None for the defaults
 

@@ -7,15 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from apportion import replay as replays
-from apportion import train
-from apportion.agent import AgentState
+from apportion.core.spec import Spec
+from apportion.data import replay as replays
+from apportion.data.replay import Chunk, Replay
 from apportion.envs.make import EnvConfig
 from apportion.methods import grd
-from apportion.presets import paper, preset
-from apportion.replay import Chunk, Replay
-from apportion.settings import Config
-from apportion.spec import Spec
+from apportion.training import loop as train
+from apportion.training.agent import AgentState
+from apportion.training.presets import paper, preset
+from apportion.training.settings import Config
 
 EPISODE_STEPS = 1000  # of the paper's tasks
 

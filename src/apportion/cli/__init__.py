@@ -8,8 +8,8 @@ import os
 import sys
 from typing import NamedTuple
 
-from apportion.config import nearest
-from apportion.errors import UserError
+from apportion.core.config import nearest
+from apportion.core.errors import UserError
 
 
 class Verb(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from apportion.errors import UserError
+from apportion.core.errors import UserError
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ from apportion.cli.arguments import blaming_the_command_line, parse
 from apportion.cli.cache import remember_compilations
 from apportion.cli.display import number
 from apportion.cli.output import Flag, Output, print_data, write_data
-from apportion.config import check
-from apportion.errors import UserError
+from apportion.core.config import check
+from apportion.core.errors import UserError
 
 Measurement = Callable[[Callable[[str], None]], Iterator[dict[str, Any]]]
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from apportion.cli.arguments import blaming_the_command_line, parse
 from apportion.cli.cache import remember_compilations
 from apportion.cli.output import Output, print_data
-from apportion.config import check
+from apportion.core.config import check
 from apportion.report.drawing import need_matplotlib
 from apportion.report.episodes import Extras
 from apportion.report.extras import make_extras

@@ -13,20 +13,20 @@ from apportion.cli import display
 from apportion.cli.arguments import blaming_the_command_line, flag_value, parse
 from apportion.cli.cache import remember_compilations
 from apportion.cli.output import Output, RunPath, print_data
-from apportion.config import check
-from apportion.data import read_npz
+from apportion.core.config import check
+from apportion.core.errors import UserError
+from apportion.data.logged import read_npz
 from apportion.envs.lane import Noise
 from apportion.envs.make import EnvConfig, list_environments
-from apportion.errors import UserError
-from apportion.identify import identify
+from apportion.graph import identify
 from apportion.methods import METHODS
-from apportion.presets import default_backbone, paper, preset
 from apportion.report import video
-from apportion.runs import evaluation, training
+from apportion.runs import evaluation, recording
 from apportion.runs.folder import RunFolder, default_path
+from apportion.runs.recording import Checkpoints, Outcome
 from apportion.runs.summary import summarise
-from apportion.runs.training import Checkpoints, Outcome
-from apportion.settings import Config, Schedule
+from apportion.training.presets import default_backbone, paper, preset
+from apportion.training.settings import Config, Schedule
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def train(argv: list[str]) -> int:
     if config.backbone == "dqn" and not flag_value(argv, "--backbone", "") and not args.output.quiet:
         print(f"{args.id} has discrete actions: --backbone dqn", file=sys.stderr)
     remember_compilations()
-    return _ended(training.train(config, args.checkpoints, out, args.output.quiet), args.output)
+    return _ended(recording.train(config, args.checkpoints, out, args.output.quiet), args.output)
 
 
 def _train_settings(argv: list[str]) -> tuple[Any, Config]:
@@ -124,7 +124,7 @@ def resume(argv: list[str]) -> int:
     with blaming_the_command_line():
         check(args.steps is None or args.steps >= 1, f"--steps {args.steps} must be at least 1")
     remember_compilations()
-    return _ended(training.resume(args.run, args.output.quiet, args.steps), args.output)
+    return _ended(recording.resume(args.run, args.output.quiet, args.steps), args.output)
 
 
 def evaluate(argv: list[str]) -> int:
@@ -160,7 +160,7 @@ def evaluate(argv: list[str]) -> int:
     run = RunFolder.open(args.run)
     dims = evaluation.noisy_dimensions(run.read_spec(), args.noise_dims)
     noise = Noise(args.noise, dims) if args.noise > 0 else None
-    env = training.read_settings(run)[0].env
+    env = recording.read_settings(run)[0].env
     if args.video is not None:
         video.check_video(args.video, env)
     data, episodes = evaluation.evaluate_run(run, args.episodes, args.seed, noise)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.spec import Spec
+from apportion.core.spec import Spec
 
 Actor = dict[str, NDArray[np.float32]]
 Vector = NDArray[np.float32]

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from apportion.errors import UserError
-from apportion.spec import BLOCKS, Graph
+from apportion.core.errors import UserError
+from apportion.core.spec import BLOCKS, Graph
 
 
 def check_observation_space(env_id: str, space: spaces.Space[Any]) -> None:
@@ -57,7 +57,7 @@ def check_graph(env_id: str, graph: Any, states: int, actions: int) -> None:
         return
     if not isinstance(graph, Graph):
         found = type(graph).__name__
-        raise UserError(f"{env_id} declares a true_graph of type {found}: make it apportion.spec.Graph")
+        raise UserError(f"{env_id} declares a true_graph of type {found}: make it apportion.core.spec.Graph")
     shapes = ((states,), (actions,), (states, states), (actions, states))
     for block, shape in zip(BLOCKS, shapes, strict=True):
         found = np.shape(getattr(graph, block))

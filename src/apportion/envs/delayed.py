@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
-from apportion.errors import UserError
+from apportion.core.errors import UserError
 
 Every = None | int | tuple[int, int]  # pay at the episode's end | every k steps | after lo..hi steps
 

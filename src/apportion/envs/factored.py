@@ -13,8 +13,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.errors import UserError
-from apportion.spec import Graph
+from apportion.core.errors import UserError
+from apportion.core.spec import Graph
 
 Floats = NDArray[np.float64]
 Reward = Literal["linear", "nonlinear"]

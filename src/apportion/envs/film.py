@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.errors import UserError
 from apportion.envs.make import AnyEnv, EnvConfig, make
 from apportion.envs.wire import Arrays
-from apportion.errors import UserError
 
 Frame = NDArray[np.uint8]  # [H, W, 3]
 SIZE = (320, 240)

@@ -19,7 +19,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.spec import Graph
+from apportion.core.spec import Graph
 
 OBSERVATION_NAMES = (
     "temperature",

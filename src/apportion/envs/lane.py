@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.errors import UserError
 from apportion.envs.acting import Actor, act, random_action
 from apportion.envs.make import EnvConfig, make
 from apportion.envs.wire import Arrays
-from apportion.errors import UserError
 
 _EPISODES, _EXPLORATION, _EVALUATION, _NOISE = range(4)  # separate streams of randomness for one seed
 

@@ -20,13 +20,13 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import RescaleAction
 
+from apportion.core.errors import UserError
+from apportion.core.spec import Spec
 from apportion.envs.checks import check_action_space, check_graph, check_names, check_observation_space
 from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
 from apportion.envs.discrete import OneHotAction
 from apportion.envs.mujoco import TASKS, MujocoTask, PadObservation, ZeroObservation
 from apportion.envs.names import documented
-from apportion.errors import UserError
-from apportion.spec import Spec
 
 AnyEnv = gymnasium.Env[Any, Any]
 

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 from numpy.typing import NDArray
 
-from apportion.errors import UserError
+from apportion.core.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
+from apportion.core.errors import UserError
+from apportion.core.spec import Spec
 from apportion.envs.lane import Lane, Noise, play
 from apportion.envs.make import EnvConfig
 from apportion.envs.wire import Arrays, Message, receive, send, under
-from apportion.errors import UserError
-from apportion.spec import Spec
 
 PATIENCE = 5.0  # seconds for a worker to end what it is doing, before it is killed
 SPARE_NICENESS = 10  # of those that only evaluate, so that the training's own need not wait for them

@@ -16,11 +16,11 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import NDArray
 
-from apportion.config import check
-from apportion.errors import UserError
+from apportion.core.config import check
+from apportion.core.errors import UserError
+from apportion.core.types import Method, State, Transitions
 from apportion.explain import shapley
 from apportion.explain.shapley import Doubles, Players
-from apportion.types import Method, State, Transitions
 
 _BLOCK = 8192  # rows of one call of the compiled reward, which bounds the memory of its hidden layers
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from apportion.core.types import Method
 from apportion.methods import fixed, grd, ircr, rd, rrd, rudder, transformer
-from apportion.types import Method
 
 
 class Entry(NamedTuple):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from apportion.spec import Spec
-from apportion.types import Batch, Method, Metrics, Sampling, Transitions
+from apportion.core.spec import Spec
+from apportion.core.types import Batch, Method, Metrics, Sampling, Transitions
 
 State = Float[Array, "S"]  # the policy mask: all ones
 

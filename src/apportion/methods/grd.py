@@ -2,7 +2,7 @@
 
 As published: a reward network and a dynamics network, each seeing only the inputs that sampled edges let
 through; the edges are learned with them. In closed form: edges come from regression on all episodes so far
-(apportion.identify), and so does most of the reward (apportion.additive); a network learns the rest of it.
+(apportion.graph), and so does most of the reward (apportion.graph.additive); a network learns the rest of it.
 Policies see the dimensions with a path to the reward, or to the end of an episode.
 """
 
@@ -17,14 +17,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
-from apportion import additive, losses, masks, optimise
-from apportion.additive import Additive
-from apportion.config import check
-from apportion.identify import ENOUGH_SEGMENTS, ending_dimensions, identify
-from apportion.networks import MLP, MixtureDynamics
-from apportion.optimise import Optimiser
-from apportion.spec import BLOCKS, Spec
-from apportion.types import (
+from apportion.core.config import check
+from apportion.core.spec import BLOCKS, Spec
+from apportion.core.types import (
     Batch,
     Edges,
     Method,
@@ -35,6 +30,11 @@ from apportion.types import (
     Segments,
     Transitions,
 )
+from apportion.graph import ENOUGH_SEGMENTS, additive, ending_dimensions, identify
+from apportion.graph.additive import Additive
+from apportion.nn import losses, masks, optimise
+from apportion.nn.networks import MLP, MixtureDynamics
+from apportion.nn.optimise import Optimiser
 
 MAX_ROWS = 400_000  # steps that one search for edges looks at
 CERTAIN = 0.8  # how confident a search must be to take an edge away

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from apportion import memory as memories
-from apportion.config import check
-from apportion.memory import Memory
-from apportion.spec import Spec
-from apportion.types import Batch, Method, Metrics, Sampling, Survey, Transitions
+from apportion.core.config import check
+from apportion.core.spec import Spec
+from apportion.core.types import Batch, Method, Metrics, Sampling, Survey, Transitions
+from apportion.data import memory as memories
+from apportion.data.memory import Memory
 
 
 @dataclass(frozen=True)

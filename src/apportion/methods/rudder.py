@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from apportion import memory as memories
-from apportion import optimise
-from apportion.config import check
-from apportion.memory import Memory
-from apportion.optimise import Optimiser
-from apportion.recurrent import LSTM
-from apportion.spec import Spec
-from apportion.types import Batch, Method, Metrics, Sampling, Segments, Transitions
+from apportion.core.config import check
+from apportion.core.spec import Spec
+from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
+from apportion.data import memory as memories
+from apportion.data.memory import Memory
+from apportion.nn import optimise
+from apportion.nn.optimise import Optimiser
+from apportion.nn.recurrent import LSTM
 
 MOST_UPDATES = 1000  # running statistics forget what is older
 FARTHEST = 10.0  # standard deviations: inputs are cut there

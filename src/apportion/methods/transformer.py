@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from apportion import losses, optimise
-from apportion.attention import Transformer
-from apportion.config import check
-from apportion.optimise import Optimiser
-from apportion.spec import Spec
-from apportion.types import Batch, Method, Metrics, Sampling, Segments, Transitions
+from apportion.core.config import check
+from apportion.core.spec import Spec
+from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
+from apportion.nn import losses, optimise
+from apportion.nn.attention import Transformer
+from apportion.nn.optimise import Optimiser
 
 
 @dataclass(frozen=True)

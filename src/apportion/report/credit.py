@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.config import check
+from apportion.core.config import check
 from apportion.report import drawing
 
 if TYPE_CHECKING:

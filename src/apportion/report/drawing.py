@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from apportion.errors import UserError
+from apportion.core.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

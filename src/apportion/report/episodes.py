@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.spec import Spec
 from apportion.report import packing
 from apportion.report.statistics import thinned
 from apportion.runs.atomic import Arrays
 from apportion.runs.folder import Episode, RunFolder
-from apportion.spec import Spec
 
 SNAPSHOTS = 6
 COLUMNS = 64  # dimensions whose values are shown: in wide environments those that matter most

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from apportion.core.errors import UserError
 from apportion.envs.film import film
-from apportion.errors import UserError
 from apportion.explain import Precision, Steps
 from apportion.report.episodes import STEPS, Extra, Extras, Place
 from apportion.report.statistics import thinned
 from apportion.runs import checkpoint
 from apportion.runs.explaining import Explainer
 from apportion.runs.folder import Episode, RunFolder
-from apportion.runs.training import read_settings
+from apportion.runs.recording import read_settings
 
 CHECKPOINT_BYTES = 1_000_000_000  # larger ones take long to read: only when asked for
 PRECISION = Precision(background=32)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.config import check
-from apportion.errors import UserError
+from apportion.core.config import check
+from apportion.core.errors import UserError
+from apportion.core.spec import BLOCKS, Spec
 from apportion.report import drawing
 from apportion.report.curves import per_lane
 from apportion.report.drawing import COLOURS, shortened
 from apportion.report.statistics import band, mean, thinned
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
-from apportion.spec import BLOCKS, Spec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

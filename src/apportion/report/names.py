@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from apportion.config import check, nearest
-from apportion.errors import UserError
-from apportion.spec import Spec
+from apportion.core.config import check, nearest
+from apportion.core.errors import UserError
+from apportion.core.spec import Spec
 
 FIELDS = ("observation_names", "action_names")
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from apportion.core.spec import BLOCKS
 from apportion.report.curves import per_lane
 from apportion.report.statistics import band, iqm, median
 from apportion.report.structure import Drivers
-from apportion.spec import BLOCKS
 
 NAMED = 8  # dimensions that the sentence names
 

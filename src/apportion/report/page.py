@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from plotly.offline import get_plotlyjs
 
 from apportion import __version__
-from apportion.errors import UserError
+from apportion.core.errors import UserError
 from apportion.report import episodes as playing
 from apportion.report.curves import curves
 from apportion.report.names import Names, renamed

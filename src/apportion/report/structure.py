@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.spec import BLOCKS, Spec
 from apportion.report import packing
 from apportion.report.statistics import thinned
 from apportion.runs.atomic import Arrays
 from apportion.runs.folder import RunFolder
-from apportion.spec import BLOCKS, Spec
 
 MOMENTS = 20  # places of the time slider
 LANE_BYTES = 300_000  # single lanes are shown where they take no more than this

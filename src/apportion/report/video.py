@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from apportion.config import check
+from apportion.core.config import check
+from apportion.core.errors import UserError
 from apportion.envs.film import Film, Frame, check_renders, film
 from apportion.envs.make import EnvConfig
 from apportion.envs.wire import Arrays
-from apportion.errors import UserError
 
 WIDTH, PICTURE, STRIP = 480, 360, 132  # pixels; all even, as the encoder wants them
 FRAMES = 400  # of longer episodes, not every step is shown

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from apportion.core.errors import UserError
 from apportion.envs.wire import under
-from apportion.errors import UserError
 from apportion.runs.atomic import Arrays, checksum, save_tensors, sync
 
 FORMAT = 1

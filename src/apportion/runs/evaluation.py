@@ -5,19 +5,19 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from apportion import agent as agents
-from apportion.agent import AgentState
-from apportion.config import check
+from apportion.core.config import check
+from apportion.core.spec import Spec
 from apportion.envs.lane import Noise
 from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool, default_workers
-from apportion.evaluate import judge, make_redistribute
 from apportion.runs import saved as saving
 from apportion.runs.atomic import plain
 from apportion.runs.folder import RunFolder
-from apportion.runs.training import read_settings
-from apportion.settings import Config
-from apportion.spec import Spec
+from apportion.runs.recording import read_settings
+from apportion.training import agent as agents
+from apportion.training.agent import AgentState
+from apportion.training.evaluate import judge, make_redistribute
+from apportion.training.settings import Config
 
 
 class Evaluated(NamedTuple):

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.config import check
-from apportion.data import read_npz
+from apportion.core.config import check
+from apportion.core.spec import Spec
+from apportion.data.logged import read_npz
 from apportion.explain import (
     Explanation,
     Precision,
@@ -23,8 +24,7 @@ from apportion.runs import saved as saving
 from apportion.runs.atomic import plain
 from apportion.runs.evaluation import play
 from apportion.runs.folder import RunFolder
-from apportion.runs.training import read_settings
-from apportion.spec import Spec
+from apportion.runs.recording import read_settings
 
 _BACKGROUND, _ORDERS = range(2)  # separate streams of randomness for one lane's seed
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from apportion import __version__
-from apportion.errors import UserError
+from apportion.core.errors import UserError
+from apportion.core.spec import Spec
 from apportion.runs.atomic import Arrays, write_json, write_tensors
-from apportion.spec import Spec
 
 Episode = dict[str, NDArray[Any]]  # observations [T+1, S], actions [T, A], true_rewards [T], ...
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from tensorboardX import SummaryWriter
 
-from apportion.errors import UserError
+from apportion.core.errors import UserError
 from apportion.runs.atomic import plain, write_bytes
 
 Kind = Literal["train", "eval"]

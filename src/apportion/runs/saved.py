@@ -10,14 +10,14 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion import train
-from apportion.agent import AgentState
+from apportion.core.spec import Spec
+from apportion.data.replay import Replay
 from apportion.envs.wire import Arrays, under
-from apportion.replay import Replay
 from apportion.runs import checkpoint
-from apportion.settings import Config
-from apportion.spec import Spec
-from apportion.train import Saved
+from apportion.training import loop as train
+from apportion.training.agent import AgentState
+from apportion.training.loop import Saved
+from apportion.training.settings import Config
 
 _COUNTERS = ("rows", "steps", "segments", "oldest")
 

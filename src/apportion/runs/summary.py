@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.evaluate import structure_scores
+from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder, read_json
-from apportion.spec import BLOCKS, Graph, Spec
+from apportion.training.evaluate import structure_scores
 
 
 def summarise(run: RunFolder) -> dict[str, Any]:

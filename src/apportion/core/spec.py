@@ -1,0 +1,91 @@
+"""What is known about an environment, as plain NumPy data: it travels from workers to learners to reports.
+
+Stands apart from types.py so that worker processes can use it without importing JAX.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.core.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A causal graph, as masks or as edge probabilities. Rows are sources, columns are targets.
+
+    Equation 2 of the GRD paper: C^{s→r}, C^{a→r}, C^{s→s}, C^{a→s}.
+    """
+
+    state_to_reward: NDArray[Any]  # [S]
+    action_to_reward: NDArray[Any]  # [A]
+    state_to_state: NDArray[Any]  # [S, S] (source, target)
+    action_to_state: NDArray[Any]  # [A, S] (source, target)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested lists, ready for JSON."""
+        return {name: np.asarray(getattr(self, name)).tolist() for name in BLOCKS}
+
+    @classmethod
+    def from_dict(cls, blocks: dict[str, Any]) -> "Graph":
+        return cls(**{name: np.asarray(blocks[name]) for name in BLOCKS})
+
+
+BLOCKS = ("state_to_reward", "action_to_reward", "state_to_state", "action_to_state")
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """Sizes, names and limits of one environment, and its true graph where somebody knows it."""
+
+    env_id: str
+    observation_names: tuple[str, ...]  # [S]
+    action_names: tuple[str, ...]  # [A]
+    max_episode_steps: int
+    max_segment_steps: int  # the longest run of steps that one payment can cover
+    true_graph: Graph | None = None
+    discrete: bool = False  # actions are one-hot vectors: exactly one of the A is taken
+
+    def __post_init__(self) -> None:
+        if self.max_episode_steps < 1:
+            raise UserError(f"max_episode_steps={self.max_episode_steps} must be at least 1")
+        if not 1 <= self.max_segment_steps <= self.max_episode_steps:
+            raise UserError(
+                f"max_segment_steps={self.max_segment_steps} must be between 1 and "
+                f"max_episode_steps={self.max_episode_steps}"
+            )
+
+    @property
+    def observation_size(self) -> int:
+        return len(self.observation_names)
+
+    @property
+    def action_size(self) -> int:
+        return len(self.action_names)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {
+            "env_id": self.env_id,
+            "observation_names": list(self.observation_names),
+            "action_names": list(self.action_names),
+            "max_episode_steps": self.max_episode_steps,
+            "max_segment_steps": self.max_segment_steps,
+            "true_graph": None if self.true_graph is None else self.true_graph.to_dict(),
+            "discrete": self.discrete,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Spec":
+        graph = data["true_graph"]
+        return cls(
+            env_id=data["env_id"],
+            observation_names=tuple(data["observation_names"]),
+            action_names=tuple(data["action_names"]),
+            max_episode_steps=data["max_episode_steps"],
+            max_segment_steps=data["max_segment_steps"],
+            true_graph=None if graph is None else Graph.from_dict(graph),
+            discrete=data.get("discrete", False),  # older runs knew continuous actions only
+        )

@@ -1,0 +1,130 @@
+"""The data that flows between layers, and the two contracts: Method and Backbone.
+
+Letters, the same everywhere: B batch, M segments, T steps, S state, A action, L lanes.
+Everything is written for one lane; the trainer vmaps it over lanes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from numpy.typing import NDArray
+
+from apportion.core.spec import Spec
+
+State = Any  # a pytree of arrays, private to the method or backbone that made it
+Metrics = dict[str, Array]  # name → scalar
+
+
+class Transitions(NamedTuple):
+    """Single steps, drawn uniformly from the steps of all closed segments."""
+
+    observation: Float[Array, "*B S"]
+    action: Float[Array, "*B A"]  # in [-1, 1]; one-hot where Spec.discrete
+    next_observation: Float[Array, "*B S"]
+    paid: Float[Array, "*B"]  # the delayed reward as the agent sees it
+    true_reward: Float[Array, "*B"]  # hidden from learning; only the oracle and the metrics read it
+    terminated: Bool[Array, "*B"]  # a true end: no bootstrap. A time limit is not an end.
+    segment_total: Float[Array, "*B"]  # what the step's segment paid
+    segment_length: Int[Array, "*B"]
+    step_in_segment: Int[Array, "*B"]
+    credit: Float[Array, "*B"]  # from Method.credit; the segment's mean reward until it has been asked
+
+
+class Segments(NamedTuple):
+    """Runs of consecutive steps whose reward sum is known, padded to the longest one (T)."""
+
+    observations: Float[Array, "M T+1 S"]  # with the observation after the last step
+    actions: Float[Array, "M T A"]
+    true_rewards: Float[Array, "M T"]  # hidden from learning, as above
+    length: Int[Array, "M"]
+    total: Float[Array, "M"]  # what the segment paid
+    mask: Bool[Array, "M T"]  # True on real steps, False on padding
+    terminated: Bool[Array, "M"]  # whether its last step is a true end
+    number: Int[Array, "M"]  # which segment it is, counted from the start of training
+
+
+class Batch(NamedTuple):
+    """What one update sees. `segments` is None for methods that ask for none."""
+
+    segments: Segments | None
+    transitions: Transitions
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What a method wants to see at each update, beside the backbone's transitions."""
+
+    segments: int = 0  # how many segments (M); 0 for none
+    weight: Literal["uniform", "length"] = "uniform"  # how segments are chosen
+    every: int = 1  # updates of the policy for one of the method, at the most
+
+
+class Survey(NamedTuple):
+    """All segments in the replay (N places), for a look over them once per iteration."""
+
+    total: Float[Array, "N"]
+    length: Int[Array, "N"]
+    live: Bool[Array, "N"]  # False where there is no whole segment
+    gather: Callable[[Int[Array, "K"]], Segments]  # the segments at some places
+
+
+class Edges(NamedTuple):
+    """Edge probabilities (or logits, or masks) of the causal graph. Rows are sources."""
+
+    state_to_reward: Float[Array, "S"]
+    action_to_reward: Float[Array, "A"]
+    state_to_state: Float[Array, "S S"]
+    action_to_state: Float[Array, "A S"]
+
+
+class Record(NamedTuple):
+    """One closed segment, on the host and without padding."""
+
+    observations: NDArray[np.float32]  # [T+1, S]
+    actions: NDArray[np.float32]  # [T, A]
+    total: float
+    terminated: bool  # whether its last step is a true end
+
+
+class Revision(NamedTuple):
+    """A look at many segments at once, on the host, each time their number has grown enough."""
+
+    revise: Callable[[State, list[Record], int], State]  # with how many segments have been closed so far
+    first: float  # how many closed segments the first look waits for
+    growth: float  # the next look comes after so many times more
+    max_rows: int  # steps it can look at; of more, segments are chosen evenly over the replay
+
+
+class Method(NamedTuple):
+    """Turns sums of reward into a reward for each step. Pure functions of an explicit state.
+
+    Most methods need the first six only. Those that judge a step by its whole segment have `credit`: what it
+    gives to the segments of an update is kept in the replay, and comes back as Transitions.credit. Those that
+    keep a memory of episodes fill it in `survey`, and may teach the policy from it by `recall`.
+    """
+
+    init: Callable[[PRNGKeyArray, Spec], State]
+    update: Callable[[State, Batch, PRNGKeyArray], tuple[State, Metrics]]
+    reward: Callable[[State, Transitions], Float[Array, "*B"]]
+    policy_mask: Callable[[State], Float[Array, "S"]]  # 1 where the policy may look
+    edges: Callable[[State], Edges] | None  # edge probabilities; None for methods without a graph
+    sampling: Sampling
+    revision: Revision | None = None
+    credit: Callable[[State, Segments], Float[Array, "M T"]] | None = None
+    survey: Callable[[State, Survey], State] | None = None
+    recall: Callable[[State, int, PRNGKeyArray], Transitions] | None = None  # so many, beside the replay's
+
+
+class Backbone(NamedTuple):
+    """Learns a policy from transitions and rewards. Pure functions of an explicit state."""
+
+    init: Callable[[PRNGKeyArray, Spec], State]
+    update: Callable[[State, Transitions, Float[Array, "B"], PRNGKeyArray], tuple[State, Metrics]]
+    act: Callable[[State, Float[Array, "S"], PRNGKeyArray, bool], Float[Array, "A"]]
+    actor: Callable[[State], dict[str, Array]]  # plain arrays for envs.acting, which acts in NumPy
+    head: str  # how envs.acting turns the actor's outputs into an action: a key of acting.HEADS
+    batch_size: int
+    discrete: bool = False  # serves discrete actions, given and taken as one-hot vectors; else continuous

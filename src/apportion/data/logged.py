@@ -1,0 +1,76 @@
+"""Logged episodes from a file: what people have who do not train, but ask who earned the outcome."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.core.errors import UserError
+
+REQUIRED = ("observations", "actions", "lengths", "totals")
+
+
+class Log(NamedTuple):
+    """Episodes (or segments) without padding, what each was paid, and what the dimensions are called."""
+
+    observations: list[NDArray[Any]]  # of each episode, [T+1, S]
+    actions: list[NDArray[Any]]  # [T, A]
+    totals: NDArray[np.float64]  # [E]
+    observation_names: tuple[str, ...]
+    action_names: tuple[str, ...]
+
+
+def read_npz(path: Path) -> Log:
+    """Arrays observations [E, T+1, S], actions [E, T, A], lengths [E], totals [E]; names are optional."""
+    arrays = _load(path)
+    missing = [name for name in REQUIRED if name not in arrays]
+    if missing:
+        raise UserError(f"{path} has no array {missing[0]!r}: it needs {', '.join(REQUIRED)}")
+    observations, actions, lengths, totals = (arrays[name] for name in REQUIRED)
+    _check_shapes(path, observations, actions, lengths, totals)
+    return Log(
+        observations=[episode[: length + 1] for episode, length in zip(observations, lengths, strict=True)],
+        actions=[episode[:length] for episode, length in zip(actions, lengths, strict=True)],
+        totals=np.asarray(totals, np.float64),
+        observation_names=_names(path, arrays, "observation_names", observations.shape[2], "s"),
+        action_names=_names(path, arrays, "action_names", actions.shape[2], "a"),
+    )
+
+
+def _load(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise UserError(f"no file {path}") from None
+    except (ValueError, OSError, EOFError, BadZipFile, AttributeError) as error:
+        raise UserError(f"{path} cannot be read: write it with numpy.savez, as plain arrays") from error
+
+
+def _check_shapes(
+    path: Path, observations: NDArray[Any], actions: NDArray[Any], lengths: NDArray[Any], totals: NDArray[Any]
+) -> None:
+    if observations.ndim != 3 or actions.ndim != 3:
+        raise UserError(f"{path}: observations must be [E, T+1, S] and actions [E, T, A]")
+    episodes, steps, _ = actions.shape
+    if observations.shape[:2] != (episodes, steps + 1):
+        raise UserError(
+            f"{path}: observations {observations.shape} and actions {actions.shape} do not fit together: "
+            "each episode has one more observation than actions"
+        )
+    if lengths.shape != (episodes,) or totals.shape != (episodes,):
+        raise UserError(f"{path}: lengths and totals must have one entry for each of the {episodes} episodes")
+    if episodes == 0:
+        raise UserError(f"{path} holds no episode")
+    if not np.issubdtype(lengths.dtype, np.integer) or lengths.min() < 1 or lengths.max() > steps:
+        raise UserError(f"{path}: lengths must be whole numbers from 1 to {steps}")
+
+
+def _names(path: Path, arrays: dict[str, NDArray[Any]], key: str, size: int, letter: str) -> tuple[str, ...]:
+    if key not in arrays:
+        return tuple(f"{letter}{index}" for index in range(size))
+    if arrays[key].shape != (size,):
+        raise UserError(f"{path}: {key} must be {size} names")
+    return tuple(str(name) for name in arrays[key])

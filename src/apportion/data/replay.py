@@ -1,0 +1,298 @@
+"""One episode store for every method: a ring of rows, and a ring of the segments that lie in it.
+
+An episode of T steps takes T+1 rows, the last of which holds only the final observation. So each observation
+is stored once, and the observation after row r is always in row r+1. A segment enters its table when it has
+been paid; only steps of such closed segments are ever sampled. When new rows overwrite an episode's first
+row, all of that episode's segments leave at once.
+
+Row, step and segment numbers count from the start of training and are reduced modulo the capacity when used.
+Written for one lane; the trainer vmaps it.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from apportion.core.errors import UserError
+from apportion.core.spec import Spec
+from apportion.core.types import Batch, Record, Sampling, Segments, Survey, Transitions
+
+
+class Chunk(NamedTuple):
+    """Consecutive rows from one environment, and the segments that were paid meanwhile.
+
+    Arrays are padded to a fixed size: R rows, G segments. Row `rows` itself (the first after the real ones)
+    holds the observation that the next chunk starts with.
+    """
+
+    observation: Float[Array, "R S"]
+    action: Float[Array, "R A"]
+    paid: Float[Array, "R"]
+    true_reward: Float[Array, "R"]
+    terminated: Bool[Array, "R"]
+    rows: Int[Array, ""]
+    segment_start: Int[Array, "G"]  # counted from the chunk's first row; negative: began in an earlier chunk
+    segment_length: Int[Array, "G"]
+    segment_total: Float[Array, "G"]
+    episode_start: Int[Array, "G"]  # first row of the segment's episode, counted the same way
+    segments: Int[Array, ""]
+
+
+class Replay(NamedTuple):
+    observation: Float[Array, "N S"]
+    action: Float[Array, "N A"]
+    paid: Float[Array, "N"]
+    true_reward: Float[Array, "N"]
+    terminated: Bool[Array, "N"]
+    credit: Float[Array, "N"]  # above the mean reward of the step's segment; 0 until a method says otherwise
+    segment_start: Int[Array, "N"]  # row number
+    segment_length: Int[Array, "N"]
+    segment_total: Float[Array, "N"]
+    segment_first_step: Int[Array, "N"]  # how many steps all earlier segments had together
+    segment_episode: Int[Array, "N"]  # row number of its episode's first row
+    rows: Int[Array, ""]  # rows written so far
+    steps: Int[Array, ""]  # steps in all closed segments so far
+    segments: Int[Array, ""]  # segments closed so far
+    oldest: Int[Array, ""]  # number of the oldest segment that is still whole
+
+
+class Draw(NamedTuple):
+    """Which steps and segments to look at: numbers only, so that many draws cost little."""
+
+    steps: Int[Array, "*U B"]  # step numbers
+    step_segments: Int[Array, "*U B"]  # the segment that each step is in
+    segments: Int[Array, "*V M"]  # one draw for each update of the method
+
+
+def capacity_for(spec: Spec, replay_steps: int, chunk_steps: int) -> int:
+    """Rows for `replay_steps` steps; at least enough for two of the longest episodes and two chunks."""
+    least = 2 * max(spec.max_episode_steps + 1, 2 * chunk_steps)
+    if replay_steps < least:
+        raise UserError(
+            f"replay_steps={replay_steps} cannot hold two episodes of {spec.max_episode_steps} steps and two "
+            f"iterations of {chunk_steps}: raise --replay-steps to at least {least}"
+        )
+    return replay_steps + replay_steps // spec.max_episode_steps + 1
+
+
+def init(spec: Spec, capacity: int) -> Replay:
+    def zeros(*shape: int, dtype: type = jnp.float32) -> Array:
+        return jnp.zeros(shape, dtype)
+
+    return Replay(
+        observation=zeros(capacity, spec.observation_size),
+        action=zeros(capacity, spec.action_size),
+        paid=zeros(capacity),
+        true_reward=zeros(capacity),
+        terminated=zeros(capacity, dtype=jnp.bool_),
+        credit=zeros(capacity),
+        segment_start=zeros(capacity, dtype=jnp.int32),
+        segment_length=zeros(capacity, dtype=jnp.int32),
+        segment_total=zeros(capacity),
+        segment_first_step=zeros(capacity, dtype=jnp.int32),
+        segment_episode=zeros(capacity, dtype=jnp.int32),
+        rows=zeros(dtype=jnp.int32),
+        steps=zeros(dtype=jnp.int32),
+        segments=zeros(dtype=jnp.int32),
+        oldest=zeros(dtype=jnp.int32),
+    )
+
+
+def insert(replay: Replay, chunk: Chunk) -> Replay:
+    """Append a chunk, then drop the episodes whose rows it overwrote."""
+    replay = _insert_segments(_insert_rows(replay, chunk), chunk)
+    capacity = replay.paid.shape[0]
+    rows = replay.rows + chunk.rows
+    # The row after the last real one is written too (see Chunk), hence the + 1.
+    first_whole = _first_at_least(
+        replay.segment_episode,
+        rows + 1 - capacity,
+        jnp.maximum(replay.oldest, replay.segments - capacity),
+        replay.segments,
+    )
+    return replay._replace(rows=rows, oldest=first_whole)
+
+
+def draw(replay: Replay, key: PRNGKeyArray, sampling: Sampling, batch_size: int, updates: int) -> Draw:
+    """Choose steps (uniform over those of whole, closed segments) and segments for many updates at once."""
+    step_key, segment_key = jax.random.split(key)
+    steps, step_segments = _draw_steps(replay, step_key, (updates, batch_size))
+    shape = (updates // sampling.every, sampling.segments)
+    if sampling.weight == "length":
+        _, segments = _draw_steps(replay, segment_key, shape)
+    else:
+        segments = jax.random.randint(segment_key, shape, replay.oldest, replay.segments)
+    return Draw(steps, step_segments, segments)
+
+
+def gather(replay: Replay, drawn: Draw, max_segment_steps: int) -> Batch:
+    """What was drawn: transitions, and segments padded to `max_segment_steps`."""
+    segments = None
+    if drawn.segments.shape[-1] > 0:
+        segments = gather_segments(replay, drawn.segments, max_segment_steps)
+    return Batch(segments, gather_transitions(replay, drawn.steps, drawn.step_segments))
+
+
+def with_credit(replay: Replay, segments: Segments, credit: Float[Array, "M T"]) -> Replay:
+    """Keep what a method gave to each step of some segments."""
+    capacity = replay.paid.shape[0]
+    start = replay.segment_start[segments.number % capacity]
+    rows = (start[:, None] + jnp.arange(credit.shape[1])[None, :]) % capacity
+    above_mean = credit - _mean_reward(segments.total, segments.length)[:, None]
+    # Rows of padding point past the end, where a scatter drops them.
+    rows = jnp.where(segments.mask, rows, capacity)
+    return replay._replace(credit=replay.credit.at[rows].set(above_mean, mode="drop"))
+
+
+def survey(replay: Replay, max_segment_steps: int) -> Survey:
+    """A look over all segments."""
+    capacity = replay.paid.shape[0]
+    places = jnp.arange(capacity)
+    # The one number in [oldest, oldest + capacity) that belongs to each place.
+    number = replay.oldest + (places - replay.oldest) % capacity
+
+    def at(places: Int[Array, "K"]) -> Segments:
+        return gather_segments(replay, number[places], max_segment_steps)
+
+    return Survey(replay.segment_total, replay.segment_length, number < replay.segments, at)
+
+
+def of_lane(replay: Replay, lane: int) -> Replay:
+    """One lane of a stacked replay, on the host; of one that is not full yet, not much more than it holds."""
+    rows, capacity = int(jax.device_get(replay.rows)[lane]), replay.paid.shape[1]
+    # A power of two: few programs for any number of rows.
+    return jax.device_get(_first_rows(replay, lane, min(capacity, 1 << rows.bit_length())))
+
+
+@partial(jax.jit, static_argnums=2)
+def _first_rows(replay: Replay, lane: int | Int[Array, ""], rows: int) -> Replay:
+    return jax.tree.map(lambda x: x[lane, :rows] if x.ndim > 1 else x[lane], replay)
+
+
+def records(replay: Replay, max_rows: int) -> list[Record]:
+    """Whole segments of one lane's replay on the host: evenly chosen where there are too many."""
+    capacity = len(replay.paid)
+    numbers = np.arange(int(replay.oldest), int(replay.segments)) % capacity
+    start, length, total = (
+        np.asarray(column)[numbers]
+        for column in (replay.segment_start, replay.segment_length, replay.segment_total)
+    )
+    observation, action, terminated = map(np.asarray, (replay.observation, replay.action, replay.terminated))
+    found = []
+    for number in range(0, len(numbers), max(1, -(-int(length.sum()) // max_rows))):
+        rows = (start[number] + np.arange(length[number] + 1)) % capacity
+        ended = bool(terminated[rows[-2]])
+        found.append(Record(observation[rows], action[rows[:-1]], float(total[number]), ended))
+    return found
+
+
+def _insert_rows(replay: Replay, chunk: Chunk) -> Replay:
+    capacity = replay.paid.shape[0]
+    offsets = jnp.arange(chunk.paid.shape[0])
+    # Rows of padding point past the end, where a scatter drops them.
+    target = jnp.where(offsets <= chunk.rows, (replay.rows + offsets) % capacity, capacity)
+
+    def write(column: Array, new: Array) -> Array:
+        return column.at[target].set(new, mode="drop")
+
+    return replay._replace(
+        observation=write(replay.observation, chunk.observation),
+        action=write(replay.action, chunk.action),
+        paid=write(replay.paid, chunk.paid),
+        true_reward=write(replay.true_reward, chunk.true_reward),
+        terminated=write(replay.terminated, chunk.terminated),
+        credit=write(replay.credit, jnp.zeros_like(chunk.paid)),
+    )
+
+
+def _insert_segments(replay: Replay, chunk: Chunk) -> Replay:
+    capacity = replay.paid.shape[0]
+    offsets = jnp.arange(chunk.segment_total.shape[0])
+    real = offsets < chunk.segments
+    target = jnp.where(real, (replay.segments + offsets) % capacity, capacity)
+    lengths = jnp.where(real, chunk.segment_length, 0)
+    ends = jnp.cumsum(lengths)
+
+    def write(column: Array, new: Array) -> Array:
+        return column.at[target].set(new, mode="drop")
+
+    return replay._replace(
+        segment_start=write(replay.segment_start, replay.rows + chunk.segment_start),
+        segment_length=write(replay.segment_length, chunk.segment_length),
+        segment_total=write(replay.segment_total, chunk.segment_total),
+        segment_first_step=write(replay.segment_first_step, replay.steps + ends - lengths),
+        segment_episode=write(replay.segment_episode, replay.rows + chunk.episode_start),
+        steps=replay.steps + ends[-1],
+        segments=replay.segments + chunk.segments,
+    )
+
+
+def _draw_steps(replay: Replay, key: PRNGKeyArray, shape: tuple[int, int]) -> tuple[Array, Array]:
+    """Uniform step numbers, and the segment each is in (so segments come up in proportion to length)."""
+    capacity = replay.paid.shape[0]
+    first_step = replay.segment_first_step[replay.oldest % capacity]
+    steps = jax.random.randint(key, shape, first_step, replay.steps)
+    after = _first_at_least(replay.segment_first_step, steps + 1, replay.oldest, replay.segments)
+    return steps, after - 1
+
+
+def _first_at_least(column: Int[Array, "N"], value: Array, low: Array, high: Array) -> Array:
+    """Binary search in the segment ring: the first segment in [low, high) with column >= value, else high."""
+    capacity = column.shape[0]
+
+    def halve(_: Array, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bounds
+        middle = (low + high) // 2
+        reached = column[middle % capacity] >= value
+        open_ = low < high
+        return jnp.where(open_ & ~reached, middle + 1, low), jnp.where(open_ & reached, middle, high)
+
+    start = (jnp.broadcast_to(low, value.shape), jnp.broadcast_to(high, value.shape))
+    return jax.lax.fori_loop(0, capacity.bit_length(), halve, start)[0]
+
+
+def gather_transitions(replay: Replay, steps: Int[Array, "*B"], segments: Int[Array, "*B"]) -> Transitions:
+    """Single steps, given by their numbers and those of the segments they are in."""
+    capacity = replay.paid.shape[0]
+    slot = segments % capacity
+    position = steps - replay.segment_first_step[slot]
+    row = (replay.segment_start[slot] + position) % capacity
+    total, length = replay.segment_total[slot], replay.segment_length[slot]
+    return Transitions(
+        observation=replay.observation[row],
+        action=replay.action[row],
+        next_observation=replay.observation[(row + 1) % capacity],
+        paid=replay.paid[row],
+        true_reward=replay.true_reward[row],
+        terminated=replay.terminated[row],
+        segment_total=total,
+        segment_length=length,
+        step_in_segment=position,
+        credit=_mean_reward(total, length) + replay.credit[row],
+    )
+
+
+def gather_segments(replay: Replay, segments: Int[Array, "M"], max_steps: int) -> Segments:
+    """Whole segments by their numbers, padded to `max_steps`."""
+    capacity = replay.paid.shape[0]
+    slot = segments % capacity
+    rows = (replay.segment_start[slot][:, None] + jnp.arange(max_steps + 1)[None, :]) % capacity
+    length = replay.segment_length[slot]
+    return Segments(
+        observations=replay.observation[rows],
+        actions=replay.action[rows[:, :-1]],
+        true_rewards=replay.true_reward[rows[:, :-1]],
+        length=length,
+        total=replay.segment_total[slot],
+        mask=jnp.arange(max_steps)[None, :] < length[:, None],
+        terminated=replay.terminated[(replay.segment_start[slot] + length - 1) % capacity],
+        number=segments,
+    )
+
+
+def _mean_reward(total: Float[Array, "*M"], length: Int[Array, "*M"]) -> Float[Array, "*M"]:
+    return total / length.astype(total.dtype)

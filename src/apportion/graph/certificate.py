@@ -1,0 +1,54 @@
+"""May the edges be relied on? What speaks against it, in words."""
+
+from typing import NamedTuple
+
+from apportion.graph.features import Dictionary
+from apportion.graph.refine import NEGLIGIBLE, Refined
+
+ENOUGH_SEGMENTS = 150  # below, edges are not to be trusted
+BETTER = 2.0  # all dimensions together must not leave so many times less unexplained than those found
+ENOUGH_EXPLAINED = 0.4  # share of the totals' variance; below, something that feeds the reward is not seen
+TRANSITIONS_PER_FEATURE = 10
+
+
+class Certificate(NamedTuple):
+    """Whether the edges may be relied on, and if not, why."""
+
+    reward: bool
+    notes: list[str]  # what speaks against the edges, and what to know about them
+    dynamics: bool = True
+
+
+def certify(
+    refined: Refined, error_of_all: float, segments: int, transitions: int, dictionary: Dictionary
+) -> Certificate:
+    """Errors are shares of the totals' variance on segments left out; `error_of_all` uses every dimension."""
+    doubts = _reward_doubts(refined, error_of_all, segments)
+    needed = TRANSITIONS_PER_FEATURE * dictionary.size
+    few = f"{transitions} transitions are few for {dictionary.size} features: dynamics edges need {needed}"
+    remarks = [few] if transitions < needed else []
+    remarks += [
+        f"dimension {copy} equals dimension {first} up to its unit: the edges of both stand at {first}"
+        for copy, first in dictionary.scale.copies.items()
+    ]
+    return Certificate(not doubts, doubts + remarks, transitions >= needed)
+
+
+def _reward_doubts(refined: Refined, error_of_all: float, segments: int) -> list[str]:
+    doubts = []
+    explained = max(0.0, 1 - refined.error)
+    if segments < ENOUGH_SEGMENTS:
+        doubts.append(f"{segments} segments are few: from {ENOUGH_SEGMENTS} on, edges can be relied on")
+    if not len(refined.parents):
+        doubts.append("no dimension explains the totals")
+    elif explained < ENOUGH_EXPLAINED:
+        doubts.append(
+            f"the edges found explain only {explained:.0%} of the totals' variance: "
+            "noise, or a cause that these features cannot express"
+        )
+    if refined.error > max(BETTER * error_of_all, NEGLIGIBLE):
+        doubts.append(
+            f"on segments left out the edges found explain {explained:.0%} of the totals' variance, "
+            f"all dimensions {1 - error_of_all:.0%}: some parent is missing; more episodes may show it"
+        )
+    return doubts

@@ -1,0 +1,143 @@
+"""Which dimensions feed the next value of each state dimension, from transitions.
+
+One regression of all next states on the same features shares one inverse. What a source is worth to a target
+is how much worse the fit gets without every feature that touches it: given all others, so correlation between
+sources does no harm. Edges that pass are then thinned, target by target, on simpler features.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, special
+
+from apportion.graph.features import Dictionary, Floats, Scale, rows_at_once
+
+FLOOR = 1e-3  # an edge must change the unexplained variance by this share,
+FINAL_FLOOR = 2e-3  # and by this one among its target's parents
+EXACT = 1e-8  # a target explained this well follows a formula; nothing finer is asked of its edges
+
+
+@dataclass(eq=False)
+class DynamicsEvidence:
+    """Second moments of features, low-degree features and next states over transitions."""
+
+    dictionary: Dictionary
+    targets: Scale  # of the state dimensions [S]
+    gram: Floats = field(init=False)  # [P, P]
+    cross: Floats = field(init=False)  # [P, S]
+    squares: Floats = field(init=False)  # [S]
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        size, states = self.dictionary.size + 1, len(self.targets.live)
+        self.gram = np.zeros((size, size))
+        self.cross = np.zeros((size, states))
+        self.squares = np.zeros(states)
+
+    def add(self, x: NDArray[Any], following: NDArray[Any]) -> None:
+        """More transitions: state-action rows [N, D] and the states after them [N, S]."""
+        rows = rows_at_once(len(self.gram))
+        for start in range(0, len(x), rows):
+            part = slice(start, start + rows)
+            features = self.dictionary.features(x[part])
+            features = np.concatenate([np.ones((len(features), 1)), features], axis=1)
+            states = np.zeros((len(features), len(self.targets.live)))
+            states[:, self.targets.live] = self.targets.standardise_live(following[part])
+            self.gram += features.T @ features
+            self.cross += features.T @ states
+            self.squares += np.sum(states**2, axis=0)
+            self.count += len(features)
+
+    def merge(self, other: "DynamicsEvidence") -> None:
+        """What another worker has gathered with the same dictionary."""
+        self.gram += other.gram
+        self.cross += other.cross
+        self.squares += other.squares
+        self.count += other.count
+
+
+class DynamicsEdges(NamedTuple):
+    """Dimensions that feed each next state."""
+
+    edges: NDArray[np.bool_]  # [D, S] (source, target)
+    strength: Floats  # [D, S] how much the unexplained variance grows without the source, as log ratio
+    confidence: Floats  # [D, S] of each verdict, by the information criterion's odds
+    explained: Floats  # [S] share of each target's variance that its parents explain
+
+
+def dynamics_edges(evidence: DynamicsEvidence) -> DynamicsEdges:
+    """Drop-one test of every source in the full model, then backward elimination per target."""
+    n, dictionary = evidence.count, evidence.dictionary
+    dims, states = len(dictionary.scale.live), len(evidence.targets.live)
+    edges, strength = np.zeros((dims, states), np.bool_), np.zeros((dims, states))
+    odds = np.full((dims, states), -np.inf)  # log odds of an edge; constant dimensions have none
+    gram = evidence.gram / n
+    gram = gram + 1e-6 * np.diag(np.maximum(np.diag(gram), 1e-6))
+    cross, variance = evidence.cross / n, evidence.squares / n
+    inverse = linalg.inv(gram)
+    weights = inverse @ cross
+    rest = np.maximum(variance - np.sum(weights * cross, axis=0), EXACT)
+    for sources in dictionary.scale.teams:
+        features = 1 + dictionary.touching(sources)
+        loss = _loss(inverse, weights, features)
+        strength[sources] = np.log1p(loss / rest)
+        odds[sources] = (n * strength[sources] - _price(len(features), n, dims)) / 2
+        edges[sources] = (odds[sources] > 0) & (loss / rest > FLOOR)
+    edges &= evidence.targets.live
+    explained = np.zeros(states)
+    for target in np.flatnonzero(evidence.targets.live):
+        parents = np.flatnonzero(edges[:, target])
+        kept, explained[target] = _thin(dictionary, n, gram, cross[:, target], variance[target], parents)
+        edges[:, target] = np.isin(np.arange(dims), kept)
+    confidence = special.expit(np.where(edges, odds, -odds))
+    return DynamicsEdges(edges, np.where(edges, strength, 0.0), confidence, explained)
+
+
+def _thin(
+    dictionary: Dictionary, n: int, gram: Floats, cross: Floats, variance: float, kept: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], float]:
+    """Backward elimination among the parents of one target; their features are those within the parents."""
+    columns = np.concatenate([[0], 1 + dictionary.within(kept)])
+    owners = np.concatenate([[[-1, -1]], dictionary.owners])[columns]
+    inverse = linalg.inv(gram[np.ix_(columns, columns)])
+    weights = inverse @ cross[columns]
+    rest = max(variance - float(weights @ cross[columns]), EXACT)
+    teams = [team for team in dictionary.scale.teams if np.isin(team, kept).all()]
+    while teams:
+        touching = [np.flatnonzero(np.isin(owners, team).any(axis=1)) for team in teams]
+        losses = np.array([float(_loss(inverse, weights[:, None], t)[0]) for t in touching])
+        weakest = int(np.argmin(losses))
+        growth = losses[weakest] / rest
+        price = _price(len(touching[weakest]), n, len(dictionary.scale.live))
+        if n * np.log1p(growth) > price and growth > FINAL_FLOOR:
+            break
+        inverse, weights, left = _without(inverse, weights, touching[weakest])
+        owners, rest = owners[left], rest + losses[weakest]
+        del teams[weakest]
+    kept = np.concatenate([np.zeros(0, np.int64), *teams])
+    return kept, float(1 - rest / variance) if variance > 0 else 0.0
+
+
+def _loss(inverse: Floats, weights: Floats, features: NDArray[np.int64]) -> Floats:
+    """How much the squared error grows without these features: B_gᵀ [(G⁻¹)_gg]⁻¹ B_g, for each target."""
+    block = weights[features]
+    return np.asarray(
+        np.sum(block * linalg.solve(inverse[np.ix_(features, features)], block, assume_a="pos"), axis=0)
+    )
+
+
+def _without(
+    inverse: Floats, weights: Floats, features: NDArray[np.int64]
+) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """Inverse and weights once these features are gone, and the numbers of those left."""
+    left = np.setdiff1d(np.arange(len(inverse)), features)
+    share = linalg.solve(inverse[np.ix_(features, features)], inverse[np.ix_(features, left)], assume_a="pos")
+    smaller = inverse[np.ix_(left, left)] - inverse[np.ix_(left, features)] @ share
+    return smaller, weights[left] - share.T @ weights[features], left
+
+
+def _price(features: int, n: int, dims: int) -> float:
+    """What an information criterion asks for so many features, chosen among the dimensions."""
+    return float(features * np.log(n) + 2 * np.log(dims))

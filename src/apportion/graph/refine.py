@@ -1,0 +1,155 @@
+"""From candidates to parents: rich features of the candidates, leave-one-out errors, drop what is not missed,
+add what explains the remainder. What is left is a reward function, too."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, stats
+
+from apportion.graph.features import Floats
+from apportion.graph.model import WAVES, Basis, RewardModel
+from apportion.graph.ridge import Ridge, ridge
+from apportion.graph.screen import Segments, best_addition, best_product
+
+NEGLIGIBLE = 1e-3  # share of the totals' variance that a parent must explain on segments left out,
+NOTICEABLE = 0.25  # or share of the error that it must take, if that is
+INVISIBLE = 1e-4  # at least this share of the variance,
+SIGNIFICANT = 2.0  # and by so many standard errors
+STANDING = 0.5  # share of the first claim that rich features of all others must leave
+CUT, CUT_SIGNIFICANT = 0.2, 3.0  # what a new dimension must take from the error
+EXPLAINED = 0.01  # share of the variance below which nothing more is looked for
+ROUNDS = 6
+MAX_RICH = 16  # more candidates than that are not refined: too many interactions to tell apart
+
+
+class Refined(NamedTuple):
+    """The reward's parents, with what each is worth, and the reward function."""
+
+    parents: NDArray[np.int64]
+    probability: dict[int, float]  # that a dimension is a parent, of all that were looked at
+    strength: dict[int, float]  # share of the totals' variance lost without the parent, left-out segments
+    error: float  # mean square of leave-one-out errors, as a share of the totals' variance
+    model: RewardModel
+
+
+class _Fit(NamedTuple):
+    basis: Basis
+    sums: Floats
+    ridge: Ridge
+
+    @property
+    def parents(self) -> set[int]:
+        return set(self.basis.dims.tolist())
+
+
+def refine(segments: Segments, claims: dict[int, float], rng: np.random.Generator) -> Refined:
+    """Add what explains the remainder, drop what is not missed, until nothing changes.
+
+    `claims` are the candidates, each with the share of variance that the first selection gives to it.
+    """
+    fit, dropped = _fit(segments, np.array(list(claims), np.int64), rng), dict[int, float]()
+    for _ in range(ROUNDS):
+        more = _additions(segments, fit, rng)
+        if set(more.tolist()) - fit.parents - dropped.keys():
+            grown = _fit(segments, np.union1d(fit.basis.dims, more), rng)
+            if grown.ridge.error < fit.ridge.error:
+                fit = grown
+                continue
+        before = fit.parents
+        fit = _drop(segments, fit, claims, dropped, rng)
+        if fit.parents == before:
+            break
+    else:
+        fit = _drop(segments, fit, claims, dropped, rng)
+    fit = _plainest(segments, fit)
+    worth = {int(dim): _loss(segments, fit, place) for place, dim in enumerate(fit.basis.dims)}
+    probability = dropped | {dim: float(stats.norm.cdf(z)) for dim, (_, z) in worth.items()}
+    return Refined(
+        fit.basis.dims,
+        probability,
+        {dim: float(np.clip(loss / segments.variance, 0.0, 1.0)) for dim, (loss, _) in worth.items()},
+        fit.ridge.error / segments.variance,
+        fit.basis.model(fit.ridge),
+    )
+
+
+def _fit(segments: Segments, dims: NDArray[np.int64], rng: np.random.Generator) -> _Fit:
+    waves = min(WAVES, segments.count // 4) if len(dims) <= MAX_RICH else 0
+    basis = Basis.of(segments.scale, np.sort(dims), waves, rng)
+    sums = basis.sums(segments.rows)
+    return _Fit(basis, sums, ridge(sums, segments.totals, segments.offsets))
+
+
+def _plainest(segments: Segments, fit: _Fit) -> _Fit:
+    """Without waves, where they do not help to predict segments left out."""
+    basis = fit.basis.without_waves()
+    sums = fit.sums[:, : basis.owners.shape[1]]
+    plain = _Fit(basis, sums, ridge(sums, segments.totals, segments.offsets))
+    return plain if plain.ridge.error <= fit.ridge.error else fit
+
+
+def _drop(
+    segments: Segments,
+    fit: _Fit,
+    claims: dict[int, float],
+    dropped: dict[int, float],
+    rng: np.random.Generator,
+) -> _Fit:
+    """Leave out the dimension that is missed least, unless it matters.
+
+    A misfit of others makes proxies look useful; rich features of the others explain them away. What still
+    has half of what it was first given stays, even where noise hides it among so many features.
+    """
+    while len(fit.basis.dims):
+        place = _weakest(segments, fit)
+        smaller = _fit(segments, np.delete(fit.basis.dims, place), rng)  # its waves are the others' now
+        loss, z = _growth(smaller.ridge, fit.ridge)
+        least = max(NOTICEABLE * fit.ridge.error, INVISIBLE * segments.variance)
+        matters = loss > min(NEGLIGIBLE * segments.variance, least)
+        dim = int(fit.basis.dims[place])
+        stands = loss > max(STANDING * claims.get(dim, np.inf), INVISIBLE) * segments.variance
+        if (matters and z > SIGNIFICANT) or stands:
+            break
+        dropped[dim] = min(float(stats.norm.cdf(z)), 0.5)
+        fit = smaller
+    return fit
+
+
+def _weakest(segments: Segments, fit: _Fit) -> int:
+    """The place of the dimension whose features the fit would miss least: B_gᵀ [(G + nλ)⁻¹_gg]⁻¹ B_g."""
+    left = segments.offsets.remove(fit.sums)
+    spread = np.sum(left**2, axis=0) + 1e-12
+    gram = left.T @ left + np.diag(max(fit.ridge.penalty, 1e-9) * spread)
+    inverse = linalg.inv(gram / np.sqrt(np.outer(spread, spread)))
+    weights = fit.ridge.weights * np.sqrt(spread)
+    losses = []
+    for touched in fit.basis.owners:
+        block = np.flatnonzero(touched)
+        losses.append(weights[block] @ linalg.solve(inverse[np.ix_(block, block)], weights[block]))
+    return int(np.argmin(losses))
+
+
+def _loss(segments: Segments, fit: _Fit, place: int) -> tuple[float, float]:
+    """How much the leave-one-out error grows without a dimension, and how many standard errors that is."""
+    columns = fit.sums[:, ~fit.basis.owners[place]]
+    return _growth(ridge(columns, segments.totals, segments.offsets), fit.ridge)
+
+
+def _growth(without: Ridge, whole: Ridge) -> tuple[float, float]:
+    growth = without.errors**2 - whole.errors**2
+    return float(growth.mean()), float(growth.mean() / (growth.std() / np.sqrt(len(growth)) + 1e-300))
+
+
+def _additions(segments: Segments, fit: _Fit, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Dimensions that explain much of the remainder, if there are such."""
+    if fit.ridge.error < EXPLAINED * segments.variance or len(fit.basis.dims) >= MAX_RICH:
+        return np.zeros(0, np.int64)
+    errors = fit.ridge.errors
+    dim, cut, z = best_addition(segments, fit.basis.dims, errors, rng)
+    if cut > CUT and z > CUT_SIGNIFICANT:
+        return np.array([dim])
+    dims, share, rivals = best_product(segments, errors)
+    n = segments.count
+    allowed = n * np.log(max(1 - share, 1e-12)) + np.log(n) + 2 * np.log(rivals) < 0
+    return dims if allowed and share > CUT / 2 else np.zeros(0, np.int64)

@@ -1,0 +1,78 @@
+"""Ridge regression of totals on summed features, with the penalty that exact leave-one-out error prefers."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from apportion.graph.features import Floats
+
+PENALTIES = 10.0 ** np.arange(-8.0, 3.0)  # as shares of each feature's own variance
+
+
+class Ridge(NamedTuple):
+    """A fit to all segments, and what each segment's total would have missed by without itself."""
+
+    weights: Floats  # [P]
+    per_segment: float  # a constant in every total,
+    per_step: float  # and one in every step
+    errors: Floats  # [E] leave-one-out
+    penalty: float
+
+    @property
+    def error(self) -> float:
+        return float(np.mean(self.errors**2))
+
+
+class Offsets(NamedTuple):
+    """What every total may contain besides features: a constant, and a constant per step."""
+
+    columns: Floats  # [E, 1 or 2]; where all lengths are equal the two are one
+    basis: Floats  # the same, orthonormal
+
+    @classmethod
+    def of(cls, lengths: NDArray[Any]) -> "Offsets":
+        lengths = np.asarray(lengths, np.float64)
+        constant = np.ones_like(lengths)
+        columns = np.stack([lengths, constant] if np.ptp(lengths) > 0 else [lengths], axis=1)
+        return cls(columns, np.linalg.qr(columns)[0])
+
+    def remove(self, x: Floats) -> Floats:
+        return np.asarray(x - self.basis @ (self.basis.T @ x))
+
+
+def ridge(sums: Floats, totals: Floats, offsets: Offsets, penalties: Floats = PENALTIES) -> Ridge:
+    """Features [E, P] are scaled to equal variance first; offsets are free."""
+    left, y = offsets.remove(sums), offsets.remove(totals)
+    spread = np.sqrt(np.mean(left**2, axis=0))
+    alive = spread > 1e-6 * np.sqrt(np.mean(sums**2, axis=0))
+    scale = np.where(alive, 1 / np.where(alive, spread, 1.0), 0.0)
+    directions, variances = _principal(left * scale)
+    along = directions.T @ y
+    leverage = np.sum(offsets.basis**2, axis=1)
+    best = Ridge(np.zeros(0), 0.0, 0.0, np.full(len(y), np.inf), 0.0)
+    for penalty in penalties:
+        shrink = variances / (variances + len(y) * penalty)
+        slack = np.maximum(1 - leverage - directions**2 @ shrink, 1e-6)
+        errors = (y - directions @ (shrink * along)) / slack
+        if np.mean(errors**2) < best.error:
+            best = best._replace(errors=errors, penalty=float(penalty))
+    # Weights from the directions: XᵀU (along / (s² + nλ)).
+    weights = scale * ((left * scale).T @ (directions @ (along / (variances + len(y) * best.penalty))))
+    constants = np.linalg.lstsq(offsets.columns, totals - sums @ weights, rcond=None)[0]
+    per_segment = float(constants[1]) if len(constants) > 1 else 0.0
+    return best._replace(weights=weights, per_step=float(constants[0]), per_segment=per_segment)
+
+
+def _principal(x: Floats) -> tuple[Floats, Floats]:
+    """Left singular vectors [E, K] and squared singular values [K], by the smaller Gram matrix."""
+    if x.shape[0] <= x.shape[1]:
+        variances, directions = linalg.eigh(x @ x.T)
+        kept = variances > 1e-12 * max(variances[-1], 1e-300)
+        return directions[:, kept], variances[kept]
+    if not x.shape[1]:
+        return np.zeros((len(x), 0)), np.zeros(0)
+    variances, axes = linalg.eigh(x.T @ x)
+    kept = variances > 1e-12 * max(variances[-1], 1e-300)
+    return x @ (axes[:, kept] / np.sqrt(variances[kept])), variances[kept]

@@ -1,0 +1,1 @@
+"""Mathematics on arrays that learn: networks, losses, masks over edges, Adam."""

@@ -1,0 +1,89 @@
+"""Losses as pure functions of arrays: the generative model's (GRD paper, equations 4 to 6), and RRD's, which
+looks at a few random steps of each segment (Ren et al., ICLR 2022)."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from apportion.core.types import Edges
+
+
+def return_loss(
+    rewards: Float[Array, "M T"],
+    mask: Bool[Array, "M T"],
+    total: Float[Array, "M"],
+    length: Int[Array, "M"],
+) -> Float[Array, ""]:
+    """mean_m ((Σ_t r̂_t - total) / T)²: equation 4, divided by the segment's length.
+
+    The paper leaves the sum as it is; dividing gives λ and the learning rate one scale for all lengths.
+    """
+    predicted = jnp.sum(jnp.where(mask, rewards, 0.0), axis=1)
+    return jnp.mean(((predicted - total) / length.astype(total.dtype)) ** 2)
+
+
+def reward_variance(
+    rewards: Float[Array, "M T"], mask: Bool[Array, "M T"], length: Int[Array, "M"]
+) -> Float[Array, ""]:
+    """mean_m var_t(r̂_t) / T: how unevenly rewards lie within segments; 0 where T = 1.
+
+    Divided by T as the variance of a mean is: beside the return loss it weighs the same for all lengths.
+    """
+    steps = length.astype(rewards.dtype)
+    mean = jnp.sum(jnp.where(mask, rewards, 0.0), axis=1) / steps
+    above = jnp.where(mask, rewards - mean[:, None], 0.0)
+    return jnp.mean(jnp.sum(above**2, axis=1) / steps**2)
+
+
+def randomized_return_loss(
+    rewards: Float[Array, "M K"], total: Float[Array, "M"], length: Int[Array, "M"]
+) -> Float[Array, ""]:
+    """mean_m (mean_k r̂_k - total / T)²: the return loss, guessed from K random steps of each segment.
+
+    Its expectation is the return loss plus `sampling_variance`, so it also asks for rewards that vary little.
+    """
+    return jnp.mean((jnp.mean(rewards, axis=1) - total / length.astype(total.dtype)) ** 2)
+
+
+def sampling_variance(rewards: Float[Array, "M K"], length: Int[Array, "M"]) -> Float[Array, ""]:
+    """mean_m var_K(r̂) (1 - K/T) / K, with K - 1 in var's denominator: the bias of `randomized_return_loss`.
+
+    The factor is 1 / K where K > T, for these steps were drawn with replacement, and 0 where T = 1.
+    """
+    count = rewards.shape[1]
+    left_out = 1.0 - count / length.astype(rewards.dtype)
+    left_out = jnp.where(count > length, 1.0, left_out)
+    left_out = jnp.where(length == 1, 0.0, left_out)
+    return jnp.mean(jnp.var(rewards, axis=1, ddof=1) * left_out / count)
+
+
+def mixture_nll(
+    target: Float[Array, "*N"],
+    means: Float[Array, "*N K"],
+    log_stds: Float[Array, "*N K"],
+    mixture_logits: Float[Array, "*N K"],
+) -> Float[Array, ""]:
+    """-mean log Σ_k w_k N(target; μ_k, σ_k): equation 5, averaged over batch and dimensions."""
+    standardised = (jnp.expand_dims(target, -1) - means) * jnp.exp(-log_stds)
+    log_densities = -0.5 * standardised**2 - log_stds - 0.5 * math.log(2 * math.pi)
+    log_weights = jax.nn.log_softmax(mixture_logits, axis=-1)
+    return -jnp.mean(jax.nn.logsumexp(log_weights + log_densities, axis=-1))
+
+
+def sparsity_loss(logits: Edges, weights: Float[Array, "5"]) -> Float[Array, ""]:
+    """λ1 Σ log P(s→r) + λ2 Σ log P(a→r) + λ3 Σ_{i≠j} log P(s_i→s_j) + λ4 Σ_i log P(s_i→s_i)
+    + λ5 Σ log P(a→s): equation 6."""
+    state_to_state = jax.nn.log_sigmoid(logits.state_to_state)
+    self_edges = jnp.trace(state_to_state)
+    sums = jnp.stack(
+        [
+            jnp.sum(jax.nn.log_sigmoid(logits.state_to_reward)),
+            jnp.sum(jax.nn.log_sigmoid(logits.action_to_reward)),
+            jnp.sum(state_to_state) - self_edges,
+            self_edges,
+            jnp.sum(jax.nn.log_sigmoid(logits.action_to_state)),
+        ]
+    )
+    return jnp.sum(weights * sums)

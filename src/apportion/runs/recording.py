@@ -1,0 +1,240 @@
+"""Training into a run folder: what the loop yields is logged and checkpointed, and can be resumed."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.core.config import check, from_dict, to_dict
+from apportion.core.errors import UserError
+from apportion.core.types import Metrics
+from apportion.data.replay import capacity_for
+from apportion.envs.workers import Pool
+from apportion.runs import saved as saving
+from apportion.runs.atomic import write_json
+from apportion.runs.folder import RunFolder
+from apportion.runs.logs import Events, MetricsLog
+from apportion.runs.progress import Progress
+from apportion.runs.signals import StopRequest
+from apportion.training import devices, loop
+from apportion.training.evaluator import Report
+from apportion.training.loop import Saved, Snapshot
+from apportion.training.settings import Config
+
+TRAIN_LINES = 2_000  # lines of training metrics in a whole run, at the most
+EDGE_SNAPSHOTS = 100
+EPISODE_SNAPSHOTS = 20
+EPISODES_KEPT = 2  # per lane and snapshot
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """When to save. A run is also saved when it ends, and when it is asked to stop."""
+
+    checkpoint_minutes: float = 5.0
+    """Save after so many minutes."""
+    checkpoint_every: int | None = None
+    """Save after so many steps, too."""
+    keep: int = 2
+    """How many checkpoints to keep."""
+
+    def __post_init__(self) -> None:
+        check(self.checkpoint_minutes > 0, f"checkpoint_minutes={self.checkpoint_minutes} must be positive")
+        check(
+            self.checkpoint_every is None or self.checkpoint_every >= 1, "checkpoint_every must be at least 1"
+        )
+        check(self.keep >= 1, f"keep={self.keep} must be at least 1")
+
+
+class Outcome(NamedTuple):
+    """How a training ended."""
+
+    run: RunFolder
+    step: int
+    signal: int | None  # the signal that stopped it early
+
+
+def train(config: Config, checkpoints: Checkpoints, out: Path, quiet: bool) -> Outcome:
+    """Train from the start into a new run folder."""
+    with loop.open_pool(config) as pool:
+        config.check_actions(pool.spec)  # what cannot work: complain before there is a folder
+        schedule = config.schedule
+        capacity_for(pool.spec, schedule.replay_steps, schedule.steps_per_iteration)
+        run = RunFolder.create(out, _settings(config, checkpoints), pool.spec)
+        with run.lock():
+            return _Recorder(run, config, checkpoints, quiet).record(pool, None, 0.0)
+
+
+def resume(path: Path, quiet: bool, steps: int | None = None) -> Outcome:
+    """Continue a run from its newest checkpoint, exactly as if it had never stopped."""
+    run = RunFolder.open(path)
+    config, checkpoints = read_settings(run)
+    with run.lock():
+        saved, loaded = saving.read(run.checkpoints, config, run.read_spec())
+        if steps is not None:
+            config = replace(config, schedule=replace(config.schedule, steps=steps))
+            behind = config.schedule.iterations < saved.iteration
+            check(not behind, f"--steps {steps} is behind the run, which is at step {loaded.step}: raise it")
+        recorder = _Recorder(run, config, checkpoints, quiet)
+        recorder.notes = loaded.skipped
+        with loop.open_pool(config) as pool:
+            pool.put_back(saved.where)
+            write_json(run.config, _settings(config, checkpoints))  # with the new number of steps, if any
+            run.truncate_after(loaded.step)
+            MetricsLog(run.metrics).truncate_after(loaded.step)
+            return recorder.record(pool, saved, loaded.meta["seconds"])
+
+
+def _settings(config: Config, checkpoints: Checkpoints) -> dict[str, Any]:
+    """What config.json holds, and `read_settings` reads."""
+    return {**config.to_dict(), "checkpoints": to_dict(checkpoints)}
+
+
+def read_settings(run: RunFolder) -> tuple[Config, Checkpoints]:
+    """The settings that a run was made with."""
+    data = run.read_config()
+    try:
+        checkpoints = from_dict(Checkpoints, data.pop("checkpoints"), "checkpoints.")
+        return Config.from_dict(data), checkpoints
+    except KeyError as error:
+        raise UserError(f"{run.config} has no {error}: it was not written by this version") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{run.config} has a setting of a wrong type ({reason}): correct it") from error
+
+
+class _Recorder:
+    """Writes what a training yields into its run folder."""
+
+    def __init__(self, run: RunFolder, config: Config, checkpoints: Checkpoints, quiet: bool) -> None:
+        self.run = run
+        self.config = config
+        self.checkpoints = checkpoints
+        self.quiet = quiet
+        self.log = MetricsLog(run.metrics)
+        self.notes: list[str] = []
+        self.failed_lanes: set[int] = set()
+        self.metrics_to_come: tuple[int, Metrics] | None = None  # of a step, not written yet
+
+    def record(self, pool: Pool, saved: Saved | None, seconds: float) -> Outcome:
+        """Run the loop to its end, or until a signal asks for a stop."""
+        schedule = self.config.schedule
+        first = 0 if saved is None else saved.iteration * schedule.steps_per_iteration
+        self.began = time.monotonic() - seconds
+        self.saved_at = time.monotonic()
+        total = schedule.iterations * schedule.steps_per_iteration
+        with (
+            StopRequest() as stop,
+            Events(self.run.tensorboard, resumed_at=None if saved is None else first) as self.events,
+            Progress(total, self.config.lanes, self.quiet, first) as self.progress,
+        ):
+            idle = devices.advice(self.config.lanes)
+            start = f"Writing to {self.run.path}. The first updates compile, which takes a while."
+            self._say([*self.notes, *([idle] if idle else []), start])
+            step = first
+            self._status("running", step)
+            for snapshot in loop.online(self.config, pool, saved):
+                step = snapshot.step
+                self._write(snapshot)
+                last = snapshot.iteration + 1 == schedule.iterations
+                if last or stop.requested or self._checkpoint_due(step):
+                    self._checkpoint(snapshot, must_succeed=last or stop.requested)
+                if stop.requested:
+                    break
+        self._status("finished" if step >= total else "stopped", step)
+        return Outcome(self.run, step, stop.signal if step < total else None)
+
+    def _write(self, snapshot: Snapshot) -> None:
+        self._write_metrics()  # of an earlier iteration: by now they are there
+        if snapshot.metrics and snapshot.iteration % -(-self.config.schedule.iterations // TRAIN_LINES) == 0:
+            self.metrics_to_come = (snapshot.step, snapshot.metrics)
+        self.progress.update(snapshot.step)
+        self._write_reports(snapshot.reports)
+        if snapshot.reports:
+            self._status("running", snapshot.step)
+
+    def _write_metrics(self) -> None:
+        """The numbers of the last iteration that has a line. To read them is to wait for the device."""
+        if self.metrics_to_come is None:
+            return
+        step, values = self.metrics_to_come
+        self.metrics_to_come = None
+        metrics: dict[str, NDArray[np.float32]] = jax.device_get(values)
+        self.log.write(step, "train", metrics)
+        self.events.write(step, "train", metrics)
+        self._warn_of_nan(step, metrics)
+        shown = ("reward_loss", "critic_loss")
+        self.progress.metrics({k: float(np.mean(v)) for k, v in metrics.items() if k in shown})
+
+    def _write_reports(self, reports: list[Report]) -> None:
+        for report in reports:
+            self._write_report(report)
+
+    def _write_report(self, report: Report) -> None:
+        step, evaluation = report.step, report.evaluation
+        scores: dict[str, Any] = {
+            "return": evaluation.returns,
+            "return_std": evaluation.return_std,
+            "length": evaluation.lengths,
+            "reward_correlation": evaluation.reward_correlation,
+            "episode_correlation": evaluation.episode_correlation,
+            "return_error": evaluation.return_error,
+            "policy_mask_on": report.policy_mask.mean(axis=1),
+        }
+        self.log.write(step, "eval", {**scores, "seconds": time.monotonic() - self.began})
+        self.events.write(step, "eval", scores)
+        self.events.flush()
+        schedule = self.config.schedule
+        last = step >= schedule.iterations * schedule.steps_per_iteration
+        if last or _thinned(step, schedule.steps, schedule.evaluate_every, EDGE_SNAPSHOTS):
+            self.run.write_edges(step, {**(report.edges or {}), "policy_mask": report.policy_mask})
+        if last or _thinned(step, schedule.steps, schedule.evaluate_every, EPISODE_SNAPSHOTS):
+            self.run.write_episodes(step, [lane[:EPISODES_KEPT] for lane in evaluation.episodes])
+        self.progress.evaluation(evaluation.returns.tolist(), evaluation.reward_correlation.tolist())
+
+    def _warn_of_nan(self, step: int, metrics: dict[str, NDArray[np.float32]]) -> None:
+        """Say once for each lane that its numbers have gone; the other lanes go on."""
+        finite = np.all([np.isfinite(values) for values in metrics.values()], axis=0)
+        for lane in sorted(set(np.flatnonzero(~finite).tolist()) - self.failed_lanes):
+            self.failed_lanes.add(lane)
+            seed = self.config.seeds[lane]
+            self._say([f"seed {seed} diverged (NaN) by step {step}; the other lanes go on"])
+
+    def _checkpoint_due(self, step: int) -> bool:
+        every = self.checkpoints.checkpoint_every
+        iteration = self.config.schedule.steps_per_iteration
+        by_steps = every is not None and step // every > (step - iteration) // every
+        return by_steps or time.monotonic() - self.saved_at > 60 * self.checkpoints.checkpoint_minutes
+
+    def _checkpoint(self, snapshot: Snapshot, must_succeed: bool) -> None:
+        self._write_metrics()
+        self._write_reports(snapshot.settle())
+        try:
+            seconds = time.monotonic() - self.began
+            saving.write(self.run.checkpoints, snapshot.step, snapshot.save(), seconds, self.checkpoints.keep)
+        except OSError as error:
+            # The earlier checkpoints are untouched: a run that goes on may still find room later.
+            reason = f"no checkpoint at step {snapshot.step}: {error.strerror or error}"
+            if must_succeed:
+                raise UserError(f"{reason}; make room, then `apportion resume {self.run.path}`") from error
+            self._say([reason])
+        self.saved_at = time.monotonic()
+
+    def _status(self, state: str, step: int) -> None:
+        seconds = round(time.monotonic() - self.began, 1)
+        write_json(self.run.status, {"state": state, "step": step, "seconds": seconds})
+
+    def _say(self, messages: Iterable[str]) -> None:
+        for message in messages:
+            self.progress.message(message)
+
+
+def _thinned(step: int, steps: int, every: int, at_most: int) -> bool:
+    """True for at most about `at_most` evenly spaced evaluations."""
+    stride = max(1, -(-(steps // every) // at_most))
+    return (step // every) % stride == 0

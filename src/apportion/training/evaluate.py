@@ -1,0 +1,214 @@
+"""How good are the policy and the learned reward? Judged by the true reward, which learning never sees."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpy.typing import NDArray
+
+from apportion.core.spec import BLOCKS, Graph, Spec
+from apportion.core.types import Method, Sampling, Segments, State, Transitions
+from apportion.data import replay as replays
+from apportion.envs.wire import Arrays
+
+_CORRELATION_STEPS = 10_000
+
+Redistribute = Callable[[State, list[list[Arrays]]], list[list[NDArray[np.float32]]]]
+
+
+class Evaluation(NamedTuple):
+    """One evaluation of all lanes, at one moment of training."""
+
+    returns: NDArray[np.float64]  # [L] mean true return of the episodes
+    return_std: NDArray[np.float64]  # [L] spread between episodes
+    lengths: NDArray[np.float64]  # [L] mean steps per episode
+    reward_correlation: NDArray[np.float64]  # [L] of r̂ with r, on steps from the replay
+    episode_correlation: NDArray[np.float64]  # [L] the same, on the evaluation episodes
+    return_error: NDArray[np.float64]  # [L] mean |Σ r̂ - R| as a share of mean |R|
+    episodes: list[list[Arrays]]  # with `redistributed`, the learned reward of each step
+
+
+def make_redistribute(method: Method, spec: Spec) -> Redistribute:
+    """A function that gives r̂ for every step of all lanes' episodes, compiled once for all lengths."""
+    if method.credit is not None:
+        return _by_segments(method.credit, spec.max_segment_steps)
+    reward = jax.jit(jax.vmap(method.reward))
+
+    def redistribute(states: State, lanes: list[list[Arrays]]) -> list[list[NDArray[np.float32]]]:
+        padded = [[_as_transitions(episode, spec.max_episode_steps) for episode in lane] for lane in lanes]
+        rewards = np.asarray(reward(states, _stack_lanes(padded)), np.float32)
+        return [
+            [rewards[i, j, : len(episode["actions"])] for j, episode in enumerate(lane)]
+            for i, lane in enumerate(lanes)
+        ]
+
+    return redistribute
+
+
+def _by_segments(credit: Callable[[State, Segments], Array], max_steps: int) -> Redistribute:
+    """The same for methods that judge a step by its whole segment."""
+
+    def one_by_one(state: State, segments: Segments) -> Float[Array, "K T"]:
+        # Not all at once: attention over a thousand steps takes a thousand times their memory.
+        return jax.lax.map(lambda one: credit(state, jax.tree.map(lambda x: x[None], one))[0], segments)
+
+    credit_all = jax.jit(jax.vmap(one_by_one))
+
+    def redistribute(states: State, lanes: list[list[Arrays]]) -> list[list[NDArray[np.float32]]]:
+        cut = [[s for episode in lane for s in _as_segments(episode, max_steps)] for lane in lanes]
+        # Rounded up to a power of two: few programs for any number of segments.
+        most = 1 << (max(map(len, cut)) - 1).bit_length()
+        padded = [lane + [lane[0]] * (most - len(lane)) for lane in cut]
+        credits = np.asarray(credit_all(states, _stack_lanes(padded)), np.float32)
+        joined = []
+        for lane, given, segments in zip(lanes, credits, cut, strict=True):
+            steps = [row[: s.length] for row, s in zip(given, segments, strict=False)]
+            ends = np.cumsum([len(episode["actions"]) for episode in lane])
+            joined.append(np.split(np.concatenate(steps), ends[:-1]))
+        return joined
+
+    return redistribute
+
+
+def _stack_lanes(lanes: list[list[Any]]) -> Any:
+    """Trees of arrays, by lane and then by episode, as one tree [L, K, ...]."""
+    return jax.tree.map(
+        lambda *x: np.stack(x), *[jax.tree.map(lambda *x: np.stack(x), *lane) for lane in lanes]
+    )
+
+
+def judge(
+    episodes: list[list[Arrays]], redistributed: list[list[NDArray[np.float32]]], correlation: Any
+) -> Evaluation:
+    """Score evaluation episodes of all lanes; `correlation` [L] was measured on the replay."""
+    lanes = [
+        [episode | {"redistributed": rewards} for episode, rewards in zip(*pair, strict=True)]
+        for pair in zip(episodes, redistributed, strict=True)
+    ]
+
+    def per_lane(score: Callable[[list[Arrays]], float]) -> NDArray[np.float64]:
+        return np.array([score(lane) for lane in lanes], np.float64)
+
+    return Evaluation(
+        returns=per_lane(lambda lane: float(np.mean(_returns(lane)))),
+        return_std=per_lane(lambda lane: float(np.std(_returns(lane)))),
+        lengths=per_lane(lambda lane: float(np.mean([len(e["actions"]) for e in lane]))),
+        reward_correlation=np.asarray(correlation, np.float64),
+        episode_correlation=per_lane(_episode_correlation),
+        return_error=per_lane(_return_error),
+        episodes=lanes,
+    )
+
+
+def replay_correlation(
+    method: Method, state: State, replay: replays.Replay, key: PRNGKeyArray
+) -> Float[Array, ""]:
+    """Correlation of r̂ with the hidden reward over steps from one lane's replay; NaN from an empty one."""
+    drawn = replays.draw(replay, key, Sampling(), _CORRELATION_STEPS, 1)
+    drawn = jax.tree.map(lambda x: x[0], drawn)
+    transitions = replays.gather(replay, drawn, 1).transitions
+    learned, true = method.reward(state, transitions), transitions.true_reward
+    learned, true = learned - jnp.mean(learned), true - jnp.mean(true)
+    correlation = jnp.sum(learned * true) / jnp.sqrt(jnp.sum(learned**2) * jnp.sum(true**2))
+    return jnp.where(replay.segments > 0, correlation, jnp.nan)
+
+
+def structure_scores(probabilities: Graph, truth: Graph) -> dict[str, dict[str, float]]:
+    """F1, precision and recall of each block of edges, an edge being on at P >= 0.5."""
+    return {name: f1(getattr(probabilities, name), getattr(truth, name)) for name in BLOCKS}
+
+
+def f1(probability: NDArray[Any], truth: NDArray[Any]) -> dict[str, float]:
+    """F1, precision and recall; all 1 when there is no true edge and none was found."""
+    found, true = np.asarray(probability) >= 0.5, np.asarray(truth).astype(bool)
+    hits = int(np.sum(found & true))
+    if not found.any() and not true.any():
+        return {"f1": 1.0, "precision": 1.0, "recall": 1.0}
+    precision = hits / max(1, int(found.sum()))
+    recall = hits / max(1, int(true.sum()))
+    return {"f1": 2 * hits / (int(found.sum()) + int(true.sum())), "precision": precision, "recall": recall}
+
+
+def pearson(x: NDArray[Any], y: NDArray[Any]) -> float:
+    """Pearson correlation; NaN when one side does not vary."""
+    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    x, y = x - x.mean(), y - y.mean()
+    scale = np.sqrt(np.sum(x**2) * np.sum(y**2))
+    return float(np.sum(x * y) / scale) if scale > 0 else float("nan")
+
+
+def _returns(lane: list[Arrays]) -> NDArray[np.float64]:
+    return np.array([np.sum(e["true_rewards"], dtype=np.float64) for e in lane])
+
+
+def _return_error(lane: list[Arrays]) -> float:
+    predicted = np.array([np.sum(e["redistributed"], dtype=np.float64) for e in lane])
+    scale = np.mean(np.abs(_returns(lane)))
+    return float(np.mean(np.abs(predicted - _returns(lane))) / scale) if scale > 0 else float("nan")
+
+
+def _episode_correlation(lane: list[Arrays]) -> float:
+    learned = np.concatenate([episode["redistributed"] for episode in lane])
+    return pearson(learned, np.concatenate([episode["true_rewards"] for episode in lane]))
+
+
+def _as_transitions(episode: Arrays, max_steps: int) -> Transitions:
+    """An episode's steps, padded with zeros to `max_steps`."""
+    total, length, position = _segment_facts(episode["paid"], episode["segment_end"])
+    columns: dict[str, Any] = {
+        "observation": episode["observations"][:-1],
+        "action": episode["actions"],
+        "next_observation": episode["observations"][1:],
+        "paid": episode["paid"],
+        "true_reward": episode["true_rewards"],
+        "terminated": np.zeros(len(total), np.bool_),
+        "segment_total": total,
+        "segment_length": length,
+        "step_in_segment": position,
+        "credit": total / length.astype(np.float32),
+    }
+    padded: dict[str, Any] = {name: _pad(column, max_steps) for name, column in columns.items()}
+    return Transitions(**padded)
+
+
+def _as_segments(episode: Arrays, max_steps: int) -> list[Segments]:
+    """An episode's segments, each padded with zeros to `max_steps`."""
+    ends = np.flatnonzero(episode["segment_end"]) + 1
+    found = []
+    for number, (start, end) in enumerate(itertools.pairwise([0, *ends.tolist()])):
+        columns: dict[str, Any] = {
+            "observations": _pad(episode["observations"][start : end + 1], max_steps + 1),
+            "actions": _pad(episode["actions"][start:end], max_steps),
+            "true_rewards": _pad(episode["true_rewards"][start:end], max_steps),
+            "length": np.asarray(end - start, np.int32),
+            "total": np.sum(episode["paid"][start:end], dtype=np.float32),
+            "mask": np.arange(max_steps) < end - start,
+            "terminated": np.zeros((), np.bool_),
+            "number": np.asarray(number, np.int32),
+        }
+        found.append(Segments(**columns))
+    return found
+
+
+def _pad(array: NDArray[Any], steps: int) -> NDArray[Any]:
+    """With zeros, to so many steps."""
+    return np.pad(array, [(0, steps - len(array))] + [(0, 0)] * (array.ndim - 1))
+
+
+def _segment_facts(
+    paid: NDArray[np.float32], segment_end: NDArray[np.bool_]
+) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int32]]:
+    """For each step: its segment's total and length, and its place in it."""
+    ends = np.flatnonzero(segment_end) + 1
+    lengths = np.diff(ends, prepend=0)
+    totals = np.add.reduceat(paid, ends - lengths)
+    position = np.arange(len(paid)) - np.repeat(ends - lengths, lengths)
+    return (
+        np.repeat(totals, lengths).astype(np.float32),
+        np.repeat(lengths, lengths).astype(np.int32),
+        position.astype(np.int32),
+    )

@@ -1,0 +1,95 @@
+"""Evaluations beside the training: spare workers play one moment's policy while the lanes learn on."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+from numpy.typing import NDArray
+
+from apportion.core.types import State
+from apportion.data.replay import Replay
+from apportion.envs.wire import Arrays
+from apportion.envs.workers import Pool
+from apportion.training import devices
+from apportion.training.agent import AgentState
+from apportion.training.evaluate import Evaluation, judge, make_redistribute, replay_correlation
+from apportion.training.settings import Config
+
+
+class Report(NamedTuple):
+    """An evaluation, and what the model believed at that moment."""
+
+    step: int
+    evaluation: Evaluation
+    edges: dict[str, NDArray[np.float32]] | None  # [L, ...] edge probabilities, for methods with a graph
+    policy_mask: NDArray[np.float32]  # [L, S]
+
+
+class _Moment(NamedTuple):
+    """All that an evaluation needs of the training, which meanwhile goes on; on the host."""
+
+    iteration: int
+    step: int
+    model: State  # [L, ...]
+    actor: Arrays  # [L, ...]
+    correlation: NDArray[np.float32]  # [L]
+    edges: Any  # Edges [L, ...] or None
+
+
+class Evaluator:
+    """Takes one evaluation at a time. Its reports do not depend on when they are asked for."""
+
+    def __init__(self, config: Config, pool: Pool) -> None:
+        method = config.make_method()
+        self.pool = pool
+        self.episodes = config.schedule.evaluation_episodes
+        self._redistribute = make_redistribute(method, pool.spec)
+        self._correlate = devices.compiled(partial(replay_correlation, method), config.lanes)
+        self._edges: Callable[[State], Any] = (
+            (lambda _: None) if method.edges is None else devices.compiled(method.edges, config.lanes)
+        )
+        self._thread = ThreadPoolExecutor(1)
+        self._under_way: Future[Report] | None = None
+
+    def begin(
+        self,
+        agent: AgentState,
+        replay: Replay,
+        actor: dict[str, Array],
+        keys: PRNGKeyArray,
+        iteration: int,
+        step: int,
+    ) -> None:
+        """Start to evaluate the agent as it is now; call `wait` first."""
+        assert self._under_way is None
+        parts = (agent.method, actor, self._correlate(agent.method, replay, keys), self._edges(agent.method))
+        self._under_way = self._thread.submit(self._report, _Moment(iteration, step, *jax.device_get(parts)))
+        if not self.pool.has_spare_workers:
+            self._under_way.exception()  # until it is done
+
+    def done(self) -> list[Report]:
+        """The report of the evaluation under way, if it has ended."""
+        return self.wait() if self._under_way is not None and self._under_way.done() else []
+
+    def wait(self) -> list[Report]:
+        """The report of the evaluation under way, if there is one, as soon as it ends."""
+        ended, self._under_way = self._under_way, None
+        return [] if ended is None else [ended.result()]
+
+    def _report(self, moment: _Moment) -> Report:
+        episodes = self.pool.episodes(moment.actor, moment.iteration, self.episodes, beside_training=True)
+        redistributed = self._redistribute(moment.model, episodes)
+        return Report(
+            step=moment.step,
+            evaluation=judge(episodes, redistributed, moment.correlation),
+            edges=None if moment.edges is None else moment.edges._asdict(),
+            policy_mask=moment.actor["mask"],
+        )
+
+    def close(self) -> None:
+        """When the evaluation under way has ended."""
+        self._thread.shutdown(cancel_futures=True)

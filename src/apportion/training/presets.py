@@ -1,0 +1,121 @@
+"""Settings that suit a task: what `apportion train ID` starts from, each of them open to a flag.
+
+The sparsity weights λ1..λ5 of the MuJoCo tasks are those of the GRD paper's appendix.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from apportion.backbones import ddpg, dqn, sac, td3
+from apportion.envs.make import EnvConfig
+from apportion.methods import grd, rd, rrd, rudder, transformer
+from apportion.training.settings import Config, Schedule
+
+GREENHOUSE = "apportion/Greenhouse-v0"
+CARTPOLE = "CartPole-v1"
+
+PAPER_SPARSITY: dict[str, tuple[float, float, float, float, float]] = {
+    "Ant-v4": (1e-5, 0.0, 1e-7, 1e-8, 1e-8),
+    "HalfCheetah-v4": (1e-5, 1e-5, 1e-5, 1e-6, 1e-5),
+    "Walker2d-v4": (1e-5, 1e-5, 1e-6, 1e-6, 1e-7),
+    "Humanoid-v4": (1e-5, 1e-8, 1e-5, 1e-7, 1e-8),
+    "Reacher-v4": (5e-7, 1e-8, 1e-8, 1e-8, 1e-8),
+    "Swimmer-v4": (1e-7, 1e-9, 1e-9, 0.0, 1e-9),
+    "Hopper-v4": (1e-6, 1e-6, 1e-6, 1e-7, 1e-6),
+    "HumanoidStandup-v4": (1e-5, 1e-4, 1e-6, 1e-7, 1e-7),
+}
+
+GREENHOUSE_BACKBONES: dict[str, Any] = {
+    "sac": sac.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
+    "td3": td3.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
+    "ddpg": ddpg.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
+}
+
+GREENHOUSE_METHODS: dict[str, Any] = {
+    "grd": grd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3, update_every=1),
+    "rd": rd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3),
+    "rrd": rrd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3),
+    "rrd-unbiased": rrd.UnbiasedConfig(hidden=(64, 64), segments=16, learning_rate=3e-3),
+    "transformer": transformer.Config(width=32, layers=1, segments=16, update_every=1, learning_rate=3e-3),
+    "rudder": rudder.Config(cells=32, segments=16, lessons_per_update=8, update_every=1, learning_rate=3e-3),
+}
+
+# The ends of the track must be felt hundreds of steps before: targets that move fast carry them there.
+CARTPOLE_DQN = dqn.Config(
+    hidden=(64, 64), batch_size=128, learning_rate=1e-3, polyak=0.05, exploration_updates=5_000
+)
+
+CARTPOLE_METHODS: dict[str, Any] = {
+    # Its reward is the same at every step, so a graph of the reward leaves the policy nothing to look at.
+    "grd": grd.Config(hidden=(64, 64), update_every=5, learning_rate=1e-3, compact="none"),
+    "rd": rd.Config(hidden=(64, 64), update_every=5, learning_rate=1e-3),
+}
+
+
+def default_backbone(env_id: str) -> str:
+    """What trains when nobody names a backbone."""
+    return "dqn" if _name(env_id) == CARTPOLE else "sac"
+
+
+def paper(config: Config) -> Config:
+    """GRD as published: edges by gradient alone, networks for everything, an update of them at every step."""
+    if config.method != "grd":
+        return config
+    published = replace(config.method_config, structure="gradient", base=False, update_every=1)
+    return replace(config, method_config=published)
+
+
+def preset(env_id: str, method: str, backbone: str) -> Config:
+    """The settings that a training on this environment starts from."""
+    config = Config(env=EnvConfig(env_id), method=method, backbone=backbone)
+    name = _name(env_id)
+    if name in PAPER_SPARSITY and method == "grd":
+        return replace(config, method_config=grd.Config(sparsity=PAPER_SPARSITY[name]))
+    if name == GREENHOUSE:
+        return _greenhouse(config)
+    if name == CARTPOLE:
+        return _cartpole(config)
+    return config
+
+
+def _name(env_id: str) -> str:
+    """Without the module that registers it."""
+    return env_id.rpartition(":")[2]
+
+
+def _greenhouse(config: Config) -> Config:
+    """Small networks and few updates: 40-step episodes of a smooth task, minutes on a laptop."""
+    schedule = Schedule(
+        steps=48_000,
+        steps_per_iteration=600,
+        updates_per_iteration=50,
+        warmup_steps=12_000,
+        evaluate_every=6_000,
+        evaluation_episodes=20,
+        replay_steps=100_000,
+    )
+    config = replace(config, schedule=schedule)
+    if config.backbone in GREENHOUSE_BACKBONES:
+        config = replace(config, backbone_config=GREENHOUSE_BACKBONES[config.backbone])
+    if config.method in GREENHOUSE_METHODS:
+        config = replace(config, method_config=GREENHOUSE_METHODS[config.method])
+    return config
+
+
+def _cartpole(config: Config) -> Config:
+    """Small networks, one update for every two steps, and short rounds: a fresh policy keeps DQN steady."""
+    schedule = Schedule(
+        steps=50_000,
+        steps_per_iteration=50,
+        updates_per_iteration=25,
+        warmup_steps=2_000,
+        evaluate_every=5_000,
+        evaluation_episodes=10,
+        replay_steps=50_000,
+    )
+    config = replace(config, schedule=schedule)
+    if config.backbone == "dqn":
+        config = replace(config, backbone_config=CARTPOLE_DQN)
+    if config.method in CARTPOLE_METHODS:
+        config = replace(config, method_config=CARTPOLE_METHODS[config.method])
+    return config

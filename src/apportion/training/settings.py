@@ -1,0 +1,130 @@
+"""The settings of one training: which environment, method and backbone, for how long, with which seeds."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from apportion.backbones import BACKBONES
+from apportion.core.config import check, from_dict, nearest, to_dict
+from apportion.core.errors import UserError
+from apportion.core.spec import Spec
+from apportion.core.types import Backbone, Method
+from apportion.envs.make import EnvConfig
+from apportion.methods import METHODS
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long to train, and what happens when."""
+
+    steps: int = 1_000_000
+    """Environment steps per lane (rounded up to whole iterations)."""
+    steps_per_iteration: int = 100
+    """Environment steps between two rounds of updates."""
+    updates_per_iteration: int = 100
+    """Updates in one round."""
+    warmup_steps: int = 10_000
+    """Steps with random actions before the first update."""
+    evaluate_every: int = 10_000
+    """Steps between evaluations."""
+    evaluation_episodes: int = 10
+    """Episodes per evaluation and lane, on separate environments, without exploration."""
+    replay_steps: int = 1_000_000
+    """Steps that the replay holds; the oldest whole episodes make room."""
+    overlap: bool = True
+    """Collect while updating, with a policy one iteration old; False alternates strictly."""
+    workers: int | None = None
+    """Environment processes; chosen by the number of lanes and cores when not given. 0: in this process."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "steps_per_iteration", "updates_per_iteration", "evaluate_every"):
+            check(getattr(self, name) >= 1, f"{name}={getattr(self, name)} must be at least 1")
+        check(self.evaluation_episodes >= 1, "evaluation_episodes must be at least 1")
+        check(self.warmup_steps >= 0, f"warmup_steps={self.warmup_steps} must not be negative")
+        check(self.workers is None or self.workers >= 0, f"workers={self.workers} must not be negative")
+
+    @property
+    def iterations(self) -> int:
+        return math.ceil(self.steps / self.steps_per_iteration)
+
+
+@dataclass(frozen=True)
+class Config:
+    """One training: an environment, a method, a backbone, and lanes with seeds seed, seed+1, ..."""
+
+    env: EnvConfig
+    method: str = "grd"
+    method_config: Any = None
+    backbone: str = "sac"
+    backbone_config: Any = None
+    schedule: Schedule = field(default_factory=Schedule)
+    seed: int = 0
+    lanes: int = 1
+
+    def __post_init__(self) -> None:
+        check(self.method in METHODS, f"unknown method {self.method!r}{nearest(self.method, METHODS)}")
+        check(
+            self.backbone in BACKBONES,
+            f"unknown backbone {self.backbone!r}{nearest(self.backbone, BACKBONES)}",
+        )
+        check(self.lanes >= 1, f"seeds={self.lanes} must be at least 1")
+        check(self.seed >= 0, f"seed={self.seed} must not be negative")
+        if self.method_config is None:
+            object.__setattr__(self, "method_config", METHODS[self.method].config())
+        if self.backbone_config is None:
+            object.__setattr__(self, "backbone_config", BACKBONES[self.backbone].config())
+
+    @property
+    def seeds(self) -> list[int]:
+        return [self.seed + lane for lane in range(self.lanes)]
+
+    def make_method(self) -> Method:
+        return METHODS[self.method].make(self.method_config)
+
+    def make_backbone(self) -> Backbone:
+        return BACKBONES[self.backbone].make(self.backbone_config)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data with every setting in it, defaults included."""
+        return {
+            "env": to_dict(self.env),
+            "method": {"name": self.method, **to_dict(self.method_config)},
+            "backbone": {"name": self.backbone, **to_dict(self.backbone_config)},
+            "schedule": to_dict(self.schedule),
+            "seed": self.seed,
+            "lanes": self.lanes,
+        }
+
+    def check_actions(self, spec: Spec) -> None:
+        """Complain of a backbone that cannot act in this environment."""
+        for_discrete = self.make_backbone().discrete
+        if spec.discrete and not for_discrete:
+            raise UserError(f"{spec.env_id} has discrete actions: add --backbone dqn")
+        if for_discrete and not spec.discrete:
+            name = self.backbone
+            raise UserError(
+                f"{name} needs discrete actions, {spec.env_id} has continuous ones: add --backbone sac"
+            )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Config":
+        known = ("env", "method", "backbone", "schedule", "seed", "lanes")
+        for key in data:
+            check(key in known, f"unknown setting {key}{nearest(key, known)}")
+        method, backbone = dict(data["method"]), dict(data["backbone"])
+        method_name, backbone_name = method.pop("name"), backbone.pop("name")
+        check(method_name in METHODS, f"unknown method {method_name!r}{nearest(method_name, METHODS)}")
+        check(
+            backbone_name in BACKBONES,
+            f"unknown backbone {backbone_name!r}{nearest(backbone_name, BACKBONES)}",
+        )
+        return cls(
+            env=from_dict(EnvConfig, data["env"], "env."),
+            method=method_name,
+            method_config=from_dict(METHODS[method_name].config, method, "method."),
+            backbone=backbone_name,
+            backbone_config=from_dict(BACKBONES[backbone_name].config, backbone, "backbone."),
+            schedule=from_dict(Schedule, data["schedule"], "schedule."),
+            seed=data["seed"],
+            lanes=data["lanes"],
+        )

@@ -1,0 +1,173 @@
+"""DQN: targets, steps and exploration equal their formulas; tiny tasks with a known optimum are solved."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from builders import BUTTONS, assert_close, lane, numpy, transitions
+from probes import PLACES, TINY, chain, chain_values, plain_outputs, train
+
+from apportion.backbones import dqn
+from apportion.core.errors import UserError
+from apportion.core.types import Transitions
+from apportion.envs import acting
+
+CONFIG = dqn.Config(hidden=(8, 8), batch_size=6, discount=0.9, polyak=0.1, learning_rate=1e-2)
+STEPS = transitions(1, 6, BUTTONS)
+TWO_BUTTONS = replace(TINY, action_names=("first", "second"), discrete=True)
+
+
+@pytest.fixture(scope="module")
+def state() -> dqn.State:
+    """Targets differ from the networks, also in which action they like best."""
+    fresh = jax.jit(lambda key: dqn.make(CONFIG).init(key, BUTTONS))(jax.random.key(0))
+    return fresh._replace(target_networks=jax.tree.map(lambda weight: -0.5 * weight, fresh.networks))
+
+
+@pytest.fixture(scope="module")
+def updated(state: dqn.State) -> tuple[dqn.State, Any]:
+    return jax.jit(dqn.make(CONFIG).update)(state, STEPS, STEPS.paid, jax.random.key(4))
+
+
+def _plain_values(networks: Any, observation: np.ndarray) -> list[np.ndarray]:
+    """What each of the two says of every action."""
+    return [plain_outputs(numpy(lane(networks, j)), observation) for j in range(2)]
+
+
+def _plain_target(state: dqn.State, steps: Any) -> np.ndarray:
+    """r + γ min Q'(s', argmax Q_1(s')), step by step; r alone after a true end."""
+    chosen = _plain_values(state.networks, steps.next_observation)[0]
+    judged = _plain_values(state.target_networks, steps.next_observation)
+    target = []
+    for i in range(len(steps.paid)):
+        best = 0 if chosen[i, 0] > chosen[i, 1] else 1
+        target.append(
+            steps.paid[i]
+            + (0.0 if steps.terminated[i] else 0.9 * min(judged[0][i, best], judged[1][i, best]))
+        )
+    return np.array(target)
+
+
+def test_both_networks_step_towards_the_double_target(
+    state: dqn.State, updated: tuple[dqn.State, Any]
+) -> None:
+    after, metrics = updated
+    plain = numpy(STEPS)
+    target, taken = _plain_target(state, plain), plain.action.argmax(axis=1)
+    values = [found[np.arange(6), taken] for found in _plain_values(state.networks, plain.observation)]
+    loss = sum(((found - target) ** 2).mean() for found in values)
+    np.testing.assert_allclose(metrics["critic_loss"], loss, rtol=1e-4)
+    np.testing.assert_allclose(metrics["value"], np.mean(values), rtol=1e-4)
+    np.testing.assert_allclose(metrics["reward_mean"], plain.paid.mean(), rtol=1e-4)
+    assert plain.terminated.any() and not plain.terminated.all()  # noqa: PT018 - the batch has both
+    assert set(taken) == {0, 1}
+
+    values = [found[np.arange(6), taken] for found in _plain_values(after.networks, plain.observation)]
+    assert sum(((found - target) ** 2).mean() for found in values) < loss
+
+
+def test_one_chooses_and_others_judge(state: dqn.State) -> None:
+    """Not the largest value of any of them: that is what keeps hope from growing on itself."""
+    observation = STEPS.next_observation
+    found = np.asarray(dqn.double_values(state.networks, state.target_networks, observation))
+    judged = np.stack(_plain_values(state.target_networks, np.asarray(observation)))
+    assert (found <= judged.max(axis=2).min(axis=0) + 1e-6).all()
+    assert (found < judged.max(axis=2).min(axis=0) - 1e-3).any()
+
+
+def test_a_time_limit_is_no_end(state: dqn.State) -> None:
+    """Truncated steps are not `terminated`: what follows them counts, and after a true end it does not."""
+    update = jax.jit(dqn.make(CONFIG).update)
+
+    def loss(terminated: bool, next_observation: jax.Array) -> float:
+        steps = STEPS._replace(terminated=jnp.full(6, terminated), next_observation=next_observation)
+        return float(update(state, steps, STEPS.paid, jax.random.key(0))[1]["critic_loss"])
+
+    here, elsewhere = STEPS.next_observation, 1 + STEPS.next_observation
+    assert loss(True, here) == loss(True, elsewhere)
+    assert loss(False, here) != loss(False, elsewhere)
+
+
+def test_targets_follow_by_the_polyak_step(state: dqn.State, updated: tuple[dqn.State, Any]) -> None:
+    after, _ = updated
+    expected = jax.tree.map(lambda t, n: 0.9 * t + 0.1 * n, state.target_networks, after.networks)
+    assert_close(after.target_networks, expected, rtol=1e-4, atol=1e-7)
+
+
+# --- Exploration
+
+
+@pytest.mark.parametrize(("updates", "share"), [(0, 0.9), (50, 0.5), (100, 0.1), (10**6, 0.1)])
+def test_the_share_of_random_actions_falls_along_a_line(updates: int, share: float) -> None:
+    config = dqn.Config(initial_epsilon=0.9, final_epsilon=0.1, exploration_updates=100)
+    assert float(dqn.epsilon(jnp.asarray(updates), config)) == pytest.approx(share, abs=1e-6)
+
+
+def test_workers_mix_random_actions_into_the_best_one(state: dqn.State) -> None:
+    """A random action is the best one every second time here, so 0.6 random ones leave 0.7 of the best."""
+    config = dqn.Config(hidden=(8, 8), initial_epsilon=0.6, final_epsilon=0.6)
+    backbone = dqn.make(config)
+    actor = {name: np.asarray(array) for name, array in backbone.actor(state).items()}
+    actor["mask"] = np.ones(3, np.float32)
+    observation, rng = np.ones(3, np.float32), np.random.default_rng(0)
+    best = acting.act(actor, backbone.head, observation, None)
+    worker = np.stack([acting.act(actor, backbone.head, observation, rng) for _ in range(4000)])
+    explore = jax.vmap(lambda key: backbone.act(state, jnp.asarray(observation), key, True))
+    learner = np.asarray(jax.jit(explore)(jax.random.split(jax.random.key(0), 4000)))
+    for found in (worker, learner):
+        assert (found.sum(axis=1) == 1).all()
+        assert np.mean(found @ best) == pytest.approx(0.7, abs=0.03)
+
+
+# --- Tasks with a known optimum
+
+
+def _with_buttons(steps: Transitions) -> Transitions:
+    """Whatever the continuous probe had for an action, now one of two buttons at random."""
+    pressed = np.random.default_rng(0).integers(2, size=len(steps.paid))
+    return steps._replace(action=jax.nn.one_hot(pressed, 2, dtype=jnp.float32))
+
+
+def test_the_values_are_those_known() -> None:
+    """Ends, time limits and steps on the way, whatever the action."""
+    config = dqn.Config(hidden=(16, 16), batch_size=60, learning_rate=5e-3, discount=0.6, polyak=0.05)
+    state = train(dqn.make(config), _with_buttons(chain()), updates=600, spec=TWO_BUTTONS)
+    expected = np.array(chain_values(0.6))[:, None]
+    for j in range(2):
+        np.testing.assert_allclose(lane(state.networks, j)(PLACES), np.repeat(expected, 2, axis=1), atol=0.1)
+
+
+def test_the_policy_gives_up_a_small_reward_for_a_later_one() -> None:
+    """At 0, the first button pays 0.5 and ends it; the second pays nothing and leads to 1, where any pays 1.
+    With γ = 0.9 the second is worth 0.9: it is the best, though it pays less."""
+    steps = _with_buttons(chain())
+    at_zero, first = steps.observation[:, 0] == 0, steps.action[:, 0] == 1
+    at_one = steps.observation[:, 0] == 1
+    steps = steps._replace(
+        paid=jnp.where(at_one, 1.0, jnp.where(at_zero & first, 0.5, 0.0)),
+        terminated=at_one | (at_zero & first) | (steps.observation[:, 0] == -1),
+    )
+    backbone = dqn.make(
+        dqn.Config(hidden=(16, 16), batch_size=60, learning_rate=5e-3, discount=0.9, polyak=0.05)
+    )
+    state = train(backbone, steps, updates=600, spec=TWO_BUTTONS)
+    np.testing.assert_allclose(lane(state.networks, 0)(jnp.zeros(1)), [0.5, 0.9], atol=0.1)
+    np.testing.assert_array_equal(backbone.act(state, jnp.zeros(1), jax.random.key(0), False), [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"hidden": ()}, "backbone.hidden needs at least one layer"),
+        ({"polyak": 0.0}, r"backbone.polyak=0.0 must be in \(0, 1\]"),
+        ({"initial_epsilon": 1.5}, r"backbone.initial_epsilon=1.5 must be in \[0, 1\]"),
+        ({"final_epsilon": -0.1}, r"backbone.final_epsilon=-0.1 must be in \[0, 1\]"),
+        ({"exploration_updates": 0}, "backbone.exploration_updates=0 must be at least 1"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        dqn.Config(**change)

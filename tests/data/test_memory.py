@@ -1,0 +1,149 @@
+"""A memory keeps the best, each once, and gives back what it was given, evenly and unharmed."""
+
+from collections import Counter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from builders import SPEC, assert_equal, lane, segments, stack
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from apportion.core.types import Segments
+from apportion.data import memory as memories
+from apportion.data.memory import Memory
+
+SIZE = 3
+offer = jax.jit(memories.offer)
+
+
+POOL = jax.tree.map(np.asarray, segments(0, 10))  # each can be told from the others
+
+
+def _numbered(*numbers: int) -> Segments:
+    return jax.tree.map(lambda x: jnp.asarray(x[list(numbers)]), POOL)
+
+
+def _scores(*scores: float) -> jax.Array:
+    return jnp.asarray(scores, jnp.float32)
+
+
+def _held(memory: Memory) -> dict[int, float]:
+    return {int(n): float(s) for n, s in zip(memory.number, memory.score, strict=True) if n >= 0}
+
+
+def _filled(*numbers: int) -> Memory:
+    memory = memories.init(SPEC, SIZE)
+    return offer(memory, _numbered(*numbers), jnp.ones(len(numbers)))
+
+
+# --- What is kept
+
+
+@settings(max_examples=30)
+@given(
+    offers=st.lists(
+        st.lists(st.tuples(st.integers(0, 9), st.integers(-3, 3)), min_size=4, max_size=4),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_the_best_are_kept_each_once_and_a_newer_score_replaces_the_older(
+    offers: list[list[tuple[int, int]]],
+) -> None:
+    """Against a dictionary. Ties may fall either way, so scores are compared, and each number's own score."""
+    memory, plain = memories.init(SPEC, SIZE), dict[int, float]()
+    for pairs in offers:
+        # One score per number and moment: spread them so that no two numbers tie.
+        pairs = [(number, score + number / 100) for number, score in pairs]
+        memory = offer(memory, _numbered(*(n for n, _ in pairs)), _scores(*(s for _, s in pairs)))
+        plain |= dict(pairs)
+        plain = dict(sorted(plain.items(), key=lambda pair: -pair[1])[:SIZE])
+    assert _held(memory) == pytest.approx(plain, abs=1e-6)
+
+
+def test_a_segment_comes_back_as_it_was_but_for_the_hidden_reward() -> None:
+    given_, memory = _numbered(2, 3, 6), _filled(2, 3, 6)
+    drawn = memories.draw_segments(memory, 50, jax.random.key(0))
+    for index, number in enumerate(np.asarray(drawn.number)):
+        original = lane(given_, [2, 3, 6].index(number))
+        found = lane(drawn, index)
+        assert np.isnan(found.true_rewards).all()
+        assert_equal(found._replace(true_rewards=original.true_rewards), original)
+
+
+@pytest.mark.parametrize("score", [np.nan, np.inf, -np.inf])
+def test_scores_that_are_no_numbers_offer_nothing(score: float) -> None:
+    memory = offer(_filled(1, 2), _numbered(2, 3), _scores(score, score))
+    assert set(_held(memory)) == {1, 2}
+
+
+def test_the_state_of_an_empty_memory_is_finite_and_vmaps() -> None:
+    empty = memories.init(SPEC, SIZE)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(empty))
+    lanes = stack(empty, _filled(1))
+    together = jax.vmap(memories.offer)(lanes, stack(_numbered(4, 5), _numbered(6, 7)), jnp.ones((2, 2)))
+    assert set(_held(lane(together, 0))) == {4, 5}
+    assert set(_held(lane(together, 1))) == {1, 6, 7}
+
+
+# --- What is drawn
+
+
+def test_segments_are_drawn_evenly_and_never_from_empty_places() -> None:
+    drawn = memories.draw_segments(_filled(1, 5), 4000, jax.random.key(0))
+    counts = Counter(np.asarray(drawn.number).tolist())
+    assert set(counts) == {1, 5}
+    assert stats.chisquare(list(counts.values())).pvalue > 1e-3
+
+
+def test_steps_are_drawn_evenly_whatever_the_length() -> None:
+    """Segments of 1, 2 and 4 steps: seven steps, each as likely."""
+    memory = _filled(0, 1, 3)
+    drawn = memories.draw_transitions(memory, 7000, jax.random.key(0))
+    counts = Counter(
+        zip(
+            np.asarray(drawn.segment_length).tolist(), np.asarray(drawn.step_in_segment).tolist(), strict=True
+        )
+    )
+    assert set(counts) == {(length, step) for length in (1, 2, 4) for step in range(length)}
+    assert stats.chisquare(list(counts.values())).pvalue > 1e-3
+
+
+def test_a_step_is_that_of_its_segment_and_only_the_last_is_paid_or_ends() -> None:
+    data = _numbered(1, 3)._replace(terminated=jnp.asarray([True, False]))
+    memory = offer(memories.init(SPEC, SIZE), data, jnp.ones(2))
+    drawn = memories.draw_transitions(memory, 100, jax.random.key(0))
+    for index in range(100):
+        step = lane(drawn, index)
+        m = 0 if step.segment_length == 2 else 1
+        t, last = int(step.step_in_segment), int(step.step_in_segment) == int(data.length[m]) - 1
+        np.testing.assert_array_equal(step.observation, data.observations[m, t])
+        np.testing.assert_array_equal(step.action, data.actions[m, t])
+        np.testing.assert_array_equal(step.next_observation, data.observations[m, t + 1])
+        assert step.segment_total == data.total[m]
+        assert step.paid == (data.total[m] if last else 0)
+        assert bool(step.terminated) == (last and m == 0)
+        assert float(step.credit) == pytest.approx(float(data.total[m]) / int(data.length[m]))
+
+
+def test_drawing_from_an_empty_memory_harms_nobody() -> None:
+    """Segments without a step; steps that end, pay nothing and are finite."""
+    empty, key = memories.init(SPEC, SIZE), jax.random.key(0)
+    assert not memories.draw_segments(empty, 5, key).mask.any()
+    steps: Any = memories.draw_transitions(empty, 5, key)
+    assert steps.terminated.all()
+    assert not steps.segment_total.any()
+    assert (steps.segment_length == 1).all()
+    seen = steps._replace(true_reward=jnp.zeros(5))  # the hidden reward is not remembered
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(seen))
+
+
+def test_a_memory_of_one_holds_the_best() -> None:
+    memory = memories.init(SPEC, 1)
+    for number, score in ((4, 1.0), (7, 3.0), (5, 2.0)):
+        memory = offer(memory, _numbered(number), _scores(score))
+    assert _held(memory) == {7: 3.0}

@@ -1,0 +1,387 @@
+"""The replay against a plain list of episodes, through any chunks and any number of turns of the ring."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from builders import assert_equal, lane, stack
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apportion.core.errors import UserError
+from apportion.core.spec import Spec
+from apportion.core.types import Batch, Sampling
+from apportion.data import replay as replays
+from apportion.data.replay import Chunk, Replay
+from apportion.envs.lane import _ChunkWriter
+
+SPEC = Spec("toy", ("x", "y"), ("u",), max_episode_steps=5, max_segment_steps=5)
+CHUNK_STEPS = (1, 3, 7)
+CAPACITY = 15  # the least that works: two of the longest episodes, or the rows of the longest chunk
+DRAWS = 512
+
+
+class Episode(NamedTuple):
+    segments: list[int]  # lengths
+    terminated: bool  # else cut by a time limit
+
+    @property
+    def length(self) -> int:
+        return sum(self.segments)
+
+
+class Step(NamedTuple):
+    """All there is to know about one step, as `drawn_steps` reads it from the replay."""
+
+    observation: tuple[float, ...]
+    action: tuple[float, ...]
+    next_observation: tuple[float, ...]
+    paid: float
+    true_reward: float
+    terminated: bool
+    segment_total: float
+    segment_length: int
+    step_in_segment: int
+
+
+class Model:
+    """What the replay should hold, with lists: closed segments, and who wrote each place of the ring last."""
+
+    def __init__(self) -> None:
+        self.writer = [-1] * CAPACITY
+        self.rows = 0
+        self.closed: list[tuple[int, list[Step]]] = []  # first row of the episode, steps
+
+    def insert(self, chunk: Chunk, closed: list[tuple[int, list[Step]]]) -> None:
+        for row in range(self.rows, self.rows + int(chunk.rows) + 1):
+            self.writer[row % CAPACITY] = row
+        self.rows += int(chunk.rows)
+        self.closed += closed
+
+    def whole(self) -> list[list[Step]]:
+        return [steps for first, steps in self.closed if self.writer[first % CAPACITY] == first]
+
+
+def observe(number: float) -> np.ndarray:
+    return np.array([number, -number / 2], np.float32)
+
+
+def play(
+    episodes: list[Episode], chunk_sizes: list[int]
+) -> Iterator[tuple[Chunk, list[tuple[int, list[Step]]]]]:
+    """Chunks as envs.lane.Lane.collect cuts them, each with the segments that closed in it.
+
+    Every observation is a number of its own: 100 for each episode, 1 for each step in it.
+    """
+    walk = _walk(episodes)
+    for size in chunk_sizes:
+        writer = _ChunkWriter(size, SPEC.observation_size, SPEC.action_size)
+        closed, after = [], observe(0)
+        for _ in range(size):
+            found = next(walk, None)
+            if found is None:
+                return
+            step, steps_in_episode, first_row, segment, after, episode_ended = found
+            writer.step(
+                np.asarray(step.observation, np.float32),
+                np.asarray(step.action, np.float32),
+                step.paid,
+                step.true_reward,
+                step.terminated,
+            )
+            if segment:
+                writer.segment(len(segment), segment[0].segment_total, steps_in_episode)
+                closed.append((first_row, segment))
+            if episode_ended:
+                writer.final(np.asarray(step.next_observation, np.float32))
+        yield Chunk(**writer.finish(after)), closed
+
+
+def _walk(episodes: list[Episode]) -> Iterator[tuple[Step, int, int, list[Step], np.ndarray, bool]]:
+    """Step, how far into its episode, the episode's first row, segment it closes, what is seen next, end."""
+    first_row = 0
+    for number, episode in enumerate(episodes):
+        done = 0
+        for length in episode.segments:
+            steps = [_step(number, episode, done, length, position) for position in range(length)]
+            for position, step in enumerate(steps):
+                done += 1
+                ended = done == episode.length
+                seen = observe(100 * (number + 1)) if ended else np.asarray(step.next_observation, np.float32)
+                yield step, done, first_row, steps if position == length - 1 else [], seen, ended
+        first_row += episode.length + 1
+
+
+def _step(number: int, episode: Episode, start: int, length: int, position: int) -> Step:
+    place = 100 * number + start + position
+    last = position == length - 1
+    total = float(sum(range(place - position, place - position + length)))
+    return Step(
+        observation=tuple(observe(place).tolist()),
+        action=(place / 8,),
+        next_observation=tuple(observe(place + 1).tolist()),
+        paid=total if last else 0.0,
+        true_reward=float(place),
+        terminated=episode.terminated and start + position == episode.length - 1,
+        segment_total=total,
+        segment_length=length,
+        step_in_segment=position,
+    )
+
+
+# --- Reading the replay
+
+_insert = jax.jit(replays.insert)
+
+
+@jax.jit
+def _sample(replay: Replay, key: jax.Array) -> Batch:
+    drawn = replays.draw(replay, key, Sampling(segments=DRAWS), DRAWS, 1)
+    return replays.gather(replay, lane(drawn, 0), SPEC.max_segment_steps)
+
+
+@jax.jit
+def _segment_table(replay: Replay) -> Any:
+    numbers = replay.oldest + jnp.arange(CAPACITY)
+    return replays.gather_segments(replay, numbers, SPEC.max_segment_steps)
+
+
+def drawn_steps(batch: Batch) -> set[Step]:
+    columns = [np.asarray(getattr(batch.transitions, name)).tolist() for name in Step._fields]
+    rows = zip(*columns, strict=True)
+    return {Step(*(tuple(x) if isinstance(x, list) else x for x in row)) for row in rows}
+
+
+def segment_facts(segments: Any, index: int) -> tuple[Any, ...]:
+    """What the model says of a segment: observations, actions, true rewards, total."""
+    length = int(segments.length[index])
+    assert np.asarray(segments.mask[index]).tolist() == [t < length for t in range(SPEC.max_segment_steps)]
+    return (
+        tuple(map(tuple, np.asarray(segments.observations[index, : length + 1]).tolist())),
+        tuple(map(tuple, np.asarray(segments.actions[index, :length]).tolist())),
+        tuple(np.asarray(segments.true_rewards[index, :length]).tolist()),
+        float(segments.total[index]),
+    )
+
+
+def expected_facts(steps: list[Step]) -> tuple[Any, ...]:
+    return (
+        (*(step.observation for step in steps), steps[-1].next_observation),
+        tuple(step.action for step in steps),
+        tuple(step.true_reward for step in steps),
+        steps[0].segment_total,
+    )
+
+
+def check(replay: Replay, model: Model, key: jax.Array) -> None:
+    whole = model.whole()
+    assert int(replay.rows) == model.rows
+    assert int(replay.segments) == len(model.closed)
+    assert int(replay.segments) - int(replay.oldest) == len(whole)
+    table = jax.device_get(_segment_table(replay))
+    assert [segment_facts(table, i) for i in range(len(whole))] == [expected_facts(s) for s in whole]
+    if whole:
+        batch = jax.device_get(_sample(replay, key))
+        assert drawn_steps(batch) == {step for steps in whole for step in steps}
+        drawn = {segment_facts(batch.segments, i) for i in range(DRAWS)}
+        assert drawn == {expected_facts(steps) for steps in whole}
+
+
+@st.composite
+def episode_lists(draw: st.DrawFn) -> list[Episode]:
+    lengths = st.lists(st.integers(1, 5), min_size=1, max_size=5).filter(lambda x: sum(x) <= 5)
+    episode = st.builds(Episode, lengths, st.booleans())
+    return draw(st.lists(episode, min_size=1, max_size=14))
+
+
+@given(
+    episodes=episode_lists(),
+    chunk_sizes=st.lists(st.sampled_from(CHUNK_STEPS), min_size=1, max_size=20),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=40)
+def test_the_replay_holds_what_a_list_of_episodes_holds(
+    episodes: list[Episode], chunk_sizes: list[int], seed: int
+) -> None:
+    replay, model = replays.init(SPEC, CAPACITY), Model()
+    keys = jax.random.split(jax.random.key(seed), len(chunk_sizes))
+    for key, (chunk, closed) in zip(keys, play(episodes, chunk_sizes), strict=False):
+        replay = _insert(replay, chunk)
+        model.insert(chunk, closed)
+        check(replay, model, key)
+
+
+def _filled(episodes: list[Episode], chunk_sizes: list[int]) -> tuple[Replay, Model]:
+    replay, model, chunks = replays.init(SPEC, CAPACITY), Model(), 0
+    for chunk, closed in play(episodes, chunk_sizes):
+        replay = _insert(replay, chunk)
+        model.insert(chunk, closed)
+        chunks += 1
+    assert chunks == len(chunk_sizes)
+    return replay, model
+
+
+@pytest.mark.parametrize("steps", CHUNK_STEPS)
+@pytest.mark.parametrize("length", [1, 3, 5])
+def test_the_densest_segments_go_round_the_ring(length: int, steps: int) -> None:
+    """Every step paid: single-step episodes have the most rows, long ones the most segments in them."""
+    episodes = [Episode([1] * length, terminated=bool(i % 2)) for i in range(105 // length)]
+    replay, model = replays.init(SPEC, CAPACITY), Model()
+    for chunk, closed in play(episodes, [steps] * (105 // steps)):
+        replay = _insert(replay, chunk)
+        model.insert(chunk, closed)
+        check(replay, model, jax.random.key(model.rows))
+    assert model.rows == 105 + len(episodes)
+
+
+# --- The promises, one by one
+
+
+def test_after_the_last_step_comes_the_final_observation_not_the_next_episode() -> None:
+    replay, _ = _filled([Episode([3], True), Episode([3], False)], [3, 3])
+    found = {s.observation[0]: s for s in drawn_steps(jax.device_get(_sample(replay, jax.random.key(0))))}
+    assert found[2].next_observation == tuple(observe(3))
+    assert found[102].next_observation == tuple(observe(103))
+    assert [found[x].terminated for x in (2, 102)] == [True, False]
+
+
+def test_a_segment_that_closes_at_a_chunks_end_knows_what_came_next() -> None:
+    """Paid in mid-episode with the chunk's last step: the next row arrives only with the next chunk."""
+    replay, _ = _filled([Episode([3, 2], True)], [3])
+    assert int(replay.segments) == 1
+    batch = jax.device_get(_sample(replay, jax.random.key(0)))
+    last = next(s for s in drawn_steps(batch) if s.step_in_segment == 2)
+    assert last.next_observation == tuple(observe(3))
+    np.testing.assert_array_equal(batch.segments.observations[0, 3], observe(3))
+
+
+def test_steps_of_open_segments_are_not_drawn() -> None:
+    replay, _ = _filled([Episode([2], False), Episode([5], False)], [3, 1])
+    seen = {s.observation[0] for s in drawn_steps(jax.device_get(_sample(replay, jax.random.key(0))))}
+    assert seen == {0, 1}
+
+
+def test_an_episode_leaves_as_a_whole() -> None:
+    """Fifteen rows: the third episode overwrites a part of the first one, of which nothing may remain."""
+    replay, _ = _filled([Episode([1, 4], False), Episode([2, 3], True), Episode([1], True)], [7, 3, 1])
+    seen = {s.observation[0] // 100 for s in drawn_steps(jax.device_get(_sample(replay, jax.random.key(0))))}
+    assert int(replay.rows) == 14
+    assert seen == {0, 1, 2}  # just fits
+    replay, _ = _filled([Episode([1, 4], False), Episode([2, 3], True), Episode([1, 1], True)], [7, 3, 1, 1])
+    seen = {s.observation[0] // 100 for s in drawn_steps(jax.device_get(_sample(replay, jax.random.key(0))))}
+    assert seen == {1, 2}
+
+
+def _shares(values: Any) -> dict[float, float]:
+    found, counts = np.unique(np.asarray(values), return_counts=True)
+    return dict(zip(found.tolist(), (counts / counts.sum()).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("weight", ["uniform", "length"])
+def test_draws_are_as_frequent_as_promised(weight: Any) -> None:
+    """Steps uniformly; segments uniformly, or in proportion to their length."""
+    replay, _ = _filled([Episode([1, 4], True), Episode([2], True), Episode([3, 1], True)], [3] * 3 + [1] * 2)
+    count = 40_000
+
+    @jax.jit
+    def sample(key: jax.Array) -> Batch:
+        drawn = replays.draw(replay, key, Sampling(segments=count, weight=weight), count, 1)
+        return replays.gather(replay, lane(drawn, 0), SPEC.max_segment_steps)
+
+    batch = sample(jax.random.key(1))
+    assert batch.segments is not None
+    steps = _shares(batch.transitions.observation[:, 0])
+    assert len(steps) == 11
+    np.testing.assert_allclose(list(steps.values()), 1 / 11, atol=0.008)
+    segments = _shares(batch.segments.observations[:, 0, 0])
+    lengths = {0.0: 1, 1.0: 4, 100.0: 2, 200.0: 3, 203.0: 1}
+    expected = {x: 0.2 if weight == "uniform" else length / 11 for x, length in lengths.items()}
+    assert segments == pytest.approx(expected, abs=0.012)
+
+
+def test_methods_without_segments_get_none() -> None:
+    replay, _ = _filled([Episode([2], True)], [1, 1])
+    drawn = replays.draw(replay, jax.random.key(0), Sampling(), 4, 3)
+    assert drawn.steps.shape == (3, 4)
+    assert replays.gather(replay, lane(drawn, 0), SPEC.max_segment_steps).segments is None
+
+
+def test_lanes_are_kept_as_they_would_be_alone() -> None:
+    runs = [
+        [Episode([1, 4], True), Episode([3], False), Episode([5], True), Episode([1], True)],
+        [Episode([1], False)] * 3 + [Episode([2, 3], True), Episode([5], False)],
+    ]
+    keys = jax.random.split(jax.random.key(3), 2)
+    chunks = [[chunk for chunk, _ in play(episodes, [3] * 4)] for episodes in runs]
+    together = stack(*[replays.init(SPEC, CAPACITY)] * 2)
+    for pair in zip(*chunks, strict=True):
+        together = jax.jit(jax.vmap(replays.insert))(together, stack(*pair))
+    batches = jax.jit(jax.vmap(_sample))(together, keys)
+    for index, lane_chunks in enumerate(chunks):
+        alone = replays.init(SPEC, CAPACITY)
+        for chunk in lane_chunks:
+            alone = _insert(alone, chunk)
+        assert_equal(lane(together, index), alone)
+        assert_equal(lane(batches, index), _sample(alone, keys[index]))
+
+
+def test_a_replay_too_small_for_its_episodes_or_chunks_is_refused() -> None:
+    assert replays.capacity_for(SPEC, 12, chunk_steps=3) >= CAPACITY
+    with pytest.raises(UserError, match="raise --replay-steps to at least 12"):
+        replays.capacity_for(SPEC, 11, chunk_steps=3)
+    with pytest.raises(UserError, match="raise --replay-steps to at least 28"):
+        replays.capacity_for(SPEC, 27, chunk_steps=7)
+
+
+# --- Credit, and a look over everything
+
+
+def test_credit_is_the_mean_reward_until_a_method_gives_another() -> None:
+    replay, _ = _filled([Episode([3, 2], True), Episode([4], False)], [3, 3, 3])
+    before = jax.device_get(_sample(replay, jax.random.key(0))).transitions
+    np.testing.assert_allclose(before.credit, before.segment_total / before.segment_length, rtol=1e-6)
+
+    number = jnp.asarray([1, 2])
+    segments = replays.gather_segments(replay, number, SPEC.max_segment_steps)
+    given = jnp.asarray([[10.0, 11, 12, 13, 14], [20.0, 21, 22, 23, 24]])  # longer than the segments are
+    after = jax.device_get(_sample(replays.with_credit(replay, segments, given), jax.random.key(0)))
+    steps = after.transitions
+    for start, first in ((3, 10.0), (100, 20.0)):
+        for observation, position, credit in zip(
+            steps.observation[:, 0], steps.step_in_segment, steps.credit, strict=True
+        ):
+            if observation == start + position:
+                assert credit == pytest.approx(first + position, rel=1e-6)
+    untouched = steps.observation[:, 0] < 3
+    np.testing.assert_array_equal(steps.credit[untouched], before.credit[untouched])
+
+
+def test_rows_that_are_written_anew_have_no_credit_yet() -> None:
+    episodes = [Episode([5], False)] * 12
+    replay = replays.init(SPEC, CAPACITY)._replace(credit=jnp.full(CAPACITY, 7.0))
+    for chunk, _ in play(episodes, [7] * 4):
+        replay = _insert(replay, chunk)
+    steps = jax.device_get(_sample(replay, jax.random.key(0))).transitions
+    np.testing.assert_allclose(steps.credit, steps.segment_total / steps.segment_length, rtol=1e-6)
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 5, 9])
+def test_a_survey_sees_all_whole_segments_and_no_others(chunks: int) -> None:
+    """Also after several turns of the ring."""
+    replay, model = _filled(
+        [Episode([2, 3], True), Episode([1], False), Episode([4], True)] * 9, [7] * chunks
+    )
+    survey = replays.survey(replay, SPEC.max_segment_steps)
+    live = np.flatnonzero(survey.live)
+    whole = model.whole()
+    found = jax.device_get(survey.gather(jnp.asarray(live)))
+    assert sorted(survey.length[live].tolist()) == sorted(len(steps) for steps in whole)
+    expected = {steps[0].observation: (len(steps), steps[0].segment_total) for steps in whole}
+    for place, observations, length, total in zip(
+        live, found.observations, found.length, found.total, strict=True
+    ):
+        assert expected[tuple(observations[0])] == (length, pytest.approx(total))
+        assert (survey.length[place], survey.total[place]) == (length, total)

@@ -1,0 +1,184 @@
+"""A lane can be put back exactly, and says plainly when its environment misbehaves."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from lane_envs import EndsEarlier
+
+from apportion.core.errors import UserError
+from apportion.envs.lane import Lane, Noise, play
+from apportion.envs.make import EnvConfig
+
+HEAD = "tanh_gaussian"
+
+
+def _actor(states: int, actions: int, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    arrays = {
+        "mask": np.ones(states),
+        "w0": rng.normal(size=(states, 8)),
+        "b0": rng.normal(size=8),
+        "w1": rng.normal(size=(8, 2 * actions)),
+        "b1": rng.normal(size=2 * actions),
+    }
+    return {name: array.astype(np.float32) for name, array in arrays.items()}
+
+
+def _lane(env_id: str, delay: str = "episode", seed: int = 3) -> Lane:
+    return Lane(EnvConfig(env_id, delay=delay), seed, HEAD)
+
+
+def _assert_same(found: Any, expected: Any) -> None:
+    assert found.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+@pytest.mark.parametrize("delay", ["episode", "none", "7", "3-9"])
+@pytest.mark.parametrize("env_id", ["apportion/Greenhouse-v0", "HalfCheetah-v4"])
+def test_a_lane_put_back_goes_on_as_if_it_had_never_stopped(env_id: str, delay: str) -> None:
+    """From the middle of an episode and of a segment, bit for bit; Greenhouse's episodes have 40 steps."""
+    lane = _lane(env_id, delay)
+    actor = _actor(lane.spec.observation_size, lane.spec.action_size)
+    lane.collect(None, 25, 0)
+    lane.collect(actor, 25, 1)
+    where = lane.where()
+    expected = [lane.collect(actor, 25, 2), lane.collect(actor, 45, 3)]
+
+    other = _lane(env_id, delay)
+    other.collect(None, 5, 0)  # wherever it was before
+    other.put_back(where)
+    _assert_same(other.where(), where)
+    for iteration, chunk in enumerate(expected, start=2):
+        _assert_same(other.collect(actor, len(chunk["segment_start"]), iteration), chunk)
+
+
+def test_a_lane_can_be_put_back_to_the_first_step_of_an_episode() -> None:
+    lane = _lane("lane_envs:Walk-v0")
+    lane.collect(None, 7, 0)  # exactly one episode
+    where = lane.where()
+    assert where["actions"].shape == (0, 1)
+    expected = lane.collect(None, 9, 1)
+    other = _lane("lane_envs:Walk-v0")
+    other.put_back(where)
+    _assert_same(other.collect(None, 9, 1), expected)
+
+
+def test_a_chunk_tells_the_story_in_order() -> None:
+    """Three episodes of seven steps, paid every four: rows, final observations, segments, totals."""
+    lane = _lane("lane_envs:Walk-v0", "4")
+    chunk = lane.collect(None, 17, 0)
+    assert int(chunk["rows"]) == 17 + 2  # two episodes have ended
+    assert int(chunk["segments"]) == 4
+    np.testing.assert_array_equal(chunk["segment_start"][:4], [0, 4, 8, 12])
+    np.testing.assert_array_equal(chunk["segment_length"][:4], [4, 3, 4, 3])
+    np.testing.assert_array_equal(chunk["episode_start"][:4], [0, 0, 8, 8])
+    assert not chunk["terminated"].any()  # a time limit is not an end
+    for start, length, total in zip(
+        chunk["segment_start"][:4], chunk["segment_length"][:4], chunk["segment_total"][:4], strict=True
+    ):
+        rewards = chunk["true_reward"][start : start + length]
+        assert total == pytest.approx(rewards.sum(), rel=1e-5)
+        assert chunk["paid"][start + length - 1] == pytest.approx(total)
+        np.testing.assert_array_equal(chunk["paid"][start : start + length - 1], 0)
+    np.testing.assert_allclose(  # the reward is read off the next observation, final ones included
+        chunk["observation"][1:8].sum(axis=1), chunk["true_reward"][:7], rtol=1e-5
+    )
+    np.testing.assert_array_equal(chunk["observation"][19], lane.observation)
+    later = lane.collect(None, 1, 1)
+    np.testing.assert_array_equal(later["observation"][0], chunk["observation"][19])
+
+
+def test_episodes_and_lanes_start_differently() -> None:
+    lane, other = _lane("lane_envs:Walk-v0"), _lane("lane_envs:Walk-v0", seed=4)
+    chunk, elsewhere = lane.collect(None, 8, 0), other.collect(None, 8, 0)
+    assert not np.array_equal(chunk["observation"][0], chunk["observation"][8])
+    assert not np.array_equal(chunk["observation"], elsewhere["observation"])
+    assert not np.array_equal(chunk["action"], elsewhere["action"])
+
+
+def test_exploration_varies_by_iteration_and_repeats_by_seed() -> None:
+    chunks = [_lane("lane_envs:Walk-v0").collect(None, 5, iteration) for iteration in (0, 0, 1)]
+    _assert_same(chunks[0], chunks[1])
+    assert not np.array_equal(chunks[0]["action"], chunks[2]["action"])
+
+
+# --- Evaluation episodes
+
+
+def test_evaluation_plays_whole_episodes_the_same_way_every_time() -> None:
+    lane, actor = _lane("lane_envs:Walk-v0", "3"), _actor(2, 1)
+    played = play(lane, actor, stage=0, episodes=2)
+    again = play(_lane("lane_envs:Walk-v0", "3"), actor, stage=0, episodes=2)
+    for episode, same in zip(played, again, strict=True):
+        _assert_same(episode, same)
+        assert episode["observations"].shape == (8, 2)
+        assert episode["segment_end"].tolist() == [False, False, True, False, False, True, True]
+        assert episode["paid"].sum() == pytest.approx(episode["true_rewards"].sum(), rel=1e-4)
+    assert not np.array_equal(played[0]["observations"], played[1]["observations"])
+    lane.begin(int(played[0]["seed"]))
+    np.testing.assert_array_equal(lane.observation, played[0]["observations"][0])
+    (later,) = play(lane, actor, stage=1, episodes=1)
+    assert not np.array_equal(later["observations"][0], played[0]["observations"][0])
+
+
+def test_noise_disturbs_what_the_policy_sees_and_nothing_else() -> None:
+    actor = _actor(2, 1)
+    calm, noisy, blind = (
+        play(_lane("lane_envs:Walk-v0"), a, 0, 1, noise)[0]
+        for a, noise in (
+            (actor, None),
+            (actor, Noise(5.0, ())),
+            (actor | {"mask": np.array([1, 0], np.float32)}, Noise(5.0, (1,))),
+        )
+    )
+    np.testing.assert_array_equal(calm["observations"][0], noisy["observations"][0])
+    assert not np.array_equal(calm["actions"], noisy["actions"])
+    unmasked = play(_lane("lane_envs:Walk-v0"), actor | {"mask": np.array([1, 0], np.float32)}, 0, 1)[0]
+    _assert_same(blind, unmasked)  # noise on a dimension behind the mask changes nothing
+
+
+# --- Complaints
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("NanObservation", r"seed 3, episode 0, step 3: observation has nan in dimension 1 \(right\)"),
+        (
+            "LongObservation",
+            r"seed 3, episode 0, step 1: observation has shape \(3,\), but observation_space says",
+        ),
+        ("NanReward", "seed 3, episode 0, step 2: reward is nan"),
+        ("Outlives", "seed 3, episode 0, step 3: its declared max_episode_steps has passed, but it goes on"),
+    ],
+)
+def test_complaints_name_the_step(name: str, complaint: str) -> None:
+    lane = _lane(f"lane_envs:{name}-v0")
+    with pytest.raises(UserError, match=f"lane_envs:{name}-v0, {complaint}"):
+        lane.collect(None, 5, 0)
+
+
+def test_a_bad_first_observation_is_named() -> None:
+    with pytest.raises(UserError, match=r"step 0: observation after reset has inf in dimension 0 \(left\)"):
+        _lane("lane_envs:NanReset-v0")
+    with pytest.raises(UserError, match=r"step 0: observation after reset has shape \(3,\), .* says \(2,\)"):
+        _lane("lane_envs:LongReset-v0")
+
+
+def test_an_environment_that_ignores_its_seed_cannot_be_put_back() -> None:
+    lane = _lane("lane_envs:Unseeded-v0")
+    lane.collect(None, 3, 0)
+    with pytest.raises(
+        UserError, match=r"not deterministic.*make reset\(seed=...\) fix all of its randomness"
+    ):
+        lane.put_back(lane.where())
+
+
+def test_an_environment_that_ends_elsewhere_cannot_be_put_back() -> None:
+    EndsEarlier.patience = 8
+    lane = _lane("lane_envs:EndsEarlier-v0")
+    lane.collect(None, 6, 0)
+    with pytest.raises(UserError, match="ended while being replayed: it is not deterministic"):
+        lane.put_back(lane.where())

@@ -1,0 +1,202 @@
+"""Worker processes do what the same lanes do in this process, and fail in one line."""
+
+import os
+import signal
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apportion.core.errors import UserError
+from apportion.envs import workers
+from apportion.envs.lane import Noise
+from apportion.envs.make import EnvConfig
+from apportion.envs.workers import Connection, Pool, ProcessConnection, default_workers
+
+HEAD = "tanh_gaussian"
+
+
+def _pool(env_id: str, workers: int, lanes: int = 1) -> Pool:
+    return Pool(EnvConfig(env_id, delay="3-6"), list(range(10, 10 + lanes)), HEAD, workers)
+
+
+def _actors(lanes: int, states: int, actions: int) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    shapes = {"mask": (states,), "w0": (states, 4), "b0": (4,), "w1": (4, 2 * actions), "b1": (2 * actions,)}
+    return {name: rng.normal(size=(lanes, *shape)).astype(np.float32) for name, shape in shapes.items()}
+
+
+def _chunk(pool: Pool, actors: Any, steps: int, iteration: int) -> dict[str, Any]:
+    pool.start_chunk(actors, steps, iteration)
+    return pool.finish_chunk()
+
+
+def _niceness(connection: Connection) -> int:
+    """Above this process's own."""
+    assert isinstance(connection, ProcessConnection)
+    return os.getpriority(os.PRIO_PROCESS, connection.process.pid) - os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def _assert_same(found: Any, expected: Any) -> None:
+    assert found.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def test_processes_do_exactly_what_this_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three lanes on two workers and in here: warm-up, chunks, evaluation by two teams, being put back."""
+    monkeypatch.setattr(workers, "spare_teams", lambda workers: 2)
+    noise = Noise(0.1, (0, 3))
+    env_id, actors = "apportion/Greenhouse-v0", _actors(3, 10, 3)
+    with _pool(env_id, 2, lanes=3) as outside, _pool(env_id, 0, lanes=3) as inside:
+        assert outside.spec.to_dict() == inside.spec.to_dict()
+        assert [len(group) for group in outside.groups] == [2, 1]
+        _assert_same(_chunk(outside, None, 11, 0), _chunk(inside, None, 11, 0))
+        where = outside.where()
+        first = _chunk(inside, actors, 50, 1)
+        assert first["observation"].shape == (3, 101, 10)
+        _assert_same(_chunk(outside, actors, 50, 1), first)
+        played = inside.episodes(actors, 1, 3, noise), outside.episodes(actors, 1, 3, noise)
+        assert (len(inside.teams), len(outside.teams)) == (1, 2)
+        assert [[_niceness(each) for each in team] for team in outside.teams] == [[0, 0], [10, 10]]
+        for mine, theirs in zip(*played, strict=True):
+            assert len(mine) == 3
+            for episode, same in zip(mine, theirs, strict=True):
+                _assert_same(episode, same)
+        outside.put_back(where)
+        inside.put_back(where)
+        _assert_same(_chunk(outside, actors, 50, 1), first)
+        _assert_same(_chunk(inside, actors, 50, 1), first)
+        assert not np.array_equal(first["observation"][0], first["observation"][1])
+
+
+def test_spare_workers_play_while_the_others_collect() -> None:
+    env_id, actors = "apportion/Greenhouse-v0", _actors(2, 10, 3)
+    with _pool(env_id, 2, lanes=2) as outside, _pool(env_id, 0, lanes=2) as inside:
+        outside.start_chunk(actors, 50, 1)
+        played = outside.episodes(actors, 1, 2, beside_training=True)
+        _assert_same(outside.finish_chunk(), _chunk(inside, actors, 50, 1))
+        for mine, theirs in zip(played, inside.episodes(actors, 1, 2, beside_training=True), strict=True):
+            for episode, same in zip(mine, theirs, strict=True):
+                _assert_same(episode, same)
+        assert (outside.has_spare_workers, inside.has_spare_workers) == (True, False)
+        assert len(outside.teams) >= 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a pipe's size is the system's")
+def test_a_policy_is_sent_without_waiting_for_who_reads_it() -> None:
+    """Of 256-256 units, to a worker that stands still."""
+    shapes = {"mask": (10,), "w0": (10, 256), "b0": (256,), "w1": (256, 256), "b1": (256,), "w2": (256, 6)}
+    actors = {name: np.zeros((1, *shape), np.float32) for name, shape in {**shapes, "b2": (6,)}.items()}
+    with _pool("apportion/Greenhouse-v0", 1) as pool:
+        worker = pool.teams[0][0].process.pid  # type: ignore[attr-defined]
+        os.kill(worker, signal.SIGSTOP)
+        sender = threading.Thread(target=pool.start_chunk, args=(actors, 5, 0))
+        try:
+            sender.start()
+            sender.join(timeout=20)
+            assert not sender.is_alive()
+        finally:
+            os.kill(worker, signal.SIGCONT)
+            sender.join()
+        assert pool.finish_chunk()["observation"].shape == (1, 11, 10)
+
+
+def test_a_worker_does_not_import_jax() -> None:
+    """Nor what imports it: the environment looks for itself."""
+    with _pool("lane_envs:SeesJax-v0", 1) as outside, _pool("lane_envs:SeesJax-v0", 0) as inside:
+        assert _chunk(inside, None, 2, 0)["observation"][0, 1:3].all()
+        assert not _chunk(outside, None, 2, 0)["observation"][0, 1:3].any()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_environments_own_bug_is_one_line_here_and_a_traceback_there(
+    workers: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        pytest.raises(UserError, match=r"^the environment raised RuntimeError: the motor is hot$"),
+        _pool("lane_envs:Raises-v0", workers) as pool,
+    ):
+        _chunk(pool, None, 5, 0)
+    assert "in step" in capfd.readouterr().err
+
+
+def test_an_environment_of_old_is_told_what_to_return() -> None:
+    with pytest.raises(UserError, match=r"expected 5, got 4\) .*step returns five"):  # noqa: SIM117
+        with _pool("lane_envs:OldStep-v0", 0) as pool:
+            _chunk(pool, None, 5, 0)
+
+
+def test_complaints_cross_the_wire_as_they_are() -> None:
+    with pytest.raises(UserError, match="step 3: observation has nan in dimension 1"):  # noqa: SIM117
+        with _pool("lane_envs:NanObservation-v0", 1) as pool:
+            _chunk(pool, None, 5, 0)
+
+
+def test_an_unknown_environment_is_refused_by_the_pool() -> None:
+    with pytest.raises(UserError, match="unknown environment 'Nowhere-v0'"):
+        _pool("Nowhere-v0", 1)
+
+
+def test_what_an_environment_prints_does_not_break_the_stream(capfd: pytest.CaptureFixture[str]) -> None:
+    with _pool("lane_envs:Talks-v0", 1) as pool:
+        assert int(_chunk(pool, None, 5, 0)["rows"][0]) == 5
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("hello from the environment") == 5
+
+
+@pytest.mark.parametrize("when", ["idle", "asked"])
+def test_a_killed_worker_is_named_not_waited_for(when: str) -> None:
+    with pytest.raises(UserError, match=r"an environment worker died \(exit code -9\)"):
+        _use_a_killed_worker(when)
+
+
+def _use_a_killed_worker(when: str) -> None:
+    with _pool("lane_envs:Walk-v0", 1) as pool:
+        connection = pool.teams[0][0]
+        assert isinstance(connection, ProcessConnection)
+        if when == "asked":
+            pool.start_chunk(None, 1_000_000, 0)
+        connection.process.kill()
+        connection.process.wait()
+        if when == "idle":
+            pool.start_chunk(None, 5, 0)
+        pool.finish_chunk()
+
+
+def test_closing_while_a_chunk_is_under_way_leaves_no_process_and_no_noise(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDEVMODE", "1")  # says what is lost on leaving, as Python 3.13 always does
+    pool = _pool("lane_envs:Walk-v0", 1)
+    connection = pool.teams[0][0]
+    assert isinstance(connection, ProcessConnection)
+    pool.start_chunk(None, 2000, 0)
+    pool.close()
+    assert connection.process.returncode is not None
+    assert capfd.readouterr().err == ""
+
+
+def test_closing_ends_an_environment_that_is_stuck_and_who_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers, "PATIENCE", 0.2)
+    with ThreadPoolExecutor(1) as thread:
+        with _pool("lane_envs:Stuck-v0", 2, lanes=2) as pool:
+            chunk = thread.submit(_chunk, pool, None, 10, 0)
+        assert isinstance(chunk.exception(), UserError | ValueError)
+
+
+def test_a_worker_per_lane_but_half_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    assert [default_workers(lanes) for lanes in (1, 8, 100)] == [1, 8, 8]
+    assert [default_workers(lanes, learns_here=False) for lanes in (1, 8, 14)] == [1, 8, 14]
+    # With 14 of them one would still have two lanes to serve, as with 10.
+    assert [default_workers(lanes, learns_here=False) for lanes in (20, 100)] == [10, 13]
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    assert default_workers(4) == 1
+    assert default_workers(4, learns_here=False) == 1

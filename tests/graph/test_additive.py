@@ -1,0 +1,116 @@
+"""An additive reward comes back from sums of it, with few segments, whatever else is in the data."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from apportion.graph import additive
+
+
+def _segments(count: int, reward: object, length: int = 20, dims: int = 6) -> tuple[list, np.ndarray]:
+    """Steps of one segment resemble each other, as those of an episode do."""
+    rng = np.random.default_rng(0)
+    rows = [
+        (rng.normal(size=(1, dims)) + 0.5 * rng.normal(size=(length + i % 5, dims))).astype(np.float32)
+        for i in range(count)
+    ]
+    return rows, np.array([reward(x).sum() for x in rows])  # type: ignore[operator]
+
+
+def _correlation(model: additive.Additive, rows: list, reward: object) -> float:
+    x = np.concatenate(rows)
+    return float(np.corrcoef(additive.predict(model, jnp.asarray(x)), reward(x))[0, 1])  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "reward",
+    [
+        lambda x: 3 * x[:, 0] - x[:, 1],
+        lambda x: x[:, 0] - 0.5 * x[:, 2] ** 2,
+        lambda x: -np.abs(x[:, 1]) + 0.2 * x[:, 3],
+    ],
+    ids=["linear", "quadratic", "absolute"],
+)
+def test_forty_segments_are_enough(reward: object) -> None:
+    rows, totals = _segments(40, reward)
+    model = additive.fit(rows, totals, np.ones(6, bool))
+    assert _correlation(model, rows, reward) > 0.98
+
+
+def test_prediction_equals_a_plain_sum() -> None:
+    rng = np.random.default_rng(1)
+    model = additive.Additive(
+        *(
+            jnp.asarray(a, jnp.float32)
+            for a in (rng.normal(size=3), rng.uniform(1, 2, 3), rng.normal(size=(3, 4)), 0.7, 1.0)
+        )
+    )
+    x = 4 * rng.normal(size=(5, 3)).astype(np.float32)
+    expected = []
+    for row in x:
+        total = 0.7
+        for d in range(3):
+            z = np.clip((row[d] - float(model.mean[d])) / float(model.std[d]), -5, 5)
+            functions = (z, z**2 - 1, abs(z), np.tanh(z))
+            total += sum(float(w) * f for w, f in zip(model.weights[d], functions, strict=True))
+        expected.append(total)
+    np.testing.assert_allclose(jax.jit(additive.predict)(model, jnp.asarray(x)), expected, rtol=1e-4)
+
+
+def test_leave_one_out_equals_leaving_each_out() -> None:
+    rng = np.random.default_rng(2)
+    features, target = rng.normal(size=(12, 3)), rng.normal(size=12)
+    _, error = additive._ridge(features, target)
+    largest = np.linalg.svd(features - features.mean(0), compute_uv=False)[0] ** 2
+    errors = []
+    for penalty in additive._PENALTIES * largest:
+        # The offset is free. Weights are those of a ridge on data centred without the one left out.
+        misses = []
+        for i in range(12):
+            rest = np.delete(np.arange(12), i)
+            centre, level = features[rest].mean(0), target[rest].mean()
+            z = features[rest] - centre
+            w = np.linalg.solve(z.T @ z + penalty * np.eye(3), z.T @ (target[rest] - level))
+            misses.append(target[i] - level - (features[i] - centre) @ w)
+        errors.append(np.sqrt(np.mean(np.square(misses))))
+    assert error == pytest.approx(min(errors), rel=1e-6)
+
+
+def test_only_allowed_and_living_dimensions_have_a_say() -> None:
+    rows, totals = _segments(60, lambda x: x[:, 0] + x[:, 1])
+    for x in rows:
+        x[:, 4] = 7.0
+    allowed = np.array([True, False, True, True, True, True])
+    model = additive.fit(rows, totals, allowed)
+    assert not np.any(model.weights[1])
+    assert not np.any(model.weights[4])
+    assert np.any(model.weights[0])
+    assert np.isfinite(model.weights).all()
+
+
+@pytest.mark.parametrize("count", [1, 3, 7])
+def test_of_a_few_segments_only_the_mean_is_known(count: int) -> None:
+    rows, totals = _segments(count, lambda x: x[:, 0])
+    model = additive.fit(rows, totals, np.ones(6, bool))
+    assert not np.any(model.weights)
+    expected = np.mean([total / len(x) for total, x in zip(totals, rows, strict=True)])
+    assert float(model.offset) == pytest.approx(expected, rel=1e-4)
+    assert float(model.error) > 0
+
+
+def test_equal_totals_constant_data_and_wide_data_do_no_harm() -> None:
+    rows, _ = _segments(20, lambda x: x[:, 0])
+    lengths = np.array([len(x) for x in rows])
+    same = additive.fit(rows, 2.0 * lengths, np.ones(6, bool))
+    assert (float(same.offset), float(same.error)) == (2.0, 1.0)
+    dead = additive.fit([np.ones_like(x) for x in rows], np.arange(20.0), np.ones(6, bool))
+    assert not np.any(dead.weights)
+    wide, totals = _segments(12, lambda x: x[:, 0], dims=90)
+    model = additive.fit(wide, totals, np.ones(90, bool))
+    assert all(np.isfinite(leaf).all() for leaf in model)
+
+
+def test_zero_says_nothing() -> None:
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(4, 2, 3)), jnp.float32)
+    np.testing.assert_array_equal(additive.predict(additive.zero(3), x), np.zeros((4, 2)))

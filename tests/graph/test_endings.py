@@ -1,0 +1,48 @@
+"""Dimensions that tell when an episode ends, so that the policy is not blind to it."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from apportion.graph import ending_dimensions
+
+DIMS = 5  # a walk that ends the episode beyond ±3, what follows it with a delay, noise, a constant, a walk
+
+
+def _episodes(count: int, seed: int) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
+    rng = np.random.default_rng(seed)
+    observations, ended = [], []
+    for _ in range(count):
+        walks, rows = np.zeros(2), []
+        follower = 0.0
+        for _ in range(60):
+            rows.append([walks[0], follower, rng.normal(), 1.0, walks[1]])
+            if abs(walks[0]) > 3:
+                break
+            follower += 0.5 * (walks[0] - follower)
+            walks[0] += rng.normal(scale=0.7)
+            walks[1] = 0.8 * walks[1] + rng.normal(scale=0.5)
+        observations.append(np.array(rows))
+        ended.append(abs(rows[-1][0]) > 3)
+    return observations, np.array(ended)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_an_end_depends_on_is_found_on_either_side(seed: int) -> None:
+    found = ending_dimensions(*_episodes(100, seed))
+    assert found.tolist() == [True, True, False, False, False]
+
+
+def test_time_limits_are_no_ends() -> None:
+    observations, _ = _episodes(100, 0)
+    assert not ending_dimensions(observations, np.zeros(100, np.bool_)).any()
+
+
+def test_a_few_ends_cannot_be_told_from_chance_so_that_all_may_matter() -> None:
+    observations, _ = _episodes(100, 0)
+    assert ending_dimensions(observations, np.arange(100) < 3).all()
+
+
+def test_of_very_many_states_some_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("apportion.graph.endings.MAX_OTHERS", 500)
+    assert ending_dimensions(*_episodes(100, 0)).tolist() == [True, True, False, False, False]

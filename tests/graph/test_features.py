@@ -1,0 +1,92 @@
+"""The dictionary of features: what each one is, and that units do not matter."""
+
+import numpy as np
+import pytest
+
+from apportion.graph.features import UNIVARIATE, Dictionary, Scale
+
+
+def samples(rows: int = 200, dims: int = 4) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(rows, dims)).astype(np.float32)
+
+
+def test_features_equal_a_plain_loop() -> None:
+    x = samples()
+    scale = Scale.fit(x)
+    features = Dictionary.over(scale).features(x)
+    for row in (0, 17, 199):
+        plain = []
+        z = [np.clip((x[row, d] - x[:, d].mean()) / x[:, d].std(), -5, 5) for d in range(4)]
+        for d in range(4):
+            rank = np.interp(x[row, d], np.quantile(x[:, d], np.linspace(0, 1, 33)), np.linspace(0, 1, 33))
+            plain += [z[d], z[d] ** 2 - 1, *(np.cos(np.pi * k * rank) for k in range(1, 5))]
+        plain += [z[i] * z[j] for i in range(4) for j in range(i + 1, 4)]
+        np.testing.assert_allclose(features[row], plain, rtol=1e-4, atol=1e-5)
+
+
+def test_units_do_not_matter() -> None:
+    x = samples().astype(np.float64)
+    units = np.array([1e-6, 1.0, 1e3, 1e6])
+    plain = Dictionary.over(Scale.fit(x)).features(x)
+    scaled = Dictionary.over(Scale.fit(x * units)).features(x * units)
+    np.testing.assert_allclose(plain, scaled, rtol=1e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 1e6, -3e-7])
+def test_constant_dimensions_have_no_features(value: float) -> None:
+    x = samples()
+    x[:, 2] = value
+    dictionary = Dictionary.over(Scale.fit(x))
+    assert dictionary.scale.dims.tolist() == [0, 1, 3]
+    assert dictionary.size == 3 * UNIVARIATE + 3
+    assert 2 not in dictionary.owners
+    assert dictionary.features(x).shape == (200, dictionary.size)
+
+
+def test_every_feature_changes_with_its_dimensions_only() -> None:
+    dictionary = Dictionary.over(Scale.fit(samples()))
+    assert len(dictionary.touching(np.array([1]))) == UNIVARIATE + 3
+    assert len(dictionary.within(np.array([0, 2]))) == 2 * UNIVARIATE + 1
+    x = samples()
+    moved = x.copy()
+    moved[:, 1] += 0.5
+    changed = np.any(dictionary.features(x) != dictionary.features(moved), axis=0)
+    assert np.array_equal(np.flatnonzero(changed), np.sort(dictionary.touching(np.array([1]))))
+
+
+def test_many_dimensions_are_not_paired() -> None:
+    dictionary = Dictionary.over(Scale.fit(samples(100, 60)))
+    assert len(dictionary.pairs) == 0
+    assert dictionary.size == 60 * UNIVARIATE
+
+
+def test_sums_are_those_of_the_rows() -> None:
+    x = samples(600)
+    dictionary = Dictionary.over(Scale.fit(x))
+    segments = np.split(x, [1, 40, 400])
+    plain = [dictionary.features(segment).sum(axis=0) for segment in segments]
+    np.testing.assert_allclose(dictionary.sums(segments), plain, rtol=1e-6, atol=1e-4)
+
+
+def test_sums_do_not_depend_on_how_rows_are_batched(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = samples(600)
+    dictionary, segments = Dictionary.over(Scale.fit(x)), np.split(x, 12)
+    whole = dictionary.sums(segments)
+    monkeypatch.setattr("apportion.graph.features.ROWS_AT_ONCE", 70)
+    np.testing.assert_allclose(dictionary.sums(segments), whole, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize(("unit", "shift"), [(1.0, 0.0), (-3.6, 7.0), (1e6, 1e6), (-1e-6, 0.0)])
+def test_the_first_of_equal_dimensions_stands_for_all(unit: float, shift: float) -> None:
+    x = samples(3000)
+    x = np.concatenate([x, unit * x[:, 1:2] + shift, unit * x[:, 1:2]], axis=1).astype(np.float32)
+    scale = Scale.fit(x)
+    assert scale.copies == {4: 1, 5: 1}
+    assert scale.dims.tolist() == [0, 1, 2, 3]
+    assert scale.live.all()
+
+
+def test_nearly_equal_dimensions_are_no_copies() -> None:
+    x = samples(3000)
+    x[:, 3] = x[:, 1] + 0.01 * x[:, 2]
+    assert Scale.fit(x).copies == {}

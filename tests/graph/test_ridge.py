@@ -1,0 +1,68 @@
+"""Ridge regression of totals: its leave-one-out errors are those of really leaving one out."""
+
+import numpy as np
+import pytest
+
+from apportion.graph.ridge import PENALTIES, Offsets, ridge
+
+
+def data(segments: int, features: int, lengths: int = 30) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    sums = rng.normal(size=(segments, features)) * np.logspace(-3, 3, features)
+    steps = rng.integers(5, lengths, segments) if lengths > 6 else np.full(segments, 5)
+    totals = sums @ (rng.normal(size=features) / np.logspace(-3, 3, features)) + 0.3 * steps + 2.0
+    return sums, totals + rng.normal(size=segments), steps
+
+
+def fit_plainly(sums: np.ndarray, totals: np.ndarray, steps: np.ndarray, penalty: np.ndarray) -> np.ndarray:
+    """[features, steps, constant]: least squares with one more row for each penalty."""
+    offsets = np.stack([steps, np.ones(len(steps))], axis=1)
+    design = np.concatenate([sums, offsets], axis=1)
+    extra = np.concatenate([np.diag(np.sqrt(penalty)), np.zeros((len(penalty), 2))], axis=1)
+    y = np.concatenate([totals, np.zeros(len(penalty))])
+    return np.linalg.lstsq(np.concatenate([design, extra]), y, rcond=None)[0]
+
+
+@pytest.mark.parametrize(("segments", "features"), [(40, 6), (12, 30)])
+def test_errors_are_those_of_leaving_each_segment_out(segments: int, features: int) -> None:
+    sums, totals, steps = data(segments, features)
+    offsets = Offsets.of(steps)
+    fit = ridge(sums, totals, offsets, np.array([0.1]))
+    penalty = 0.1 * np.sum(offsets.remove(sums) ** 2, axis=0)
+    whole = fit_plainly(sums, totals, steps, penalty)
+    np.testing.assert_allclose(fit.weights, whole[:-2], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose([fit.per_step, fit.per_segment], whole[-2:], rtol=1e-5)
+    for out in range(segments):
+        rest = np.arange(segments) != out
+        weights = fit_plainly(sums[rest], totals[rest], steps[rest], penalty)
+        predicted = np.concatenate([sums[out], [steps[out], 1.0]]) @ weights
+        assert fit.errors[out] == pytest.approx(totals[out] - predicted, rel=1e-4, abs=1e-6)
+
+
+def test_the_penalty_is_the_one_with_the_smallest_error() -> None:
+    sums, totals, steps = data(60, 40)
+    best = ridge(sums, totals, Offsets.of(steps))
+    errors = [ridge(sums, totals, Offsets.of(steps), np.array([p])).error for p in PENALTIES]
+    assert best.error == pytest.approx(min(errors))
+    assert best.penalty == PENALTIES[int(np.argmin(errors))]
+
+
+def test_where_all_lengths_are_equal_the_constant_belongs_to_the_steps() -> None:
+    sums, totals, steps = data(200, 3, lengths=6)
+    fit = ridge(sums, totals, Offsets.of(steps))
+    assert fit.per_segment == 0.0
+    assert fit.per_step == pytest.approx((0.3 * 5 + 2.0) / 5, abs=0.1)
+
+
+def test_without_features_the_errors_are_those_of_the_mean() -> None:
+    _, totals, steps = data(50, 1, lengths=6)
+    fit = ridge(np.zeros((50, 0)), totals, Offsets.of(steps))
+    np.testing.assert_allclose(fit.errors, (totals - totals.mean()) * 50 / 49)
+
+
+def test_constant_and_equal_features_do_no_harm() -> None:
+    sums, totals, steps = data(80, 4)
+    odd = np.column_stack([sums, sums[:, 0], 3.0 * steps, np.full(80, 7.0), np.zeros(80)])
+    plain, fit = (ridge(each, totals, Offsets.of(steps)) for each in (sums, odd))
+    assert np.isfinite(fit.weights).all()
+    assert fit.error == pytest.approx(plain.error, rel=0.02)

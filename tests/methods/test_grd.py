@@ -1,0 +1,298 @@
+"""GRD: its loss equals the formula, and its gradient finds the edge that earns."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from builders import SPEC, assert_close, batch, lane, numpy, stack
+from scipy import special, stats
+
+from apportion.core.errors import UserError
+from apportion.core.spec import Spec
+from apportion.core.types import Batch, Edges, Segments, Transitions
+from apportion.methods import grd
+
+# Edges that are as good as undecided, a clamp that clamps, and sparsity that shows.
+CONFIG = grd.Config(
+    structure="gradient",
+    hidden=(8, 8),
+    sparsity=(0.1, 0.2, 0.3, 0.4, 0.5),
+    log_std_range=(-1.0, 0.5),
+    initial_edge_logit=0.5,
+)
+
+
+@pytest.fixture(scope="module")
+def state() -> grd.State:
+    return jax.jit(lambda key: grd.make(CONFIG).init(key, SPEC))(jax.random.key(0))
+
+
+_update = jax.jit(grd.make(CONFIG).update)
+
+
+def _mlp(network: Any, x: np.ndarray) -> np.ndarray:
+    for weight, bias in zip(network.weights[:-1], network.biases[:-1], strict=True):
+        x = np.maximum(x @ weight + bias, 0)
+    return x @ network.weights[-1] + network.biases[-1]
+
+
+def _plain_reward_loss(model: grd.Model, edges: Edges, segments: Segments) -> float:
+    errors = []
+    for m, length in enumerate(segments.length):
+        predicted = 0.0
+        for t in range(length):
+            seen = [
+                edges.state_to_reward * segments.observations[m, t],
+                edges.action_to_reward * segments.actions[m, t],
+            ]
+            predicted += _mlp(model.reward, np.concatenate(seen))[0]
+        errors.append(((predicted - segments.total[m]) / length) ** 2)
+    return float(np.mean(errors))
+
+
+def _plain_dynamics_loss(model: grd.Model, edges: Edges, steps: Transitions, config: grd.Config) -> float:
+    network, terms = model.dynamics, []
+    for b in range(len(steps.paid)):
+        for i in range(SPEC.observation_size):
+            seen = [
+                edges.state_to_state[:, i] * steps.observation[b],
+                edges.action_to_state[:, i] * steps.action[b],
+            ]
+            identity = network.identity[i] if config.target_identity else 0
+            hidden = np.maximum(np.concatenate(seen) @ network.weight + network.bias + identity, 0)
+            means, log_stds, logits = np.split(_mlp(network.body, hidden), 3)
+            stds = np.exp(np.clip(log_stds, *config.log_std_range))
+            densities = stats.norm.logpdf(steps.next_observation[b, i], means, stds)
+            terms.append(special.logsumexp(special.log_softmax(logits) + densities))
+    return -float(np.mean(terms))
+
+
+@pytest.mark.parametrize("target_identity", [True, False])
+def test_model_loss_equals_numpy(state: grd.State, target_identity: bool) -> None:
+    config = dataclasses.replace(CONFIG, target_identity=target_identity)
+    data, key = batch(1, size=6, segment_count=4), jax.random.key(7)
+    model_loss = jax.jit(grd.model_loss, static_argnums=5)
+    loss, metrics = model_loss(state.model, state.base, data, state.sparsity, key, config)
+
+    # Independent draws for the reward batch and the dynamics batch.
+    logits, keys = state.model.edges, jax.random.split(key)
+    to_reward = grd.sample_masks(
+        keys[0], (logits.state_to_reward, logits.action_to_reward), config.temperature
+    )
+    to_state = grd.sample_masks(keys[1], (logits.state_to_state, logits.action_to_state), config.temperature)
+    edges = numpy(Edges(*to_reward, *to_state))
+    model, plain = numpy(state.model), numpy(data)
+    reward_loss = _plain_reward_loss(model, edges, plain.segments)
+    dynamics_loss = _plain_dynamics_loss(model, edges, plain.transitions, config)
+    blocks = [
+        model.edges.state_to_reward,
+        model.edges.action_to_reward,
+        model.edges.state_to_state[~np.eye(3, dtype=bool)],
+        np.diag(model.edges.state_to_state),
+        model.edges.action_to_state,
+    ]
+    sparsity_loss = sum(
+        w * special.log_expit(b).sum() for w, b in zip(numpy(state.sparsity), blocks, strict=True)
+    )
+    np.testing.assert_allclose(metrics["reward_loss"], reward_loss, rtol=1e-4)
+    np.testing.assert_allclose(metrics["dynamics_loss"], dynamics_loss, rtol=1e-4)
+    np.testing.assert_allclose(metrics["sparsity_loss"], sparsity_loss, rtol=1e-4)
+    np.testing.assert_allclose(loss, reward_loss + dynamics_loss + sparsity_loss, rtol=1e-4)
+
+
+def test_what_lies_in_the_padding_of_segments_teaches_nothing(state: grd.State) -> None:
+    data = batch(1, size=6, segment_count=4)
+    assert data.segments is not None
+    padding = ~data.segments.mask[:, :, None]
+    observations = data.segments.observations
+    other = data.segments._replace(
+        observations=observations.at[:, :-1].set(jnp.where(padding, 1e3, observations[:, :-1])),
+        actions=jnp.where(padding, -1e3, data.segments.actions),
+    )
+    key = jax.random.key(3)
+    found, expected = (_update(state, data._replace(segments=s), key) for s in (other, data.segments))
+    assert_close(found, expected)
+
+
+def test_both_blocks_of_edges_are_sampled_as_often_as_their_logits_say() -> None:
+    """One draw serves two blocks of different shapes; neither may end up with the other's logits."""
+    blocks = jnp.asarray([-2.0, 0.0, 2.0]), jnp.asarray([[1.0, -1.0], [3.0, -3.0]])
+    keys = jax.random.split(jax.random.key(0), 5000)
+    samples = jax.jit(jax.vmap(lambda key: grd.sample_masks(key, blocks, 1.0)))(keys)
+    for sample, logits in zip(samples, blocks, strict=True):
+        np.testing.assert_allclose(np.mean(sample, axis=0), special.expit(logits), atol=0.03)
+
+
+# --- Which edge earns?
+
+EARNING = Spec(
+    env_id="only s0 earns",
+    observation_names=("earns", "noise", "echo", "more noise"),
+    action_names=("idle",),
+    max_episode_steps=5,
+    max_segment_steps=5,
+)
+
+
+def _segments_where_only_the_first_dimension_earns(count: int = 64) -> Segments:
+    rng = np.random.default_rng(5)
+    length = 1 + np.arange(count) % 5
+    mask = np.arange(5)[None, :] < length[:, None]
+    observations = rng.normal(size=(count, 6, 4))
+    rewards = 2 * observations[:, :-1, 0]
+    return Segments(
+        observations=jnp.asarray(observations, jnp.float32),
+        actions=jnp.asarray(rng.uniform(-1, 1, (count, 5, 1)), jnp.float32),
+        true_rewards=jnp.asarray(rewards, jnp.float32),
+        length=jnp.asarray(length, jnp.int32),
+        total=jnp.asarray(np.where(mask, rewards, 0).sum(axis=1), jnp.float32),
+        mask=jnp.asarray(mask),
+        terminated=jnp.zeros(count, bool),
+        number=jnp.arange(count, dtype=jnp.int32),
+    )
+
+
+def test_the_straight_through_gradient_raises_the_edge_that_earns() -> None:
+    config = grd.Config(
+        structure="gradient",
+        hidden=(16,),
+        learning_rate=5e-3,
+        edge_learning_rate=1e-2,
+        initial_edge_logit=1.0,
+        sparsity=(0.02, 0.02, 0.0, 0.0, 0.0),
+    )
+    method = grd.make(config)
+    segments = _segments_where_only_the_first_dimension_earns()
+    data = Batch(segments, batch(0, 4, 0, EARNING).transitions)
+
+    @jax.jit
+    def train(key: jax.Array, keys: jax.Array) -> tuple[grd.State, jax.Array]:
+        state = method.init(key, EARNING)
+        state, _ = jax.lax.scan(lambda s, key: method.update(s, data, key), state, keys)
+        undecided = state.model._replace(edges=jax.tree.map(jnp.zeros_like, state.model.edges))
+
+        def gradient(key: jax.Array) -> jax.Array:
+            slope = jax.grad(grd.model_loss, has_aux=True)
+            slopes, _ = slope(undecided, state.base, data, jnp.zeros(5), key, config)
+            return slopes.edges.state_to_reward
+
+        return state, jax.vmap(gradient)(keys[:200])
+
+    state, gradients = train(jax.random.key(1), jax.random.split(jax.random.key(2), 400))
+    mean, spread = np.mean(gradients, axis=0), np.std(gradients, axis=0) / np.sqrt(200)
+    assert mean[0] + 5 * spread[0] < 0  # raising this edge lowers the loss ...
+    assert (np.abs(mean[1:]) < 0.1 * np.abs(mean[0])).all()  # ... and the others hardly matter
+    logits = np.asarray(state.model.edges.state_to_reward)
+    assert logits[0] > config.initial_edge_logit + 0.5
+    assert (logits[1:] < logits[0] - 1.0).all()
+    truth, found = 2 * data.transitions.observation[:, 0], method.reward(state, data.transitions)
+    np.testing.assert_allclose(found, truth, atol=0.5)  # and the sums were split into the right steps
+
+
+# --- What the model says: rewards, the policy's mask, edges
+
+
+def _with_edges(state: grd.State, edges: Edges) -> grd.State:
+    """Logits of ±1: on and off, as sure as they start."""
+    logits = Edges(*(2.0 * jnp.asarray(block, jnp.float32) - 1.0 for block in edges))
+    return state._replace(model=state.model._replace(edges=logits))
+
+
+@pytest.fixture
+def chain(state: grd.State) -> grd.State:
+    """colour → speed → height → r; push → r."""
+    to_state = np.zeros((3, 3))
+    to_state[1, 0] = to_state[2, 1] = 1
+    edges = Edges(np.array([1, 0, 0]), np.array([1, 0]), to_state, np.zeros((2, 3)))
+    return _with_edges(state, edges)
+
+
+@pytest.mark.parametrize(
+    ("compact", "expected"),
+    [("closure", [1, 1, 1]), ("one-hop", [1, 1, 0]), ("parents", [1, 0, 0]), ("none", [1, 1, 1])],
+)
+def test_the_policy_sees_what_the_config_says(chain: grd.State, compact: Any, expected: list[int]) -> None:
+    method = grd.make(dataclasses.replace(CONFIG, compact=compact))
+    np.testing.assert_array_equal(method.policy_mask(chain), expected)
+
+
+@pytest.mark.parametrize(
+    ("compact", "expected"), [("closure", [0, 1, 1]), ("one-hop", [0, 1, 1]), ("parents", [0, 1, 0])]
+)
+def test_the_policy_sees_what_tells_of_an_end_and_what_leads_there(
+    chain: grd.State, compact: Any, expected: list[int]
+) -> None:
+    unpaid = chain.model.edges._replace(state_to_reward=-jnp.ones(3))
+    state = chain._replace(model=chain.model._replace(edges=unpaid), ends=jnp.asarray([0.0, 1.0, 0.0]))
+    method = grd.make(dataclasses.replace(CONFIG, compact=compact))
+    np.testing.assert_array_equal(method.policy_mask(state), expected)
+
+
+@pytest.mark.parametrize(
+    ("compact", "expected"), [("closure", 0), ("one-hop", 0), ("parents", 0), ("none", 1)]
+)
+def test_without_an_edge_to_the_reward_only_the_ablation_sees_anything(
+    state: grd.State, compact: Any, expected: int
+) -> None:
+    edges = Edges(np.zeros(3), np.ones(2), np.ones((3, 3)), np.ones((2, 3)))
+    method = grd.make(dataclasses.replace(CONFIG, compact=compact))
+    np.testing.assert_array_equal(method.policy_mask(_with_edges(state, edges)), np.full(3, expected))
+
+
+def test_rewards_are_those_of_the_greedy_edges(chain: grd.State) -> None:
+    method, steps = grd.make(CONFIG), batch(2, 6, 0).transitions
+    plain = numpy(steps)
+    masked = np.concatenate([plain.observation * [1, 0, 0], plain.action * [1, 0]], axis=1)
+    expected = _mlp(numpy(chain.model.reward), masked)[:, 0]
+    np.testing.assert_allclose(method.reward(chain, steps), expected, rtol=1e-4, atol=1e-6)
+    shifted = steps._replace(observation=steps.observation.at[:, 1:].add(5.0))
+    np.testing.assert_array_equal(method.reward(chain, shifted), method.reward(chain, steps))
+
+
+def test_edges_are_probabilities(chain: grd.State) -> None:
+    edges = grd.make(CONFIG).edges
+    assert edges is not None
+    np.testing.assert_allclose(edges(chain).action_to_reward, special.expit([1.0, -1.0]), rtol=1e-6)
+
+
+def test_by_default_all_edges_are_on_at_the_start() -> None:
+    method = grd.make(grd.Config(hidden=(8, 8)))
+    state = jax.jit(lambda key: method.init(key, SPEC))(jax.random.key(0))
+    assert method.edges is not None
+    assert all((block > 0.5).all() for block in method.edges(state))
+    np.testing.assert_array_equal(method.policy_mask(state), np.ones(3))
+
+
+def test_sparsity_belongs_to_the_lane(state: grd.State) -> None:
+    """Two lanes that differ in λ only learn different edges, each as it would alone, and equal networks."""
+    free = state._replace(sparsity=jnp.zeros(5))
+    data, key = batch(3, 6, 4), jax.random.key(0)
+    together, metrics = jax.jit(jax.vmap(_update, in_axes=(0, None, None)))(stack(state, free), data, key)
+    assert_close(lane(together, 0), _update(state, data, key)[0])
+    sparse, dense = lane(together, 0).model, lane(together, 1).model
+    assert (sparse.edges.state_to_reward <= dense.edges.state_to_reward).all()
+    assert any((a != b).any() for a, b in zip(sparse.edges, dense.edges, strict=True))
+    assert_close(sparse.reward, dense.reward)
+    np.testing.assert_array_equal(metrics["sparsity_loss"][1], 0)
+    np.testing.assert_array_equal(together.sparsity, stack(state.sparsity, free.sparsity))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"sparsity": (0.0, 0.0, -1.0, 0.0, 0.0)}, "method.sparsity=.*must be five numbers, none negative"),
+        ({"learning_rate": 0.0}, "method.learning_rate=0.0 must be positive"),
+        ({"segments": 0}, "method.segments=0 must be at least 1"),
+        ({"hidden": ()}, "method.hidden needs at least one layer"),
+        ({"hidden": (8, 0)}, r"method.hidden=\(8, 0\) must be at least 1 each"),
+        ({"temperature": 0.0}, "method.temperature=0.0 must be positive"),
+        ({"components": 0}, "method.components=0 must be at least 1"),
+        ({"log_std_range": (1.0, 1.0)}, "method.log_std_range must rise"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        grd.Config(**change)

@@ -1,0 +1,200 @@
+"""RRD: fair draws of steps, a loss that equals the formula, and which of the two is unbiased."""
+
+import dataclasses
+import itertools
+from collections import Counter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from builders import SPEC, assert_equal, learned_correlation, numpy, segments, transitions
+from scipy import stats
+
+from apportion.core.errors import UserError
+from apportion.core.spec import Spec
+from apportion.core.types import Batch, Segments
+from apportion.methods import rrd
+from apportion.nn import losses
+from apportion.nn.networks import MLP
+
+BIASED = rrd.Config(hidden=(8, 8), steps_per_segment=3)
+UNBIASED = rrd.UnbiasedConfig(hidden=(8, 8), steps_per_segment=3)
+
+
+@pytest.fixture(scope="module")
+def network() -> MLP:
+    return jax.jit(lambda key: rrd.make(BIASED).init(key, SPEC))(jax.random.key(0)).network
+
+
+def test_the_two_differ_in_one_default_only() -> None:
+    assert dataclasses.asdict(rrd.UnbiasedConfig()) == dataclasses.asdict(rrd.Config(unbiased=True))
+    assert not rrd.Config().unbiased
+
+
+# --- Which steps
+
+
+def _draws(lengths: list[int], longest: int, count: int, keys: int) -> np.ndarray:
+    """[keys, M, K]: compiled, and over many keys at once."""
+    length = jnp.asarray(lengths, jnp.int32)
+    draw = jax.jit(jax.vmap(lambda key: rrd.draw_steps(key, length, longest, count)))
+    return np.asarray(draw(jax.random.split(jax.random.key(0), keys)))
+
+
+def test_steps_are_drawn_fairly_whatever_the_length() -> None:
+    """Side by side: subsets of a long segment are all as likely, sequences of a short one likewise."""
+    lengths, count, keys = [7, 4, 3, 2, 1], 3, 6000
+    draws = _draws(lengths, longest=7, count=count, keys=keys)
+    assert draws.shape == (keys, 5, count)
+    for m, length in enumerate(lengths):
+        if length >= count:
+            outcomes = list(itertools.combinations(range(length), count))
+            found = Counter(tuple(sorted(draw)) for draw in draws[:, m].tolist())
+        else:
+            outcomes = list(itertools.product(range(length), repeat=count))
+            found = Counter(map(tuple, draws[:, m].tolist()))
+        assert set(found) == set(outcomes)  # so nothing twice, and nothing from the padding
+        if len(outcomes) > 1:
+            assert stats.chisquare([found[outcome] for outcome in outcomes]).pvalue > 1e-3
+
+
+def test_each_segment_has_a_draw_of_its_own() -> None:
+    draws = _draws([6, 6], longest=6, count=1, keys=6000)[:, :, 0]
+    found = Counter(map(tuple, draws.tolist()))
+    pairs = list(itertools.product(range(6), repeat=2))
+    assert stats.chisquare([found[pair] for pair in pairs]).pvalue > 1e-3
+
+
+def test_more_steps_than_any_segment_has_are_drawn_with_replacement() -> None:
+    draws = _draws([4, 1], longest=4, count=64, keys=100)
+    assert draws.shape == (100, 2, 64)
+    assert stats.chisquare(np.bincount(draws[:, 0].ravel(), minlength=4)).pvalue > 1e-3
+    assert (draws[:, 1] == 0).all()
+
+
+def test_long_segments_lose_no_step() -> None:
+    """Every step comes up, the last one too, about K/T of the time."""
+    draws = _draws([1000], longest=1000, count=64, keys=1000)
+    assert all(len(set(draw)) == 64 for draw in draws[:, 0])
+    often = np.bincount(draws.ravel(), minlength=1000)
+    assert often.shape == (1000,)
+    assert abs(often - 64).max() < 6 * np.sqrt(64 * (1 - 0.064))
+
+
+# --- The loss
+
+
+def _plain_reward(network: MLP, data: Segments, m: int, t: int) -> float:
+    s, after = data.observations[m, t], data.observations[m, t + 1]
+    x = np.concatenate([s, data.actions[m, t], s - after])
+    for weight, bias in zip(network.weights[:-1], network.biases[:-1], strict=True):
+        x = np.maximum(x @ weight + bias, 0)
+    return float((x @ network.weights[-1] + network.biases[-1])[0])
+
+
+@pytest.mark.parametrize("config", [BIASED, UNBIASED], ids=["biased", "unbiased"])
+def test_the_loss_equals_numpy(network: MLP, config: rrd.Config) -> None:
+    data, key = segments(1, 4), jax.random.key(5)  # lengths 1 to 4, of which 3 are drawn
+    chosen = np.asarray(rrd.draw_steps(key, data.length, 4, 3))
+    plain, expected = numpy(data), 0.0
+    for m, length in enumerate(plain.length):
+        rewards = [_plain_reward(numpy(network), plain, m, t) for t in chosen[m]]
+        expected += (np.mean(rewards) - plain.total[m] / length) ** 2
+        factor = {1: 0, 2: 1, 3: 0, 4: 1 - 3 / 4}[int(length)] if config.unbiased else 0
+        expected -= np.var(rewards, ddof=1) * factor / 3
+    found = rrd.reward_loss(network, data, key, config)
+    np.testing.assert_allclose(found, expected / 4, rtol=1e-4)
+
+
+def test_rewards_are_those_of_the_networks_inputs(network: MLP) -> None:
+    steps = transitions(2, 6)
+    state = jax.jit(lambda key: rrd.make(BIASED).init(key, SPEC))(jax.random.key(0))
+    pairs = np.stack([steps.observation, steps.next_observation], axis=1)
+    data = segments(1, 6)._replace(observations=pairs, actions=np.asarray(steps.action)[:, None])
+    expected = [_plain_reward(numpy(network), numpy(data), m, 0) for m in range(6)]
+    np.testing.assert_allclose(rrd.make(BIASED).reward(state, steps), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_what_lies_in_the_padding_of_segments_teaches_nothing() -> None:
+    method, data = rrd.make(UNBIASED), segments(1, 4)
+    state = jax.jit(lambda key: method.init(key, SPEC))(jax.random.key(0))
+    after = jnp.concatenate(
+        [jnp.ones((4, 1), bool), data.mask], axis=1
+    )  # the observation after a step is real
+    other = data._replace(
+        observations=jnp.where(after[:, :, None], data.observations, jnp.nan),
+        actions=jnp.where(data.mask[:, :, None], data.actions, jnp.nan),
+    )
+    update, steps, key = jax.jit(method.update), transitions(0, 4), jax.random.key(3)
+    found, expected = (update(state, Batch(s, steps), key) for s in (other, data))
+    assert_equal(found, expected)
+
+
+LONGER = Spec("toy", SPEC.observation_names, SPEC.action_names, max_episode_steps=8, max_segment_steps=8)
+
+
+def test_only_the_unbiased_loss_and_its_slope_are_those_of_all_steps_on_average(network: MLP) -> None:
+    """Segments of 1 to 8 steps, of which 3 are drawn, under many keys; the network stays as it is.
+
+    Averages are compared in standard errors: of some 170 slopes, none should be off by 5.
+    """
+    data, keys = segments(1, 8, LONGER), jax.random.split(jax.random.key(2), 20_000)
+    # The variance of the draw is to matter beside the error that the network starts with.
+    network = jax.tree.map(lambda weight: 2.0 * weight, network)
+
+    def full(network: MLP) -> jax.Array:
+        before, after = data.observations[:, :-1], data.observations[:, 1:]
+        rewards = rrd.predict_reward(network, before, data.actions, after)
+        return losses.return_loss(rewards, data.mask, data.total, data.length)
+
+    def average(config: rrd.Config) -> tuple[np.ndarray, np.ndarray]:
+        """The loss and all its slopes, flat, as [keys, numbers]: their means and standard errors."""
+        slopes = jax.value_and_grad(rrd.reward_loss)
+        many = jax.jit(jax.vmap(lambda key: slopes(network, data, key, config)))(keys)
+        numbers = np.concatenate(
+            [np.asarray(x).reshape(len(keys), -1) for x in jax.tree.leaves(many)], axis=1
+        )
+        return numbers.mean(axis=0, dtype=np.float64), numbers.std(axis=0) / np.sqrt(len(keys))
+
+    truth = jax.jit(jax.value_and_grad(full))(network)
+    expected = np.concatenate([np.ravel(x) for x in jax.tree.leaves(truth)])
+    mean, error = average(UNBIASED)
+    assert (np.abs(mean - expected) < 5 * error + 1e-6).all()
+    mean, error = average(BIASED)
+    assert mean[0] > expected[0] + 20 * error[0]  # the variance of the draw comes on top
+    assert (np.abs(mean - expected) > 20 * error + 1e-6)[1:].sum() > 10
+
+
+# --- Learning
+
+
+@pytest.mark.parametrize("config", [rrd.Config, rrd.UnbiasedConfig], ids=["biased", "unbiased"])
+def test_a_known_reward_is_found_from_its_sums(config: type[rrd.Config]) -> None:
+    method = rrd.make(config(hidden=(32, 32), learning_rate=5e-3, steps_per_segment=5))
+    assert learned_correlation(method, updates=300) > 0.9
+
+
+def test_the_policy_sees_everything_and_there_is_no_graph() -> None:
+    method = rrd.make(BIASED)
+    state = jax.jit(lambda key: method.init(key, SPEC))(jax.random.key(0))
+    np.testing.assert_array_equal(method.policy_mask(state), np.ones(3))
+    assert method.edges is None
+    assert method.sampling.weight == "length"
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"segments": 0}, "method.segments=0 must be at least 1"),
+        ({"steps_per_segment": 0}, "method.steps_per_segment=0 must be at least 1"),
+        ({"steps_per_segment": 1, "unbiased": True}, "method.steps_per_segment=1 must be at least 2"),
+        ({"hidden": ()}, "method.hidden needs at least one layer"),
+        ({"hidden": (8, 0)}, r"method.hidden=\(8, 0\) must be at least 1 each"),
+        ({"learning_rate": 0.0}, "method.learning_rate=0.0 must be positive"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        rrd.Config(**change)

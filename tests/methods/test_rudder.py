@@ -1,0 +1,264 @@
+"""RUDDER: what it gives sums to what was paid, its loss is the formula's, its lessons are hard ones."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from builders import (
+    SPEC,
+    assert_close,
+    assert_equal,
+    batch,
+    learned_credit_correlation,
+    numpy,
+    segments,
+    surprising_segments,
+    transitions,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apportion.core.errors import UserError
+from apportion.core.spec import Spec
+from apportion.core.types import Batch, Segments
+from apportion.methods import rudder
+from apportion.nn.recurrent import LSTM
+
+METHOD = rudder.make(rudder.Config(cells=5, segments=4, lessons=3, lessons_per_update=2, learning_rate=3e-3))
+update, credit = jax.jit(METHOD.update), jax.jit(METHOD.credit)
+
+
+@pytest.fixture(scope="module")
+def fresh() -> rudder.State:
+    return jax.jit(lambda key: METHOD.init(key, SPEC))(jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def trained(fresh: rudder.State) -> rudder.State:
+    state = fresh
+    for turn in range(20):
+        state, _ = update(state, batch(turn % 3, 6, 4), jax.random.key(turn))
+    return state
+
+
+def _with_noise_in_the_padding(data: Segments) -> Segments:
+    """NaN wherever there is no real step. (The observation after the last step is real.)"""
+    after = jnp.concatenate([jnp.ones_like(data.mask[:, :1]), data.mask], axis=1)
+    return data._replace(
+        observations=jnp.where(after[:, :, None], data.observations, jnp.nan),
+        actions=jnp.where(data.mask[:, :, None], data.actions, jnp.nan),
+    )
+
+
+# --- The credit
+
+
+@settings(max_examples=50)
+@given(seed=st.integers(0, 99), scale=st.sampled_from([0.0, 1e-3, 1.0, 5e3]), offset=st.integers(-9, 9))
+def test_what_is_given_sums_to_what_was_paid(
+    trained: rudder.State, seed: int, scale: float, offset: int
+) -> None:
+    """Up to rounding, for all lengths from 1 on, and whatever the LSTM expects."""
+    data = segments(seed, 8)
+    data = data._replace(total=scale * (data.total + offset))
+    given_ = np.asarray(credit(trained, data), np.float64)
+    rounding = 1e-5 * np.abs(given_).sum(axis=1) + 1e-6
+    assert (np.abs(given_.sum(axis=1) - np.asarray(data.total)) <= rounding).all()
+    assert (given_[~np.asarray(data.mask)] == 0).all()
+
+
+def test_padding_has_no_say(trained: rudder.State) -> None:
+    data = segments(1, 8)
+    expected = credit(trained, data)
+    assert_equal(credit(trained, _with_noise_in_the_padding(data)), expected)
+    key, steps = jax.random.key(3), transitions(0, 4)
+    first = jax.tree.map(lambda x: x[:4], data)
+    found, plain = (update(trained, Batch(s, steps), key) for s in (_with_noise_in_the_padding(first), first))
+    assert_equal(found[1], plain[1])
+    assert_equal(found[0].network, plain[0].network)
+    assert_equal(found[0].statistics, plain[0].statistics)
+
+
+def test_the_credit_equals_numpy(trained: rudder.State) -> None:
+    data = segments(5, 4)
+    plain, statistics = numpy(data), numpy(trained.statistics)
+    unit = np.sqrt(statistics.surplus) + 1e-6
+    found = credit(trained, data)
+    for m, length in enumerate(plain.length):
+        foreseen = statistics.rate * np.arange(1, length + 1) + unit * _plain_outputs(trained, plain, m)
+        rewards = np.diff(foreseen, prepend=0.0)
+        rewards += (plain.total[m] - rewards.sum()) / length
+        np.testing.assert_allclose(found[m, :length], rewards, rtol=1e-3, atol=1e-4)
+
+
+def _plain_outputs(state: rudder.State, data: Segments, m: int) -> np.ndarray:
+    """y_t after each real step, in NumPy."""
+    network, statistics = numpy(state.network), numpy(state.statistics)
+    cells, found = np.zeros(network.bias.shape), []
+    for t in range(int(data.length[m])):
+        s, after = data.observations[m, t], data.observations[m, t + 1]
+        x = np.concatenate([s, data.actions[m, t], after - s])
+        x = np.clip((x - statistics.mean) / (np.sqrt(statistics.variance) + 1e-6), -10, 10)
+        gate = 1 / (1 + np.exp(-(np.tanh(cells) @ network.gate_weight + network.gate_bias)))
+        taken = np.tanh(x @ network.weight + network.bias) / np.sqrt(data.actions.shape[1])
+        cells = cells + gate * taken
+        found.append((cells @ network.out_weight + network.out_bias)[0])
+    return np.array(found)
+
+
+def test_no_step_is_told_what_comes_after_it() -> None:
+    lstm = LSTM.init(jax.random.key(0), 3, 5)
+    network = jax.jit(lambda x: lstm(x))
+    x = np.random.default_rng(0).normal(size=(2, 6, 3)).astype(np.float32)
+    for t in range(6):
+        other = np.where(np.arange(6)[None, :, None] < t, x, np.float32(7))
+        assert_equal(network(other)[:, :t], network(x)[:, :t])
+
+
+def test_the_policy_earns_what_the_replay_kept(trained: rudder.State) -> None:
+    steps = transitions(2, 6)
+    np.testing.assert_array_equal(METHOD.reward(trained, steps), steps.credit)
+
+
+# --- The loss
+
+
+def test_the_loss_equals_numpy(fresh: rudder.State) -> None:
+    """At the last step and, with half the weight, at all: squares first, means second."""
+    data = segments(1, 4)
+    state, metrics = update(fresh, Batch(data, transitions(0, 4)), jax.random.key(0))
+    plain, statistics = numpy(data), numpy(state.statistics)
+    before = fresh._replace(statistics=state.statistics)  # the weights of before, the statistics of now
+    last, prefix = [], []
+    for m, length in enumerate(plain.length):
+        target = (plain.total[m] - length * statistics.rate) / (np.sqrt(statistics.surplus) + 1e-6)
+        errors = (_plain_outputs(before, plain, m) - target) ** 2
+        last.append(errors[-1])
+        prefix.append(errors.mean())
+    np.testing.assert_allclose(metrics["last_loss"], np.mean(last), rtol=1e-4)
+    np.testing.assert_allclose(metrics["prefix_loss"], np.mean(prefix), rtol=1e-4)
+
+
+def test_errors_of_opposite_sign_do_not_cancel() -> None:
+    """The bug of three public copies: mean(e)² where mean(e²) is meant."""
+    data = segments(0, 2)._replace(total=jnp.asarray([1.0, -1.0]), length=jnp.asarray([1, 1], jnp.int32))
+    data = data._replace(mask=jnp.arange(4)[None, :] < data.length[:, None])
+    statistics = rudder.Statistics(jnp.asarray(1), jnp.zeros(8), jnp.ones(8), jnp.zeros(()), jnp.ones(()))
+    last, prefix = rudder.squared_errors(jnp.zeros((2, 4)), data, statistics)
+    np.testing.assert_allclose(last, [1, 1], rtol=1e-4)
+    np.testing.assert_allclose(prefix, [1, 1], rtol=1e-4)
+
+
+def test_statistics_are_those_of_all_steps_seen(fresh: rudder.State) -> None:
+    """Means over updates at first; here of one and the same batch, so those of the batch."""
+    data = segments(1, 4)
+    statistics = fresh.statistics
+    for _ in range(3):
+        statistics = rudder.follow(statistics, data)
+    real, plain = np.asarray(data.mask), numpy(data)
+    inputs = np.asarray(rudder.steps_of(data))[real]
+    np.testing.assert_allclose(statistics.mean, inputs.mean(axis=0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(statistics.variance, inputs.var(axis=0), rtol=1e-4)
+    rate = plain.total.sum() / plain.length.sum()
+    assert float(statistics.rate) == pytest.approx(rate, rel=1e-4)
+    assert float(statistics.surplus) == pytest.approx(
+        np.mean((plain.total - rate * plain.length) ** 2), rel=1e-4
+    )
+    assert int(statistics.updates) == 3
+
+
+@pytest.mark.parametrize("total", [0.0, 7.0])
+def test_constant_inputs_and_totals_do_no_harm(fresh: rudder.State, total: float) -> None:
+    data = segments(1, 4)
+    data = data._replace(
+        observations=jnp.full_like(data.observations, 1e6),
+        actions=jnp.zeros_like(data.actions),
+        total=total * data.length.astype(jnp.float32),  # the same per step, as CartPole pays
+    )
+    state = fresh
+    for turn in range(5):
+        state, metrics = update(state, Batch(data, transitions(0, 4)), jax.random.key(turn))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((state, metrics)))
+    np.testing.assert_allclose(credit(state, data)[data.mask], total, atol=1e-4)
+
+
+# --- The lessons
+
+
+def test_lessons_are_the_segments_that_it_was_most_wrong_about(fresh: rudder.State) -> None:
+    data = segments(1, 4)._replace(total=jnp.asarray([0.0, 50.0, 0.1, -90.0]))
+    state, _ = update(fresh, Batch(data, transitions(0, 4)), jax.random.key(0))
+    assert set(np.asarray(state.lessons.total[:2]).tolist()) == {-90, 50}
+    assert (np.diff(state.lessons.score) <= 0).all()
+
+
+def test_lessons_teach_with_the_batch(fresh: rudder.State) -> None:
+    """Before there are any, the key decides nothing; later another draw is another step."""
+    data, steps = segments(1, 4), transitions(0, 4)
+    state, _ = update(fresh, Batch(data, steps), jax.random.key(0))
+    assert_equal(update(fresh, Batch(data, steps), jax.random.key(7))[0], state)
+    others = [update(state, Batch(segments(2, 4), steps), jax.random.key(seed))[0] for seed in range(4)]
+    weights = {np.asarray(other.network.weight).tobytes() for other in others}
+    assert len(weights) > 1
+    alone = rudder.make(
+        rudder.Config(cells=5, segments=4, lessons=3, lessons_per_update=0, learning_rate=3e-3)
+    )
+    without, _ = jax.jit(alone.update)(fresh, Batch(data, steps), jax.random.key(0))
+    assert_close(without.network, state.network)
+
+
+def test_a_lesson_learned_makes_room(fresh: rudder.State) -> None:
+    """Scores are renewed whenever a lesson is seen, so none stays for what it once was."""
+    state, data = fresh, Batch(segments(1, 4), transitions(0, 4))
+    for turn in range(300):
+        state, _ = update(state, data, jax.random.key(turn))
+    first = update(fresh, data, jax.random.key(0))[0].lessons.score
+    assert state.lessons.score.max() < first.max()
+
+
+# --- Learning
+
+
+def test_a_known_reward_is_found_from_its_sums() -> None:
+    """Where a step says nothing of the later ones, what it adds to the expectation is its reward: level 1."""
+    method = rudder.make(rudder.Config(cells=8, learning_rate=1e-2, lessons_per_update=0))
+
+    def many(seed: int, count: int) -> Segments:
+        return surprising_segments(seed, 4 * count)
+
+    assert learned_credit_correlation(method, 300, many) > 0.9
+
+
+def test_a_thousand_steps_fit_in_memory_and_stay_finite() -> None:
+    """One update at HalfCheetah's size needs some megabytes for the way back through time."""
+    spec = Spec("long", tuple("abcdefghijklmnopq"), tuple("uvwxyz"), 1000, 1000)
+    method = rudder.make(rudder.Config())
+    shapes = jax.eval_shape(lambda key: method.init(key, spec), jax.random.key(0))
+    data = jax.eval_shape(lambda: batch(0, 4, 8, spec))
+    compiled = jax.jit(method.update).lower(shapes, data, jax.random.key(0)).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 100e6
+
+
+def test_the_policy_sees_everything_and_there_is_no_graph(fresh: rudder.State) -> None:
+    np.testing.assert_array_equal(METHOD.policy_mask(fresh), np.ones(3))
+    assert METHOD.edges is None
+    assert METHOD.sampling.weight == "uniform"
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"segments": 0}, "method.segments=0 must be at least 1"),
+        ({"lessons": 0}, "method.lessons=0 must be at least 1"),
+        ({"lessons_per_update": -1}, "method.lessons_per_update=-1 is negative"),
+        ({"update_every": 0}, "method.update_every=0 must be at least 1"),
+        ({"cells": 0}, "method.cells=0 must be at least 1"),
+        ({"prefix_weight": -0.5}, "method.prefix_weight=-0.5 is negative"),
+        ({"learning_rate": 0.0}, "method.learning_rate=0.0 must be positive"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        rudder.Config(**change)

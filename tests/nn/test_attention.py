@@ -1,0 +1,150 @@
+"""The causal transformer: equal to plain attention, blind to the future, and small for long segments."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from builders import assert_close, lane, normal, numpy
+
+from apportion.nn import attention
+from apportion.nn.attention import Layer, Transformer
+from apportion.nn.networks import MLP
+
+
+def _plain_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
+    rows = []
+    for t, q in enumerate(query):
+        weights = np.exp([q @ k / math.sqrt(len(q)) for k in key[: t + 1]])
+        rows.append((weights / weights.sum()) @ value[: t + 1])
+    return np.array(rows)
+
+
+def _plain_mlp(network: MLP, x: np.ndarray) -> np.ndarray:
+    for weight, bias in zip(network.weights[:-1], network.biases[:-1], strict=True):
+        x = np.maximum(x @ weight + bias, 0)
+    return x @ network.weights[-1] + network.biases[-1]
+
+
+def _plain_norm(x: np.ndarray) -> np.ndarray:
+    return (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
+
+
+def _plain_layer(layer: Layer, x: np.ndarray) -> np.ndarray:
+    seen = layer.out_bias
+    for head in range(layer.into_heads.shape[1]):
+        parts = [_plain_norm(x) @ layer.into_heads[i, head] + layer.head_bias[i, head] for i in range(3)]
+        seen = seen + _plain_attention(*parts) @ layer.out_of_heads[head]
+    x = x + seen
+    return x + _plain_mlp(layer.each_step, _plain_norm(x))
+
+
+def _init(layers: int, width: int = 6, heads: int = 2) -> Transformer:
+    def init(key: jax.Array) -> Transformer:
+        return Transformer.init(key, 4, 1, width=width, heads=heads, layers=layers)
+
+    return jax.jit(init)(jax.random.key(0))
+
+
+def _learned(network: Transformer) -> Transformer:
+    """As if it had learned: attention, which starts at 0, has a say."""
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda leaf: leaf + normal(rng, *leaf.shape), network)
+
+
+_outputs = jax.jit(lambda network, tokens: network(tokens))
+
+
+@pytest.fixture(scope="module")
+def network() -> Transformer:
+    return _learned(_init(layers=2))
+
+
+@pytest.fixture(scope="module")
+def tokens() -> jax.Array:
+    return normal(np.random.default_rng(1), 7, 4)
+
+
+@pytest.mark.parametrize(("steps", "block"), [(1, 4), (4, 4), (9, 4), (9, 100)])
+def test_attention_in_blocks_equals_attention_at_once(steps: int, block: int) -> None:
+    """Whether the steps fill the blocks or not."""
+    arguments = tuple(normal(np.random.default_rng(steps), 3, steps, 2))
+    found = attention.causal_attention(*arguments, block=block)
+    np.testing.assert_allclose(found, _plain_attention(*numpy(arguments)), rtol=1e-5, atol=1e-6)
+
+
+def test_its_slopes_are_those_of_jax_itself() -> None:
+    arguments = tuple(normal(np.random.default_rng(0), 3, 9, 2))
+
+    def at_once(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
+        four = (x[None, :, None, :] for x in (query, key, value))  # one sequence, one head
+        return jax.nn.dot_product_attention(*four, is_causal=True)[0, :, 0]
+
+    def in_blocks(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
+        return attention.causal_attention(query, key, value, block=4)
+
+    def slopes(attend: Any) -> Any:
+        return jax.jit(jax.grad(lambda arguments: jnp.sum(jnp.sin(attend(*arguments)))))(arguments)
+
+    assert_close(slopes(in_blocks), slopes(at_once))
+
+
+def test_large_logits_do_not_overflow() -> None:
+    scale = jnp.asarray([1e4, 1e4, 1.0])[:, None, None]
+    query, key, value = normal(np.random.default_rng(0), 3, 5, 2) * scale
+    found = attention.causal_attention(query, key, value, block=2)
+    chosen = [np.argmax(np.asarray(key)[: t + 1] @ np.asarray(query)[t]) for t in range(5)]
+    np.testing.assert_allclose(found, np.asarray(value)[chosen], rtol=1e-5)
+
+
+def test_the_transformer_equals_numpy(network: Transformer, tokens: jax.Array) -> None:
+    plain = numpy(network)
+    x = _plain_mlp(plain.embed, numpy(tokens))
+    for t, i in np.ndindex(x.shape):
+        angle = t / 10_000 ** (2 * (i % 3) / 6)
+        x[t, i] += 0.1 * (math.sin(angle) if i < 3 else math.cos(angle))
+    for index in range(2):
+        x = _plain_layer(lane(plain.layers, index), x)
+    expected = _plain_mlp(plain.read, _plain_norm(x))
+    np.testing.assert_allclose(_outputs(network, tokens), expected, rtol=1e-3, atol=1e-5)
+
+
+def test_a_step_changes_nothing_before_it_and_much_after(network: Transformer, tokens: jax.Array) -> None:
+    before, after = _outputs(network, tokens), _outputs(network, tokens.at[3].add(1.0))
+    np.testing.assert_array_equal(after[:3], before[:3])
+    assert (after[3:] != before[3:]).all()
+
+
+def test_at_first_a_step_is_judged_by_itself(tokens: jax.Array) -> None:
+    network = _init(layers=2)
+    before, after = _outputs(network, tokens), _outputs(network, tokens.at[3].add(1.0))
+    assert np.flatnonzero(np.asarray(after != before)).tolist() == [3]
+
+
+def test_the_same_step_counts_otherwise_at_another_time(network: Transformer) -> None:
+    assert len(np.unique(_outputs(network, jnp.ones((7, 4))))) == 7
+
+
+@pytest.mark.parametrize(("width", "heads"), [(1, 1), (9, 3)])
+def test_any_width_that_the_heads_can_share_will_do(width: int, heads: int, tokens: jax.Array) -> None:
+    outputs = _outputs(_init(1, width, heads), tokens)
+    assert outputs.shape == (7, 1)
+    assert np.isfinite(outputs).all()
+
+
+def _peak_bytes(steps: int) -> int:
+    """What the slope of a loss over two segments takes beside its inputs and outputs."""
+    network = jax.eval_shape(lambda: _init(layers=2, width=8))
+    tokens = jax.ShapeDtypeStruct((2, steps, 4), jnp.float32)
+    slope = jax.grad(lambda network, tokens: jnp.sum(jax.vmap(network)(tokens) ** 2))
+    analysis = jax.jit(slope).lower(network, tokens).compile().memory_analysis()
+    return int(analysis.temp_size_in_bytes)
+
+
+def test_memory_grows_like_the_steps_not_like_their_square() -> None:
+    """For 1000 steps, two segments, heads and layers, T² weights alone would be 32 MB."""
+    long = _peak_bytes(1000)
+    assert long < 32e6 / 2
+    assert _peak_bytes(4000) < 5 * long

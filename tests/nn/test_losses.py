@@ -1,0 +1,195 @@
+"""Each loss equals its formula, written as a plain loop; padding never reaches a loss or a gradient."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from apportion.core.types import Edges
+from apportion.nn import losses
+
+_mixture_nll = jax.jit(jax.value_and_grad(losses.mixture_nll, argnums=(0, 1, 2, 3)))
+_sparsity_slopes = jax.jit(jax.grad(losses.sparsity_loss))
+
+
+def _segments(seed: int = 0) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Rewards with NaN in the padding, mask, totals, lengths (one of them a single step)."""
+    rng = np.random.default_rng(seed)
+    length = np.array([1, 4, 3, 1])
+    mask = np.arange(4)[None, :] < length[:, None]
+    rewards = np.where(mask, rng.normal(size=(4, 4)), np.nan)
+    total = rng.normal(size=4)
+    return (
+        jnp.asarray(rewards, jnp.float32),
+        jnp.asarray(mask),
+        jnp.asarray(total, jnp.float32),
+        jnp.asarray(length, jnp.int32),
+    )
+
+
+def test_return_loss_is_the_mean_squared_error_per_step_whatever_the_padding_holds() -> None:
+    rewards, mask, total, length = _segments()
+    errors = []
+    for m in range(4):
+        predicted = sum(float(rewards[m, t]) for t in range(int(length[m])))
+        errors.append(((predicted - float(total[m])) / int(length[m])) ** 2)
+    np.testing.assert_allclose(losses.return_loss(rewards, mask, total, length), np.mean(errors), rtol=1e-5)
+
+
+def test_padding_has_no_gradient_in_the_return_loss() -> None:
+    rewards, mask, total, length = _segments()
+    gradient = np.asarray(jax.grad(losses.return_loss)(rewards, mask, total, length))
+    expected = np.zeros((4, 4))
+    for m, t in itertools.product(range(4), range(4)):
+        if mask[m, t]:
+            error = np.nansum(np.where(mask[m], rewards[m], 0)) - total[m]
+            expected[m, t] = 2 * error / int(length[m]) ** 2 / 4
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4)
+
+
+def test_return_loss_of_single_steps_is_plain_regression() -> None:
+    rewards, total = jnp.asarray([[1.0], [-2.0]]), jnp.asarray([3.0, -2.5])
+    loss = losses.return_loss(rewards, jnp.ones((2, 1), bool), total, jnp.ones(2, jnp.int32))
+    assert float(loss) == pytest.approx((2.0**2 + 0.5**2) / 2)
+
+
+# --- A few steps that stand for all: lengths below, at and above the number of steps drawn, and a single step
+
+
+def _few_steps(count: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return rng.normal(size=(5, count)), rng.normal(size=5), np.array([1, 2, 3, 4, 50])
+
+
+def test_randomized_return_loss_is_the_squared_error_of_the_mean() -> None:
+    rewards, total, length = _few_steps()
+    errors = [(sum(r) / 3 - x / t) ** 2 for r, x, t in zip(rewards, total, length, strict=True)]
+    found = losses.randomized_return_loss(
+        jnp.asarray(rewards, jnp.float32), jnp.asarray(total, jnp.float32), jnp.asarray(length, jnp.int32)
+    )
+    np.testing.assert_allclose(found, np.mean(errors), rtol=1e-5)
+
+
+def test_sampling_variance_is_that_of_a_mean_drawn_from_few() -> None:
+    rewards, _, length = _few_steps()
+    expected = 0.0
+    for r, factor in zip(rewards, [0.0, 1 / 3, 0.0, (1 - 3 / 4) / 3, (1 - 3 / 50) / 3], strict=True):
+        mean = sum(r) / 3
+        expected += factor * sum((x - mean) ** 2 for x in r) / 2
+    found = losses.sampling_variance(jnp.asarray(rewards, jnp.float32), jnp.asarray(length, jnp.int32))
+    np.testing.assert_allclose(found, expected / 5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("steps", "count"), [(6, 2), (5, 3), (5, 4), (4, 4), (3, 4), (2, 3), (2, 5), (1, 2), (1, 3)]
+)
+def test_over_all_draws_the_corrected_loss_is_that_of_all_steps(steps: int, count: int) -> None:
+    """Not in a sample: every subset (or sequence, where the segment is too short) once. Slopes, too."""
+    if count > steps:
+        draws = np.array(list(itertools.product(range(steps), repeat=count)))
+    else:
+        draws = np.array(list(itertools.combinations(range(steps), count)))
+    rewards = jnp.asarray(np.random.default_rng(4).normal(size=steps), jnp.float32)
+    total, length = jnp.full(len(draws), 0.7), jnp.full(len(draws), steps, jnp.int32)
+
+    @jax.jit
+    def slopes(rewards: jax.Array) -> tuple[tuple[jax.Array, jax.Array], ...]:
+        def full(r: jax.Array) -> jax.Array:
+            return losses.return_loss(r[None], jnp.ones((1, steps), bool), total[:1], length[:1])
+
+        def biased(r: jax.Array) -> jax.Array:
+            return losses.randomized_return_loss(r[draws], total, length)
+
+        def unbiased(r: jax.Array) -> jax.Array:
+            return biased(r) - losses.sampling_variance(r[draws], length)
+
+        return tuple(jax.value_and_grad(loss)(rewards) for loss in (full, biased, unbiased))
+
+    (full, slope), (biased, biased_slope), (unbiased, unbiased_slope) = slopes(rewards)
+    np.testing.assert_allclose(unbiased, full, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(unbiased_slope, slope, rtol=1e-4, atol=1e-6)
+    # What the draw adds is the variance of its mean; nothing where it takes all steps.
+    added = np.var(np.asarray(rewards)[draws].mean(axis=1))
+    np.testing.assert_allclose(biased - full, added, rtol=1e-3, atol=1e-6)
+    all_drawn = steps in (1, count)
+    assert all_drawn == (added < 1e-10)
+    assert all_drawn == np.allclose(biased_slope, slope, atol=1e-6)
+
+
+def test_mixture_nll_is_the_density_of_a_gaussian_mixture() -> None:
+    rng = np.random.default_rng(1)
+    target, means, log_stds, logits = (rng.normal(size=s) for s in ((5, 3), (5, 3, 4), (5, 3, 4), (5, 3, 4)))
+    total = 0.0
+    for b, i in itertools.product(range(5), range(3)):
+        weights = np.exp(logits[b, i]) / np.exp(logits[b, i]).sum()
+        parts = zip(weights, means[b, i], np.exp(log_stds[b, i]), strict=True)
+        total -= np.log(sum(w * stats.norm.pdf(target[b, i], mean, std) for w, mean, std in parts))
+    found = losses.mixture_nll(*(jnp.asarray(x, jnp.float32) for x in (target, means, log_stds, logits)))
+    np.testing.assert_allclose(found, total / 15, rtol=1e-5)
+
+
+@pytest.mark.parametrize("target", [-1e4, 0.0, 1e4])
+@pytest.mark.parametrize("log_std", [-5.0, 2.0])
+@pytest.mark.parametrize("logit", [-1e3, 0.0, 1e3])
+def test_mixture_nll_is_exact_where_densities_underflow(target: float, log_std: float, logit: float) -> None:
+    """As log-densities in double precision say, with finite gradients."""
+    arguments = (
+        jnp.asarray([target]),
+        jnp.asarray([[-1.0, 1.0]]),
+        jnp.full((1, 2), log_std),
+        jnp.asarray([[0.0, logit]]),
+    )
+    loss, gradients = _mixture_nll(*arguments)
+    log_weights = np.array([0.0, logit]) - np.logaddexp(0.0, logit)
+    expected = -np.logaddexp(*(log_weights + stats.norm.logpdf(target, [-1.0, 1.0], np.exp(log_std))))
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+def _logits(seed: int = 2) -> Edges:
+    rng = np.random.default_rng(seed)
+    return Edges(*(jnp.asarray(rng.normal(size=s), jnp.float32) for s in ((3,), (2,), (3, 3), (2, 3))))
+
+
+def _blocks(logits: Edges) -> list[Edges]:
+    """For each λ, which edges it acts on."""
+    diagonal = np.eye(3, dtype=bool)
+    nothing = Edges(*(np.zeros(block.shape, bool) for block in logits))
+    return [
+        nothing._replace(state_to_reward=np.ones(3, bool)),
+        nothing._replace(action_to_reward=np.ones(2, bool)),
+        nothing._replace(state_to_state=~diagonal),
+        nothing._replace(state_to_state=diagonal),
+        nothing._replace(action_to_state=np.ones((2, 3), bool)),
+    ]
+
+
+def test_sparsity_loss_is_the_weighted_sum_of_log_probabilities() -> None:
+    logits, weights = _logits(), np.array([0.1, 2.0, 0.3, 5.0, 0.7])
+    expected = 0.0
+    for weight, acts_on in zip(weights, _blocks(logits), strict=True):
+        for block, on in zip(logits, acts_on, strict=True):
+            for index in zip(*np.nonzero(on), strict=True):
+                expected += weight * np.log(1 / (1 + np.exp(-float(block[index]))))
+    np.testing.assert_allclose(
+        losses.sparsity_loss(logits, jnp.asarray(weights, jnp.float32)), expected, 1e-5
+    )
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_each_sparsity_weight_acts_on_its_own_edges_and_pushes_them_down(number: int) -> None:
+    logits = _logits()
+    gradient = _sparsity_slopes(logits, jnp.zeros(5).at[number].set(1.0))
+    for slope, on in zip(gradient, _blocks(logits)[number], strict=True):
+        np.testing.assert_array_equal(np.asarray(slope) > 0, on)  # downhill is towards "no edge"
+        np.testing.assert_allclose(np.where(on, 0, slope), 0, atol=1e-7)
+
+
+def test_sparsity_loss_is_finite_for_edges_that_are_all_but_certain() -> None:
+    logits = jax.tree.map(lambda block: jnp.sign(block) * 200, _logits())
+    loss, gradient = jax.value_and_grad(losses.sparsity_loss)(logits, jnp.ones(5))
+    assert np.isfinite(loss)
+    assert all(np.isfinite(block).all() for block in gradient)

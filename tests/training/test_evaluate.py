@@ -1,0 +1,160 @@
+"""Scores equal their definitions, and are taken on the true reward."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from builders import SPEC
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apportion.core.spec import Graph
+from apportion.core.types import Segments
+from apportion.data import replay as replays
+from apportion.envs.wire import Arrays
+from apportion.methods import METHODS
+from apportion.training import evaluate
+
+
+def _episode(seed: int, ends: list[int]) -> Arrays:
+    """An episode whose segments end after these many steps."""
+    rng = np.random.default_rng(seed)
+    length = ends[-1]
+    true_rewards = rng.normal(size=length).astype(np.float32)
+    paid, segment_end = np.zeros(length, np.float32), np.zeros(length, np.bool_)
+    for start, end in zip([0, *ends[:-1]], ends, strict=True):
+        paid[end - 1], segment_end[end - 1] = true_rewards[start:end].sum(), True
+    return {
+        "observations": rng.normal(size=(length + 1, 3)).astype(np.float32),
+        "actions": rng.uniform(-1, 1, (length, 2)).astype(np.float32),
+        "paid": paid,
+        "true_rewards": true_rewards,
+        "segment_end": segment_end,
+    }
+
+
+@given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=6), seed=st.integers(0, 99))
+def test_segment_facts_equal_a_loop(lengths: list[int], seed: int) -> None:
+    episode = _episode(seed, np.cumsum(lengths).tolist())
+    totals, found_lengths, positions = evaluate._segment_facts(episode["paid"], episode["segment_end"])
+    expected, start = [], 0
+    for length in lengths:
+        total = sum(episode["paid"][start : start + length])
+        expected += [(total, length, position) for position in range(length)]
+        start += length
+    np.testing.assert_allclose(totals, [total for total, _, _ in expected], rtol=1e-5)
+    np.testing.assert_array_equal(found_lengths, [length for _, length, _ in expected])
+    np.testing.assert_array_equal(positions, [position for _, _, position in expected])
+    assert (totals.dtype, found_lengths.dtype, positions.dtype) == (np.float32, np.int32, np.int32)
+
+
+@pytest.mark.parametrize(("name", "column"), [("oracle", "true_rewards"), ("observed", "paid")])
+def test_redistributed_rewards_belong_to_their_steps(name: str, column: str) -> None:
+    """Episodes of different lengths, two lanes, one compiled function."""
+    method = METHODS[name].make(METHODS[name].config())
+    lanes = [[_episode(0, [2, 5]), _episode(1, [1])], [_episode(2, [6]), _episode(3, [3])]]
+    states = jnp.ones((2, 3))
+    found = evaluate.make_redistribute(method, SPEC)(states, lanes)
+    for lane, rewards in zip(lanes, found, strict=True):
+        for episode, reward in zip(lane, rewards, strict=True):
+            np.testing.assert_array_equal(reward, episode[column])
+
+
+def test_credit_by_whole_segments_comes_back_to_the_right_steps() -> None:
+    """A method that gives each step its segment's total times the step's place in it."""
+
+    def credit(state: jax.Array, segments: Segments) -> jax.Array:
+        place = jnp.arange(segments.mask.shape[1])
+        return state * segments.total[:, None] * place[None, :].astype(jnp.float32)
+
+    fixed = METHODS["observed"].make(METHODS["observed"].config())
+    method = fixed._replace(credit=credit, reward=lambda state, steps: steps.credit)
+    lanes = [[_episode(0, [2, 4]), _episode(1, [1])], [_episode(2, [4]), _episode(3, [3, 4, 6])]]
+    scales = np.array([1.0, 2.0], np.float32)
+    found = evaluate.make_redistribute(method, SPEC)(jnp.asarray(scales), lanes)
+    for scale, lane, rewards in zip(scales, lanes, found, strict=True):
+        for episode, reward in zip(lane, rewards, strict=True):
+            totals, _, place = evaluate._segment_facts(episode["paid"], episode["segment_end"])
+            np.testing.assert_allclose(reward, scale * totals * place, rtol=1e-5)
+
+
+def test_judge_scores_every_lane_by_the_true_reward() -> None:
+    lanes = [[_episode(0, [2, 5]), _episode(1, [1])], [_episode(2, [6]), _episode(3, [3])]]
+    rng = np.random.default_rng(9)
+    learned = [[rng.normal(size=len(e["paid"])).astype(np.float32) for e in lane] for lane in lanes]
+    found = evaluate.judge(lanes, learned, [0.5, np.nan])
+    near = partial(pytest.approx, rel=1e-5, abs=1e-6)  # sums in single precision, in any order
+    np.testing.assert_array_equal(found.reward_correlation, [0.5, np.nan])
+    for i, lane in enumerate(lanes):
+        returns = [e["true_rewards"].sum() for e in lane]
+        errors = [abs(r.sum() - total) for r, total in zip(learned[i], returns, strict=True)]
+        true = np.concatenate([e["true_rewards"] for e in lane])
+        assert found.returns[i] == near(np.mean(returns))
+        assert found.return_std[i] == near(np.std(returns))
+        assert found.lengths[i] == np.mean([len(e["paid"]) for e in lane])
+        assert found.return_error[i] == near(np.mean(errors) / np.mean(np.abs(returns)))
+        assert found.episode_correlation[i] == pytest.approx(
+            np.corrcoef(np.concatenate(learned[i]), true)[0, 1], abs=1e-5
+        )
+        np.testing.assert_array_equal(found.episodes[i][0]["redistributed"], learned[i][0])
+
+
+def test_a_return_of_zero_has_no_relative_error() -> None:
+    episode = _episode(0, [3]) | {"true_rewards": np.zeros(3, np.float32)}
+    found = evaluate.judge([[episode]], [[np.ones(3, np.float32)]], [np.nan])
+    assert np.isnan(found.return_error[0])
+
+
+@pytest.mark.parametrize("name", ["oracle", "observed"])
+def test_correlation_on_the_replay(name: str) -> None:
+    """Two segments of three steps: true rewards 0..5, paid at the ends."""
+    true = jnp.arange(8.0)
+    paid = jnp.asarray([0.0, 0.0, 3.0, 0.0, 0.0, 12.0, 0.0, 0.0])
+    replay = replays.init(SPEC, 8)._replace(
+        paid=paid,
+        true_reward=true,
+        segment_start=jnp.asarray([0, 3] + [0] * 6),
+        segment_length=jnp.asarray([3, 3] + [0] * 6),
+        segment_first_step=jnp.asarray([0, 3] + [0] * 6),
+        rows=jnp.asarray(7),
+        steps=jnp.asarray(6),
+        segments=jnp.asarray(2),
+    )
+    method = METHODS[name].make(METHODS[name].config())
+    found = evaluate.replay_correlation(method, jnp.ones(3), replay, jax.random.key(0))
+    expected = 1.0 if name == "oracle" else np.corrcoef(paid[:6], true[:6])[0, 1]
+    assert float(found) == pytest.approx(expected, abs=0.03)
+
+
+def test_pearson_equals_numpy_and_knows_when_there_is_nothing_to_say() -> None:
+    x, y = np.random.default_rng(0).normal(size=(2, 50))
+    assert evaluate.pearson(x, y) == pytest.approx(np.corrcoef(x, y)[0, 1])
+    assert evaluate.pearson(x, 3 * x + 1) == pytest.approx(1)
+    assert evaluate.pearson(x, -x) == pytest.approx(-1)
+    assert np.isnan(evaluate.pearson(x, np.ones(50)))
+
+
+@pytest.mark.parametrize(
+    ("probability", "truth", "f1", "precision", "recall"),
+    [
+        ([0.9, 0.5, 0.1, 0.2], [1, 0, 1, 0], 0.5, 0.5, 0.5),  # one hit, one false, one missed; 0.5 is on
+        ([0.9, 0.8, 0.7, 0.6], [1, 0, 0, 0], 0.4, 0.25, 1.0),
+        ([0.1, 0.1], [1, 1], 0.0, 0.0, 0.0),
+        ([0.9, 0.9], [0, 0], 0.0, 0.0, 0.0),
+        ([0.1, 0.1], [0, 0], 1.0, 1.0, 1.0),
+    ],
+)
+def test_f1(probability: list[float], truth: list[int], f1: float, precision: float, recall: float) -> None:
+    found = evaluate.f1(np.array(probability), np.array(truth))
+    assert found == pytest.approx({"f1": f1, "precision": precision, "recall": recall})
+
+
+def test_structure_is_scored_block_by_block() -> None:
+    truth = Graph(np.array([True, False]), np.array([True]), np.eye(2, dtype=bool), np.ones((1, 2), bool))
+    found = Graph(np.array([0.9, 0.9]), np.array([0.9]), 0.8 * np.eye(2), np.zeros((1, 2)))
+    scores = evaluate.structure_scores(found, truth)
+    assert {name: score["f1"] for name, score in scores.items()} == pytest.approx(
+        {"state_to_reward": 2 / 3, "action_to_reward": 1, "state_to_state": 1, "action_to_state": 0}
+    )
