@@ -33,8 +33,8 @@ def evaluate_run(run: RunFolder, episodes: int, seed: int, noise: Noise | None) 
     spec = run.read_spec()
     state, loaded = saving.read_agent(run.checkpoints, config, spec)
     played = play(config, state, episodes, seed, noise)
-    method = config.make_method()
-    redistributed = make_redistribute(method, spec)(state.method, played)
+    method = agents.in_own_units(config.make_method())
+    redistributed = make_redistribute(method, spec)(state._replace(backbone=None), played)
     unknown = np.full(config.lanes, np.nan)  # the replay is not loaded: correlate over the episodes instead
     scores = judge(played, redistributed, unknown)
     data: dict[str, Any] = plain(

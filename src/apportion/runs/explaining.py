@@ -25,6 +25,7 @@ from apportion.runs.atomic import plain
 from apportion.runs.evaluation import play
 from apportion.runs.folder import RunFolder
 from apportion.runs.recording import read_settings
+from apportion.training import agent as agents
 
 _BACKGROUND, _ORDERS = range(2)  # separate streams of randomness for one lane's seed
 
@@ -61,7 +62,7 @@ class Explainer:
         self.config, _ = read_settings(run)
         self.spec = run.read_spec()
         self.agent, self.loaded = saving.read_agent(run.checkpoints, self.config, self.spec)
-        self.method = self.config.make_method()
+        self.method = agents.in_own_units(self.config.make_method())
         stored = [run.read_episodes(step) for step in run.episode_steps()]
         check(bool(stored), f"{run.path} has no stored episodes to compare with: train until an evaluation")
         self.background = [self._background(stored, lane) for lane in range(self.config.lanes)]
@@ -69,7 +70,7 @@ class Explainer:
         self.reward_of = compile_reward(self.method, self.spec.observation_size)
 
     def state(self, lane: int) -> Any:
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf[lane]), self.agent.method)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf[lane]), self.agent._replace(backbone=None))
 
     def explain(self, lane: int, steps: Steps) -> Explanation:
         """Contributions to the reward that this lane has learned."""
