@@ -39,20 +39,10 @@ class Battery(Task):
 
     def read(self) -> tuple[float, ...]:
         angle = 2 * math.pi * self.hour / 24
-        return (
-            math.sin(angle),
-            math.cos(angle),
-            (self.steps - self.clock) / 4,
-            self._price(0.0),
-            self._price(1.0),
-            self._load(),
-            self.charge,
-            self.cell,
-            self.outside,
-            self.peak,
-            self.pressure,
-            self.frequency,
-        )
+        time = (math.sin(angle), math.cos(angle), (self.steps - self.clock) / 4)
+        market = (self._price(0.0), self._price(1.0), self._load())
+        cells = (self.charge, self.cell, self.outside, self.peak)
+        return (*time, *market, *cells, self.pressure, self.frequency)
 
     def _price(self, ahead: float) -> float:
         return 100.0 + 65.0 * math.sin(2 * math.pi * (self.hour + ahead) / 12) + self.price_noise * 0.7**ahead
@@ -74,9 +64,8 @@ class Battery(Task):
         heat = 5.0 * (power / 400.0) ** 2
         self.cell += heat - 0.1 * (self.cell - self.outside) - 0.15 * cooling * (self.cell - 285.0)
         self._weather()
-        if self.cell > 325.0:
-            return money - 60.0, True
-        return money, False
+        overheated = self.cell > 325.0
+        return money - 60.0 * overheated, overheated
 
     def _weather(self) -> None:
         price, load, pressure, frequency = self.normal(4)
@@ -127,17 +116,8 @@ class Reactor(Task):
         self.acidity, self.vibration, self.humidity = 5.0, 4.0, 0.5
 
     def read(self) -> tuple[float, ...]:
-        return (
-            self.temperature,
-            self.outside,
-            self.pressure,
-            self.sugar,
-            self.yeast,
-            self.acidity,
-            self.vibration,
-            self.humidity,
-            (self.steps - self.clock) / 2,
-        )
+        vessel = (self.temperature, self.outside, self.pressure, self.sugar, self.yeast, self.acidity)
+        return (*vessel, self.vibration, self.humidity, (self.steps - self.clock) / 2)
 
     def advance(self, *levers: float) -> tuple[float, bool]:
         steam, feed, vent = levers
@@ -198,15 +178,15 @@ class Courier(Task):
     def begin(self) -> None:
         self.x, self.y = self.uniform(100.0, 900.0), self.uniform(100.0, 300.0)
         self.u, self.v, self.loaded = 0.0, 0.0, 0.0
-        self.depot = self.uniform(100.0, 350.0), self.uniform(200.0, 800.0)
-        self.customer = self.uniform(650.0, 900.0), self.uniform(200.0, 800.0)
+        self.depot = self.uniform(150.0, 300.0), self.uniform(350.0, 650.0)
+        self.customer = self.uniform(700.0, 850.0), self.uniform(350.0, 650.0)
         self.turn = self.uniform(0.0, 2 * math.pi)
         self.satellites, self.phone = 10.0, 4000.0
         self._drive_lorry()
 
     def _drive_lorry(self) -> None:
         self.turn += 0.06
-        self.lorry = 500.0 + 120.0 * math.cos(self.turn), 550.0 + 250.0 * math.sin(self.turn)
+        self.lorry = 500.0 + 60.0 * math.cos(self.turn), 500.0 + 250.0 * math.sin(self.turn)
 
     def read(self) -> tuple[float, ...]:
         moving = (self.x, self.y, self.u / 4, self.v / 4, self.loaded)
@@ -223,10 +203,10 @@ class Courier(Task):
         self._drive_lorry()
         self.satellites = drift(self.satellites, 10.0, 0.3, 2.0 * sky)
         self.phone = clip(self.phone - 5.0 + 10.0 * volts, 3300.0, 4200.0)
-        if math.dist((self.x, self.y), goal) < 80.0:
-            euros += 6.0
+        if math.dist((self.x, self.y), goal) < 120.0:
+            euros += 8.0
             self.loaded = 1.0 - self.loaded
-        if math.dist((self.x, self.y), self.lorry) < 60.0:
+        if math.dist((self.x, self.y), self.lorry) < 50.0:
             return euros - 25.0, True
         return euros, False
 
@@ -367,5 +347,4 @@ class Pump(Task):
     @staticmethod
     def rule(gauges: Gauges) -> tuple[float, ...]:
         flow = gauges["demand [m3/h]"] + 25.0 * (gauges["wanted level [m]"] - gauges["level [m]"])
-        valve = 0.6
-        return 3000.0 * flow / 150.0 / valve**0.5, valve
+        return 3000.0 * flow / 150.0 / 0.6**0.5, 0.6
