@@ -1,6 +1,7 @@
 """The suite of own tasks: sound environments, one task in two units, a table of what was recorded."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,27 @@ def test_tables_name_units_levels_scores_and_what_is_not_finished() -> None:
     assert "Not finished: Pump-v0--rd (stopped, step 60,000)" in text
 
 
+def test_a_final_return_is_the_mean_of_the_last_two_evaluations(tmp_path: Path) -> None:
+    run = tmp_path / "PumpScaled-v0--grd"
+    run.mkdir()
+    for name in ("config", "spec", "versions", "status"):
+        (run / f"{name}.json").write_text("{}")
+    lines = [
+        {
+            "step": step,
+            "kind": "eval",
+            "return": returns,
+            "reward_correlation": [0.5, 0.6],
+            "return_error": [1, 2],
+        }
+        for step, returns in ((10, [0.0, 9.0]), (20, [1.0, 2.0]), (30, [3.0, None]))
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = table.collect(tmp_path)["Pump", "scaled", "grd"]
+    assert found["final_return"] == [2.0, None]  # the second seed has diverged
+    assert (found["steps"], found["return_error"]) == ([10, 20, 30], [1.0, 2.0])
+
+
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no run of the suite"):
         table.collect(tmp_path)
@@ -196,6 +218,19 @@ def test_a_run_of_other_seeds_is_not_mixed_in(tmp_path: Path) -> None:
         suite.command(suite.Suite(runs=tmp_path), job)
 
 
+def test_a_failed_training_does_not_keep_the_others_from_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def command(args: Any, job: Any) -> list[str]:
+        return [sys.executable, "-c", f"import sys; sys.exit({int(job.method == 'grd')})"]
+
+    monkeypatch.setattr(suite, "command", command)
+    assert suite.run_all(_args(tmp_path, methods=("grd", "rd"), jobs=2)) == 1
+    printed = capfd.readouterr()
+    assert "Pump-v0--rd: finished" in printed.out
+    assert "Pump-v0--grd: failed with 1" in printed.err
+
+
 def test_an_unknown_task_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no task 'Boat'"):
-        suite.planned(suite.Suite(tasks=("Boat",)))
+        suite.planned(suite.Suite(runs=tmp_path, tasks=("Boat",)))
