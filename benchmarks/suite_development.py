@@ -195,16 +195,16 @@ class Courier(Task):
     def advance(self, *levers: float) -> tuple[float, bool]:
         east, north = levers
         goal = self.customer if self.loaded else self.depot
-        euros = 0.5 - math.dist((self.x, self.y), goal) / 500.0
+        euros = 0.2 - math.dist((self.x, self.y), goal) / 500.0
         bump_east, bump_north, sky, volts = self.normal(4)
-        self.u = 0.6 * self.u + 0.2 * east + 2.0 * bump_east  # metres a step of four seconds
-        self.v = 0.6 * self.v + 0.2 * north + 2.0 * bump_north
+        self.u = 0.6 * self.u + 0.25 * east + 2.0 * bump_east  # metres a step of four seconds
+        self.v = 0.6 * self.v + 0.25 * north + 2.0 * bump_north
         self.x, self.y = clip(self.x + self.u, 0.0, 1000.0), clip(self.y + self.v, 0.0, 1000.0)
         self._drive_lorry()
         self.satellites = drift(self.satellites, 10.0, 0.3, 2.0 * sky)
         self.phone = clip(self.phone - 5.0 + 10.0 * volts, 3300.0, 4200.0)
         if math.dist((self.x, self.y), goal) < 120.0:
-            euros += 8.0
+            euros += 10.0
             self.loaded = 1.0 - self.loaded
         if math.dist((self.x, self.y), self.lorry) < 50.0:
             return euros - 25.0, True
