@@ -31,7 +31,7 @@ class Level(NamedTuple):
 LEVELS = {
     "Battery": Level(random=-108.2, rule=123.3),
     "Reactor": Level(random=-23.9, rule=153.4),
-    "Courier": Level(random=-60.8, rule=19.7),
+    "Courier": Level(random=-84.5, rule=38.4),
     "Office": Level(random=-163.2, rule=100.1),
     "Pump": Level(random=-19.2, rule=67.9),
     "Antenna": Level(random=-19.9, rule=708.9),
