@@ -84,7 +84,7 @@ def test_leave_one_out_equals_leaving_each_out() -> None:
 
 
 def test_a_fine_in_short_episodes_does_not_spoil_what_long_ones_pay_for() -> None:
-    """Episodes of five steps that end with a fine of ten, beside long ones that pay for the first dimension."""
+    """Episodes of five steps end with a fine of ten; long ones pay for the first dimension."""
     rng = np.random.default_rng(3)
     lengths = np.where(np.arange(200) % 3 == 0, 5, 100)
     rows = [rng.normal(size=(length, 3)) + rng.normal(size=3) for length in lengths]
