@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: setup demo test check docs peers lock clean
+.PHONY: setup demo test check docs cuda peers lock clean
 
 setup: .venv/.ready
 
@@ -36,6 +36,14 @@ check: setup
 docs: setup
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --conf-dir docs --doctree-dir build/doctrees . build/site
 	@echo "Open build/site/index.html"
+
+# JAX for an NVIDIA GPU, in the version that the lock has: the extra `cuda`.
+cuda: setup
+ifneq ($(UV),)
+	$(UV) pip install --quiet --python $(BIN)/python -e ".[cuda]"
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[cuda]"
+endif
 
 # Other people's packages that benchmarks and a few tests measure us against.
 peers: setup
