@@ -34,7 +34,7 @@ check: setup
 
 # The pages as a site, with navigation, search and the reference. A warning, such as a dead link, is an error.
 docs: setup
-	@$(BIN)/python -m sphinx --quiet --fail-on-warning --conf-dir docs --doctree-dir build/doctrees . build/site
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --fresh-env --conf-dir docs --doctree-dir build/doctrees . build/site
 	@echo "Open build/site/index.html"
 
 # JAX for an NVIDIA GPU, in the version that the lock has: the extra `cuda`.
