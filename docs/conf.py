@@ -20,8 +20,7 @@ version = release = __version__
 author = project_copyright = "The apportion authors"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 
-# The source folder is the project's root, so that links from docs/ to README, results and code
-# work as they are.
+# The source folder is the project's root, so that links from docs/ to README, results and code work.
 INDEX = "docs/index"
 root_doc = INDEX
 include_patterns = ["*.md", "docs/**.md"]
@@ -36,7 +35,7 @@ html_copy_source = False
 myst_heading_anchors = 4  # headings are linked to as on code hosts
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # the two functions below write types as the source does
+autodoc_typehints = "none"  # list_fields and signature_as_written write types as the source does
 autodoc_class_signature = "separated"  # no arguments in the head: the fields are listed below it
 autodoc_default_options = {"members": True, "exclude-members": "__init__, __new__"}
 
@@ -55,7 +54,7 @@ def add_navigation(app: Sphinx, name: str, source: list[str]) -> None:
     """Append the groups to the index page as hidden tables of contents: that is where Sphinx looks."""
     if name == INDEX:
         for title, pages in navigation(source[0]).items():
-            entries = "\n".join(f"{name} <{page}>" for page, name in pages.items())
+            entries = "\n".join(f"{label} <{page}>" for page, label in pages.items())
             source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{entries}\n```\n"
 
 
@@ -65,6 +64,7 @@ def list_fields(app: Sphinx, what: str, name: str, thing: Any, options: Any, lin
         return
     source = inspect.getsource(thing)
     [declaration] = ast.parse(source).body
+    assert isinstance(declaration, ast.ClassDef)
     for field in (node for node in declaration.body if isinstance(node, ast.AnnAssign)):
         default = "" if field.value is None else f" = {ast.unparse(field.value)}"
         comment = source.splitlines()[field.lineno - 1].partition("  #")[2]
@@ -86,9 +86,8 @@ def signature_as_written(
     [node] = ast.parse(textwrap.dedent(inspect.getsource(thing))).body
     assert isinstance(node, ast.FunctionDef)
     node.args.args = [each for each in node.args.args if each.arg not in ("self", "cls")]
-    return f"({ast.unparse(node.args)})", None if node.returns is None else ast.unparse(node.returns).strip(
-        "'"
-    )
+    gives = None if node.returns is None else ast.unparse(node.returns).strip("'")  # it may be quoted
+    return f"({ast.unparse(node.args)})", gives
 
 
 def lead_to_the_index(app: Sphinx, error: Exception | None) -> None:
