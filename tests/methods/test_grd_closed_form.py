@@ -13,8 +13,10 @@ from apportion.graph import additive
 from apportion.methods import grd
 from apportion.methods.grd import closed_form, judge, parts, published
 from apportion.methods.grd.closed_form import FREE, RESTRICTED, Rewards, State
+from apportion.nn.networks import MLP
 
 CONFIG = grd.Config(hidden=(8, 8), segments=2)
+SEGMENTS = builders.segments(1, 9)._replace(terminated=jnp.arange(9) % 2 == 0)
 HYBRID = replace(CONFIG, structure="hybrid", initial_edge_logit=3.0)
 METHOD = grd.make(CONFIG)
 
@@ -52,7 +54,6 @@ def test_edges_are_all_on_until_the_data_can_tell(state: State) -> None:
     found = _look(state, _records(300))
     assert METHOD.edges(found).state_to_reward.tolist() == [1, 0, 0]
     assert METHOD.edges(found).action_to_reward.tolist() == [0, 0]
-    assert METHOD.policy_mask(found).tolist() == [1, 0, 0]
 
 
 def test_the_policy_also_sees_what_ends_episodes(state: State) -> None:
@@ -60,7 +61,7 @@ def test_the_policy_also_sees_what_ends_episodes(state: State) -> None:
     found = _look(state, records)
     assert found.looked.ends.tolist() == [0, 1, 0]
     assert found.edges.state_to_reward.tolist() == [1, 0, 0]
-    assert METHOD.policy_mask(found).tolist() == [1, 1, 0]
+    assert METHOD.policy_mask(_trusting(found)).tolist() == [1, 1, 0]
 
 
 def test_edges_that_lost_their_evidence_come_back(state: State) -> None:
@@ -113,7 +114,7 @@ def test_each_form_holds_only_what_it_uses(state: State) -> None:
 # --- The two rewards
 
 
-def _mlp(network: closed_form.MLP, place: int, x: np.ndarray) -> np.ndarray:
+def _mlp(network: MLP, place: int, x: np.ndarray) -> np.ndarray:
     layers = list(zip(network.weights, network.biases, strict=True))
     for weight, bias in layers[:-1]:
         x = np.maximum(x @ weight[place] + bias[place], 0)
@@ -122,15 +123,19 @@ def _mlp(network: closed_form.MLP, place: int, x: np.ndarray) -> np.ndarray:
 
 def _plain_errors(state: State, place: int) -> tuple[list[float], list[int]]:
     """(Σ r̂ - total) / T of the builders' segments by one of the two rewards, step by step."""
-    segments = builders.numpy(builders.segments(1, 9))
-    mask = np.asarray(parts.reward_mask(state.edges)) if place == RESTRICTED else np.ones(5)
+    segments = builders.numpy(SEGMENTS)
+    on = np.asarray(parts.reward_mask(state.edges))
+    mask = np.concatenate([on, np.zeros(4)]) if place == RESTRICTED else np.ones(9)
     base = jax.tree.map(lambda leaf: leaf[place], state.rewards.bases)
     errors = []
     for m, length in enumerate(segments.length):
         total = 0.0
         for t in range(length):
-            x = np.concatenate([segments.observations[m, t], segments.actions[m, t]])
-            rest = _mlp(builders.numpy(state.rewards.networks), place, x * mask)[0]
+            before, after = segments.observations[m, t], segments.observations[m, t + 1]
+            x = np.concatenate([before, segments.actions[m, t]])
+            end = float(segments.terminated[m] and t == length - 1)
+            seen = np.concatenate([x, after - before, [end]]) * mask
+            rest = _mlp(builders.numpy(state.rewards.networks), place, seen)[0]
             total += float(additive.predict(base, jnp.asarray(x)[None])[0] + base.error * rest)
         errors.append((total - float(segments.total[m])) / length)
     return errors, segments.length.tolist()
@@ -150,7 +155,7 @@ def _with_bases(state: State) -> State:
 def test_losses_and_held_out_errors_equal_numpy(state: State) -> None:
     """Segments count by their length, and every eighth by its number teaches nothing: it judges."""
     state = _with_bases(state)
-    data = builders.batch(0, 4, 9)._replace(segments=builders.segments(1, 9))
+    data = builders.batch(0, 4, 9)._replace(segments=SEGMENTS)
     after, metrics = jax.jit(METHOD.update)(state, data, jax.random.key(1))
     for place, loss, held_out in (
         (RESTRICTED, "reward_loss", "held_out_error"),
@@ -163,7 +168,8 @@ def test_losses_and_held_out_errors_equal_numpy(state: State) -> None:
         judged = np.average(np.square(errors)[kept], weights=np.array(lengths)[kept])
         np.testing.assert_allclose(metrics[held_out], np.sqrt(judged), rtol=1e-4)
     assert set(metrics) == {
-        *("reward_loss", "free_reward_loss", "held_out_error", "free_held_out_error", "free_reward"),
+        *("reward_loss", "free_reward_loss", "held_out_error", "free_held_out_error"),
+        "restricted_share",
         *(f"{block}_on" for block in Edges._fields),
     }
     assert after.judge.weight > 0
@@ -186,10 +192,9 @@ def test_held_out_segments_teach_nothing(state: State) -> None:
 def test_without_an_edge_the_restricted_reward_is_its_base(state: State) -> None:
     off = state._replace(edges=jax.tree.map(jnp.zeros_like, state.edges))
     steps = builders.transitions(0, 6)
-    rewards = METHOD.reward(off, steps)
+    rewards = METHOD.reward(_trusting(off), steps)
     np.testing.assert_allclose(rewards, np.full(6, float(rewards[0])), rtol=1e-6)
-    free = off._replace(judge=off.judge._replace(free=jnp.ones(())))
-    assert np.ptp(METHOD.reward(free, steps)) > 1e-3
+    assert np.ptp(METHOD.reward(off, steps)) > 1e-3
 
 
 def test_another_base_leaves_what_the_networks_add_as_it_was(state: State) -> None:
@@ -197,8 +202,8 @@ def test_another_base_leaves_what_the_networks_add_as_it_was(state: State) -> No
     state = _with_bases(state)
     new = state.rewards.bases._replace(offset=jnp.asarray([5.0, 4.0]), error=jnp.asarray([0.1, 0.7]))
     after = closed_form.rebased(state.rewards, new)
-    x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 5)), jnp.float32)
-    masks = jnp.ones((2, 5))
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 9)), jnp.float32)
+    masks = jnp.ones((2, 9))
 
     def predict(rewards: Rewards) -> np.ndarray:
         return np.asarray(closed_form.predict(rewards, masks, x))
@@ -211,9 +216,9 @@ def test_another_base_leaves_what_the_networks_add_as_it_was(state: State) -> No
 # --- The judge
 
 
-def _watched(ratio: float, start: float, times: int = 40) -> judge.Judge:
+def _watched(ratio: float, trusted: float, times: int = 60) -> judge.Judge:
     """After many held-out segments whose squared errors have this ratio, restricted to free."""
-    found = judge.start()._replace(free=jnp.asarray(start))
+    found = judge.start()._replace(trusted=jnp.asarray(trusted))
     errors = jnp.sqrt(jnp.asarray([[ratio] * 4, [1.0] * 4]))
     for _ in range(times):
         found = judge.watch(found, errors, jnp.asarray([5.0, 0.0, 2.0, 0.0]))
@@ -221,30 +226,44 @@ def _watched(ratio: float, start: float, times: int = 40) -> judge.Judge:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "before", "after"), [(2.0, 0, 1), (0.9, 1, 0), (1.2, 0, 0), (1.2, 1, 1), (1.0, 1, 0)]
+    ("ratio", "before", "after"), [(0.5, 0, 1), (2.0, 1, 0), (0.9, 0, 0), (0.9, 1, 1), (1.1, 1, 0)]
 )
-def test_the_policy_gets_the_free_reward_while_the_other_is_clearly_worse(
+def test_the_restricted_reward_is_trusted_while_it_is_clearly_better(
     ratio: float, before: float, after: float
 ) -> None:
     found = _watched(ratio, before)
-    assert float(found.free) == after
+    assert float(found.trusted) == after
     np.testing.assert_allclose(judge.root_errors(found), np.sqrt([ratio, 1.0]), rtol=1e-4)
 
 
+def test_of_two_rewards_the_worse_one_hardly_counts() -> None:
+    assert float(judge.share(_watched(0.5, 0.0))) == 1
+    np.testing.assert_allclose(judge.share(_watched(3.0, 0.0)), 0.1, rtol=1e-4)
+    np.testing.assert_allclose(judge.share(_watched(1.0, 0.0)), 0.5, rtol=1e-4)
+    assert float(judge.share(judge.start())) == 0.5
+
+
 def test_few_held_out_segments_decide_nothing() -> None:
-    assert float(_watched(100.0, 0.0, times=2).free) == 0
-    assert float(_watched(0.01, 1.0, times=2).free) == 1
+    assert float(_watched(0.01, 0.0, times=2).trusted) == 0
+    assert float(_watched(100.0, 1.0, times=2).trusted) == 1
 
 
-def test_with_the_free_reward_the_policy_sees_everything(state: State) -> None:
+def _trusting(state: State) -> State:
+    return state._replace(judge=state.judge._replace(trusted=jnp.ones(())))
+
+
+def test_without_trust_the_policy_sees_everything(state: State) -> None:
     found = _look(state, _records(300))
-    assert METHOD.policy_mask(found).tolist() == [1, 0, 0]
-    free = found._replace(judge=found.judge._replace(free=jnp.ones(())))
-    assert METHOD.policy_mask(free).tolist() == [1, 1, 1]
+    trusting = _trusting(found)
+    assert METHOD.policy_mask(trusting).tolist() == [1, 0, 0]
+    assert METHOD.policy_mask(found).tolist() == [1, 1, 1]
+    assert METHOD.reads is not None
+    assert METHOD.reads(trusting).tolist() == [1, 0, 0, 0, 0]
+    assert METHOD.reads(found).tolist() == [1, 1, 1, 1, 1]
     steps = builders.transitions(0, 6)
     shifted = steps._replace(observation=steps.observation.at[:, 1:].add(5.0))
-    np.testing.assert_array_equal(METHOD.reward(found, shifted), METHOD.reward(found, steps))
-    assert np.all(METHOD.reward(free, shifted) != METHOD.reward(free, steps))
+    np.testing.assert_array_equal(METHOD.reward(trusting, shifted), METHOD.reward(trusting, steps))
+    assert np.all(METHOD.reward(found, shifted) != METHOD.reward(found, steps))
 
 
 # --- How much it looks at

@@ -128,6 +128,7 @@ class Method(NamedTuple):
     credit: Callable[[State, Segments], Float[Array, "M T"]] | None = None
     survey: Callable[[State, Survey], State] | None = None
     recall: Callable[[State, int, PRNGKeyArray], Transitions] | None = None  # so many, beside the replay's
+    reads: Callable[[State], Float[Array, "D"]] | None = None  # 1 for states and actions that r̂ depends on
 
 
 class Backbone(NamedTuple):

@@ -79,10 +79,15 @@ def in_own_units(method: Method) -> Method:
         assert method.edges is not None
         return method.edges(state.method)
 
+    def reads(state: AgentState) -> Float[Array, "D"]:
+        assert method.reads is not None
+        return method.reads(state.method)
+
     return method._replace(
         reward=reward,
         credit=None if method.credit is None else credit,
         edges=None if method.edges is None else edges,
+        reads=None if method.reads is None else reads,
     )
 
 

@@ -62,8 +62,7 @@ def paper(config: Config) -> Config:
     config = replace(config, normalise=False)
     if config.method != "grd":
         return config
-    published = replace(config.method_config, structure="gradient", segments=4, update_every=1)
-    return replace(config, method_config=published)
+    return replace(config, method_config=replace(config.method_config, structure="gradient", update_every=1))
 
 
 def preset(env_id: str, method: str, backbone: str) -> Config:

@@ -1,8 +1,8 @@
 """GRD in closed form: edges come from regression on all episodes so far, and so does most of the reward; a
 network within the edges learns the rest of it. There is no dynamics network.
 
-Beside it learns a second network that sees everything. Segments held out from both decide which of the two
-rewards the policy gets (judge.py).
+Beside it learns a second network that sees everything: also where a step led, and whether it ended the
+episode. Segments held out from both decide which of the two rewards the policy gets (judge.py).
 """
 
 from functools import partial
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from apportion.core.spec import Spec
 from apportion.core.types import (
@@ -51,8 +51,8 @@ STEPS = 4000  # in the segments of one update
 class Rewards(NamedTuple):
     """Two rewards side by side, restricted and free: every array has a leading axis of 2."""
 
-    networks: MLP
-    bases: Additive  # in closed form; that of the free one is a constant
+    networks: MLP  # of [s, a, s' - s, end]
+    bases: Additive  # of [s, a], in closed form; that of the free one is a constant
 
 
 class State(NamedTuple):
@@ -66,12 +66,12 @@ class State(NamedTuple):
 def make(config: Config) -> Method:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
         states, actions = spec.observation_size, spec.action_size
-        sizes = (states + actions, *config.hidden, 1)
+        sizes = (2 * states + actions + 1, *config.hidden, 1)
         networks = jax.vmap(lambda k: MLP.init(k, sizes))(jax.random.split(key))
         bases = _pair(additive.zero(states + actions), additive.zero(states + actions))
         return State(
             rewards=Rewards(networks, bases),
-            optimiser=optimise.start(networks, config.learning_rate),
+            optimiser=optimise.start(networks, config.learning_rate or 1e-3),
             edges=all_edges(states, actions, 1.0),
             looked=nothing_looked_at(spec),
             judge=judges.start(),
@@ -95,15 +95,29 @@ def make(config: Config) -> Method:
         return state, _metrics(state, _mean_square(errors, importance))
 
     def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
-        x = jnp.concatenate([transitions.observation, transitions.action], axis=-1)
+        x = inputs(
+            transitions.observation, transitions.action, transitions.next_observation, transitions.terminated
+        )
         both = predict(state.rewards, _masks(state.edges), x)
-        return jnp.where(state.judge.free > 0, both[FREE], both[RESTRICTED])
+        share = judges.share(state.judge)
+        return share * both[RESTRICTED] + (1 - share) * both[FREE]
 
     def policy_mask(state: State) -> Float[Array, "S"]:
-        return jnp.maximum(compact(state.edges, state.looked.ends, config), state.judge.free)
+        return jnp.maximum(compact(state.edges, state.looked.ends, config), 1 - state.judge.trusted)
 
-    sampling = Sampling(config.segments or 4, "uniform", config.update_every or 10, _steps(config))
-    return Method(init, update, reward, policy_mask, lambda state: state.edges, sampling, _revision(config))
+    def reads(state: State) -> Float[Array, "D"]:
+        return jnp.maximum(reward_mask(state.edges), 1 - state.judge.trusted)
+
+    return Method(
+        init,
+        update,
+        reward,
+        policy_mask,
+        edges=lambda state: state.edges,
+        sampling=Sampling(config.segments or 4, "uniform", config.update_every or 10, _steps(config)),
+        revision=_revision(config),
+        reads=reads,
+    )
 
 
 def _steps(config: Config) -> int:
@@ -114,19 +128,33 @@ def _steps(config: Config) -> int:
 # --- The two rewards
 
 
-def predict(rewards: Rewards, masks: Float[Array, "2 D"], x: Float[Array, "*B D"]) -> Float[Array, "2 *B"]:
-    """r̂ of both: what its base says, and what its network adds to that, in units of the base's error."""
+def inputs(
+    observation: Float[Array, "*B S"],
+    action: Float[Array, "*B A"],
+    next_observation: Float[Array, "*B S"],
+    terminated: Bool[Array, "*B"],
+) -> Float[Array, "*B I"]:
+    """[s, a, s' - s, end] of each step."""
+    end = jnp.expand_dims(terminated.astype(observation.dtype), -1)
+    return jnp.concatenate([observation, action, next_observation - observation, end], axis=-1)
 
-    def one(network: MLP, base: Additive, mask: Float[Array, "D"]) -> Float[Array, "*B"]:
+
+def predict(rewards: Rewards, masks: Float[Array, "2 I"], x: Float[Array, "*B I"]) -> Float[Array, "2 *B"]:
+    """r̂ of both: what its base says, and what its network adds to that, in units of the base's error."""
+    dims = rewards.bases.mean.shape[-1]
+
+    def one(network: MLP, base: Additive, mask: Float[Array, "I"]) -> Float[Array, "*B"]:
         rest = jnp.squeeze(network(x * jnp.broadcast_to(mask, x.shape)), axis=-1)
-        return additive.predict(base, x) + base.error * rest
+        return additive.predict(base, x[..., :dims]) + base.error * rest
 
     return jax.vmap(one)(rewards.networks, rewards.bases, masks)
 
 
-def segment_errors(rewards: Rewards, masks: Float[Array, "2 D"], segments: Segments) -> Float[Array, "2 M"]:
+def segment_errors(rewards: Rewards, masks: Float[Array, "2 I"], segments: Segments) -> Float[Array, "2 M"]:
     """(Σ_t r̂_t - total) / T of each segment, by both rewards."""
-    x = jnp.concatenate([segments.observations[:, :-1], segments.actions], axis=-1)
+    last = jnp.arange(segments.mask.shape[1])[None, :] == segments.length[:, None] - 1
+    ends = last & segments.terminated[:, None]
+    x = inputs(segments.observations[:, :-1], segments.actions, segments.observations[:, 1:], ends)
     found = predict(rewards, masks, x)
     return jax.vmap(lambda r: losses.segment_errors(r, segments.mask, segments.total, segments.length))(found)
 
@@ -136,9 +164,11 @@ def _mean_square(errors: Float[Array, "2 M"], importance: Float[Array, "M"]) -> 
     return jnp.sum(errors**2 * importance[None, :], axis=1) / jnp.maximum(jnp.sum(importance), 1.0)
 
 
-def _masks(edges: Edges) -> Float[Array, "2 D"]:
+def _masks(edges: Edges) -> Float[Array, "2 I"]:
+    """The restricted reward reads states and actions with an edge, and nothing of where a step led."""
     mask = reward_mask(edges)
-    return jnp.stack([mask, jnp.ones_like(mask)])
+    restricted = jnp.concatenate([mask, jnp.zeros(len(edges.state_to_reward) + 1)])
+    return jnp.stack([restricted, jnp.ones_like(restricted)])
 
 
 def _metrics(state: State, squares: Float[Array, "2"]) -> Metrics:
@@ -148,7 +178,7 @@ def _metrics(state: State, squares: Float[Array, "2"]) -> Metrics:
         "free_reward_loss": squares[FREE],
         "held_out_error": held_out[RESTRICTED],
         "free_held_out_error": held_out[FREE],
-        "free_reward": state.judge.free,
+        "restricted_share": judges.share(state.judge),
         **shares_on(state.edges),
     }
 

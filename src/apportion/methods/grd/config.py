@@ -28,8 +28,8 @@ class Config:
     not given, 10 for segments of 4,000 steps and fewer in proportion; 1 with edges by gradient."""
     hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the reward and dynamics networks."""
-    learning_rate: float = 3e-4
-    """Adam's step for the two networks."""
+    learning_rate: float | None = None
+    """Adam's step for the networks. When not given, 1e-3; 3e-4 with edges by gradient."""
     edge_learning_rate: float = 3e-4
     """Adam's step for the edge logits."""
     initial_edge_logit: float = 5.0
@@ -48,7 +48,8 @@ class Config:
             len(self.sparsity) == 5 and min(self.sparsity) >= 0,
             f"method.sparsity={self.sparsity} must be five numbers, none negative",
         )
-        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
+        rate = self.learning_rate
+        check(rate is None or rate > 0, f"method.learning_rate={rate} must be positive")
         check(
             self.edge_learning_rate >= 0, f"method.edge_learning_rate={self.edge_learning_rate} is negative"
         )

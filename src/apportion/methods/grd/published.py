@@ -62,10 +62,11 @@ class State(NamedTuple):
 def make(config: Config) -> Method:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
         model = _init_model(config, key, spec.observation_size, spec.action_size)
+        rate = config.learning_rate or 3e-4
         return State(
             model=model,
-            reward_optimiser=optimise.start(model.reward, config.learning_rate),
-            dynamics_optimiser=optimise.start(model.dynamics, config.learning_rate),
+            reward_optimiser=optimise.start(model.reward, rate),
+            dynamics_optimiser=optimise.start(model.dynamics, rate),
             edge_optimiser=optimise.start(model.edges, config.edge_learning_rate),
             sparsity=jnp.asarray(config.sparsity, jnp.float32),
             looked=nothing_looked_at(spec) if config.structure == "hybrid" else None,
@@ -100,8 +101,11 @@ def make(config: Config) -> Method:
     def edges(state: State) -> Edges:
         return jax.tree.map(masks.edge_probability, state.model.edges)
 
+    def reads(state: State) -> Float[Array, "D"]:
+        return reward_mask(edges_on(state))
+
     sampling = Sampling(config.segments or 4, "uniform", config.update_every or 1)
-    return Method(init, update, reward, policy_mask, edges, sampling, _revision(config))
+    return Method(init, update, reward, policy_mask, edges, sampling, _revision(config), reads=reads)
 
 
 def edges_on(state: State) -> Edges:
