@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from apportion.graph.features import Dictionary
-from apportion.graph.refine import NEGLIGIBLE, Refined
+from apportion.graph.refine import STAYING, Refined
 
 ENOUGH_SEGMENTS = 150  # below, edges are not to be trusted
 BETTER = 2.0  # all dimensions together must not leave so many times less unexplained than those found
@@ -46,7 +46,7 @@ def _reward_doubts(refined: Refined, error_of_all: float, segments: int) -> list
             f"the edges found explain only {explained:.0%} of the totals' variance: "
             "noise, or a cause that these features cannot express"
         )
-    if refined.error > max(BETTER * error_of_all, NEGLIGIBLE):
+    if refined.error > max(BETTER * error_of_all, STAYING.of_variance):
         doubts.append(
             f"on segments left out the edges found explain {explained:.0%} of the totals' variance, "
             f"all dimensions {1 - error_of_all:.0%}: some parent is missing; more episodes may show it"

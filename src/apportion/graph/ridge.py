@@ -9,6 +9,7 @@ from scipy import linalg
 from apportion.graph.features import Floats
 
 PENALTIES = 10.0 ** np.arange(-8.0, 3.0)  # as shares of each feature's own variance
+_ROUNDING = 1e-10  # what is left of 1 after taking away parts that add up to it
 
 
 class Ridge(NamedTuple):
@@ -50,12 +51,15 @@ def ridge(sums: Floats, totals: Floats, offsets: Offsets, penalties: Floats = PE
     scale = np.where(alive, 1 / np.where(alive, spread, 1.0), 0.0)
     directions, variances = _principal(left * scale)
     along = directions.T @ y
-    leverage = np.sum(offsets.basis**2, axis=1)
+    # Where features outnumber segments, all that keeps a segment from fitting itself is the penalty, and may
+    # be as small as 1e-9: it is added up, for 1 minus a leverage near 1 would be rounding.
+    outside = 1 - np.sum(offsets.basis**2, axis=1) - np.sum(directions**2, axis=1)
+    outside, missed = np.where(outside > _ROUNDING, outside, 0.0), y - directions @ along
     best = Ridge(np.zeros(0), 0.0, 0.0, np.full(len(y), np.inf), 0.0)
     for penalty in penalties:
-        shrink = variances / (variances + len(y) * penalty)
-        slack = np.maximum(1 - leverage - directions**2 @ shrink, 1e-6)
-        errors = (y - directions @ (shrink * along)) / slack
+        kept_back = len(y) * penalty / (variances + len(y) * penalty)
+        slack = np.maximum(outside + directions**2 @ kept_back, 1e-300)
+        errors = (missed + directions @ (kept_back * along)) / slack
         if np.mean(errors**2) < best.error:
             best = best._replace(errors=errors, penalty=float(penalty))
     # Weights from the directions: XᵀU (along / (s² + nλ)).
