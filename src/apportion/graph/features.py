@@ -24,7 +24,8 @@ MAX_PAIRED = 40  # beyond so many live dimensions, products of two would be too 
 SAME = 1e-4  # dimensions that differ by so little, in standard deviations, are copies
 ROWS_AT_ONCE = 20_000  # what bounds the memory of features;
 NUMBERS_AT_ONCE = 8_000_000  # fewer rows where they have many
-_SAMPLE = 50_000  # rows that quantiles are taken from
+_SAMPLE = 200_000  # rows that copies and one-hot vectors are looked for in,
+_QUANTILE_SAMPLE = 50_000  # and that quantiles are taken from
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,20 +42,25 @@ class Scale:
     @classmethod
     def fit(cls, x: NDArray[Any]) -> "Scale":
         """From samples [N, D] of any size and unit."""
-        x = np.asarray(x)
-        if not np.issubdtype(x.dtype, np.floating):
-            x = x.astype(np.float64)
-        low, high = x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
-        live = varies(low, high)
-        mean = x.mean(axis=0, dtype=np.float64)
-        parts = [
-            np.sum((x[i : i + ROWS_AT_ONCE] - mean) ** 2, axis=0) for i in range(0, len(x), ROWS_AT_ONCE)
-        ]
-        std = np.where(live, np.sqrt(np.sum(parts, axis=0) / len(x)), 1.0)
-        few = x[:: max(1, len(x) // _SAMPLE)]
+        return cls.over([np.asarray(x)])
+
+    @classmethod
+    def over(cls, parts: list[NDArray[Any]]) -> "Scale":
+        """The same from samples in parts, which are never put together: there may be many."""
+        count = sum(len(x) for x in parts)
+        low, high = (
+            np.array(least([edge(x, axis=0) for x in parts], axis=0), np.float64)
+            for least, edge in ((np.min, np.min), (np.max, np.max))
+        )
+        live = varies(low, high, _rounding(parts[0].dtype))
+        mean = np.sum([x.sum(axis=0, dtype=np.float64) for x in parts], axis=0) / count
+        squares = [np.sum((x[rows] - mean) ** 2, axis=0) for x in parts for rows in _slices(len(x))]
+        std = np.where(live, np.sqrt(np.sum(squares, axis=0) / count), 1.0)
+        some = _every(parts, max(1, count // _SAMPLE))
+        few = some[:: max(1, len(some) // _QUANTILE_SAMPLE)]
         quantiles = np.quantile(few, np.linspace(0, 1, QUANTILES), axis=0).astype(np.float64)
         quantiles[0], quantiles[-1] = low, high
-        return cls(mean, std, live, quantiles, _originals(x, mean, std, live), _teams(x, live))
+        return cls(mean, std, live, quantiles, _originals(some, mean, std, live), _teams(some, live))
 
     @cached_property
     def dims(self) -> NDArray[np.int64]:
@@ -94,9 +100,25 @@ class Scale:
         return ranks
 
 
-def varies(low: Floats, high: Floats) -> NDArray[np.bool_]:
-    """Whether dimensions with these extremes do: rounding of 32-bit numbers must not look like life."""
-    return np.asarray(high - low > 1e-6 * np.maximum(np.abs(low), np.abs(high)))
+def varies(low: Floats, high: Floats, rounding: float = 1e-6) -> NDArray[np.bool_]:
+    """Whether dimensions with these extremes do: rounding, of 32-bit numbers by default, is no life."""
+    return np.asarray(high - low > rounding * np.maximum(np.abs(low), np.abs(high)))
+
+
+def _rounding(dtype: np.dtype[Any]) -> float:
+    """A little more than numbers of this kind are off by, as a share of their size."""
+    return 10 * float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else 0.0
+
+
+def _slices(count: int) -> Iterator[slice]:
+    for start in range(0, count, ROWS_AT_ONCE):
+        yield slice(start, start + ROWS_AT_ONCE)
+
+
+def _every(parts: list[NDArray[Any]], stride: int) -> NDArray[Any]:
+    """Each so many-th row of all parts, as if they were one."""
+    ends = np.cumsum([len(x) for x in parts])
+    return np.concatenate([x[-(end - len(x)) % stride :: stride] for x, end in zip(parts, ends, strict=True)])
 
 
 def _originals(x: NDArray[Any], mean: Floats, std: Floats, live: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -117,12 +139,34 @@ def _originals(x: NDArray[Any], mean: Floats, std: Floats, live: NDArray[np.bool
 
 def _teams(x: NDArray[Any], live: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Entries of a one-hot vector, such as a discrete action, are one team: each is what the others are not,
-    so that none of them would be missed alone."""
+    so that none of them would be missed alone. There may be several teams, and flags that are in none."""
     team = np.arange(len(live))
-    binary = np.array([dim for dim in np.flatnonzero(live) if np.all((x[:, dim] == 0) | (x[:, dim] == 1))])
-    if len(binary) > 2 and np.all(x[:, binary].sum(axis=1) == 1):
-        team[binary] = binary[0]
+    dims = np.flatnonzero(live)
+    low, high = x[:, dims].min(axis=0), x[:, dims].max(axis=0)
+    two = [k for k, d in enumerate(dims) if np.all((x[:, d] == low[k]) | (x[:, d] == high[k]))]
+    dims, on = dims[two], x[:, dims[two]] == high[two]
+    free = np.ones(len(dims), np.bool_)
+    for first in range(len(dims)):
+        members = _one_hot(on, [first], ~on[:, first], free) if free[first] else None
+        if members is not None and len(members) > 2:
+            free[members] = False
+            team[dims[members]] = dims[min(members)]
     return team
+
+
+def _one_hot(
+    on: NDArray[np.bool_], chosen: list[int], rows: NDArray[np.bool_], free: NDArray[np.bool_]
+) -> list[int] | None:
+    """Columns of which exactly one is on in every row, beginning with those chosen; `rows` are not covered.
+    Of what is on in the first such row one must be the next, if it is never on with another."""
+    if not rows.any():
+        return chosen
+    for column in np.flatnonzero(on[np.argmax(rows)] & free):
+        if column > chosen[0] and not np.any(on[:, column] & ~rows):
+            members = _one_hot(on, [*chosen, int(column)], rows & ~on[:, column], free)
+            if members is not None:
+                return members
+    return None
 
 
 def cosines(ranks: Floats, count: int) -> NDArray[np.float32]:

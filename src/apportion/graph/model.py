@@ -5,6 +5,7 @@ products of two and three, and waves cos(z·direction + phase); z = clip((x - me
 empirical distribution function of a dimension.
 """
 
+from collections.abc import Iterable
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -27,14 +28,24 @@ class Basis(NamedTuple):
 
     scale: Scale
     dims: NDArray[np.int64]  # [K]
-    products: tuple[NDArray[np.int64], ...]  # [P, 2] and [Q, 3]: places among dims, multiplied
+    products: tuple[NDArray[np.int64], ...]  # [P, degree] of each degree: places among dims, multiplied
     directions: Floats  # [K, W]
     phases: Floats  # [W]
 
     @classmethod
-    def of(cls, scale: Scale, dims: NDArray[np.int64], waves: int, rng: np.random.Generator) -> "Basis":
-        """Products of two, of three while they are few, and waves in directions of 1 to 4 dimensions."""
+    def of(
+        cls,
+        scale: Scale,
+        dims: NDArray[np.int64],
+        waves: int,
+        rng: np.random.Generator,
+        noted: Iterable[NDArray[np.int64]] = (),
+    ) -> "Basis":
+        """Products of two, of three while they are few, those `noted` by their dimensions, and waves in
+        directions of 1 to 4 dimensions."""
         k = len(dims)
+        degrees = (2, 3) if k <= _MANY else (2,)
+        noted = [p for p in noted if np.isin(p, dims).all() and len(p) not in degrees]
         waves = waves if k else 0
         sizes = rng.integers(1, min(k, _MIXED) + 1, waves) if k else np.zeros(0)
         mixed = rng.random((waves, k)).argsort(axis=1).argsort(axis=1) < sizes[:, None]
@@ -42,7 +53,7 @@ class Basis(NamedTuple):
         return cls(
             scale,
             dims,
-            tuple(_subsets(k, degree) for degree in ((2, 3) if k <= _MANY else (2,))),
+            (*(_subsets(k, degree) for degree in degrees), *(np.searchsorted(dims, p)[None] for p in noted)),
             (mixed * rng.normal(size=(waves, k)) * frequencies[:, None]).T,
             rng.uniform(0, 2 * np.pi, waves),
         )
