@@ -16,7 +16,9 @@ from apportion.core.spec import BLOCKS, Graph
 from apportion.graph.certificate import ENOUGH_SEGMENTS as ENOUGH_SEGMENTS
 from apportion.graph.certificate import Certificate, certify
 from apportion.graph.dynamics import DynamicsEvidence, dynamics_edges
+from apportion.graph.endings import Endings as Endings
 from apportion.graph.endings import ending_dimensions as ending_dimensions
+from apportion.graph.endings import find_endings as find_endings
 from apportion.graph.features import Dictionary, Floats, Scale
 from apportion.graph.model import RewardModel as RewardModel
 from apportion.graph.refine import refine
@@ -70,6 +72,7 @@ def identify(
     evidence.add(x, following)
     dynamics = dynamics_edges(evidence, negligible)
     copies = dictionary.scale.copies
+    groups = with_copies(reward, copies)
     of_reward, of_dynamics = (_shared(each.edges, each.confidence, copies) for each in (reward, dynamics))
     confidence = _graph(of_reward, of_dynamics, states)
     graph = _graph(reward.edges, dynamics.edges, states)
@@ -78,9 +81,9 @@ def identify(
         strength=_graph(reward.strength, dynamics.strength, states),
         confidence=confidence,
         verdict=Graph(*(words(getattr(graph, name), getattr(confidence, name)) for name in BLOCKS)),
-        groups=with_copies(reward, copies),
+        groups=groups,
         explained=max(0.0, 1 - refined.error) if refined.parents.size else 0.0,
-        certificate=certify(refined, everything, len(rows), len(x), dictionary),
+        certificate=certify(refined, everything, len(rows), len(x), dictionary, negligible, groups),
         reward_model=refined.model,
         copies=copies,
     )

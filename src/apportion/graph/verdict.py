@@ -24,14 +24,16 @@ SURE = 0.8  # a verdict needs this probability; below, it is "undecided"
 class _Prior(NamedTuple):
     """What is thought before any data. Of all dimensions `parents` feed the reward, but at most half. To be
     called absent a dimension must be unlikely even if it were as likely as not. An effect comes `alone`, in a
-    product `with_found` dimensions or `with_others`. `hidden` is the chance that totals of which half is
-    unexplained hide a given dimension in a way that no product of two shows."""
+    product `with_found` dimensions or `with_others`. What stays unexplained may be noise, or hide a given
+    dimension in a way that no product of two shows: with the chance `hidden_in_some` where some is, and
+    `hidden_in_much` more where half of the variance is."""
 
     parents: float = 3.0
     alone: float = 0.6
     with_found: float = 0.25
     with_others: float = 0.15
-    hidden: float = 0.06
+    hidden_in_some: float = 0.02
+    hidden_in_much: float = 0.04
 
 
 class _Search(NamedTuple):
@@ -74,7 +76,7 @@ def judge(
     found = known.found
     others = [team for team in scale.teams if not found[team].any()]
     presence, absence = np.zeros(len(found)), np.ones(len(found))
-    hidden = PRIOR.hidden * float(np.clip((refined.error - 0.1) / 0.4, 0.0, 1.0))
+    hidden = _hidden(refined.error)
     for team in others:
         excluded = special.expit(-_log_odds_of_worth(whole, candidates, team, found, negligible, rng))
         absence[team] = excluded * (1 - hidden)
@@ -117,6 +119,12 @@ def with_copies(judged: Judged, copies: dict[int, int]) -> list[tuple[int, ...]]
         if judged.edges[first]
     ]
     return sorted(tuple(sorted(group)) for group in groups)
+
+
+def _hidden(unexplained: float) -> float:
+    """The chance that a dimension has a part in what is unexplained, and that no product of two shows it."""
+    some, much = np.clip([unexplained / 0.05, (unexplained - 0.1) / 0.4], 0.0, 1.0)
+    return float(PRIOR.hidden_in_some * some + PRIOR.hidden_in_much * much)
 
 
 def _prior(teams: list[Dims]) -> float:
