@@ -49,7 +49,7 @@ def test_of_very_many_states_some_are_compared(monkeypatch: pytest.MonkeyPatch) 
 
 
 def _collisions(count: int, seed: int) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
-    """Two walkers in a strip, noise and a third walker; it ends where the first two meet, wherever that is."""
+    """Three walkers in a strip, and noise; it ends where the first two meet, wherever that is."""
     rng = np.random.default_rng(seed)
     observations, ended = [], []
     for _ in range(count):

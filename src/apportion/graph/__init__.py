@@ -68,7 +68,7 @@ def identify(
     everything = ridge(sums, totals, segments.offsets).error / segments.variance
     reward = judge(segments, dictionary, sums, refined, negligible, rng)
     x, following = _transitions(rows, observations, rng)
-    evidence = DynamicsEvidence(dictionary, Scale.fit(following))
+    evidence = DynamicsEvidence(dictionary.shortened(), Scale.fit(following))
     evidence.add(x, following)
     dynamics = dynamics_edges(evidence, negligible)
     copies = dictionary.scale.copies

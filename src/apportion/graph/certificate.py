@@ -34,8 +34,9 @@ def certify(
     """Errors are shares of the totals' variance on segments left out; `error_of_all` uses every dimension.
     `transitions` are those that the dynamics were found in."""
     doubts = _reward_doubts(refined, error_of_all, segments)
-    needed = TRANSITIONS_PER_FEATURE * dictionary.size
-    few = f"{transitions} transitions are few for {dictionary.size} features: dynamics edges need {needed}"
+    features = dictionary.shortened().size
+    needed = TRANSITIONS_PER_FEATURE * features
+    few = f"{transitions} transitions are few for {features} features: dynamics edges need {needed}"
     remarks = [few] if transitions < needed else []
     remarks += [
         f"dimension {copy} equals dimension {first} up to its unit: the edges of both stand at {first}"

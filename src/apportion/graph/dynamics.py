@@ -106,13 +106,17 @@ def _thin(
 ) -> tuple[NDArray[np.int64], float]:
     """Backward elimination among the parents of one target; their features are those within the parents."""
     columns = np.concatenate([[0], 1 + dictionary.within(kept)])
-    owners = np.concatenate([[[-1, -1]], dictionary.owners])[columns]
     inverse = linalg.inv(gram[np.ix_(columns, columns)])
     weights = inverse @ cross[columns]
     rest = max(variance - float(weights @ cross[columns]), EXACT)
-    teams = [team for team in dictionary.scale.teams if np.isin(team, kept).all()]
+    parent = np.zeros(len(dictionary.scale.live), np.bool_)
+    parent[kept] = True
+    teams = [team for team in dictionary.scale.teams if parent[team].all()]
+    place = np.full(len(gram), -1)  # of each feature among those left
     while teams:
-        touching = [np.flatnonzero(np.isin(owners, team).any(axis=1)) for team in teams]
+        place[:], place[columns] = -1, np.arange(len(columns))
+        touching = [place[1 + dictionary.touching(team)] for team in teams]
+        touching = [mine[mine >= 0] for mine in touching]
         losses = np.array([float(_loss(inverse, weights[:, None], t)[0]) for t in touching])
         weakest = int(np.argmin(losses))
         growth = losses[weakest] / rest
@@ -120,7 +124,7 @@ def _thin(
         if n * np.log1p(growth) > price and growth > FINAL_FLOOR:
             break
         inverse, weights, left = _without(inverse, weights, touching[weakest])
-        owners, rest = owners[left], rest + losses[weakest]
+        columns, rest = columns[left], rest + losses[weakest]
         del teams[weakest]
     kept = np.concatenate([np.zeros(0, np.int64), *teams])
     return kept, float(1 - rest / variance) if variance > 0 else 0.0

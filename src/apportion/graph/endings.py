@@ -77,8 +77,8 @@ def _some(observations: list[NDArray[Any]], rng: np.random.Generator) -> NDArray
 
 
 def _together(ends: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
-    """[S] dimensions in a pair whose covariance where an episode ended differs from that elsewhere, by a t-test
-    of the products."""
+    """[S] dimensions in a pair whose covariance where an episode ended differs from that elsewhere, by a
+    t-test of the products."""
     low, high = (np.asarray(edge(others, axis=0), np.float64) for edge in (np.min, np.max))
     live = varies(low, high)
     mean, std = others.mean(axis=0, dtype=np.float64), others.std(axis=0, dtype=np.float64)

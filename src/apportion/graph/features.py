@@ -6,6 +6,7 @@ copies: of dimensions that are equal but for their unit, the first stands for al
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -21,6 +22,8 @@ UNIVARIATE = 2 + COSINES  # features of one dimension
 QUANTILES = 33
 CLIP = 5.0
 MAX_PAIRED = 40  # beyond so many live dimensions, products of two would be too many to tell apart
+MANY, FEW = 150, 3  # beyond so many, dynamics are searched among the first so many functions of each
+THREADS = 2  # that sum features up
 SAME = 1e-4  # dimensions that differ by so little, in standard deviations, are copies
 ROWS_AT_ONCE = 20_000  # what bounds the memory of features;
 NUMBERS_AT_ONCE = 8_000_000  # fewer rows where they have many
@@ -142,6 +145,8 @@ def _teams(x: NDArray[Any], live: NDArray[np.bool_]) -> NDArray[np.int64]:
     so that none of them would be missed alone. There may be several teams, and flags that are in none."""
     team = np.arange(len(live))
     dims = np.flatnonzero(live)
+    few = x[:: max(1, len(x) // 100)]  # which rules out most dimensions already
+    dims = dims[[len(np.unique(few[:, dim])) <= 2 for dim in dims]]
     low, high = x[:, dims].min(axis=0), x[:, dims].max(axis=0)
     two = [k for k, d in enumerate(dims) if np.all((x[:, d] == low[k]) | (x[:, d] == high[k]))]
     dims, on = dims[two], x[:, dims[two]] == high[two]
@@ -169,15 +174,14 @@ def _one_hot(
     return None
 
 
-def cosines(ranks: Floats, count: int) -> NDArray[np.float32]:
-    """cos(πkF) for k = 1..count [N, K, count], by the recurrence of Chebyshev's polynomials."""
-    waves = np.empty((*ranks.shape, count), np.float32)
-    waves[..., 0] = np.cos(np.pi * ranks.astype(np.float32))
-    before: NDArray[np.float32] | float = 1.0
-    for k in range(1, count):
-        waves[..., k] = 2 * waves[..., 0] * waves[..., k - 1] - before
-        before = waves[..., k - 1]
-    return waves
+def cosines(ranks: Floats, count: int) -> Iterator[NDArray[np.float32]]:
+    """cos(πkF) for k = 1..count, [N, K] each, by the recurrence of Chebyshev's polynomials."""
+    first = np.cos(np.float32(np.pi) * ranks.astype(np.float32))
+    before: NDArray[np.float32] | float
+    before, wave = 1.0, first
+    for _ in range(count):
+        yield wave
+        before, wave = wave, 2 * first * wave - before
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +190,7 @@ class Dictionary:
 
     scale: Scale
     pairs: NDArray[np.int64]  # [P, 2] dimensions multiplied with each other
+    functions: int = UNIVARIATE  # of each dimension
 
     @classmethod
     def over(cls, scale: Scale) -> "Dictionary":
@@ -196,41 +201,63 @@ class Dictionary:
         first, second = np.triu_indices(len(dims), k=1)
         return cls(scale, np.stack([dims[first], dims[second]], axis=1))
 
+    def shortened(self) -> "Dictionary":
+        """With fewer functions of each dimension, where there are very many."""
+        few = FEW if len(self.scale.dims) > MANY else UNIVARIATE
+        return Dictionary(self.scale, self.pairs, few)
+
     @property
     def size(self) -> int:
-        return UNIVARIATE * len(self.scale.dims) + len(self.pairs)
+        return self.functions * len(self.scale.dims) + len(self.pairs)
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:
         """[size, 2] the dimensions of each feature; twice the same where there is but one."""
-        single = np.repeat(self.scale.dims, UNIVARIATE)
+        single = np.repeat(self.scale.dims, self.functions)
         return np.concatenate([np.stack([single, single], axis=1), self.pairs])
+
+    @cached_property
+    def _touching(self) -> dict[int, NDArray[np.int64]]:
+        """Of each dimension the features that involve it."""
+        starts = self.functions * np.arange(len(self.scale.dims))
+        alone = starts[:, None] + np.arange(self.functions)
+        pairs = [np.flatnonzero((self.pairs == dim).any(axis=1)) for dim in self.scale.dims]
+        first = self.functions * len(self.scale.dims)
+        columns = [np.concatenate([mine, first + more]) for mine, more in zip(alone, pairs, strict=True)]
+        return dict(zip(self.scale.dims.tolist(), columns, strict=True))
 
     def touching(self, dims: NDArray[np.int64]) -> NDArray[np.int64]:
         """Numbers of all features that involve any of these dimensions."""
-        return np.flatnonzero(np.isin(self.owners, dims).any(axis=1))
+        if len(dims) == 1:
+            return self._touching[int(dims[0])]
+        return np.unique(np.concatenate([self._touching[int(dim)] for dim in dims]))
 
     def within(self, dims: NDArray[np.int64]) -> NDArray[np.int64]:
         """Numbers of all features that involve these dimensions only."""
-        return np.flatnonzero(np.isin(self.owners, dims).all(axis=1))
+        wanted = np.zeros(len(self.scale.live), np.bool_)
+        wanted[dims] = True
+        return np.flatnonzero(wanted[self.owners].all(axis=1))
 
     def features(self, x: NDArray[Any]) -> Floats:
         """Of samples [N, D]: [N, size]; x, x² - 1 and cosines of each dimension, then products of pairs."""
         z = self.scale.standardise(x)
         place = np.searchsorted(self.scale.dims, self.pairs)
         products = z[:, place[:, 0]] * z[:, place[:, 1]]
-        return np.concatenate([self._univariate(x, z), products], axis=1)
+        univariate = np.stack(list(self._univariate(x, z)), axis=2).reshape(len(z), -1)
+        return np.concatenate([univariate, products], axis=1)
 
     def sums(self, segments: list[NDArray[Any]]) -> Floats:
         """Features of each segment's rows [T, D], summed: [E, size]."""
-        parts = [self._sums(part) for part in batches(segments, self.size)]
+        with ThreadPoolExecutor(THREADS) as pool:
+            parts = list(pool.map(self._sums, batches(segments, THREADS * self.size)))
         return np.concatenate(parts) if parts else np.zeros((0, self.size))
 
     def _sums(self, segments: list[NDArray[Any]]) -> Floats:
         x = np.concatenate(segments)
         starts = np.cumsum([0, *(len(s) for s in segments)])
         z = self.scale.standardise(x)
-        univariate = np.add.reduceat(self._univariate(x, z), starts[:-1], axis=0)
+        functions = [np.add.reduceat(f, starts[:-1], dtype=np.float64) for f in self._univariate(x, z)]
+        univariate = np.stack(functions, axis=2).reshape(len(segments), -1)
         place = np.searchsorted(self.scale.dims, self.pairs)
         products = np.empty((len(segments), len(self.pairs)))
         for number, (start, end) in enumerate(pairwise(starts) if len(self.pairs) else ()):
@@ -238,12 +265,11 @@ class Dictionary:
             products[number] = (rows.T @ rows)[place[:, 0], place[:, 1]]
         return np.concatenate([univariate, products], axis=1)
 
-    def _univariate(self, x: NDArray[Any], z: Floats) -> Floats:
-        features = np.empty((*z.shape, UNIVARIATE))
-        features[..., 0] = z
-        features[..., 1] = z**2 - 1
-        features[..., 2:] = cosines(self.scale.ranks(x), COSINES)
-        return features.reshape(len(z), -1)
+    def _univariate(self, x: NDArray[Any], z: Floats) -> Iterator[NDArray[Any]]:
+        """[N, K] each function of all searched dimensions."""
+        yield z
+        yield z**2 - 1
+        yield from cosines(self.scale.ranks(x), self.functions - 2)
 
 
 def rows_at_once(features: int) -> int:

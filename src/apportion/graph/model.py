@@ -72,7 +72,7 @@ class Basis(NamedTuple):
     def features(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """Of rows [N, D]: [N, P]. Single precision is plenty for what is summed over steps."""
         z, ranks = self.values(x)
-        univariate = np.concatenate([z[..., None], z[..., None] ** 2 - 1, cosines(ranks, COSINES)], axis=2)
+        univariate = np.stack([z, z**2 - 1, *cosines(ranks, COSINES)], axis=2)
         products = [np.prod([z[:, column] for column in places.T], axis=0) for places in self.products]
         waves = np.cos(z @ self.directions.astype(np.float32) + self.phases.astype(np.float32))
         return np.concatenate([univariate.reshape(len(z), -1), *products, waves], axis=1)
