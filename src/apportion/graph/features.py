@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 Floats = NDArray[np.float64]
 
@@ -59,8 +60,8 @@ class Scale:
         mean = np.sum([x.sum(axis=0, dtype=np.float64) for x in parts], axis=0) / count
         squares = [np.sum((x[rows] - mean) ** 2, axis=0) for x in parts for rows in _slices(len(x))]
         std = np.where(live, np.sqrt(np.sum(squares, axis=0) / count), 1.0)
-        some = _every(parts, max(1, count // _SAMPLE))
-        few = some[:: max(1, len(some) // _QUANTILE_SAMPLE)]
+        some = _some(parts, max(_QUANTILE_SAMPLE, min(_SAMPLE, NUMBERS_AT_ONCE * 4 // max(len(mean), 1))))
+        few = some[_spread(_QUANTILE_SAMPLE, len(some))]
         quantiles = np.quantile(few, np.linspace(0, 1, QUANTILES), axis=0).astype(np.float64)
         quantiles[0], quantiles[-1] = low, high
         return cls(mean, std, live, quantiles, _originals(some, mean, std, live), _teams(some, live))
@@ -118,16 +119,25 @@ def _slices(count: int) -> Iterator[slice]:
         yield slice(start, start + ROWS_AT_ONCE)
 
 
-def _every(parts: list[NDArray[Any]], stride: int) -> NDArray[Any]:
-    """Each so many-th row of all parts, as if they were one."""
+def _spread(count: int, rows: int) -> NDArray[np.int64]:
+    """Numbers of up to so many rows: all, or evenly spread by the golden ratio, for every n-th row might be
+    the same step of every episode."""
+    if rows <= count:
+        return np.arange(rows)
+    return np.unique((np.arange(count) * ((5**0.5 - 1) / 2) % 1.0 * rows).astype(np.int64))
+
+
+def _some(parts: list[NDArray[Any]], count: int) -> NDArray[Any]:
+    """Up to so many rows of all parts, as if they were one."""
     ends = np.cumsum([len(x) for x in parts])
-    return np.concatenate([x[-(end - len(x)) % stride :: stride] for x, end in zip(parts, ends, strict=True)])
+    chosen = np.split(rows := _spread(count, int(ends[-1])), np.searchsorted(rows, ends[:-1]))
+    return np.concatenate([x[mine - end + len(x)] for x, mine, end in zip(parts, chosen, ends, strict=True)])
 
 
 def _originals(x: NDArray[Any], mean: Floats, std: Floats, live: NDArray[np.bool_]) -> NDArray[np.int64]:
     """For each dimension the first that equals it, up to unit and sign."""
     original, dims = np.arange(len(live)), np.flatnonzero(live)
-    few = (x[:: max(1, len(x) // 2000), dims] - mean[dims]) / std[dims]
+    few = (x[_spread(2000, len(x))][:, dims] - mean[dims]) / std[dims]
     alike = np.abs(few.T @ few) / len(few)
     spread = np.diag(alike)
     candidates = np.argwhere(np.triu(alike > (1 - 1e-6) * np.sqrt(np.outer(spread, spread)), k=1))
@@ -145,7 +155,7 @@ def _teams(x: NDArray[Any], live: NDArray[np.bool_]) -> NDArray[np.int64]:
     so that none of them would be missed alone. There may be several teams, and flags that are in none."""
     team = np.arange(len(live))
     dims = np.flatnonzero(live)
-    few = x[:: max(1, len(x) // 100)]  # which rules out most dimensions already
+    few = x[_spread(100, len(x))]  # which rules out most dimensions already
     dims = dims[[len(np.unique(few[:, dim])) <= 2 for dim in dims]]
     low, high = x[:, dims].min(axis=0), x[:, dims].max(axis=0)
     two = [k for k, d in enumerate(dims) if np.all((x[:, d] == low[k]) | (x[:, d] == high[k]))]
@@ -256,7 +266,7 @@ class Dictionary:
         x = np.concatenate(segments)
         starts = np.cumsum([0, *(len(s) for s in segments)])
         z = self.scale.standardise(x)
-        functions = [np.add.reduceat(f, starts[:-1], dtype=np.float64) for f in self._univariate(x, z)]
+        functions = [summed(f, starts) for f in self._univariate(x, z)]
         univariate = np.stack(functions, axis=2).reshape(len(segments), -1)
         place = np.searchsorted(self.scale.dims, self.pairs)
         products = np.empty((len(segments), len(self.pairs)))
@@ -270,6 +280,12 @@ class Dictionary:
         yield z
         yield z**2 - 1
         yield from cosines(self.scale.ranks(x), self.functions - 2)
+
+
+def summed(x: NDArray[Any], starts: NDArray[np.int64]) -> Floats:
+    """Rows [N, P] added up from each start to the next: [len(starts) - 1, P]."""
+    every = np.arange(len(x))
+    return np.asarray(sparse.csr_array((np.ones(len(x)), every, starts), shape=(len(starts) - 1, len(x))) @ x)
 
 
 def rows_at_once(features: int) -> int:

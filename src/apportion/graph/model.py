@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.features import CLIP, QUANTILES, Floats, Scale, batches, cosines, rows_at_once
+from apportion.graph.features import CLIP, QUANTILES, Floats, Scale, batches, cosines, rows_at_once, summed
 from apportion.graph.ridge import Ridge
 
 COSINES = 8
@@ -89,9 +89,8 @@ class Basis(NamedTuple):
         """Features of each segment, summed: [E, P]."""
         parts = []
         for batch in batches(segments, len(self.dims) * _UNIVARIATE + WAVES):
-            starts = np.cumsum([0, *(len(rows) for rows in batch)])[:-1]
-            features = self.features(np.concatenate(batch))
-            parts.append(np.add.reduceat(features, starts, axis=0, dtype=np.float64))
+            starts = np.cumsum([0, *(len(rows) for rows in batch)])
+            parts.append(summed(self.features(np.concatenate(batch)), starts))
         return np.concatenate(parts)
 
 

@@ -39,13 +39,15 @@ class _Prior(NamedTuple):
 class _Search(NamedTuple):
     """A dimension that was overlooked comes in with the probability `enter`, at most `most` of them. So many
     `rivals` are compared with each parent; those whose log ratio is above `rival`, and not more than `close`
-    below the parent's own, by putting them in its place. One that takes `share` of it is named with it."""
+    below the parent's own, by putting the first `swaps` in its place. One that takes `share` of it is named
+    with it."""
 
     enter: float = 0.9
     most: int = 8
     rivals: int = 12
     rival: float = 3.0
     close: float = 8.0
+    swaps: int = 3
     share: float = 0.05
 
 
@@ -197,7 +199,7 @@ def _place(
     effects = np.array([without.for_effect(candidates.families(rival, rest.found)) for rival in rivals])
     close = effects > max(mine - SEARCH.close, SEARCH.rival)
     if np.isin(team, refined.parents).any():
-        for place in np.flatnonzero(close):
+        for place in np.flatnonzero(close)[np.argsort(-effects[close])][: SEARCH.swaps]:
             effects[place] = rich - _advantage(segments, refined, team, rivals[place], rng)
     elif close.any():
         rich = mine
