@@ -53,12 +53,12 @@ def test_noise_stays_without_parents() -> None:
 
 def test_the_best_product_is_found_among_triples_and_among_many_dimensions_in_pairs() -> None:
     few = problem(lambda x: x[:, 1] * x[:, 2] * x[:, 6])
-    dims, share, rivals = best_product(few, few.totals)
+    dims, share, rivals = best_product(few, few.totals, 3)
     assert dims.tolist() == [1, 2, 6]
     assert share > 0.99
     assert rivals == DIMS * (DIMS - 1) * (DIMS - 2) // 6
     many = problem(lambda x: x[:, 7] * x[:, 41], dims=45)
-    dims, share, rivals = best_product(many, many.totals)
+    dims, share, rivals = best_product(many, many.totals, 2)
     assert dims.tolist() == [7, 41]
     assert share > 0.99
     assert rivals == 45 * 44 // 2

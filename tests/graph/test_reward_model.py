@@ -1,13 +1,11 @@
-"""The reward function in closed form: what it predicts, and that JAX can evaluate it from its arrays."""
+"""The reward function in closed form: what it predicts, and what it is made of."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from apportion.graph import identify
 from apportion.graph.features import Scale
-from apportion.graph.model import TRIPLES, WAVES, Basis, RewardModel
+from apportion.graph.model import Basis, RewardModel
 from apportion.graph.ridge import Offsets, ridge
 
 
@@ -48,38 +46,14 @@ def test_far_beyond_the_data_the_reward_stays_bounded(
     assert np.all(np.abs(model.predict(1e9 * x)) < 100 * np.abs(rewards).max())
 
 
-def test_jax_predicts_the_same_from_the_same_arrays(
-    found: tuple[RewardModel, np.ndarray, np.ndarray],
-) -> None:
-    model, x, _ = found
-
-    @jax.jit
-    def predict(m: RewardModel, x: jax.Array) -> jax.Array:
-        z = jnp.clip((x - m.mean[None]) / m.std[None], -5.0, 5.0)
-        levels = jnp.linspace(0.0, 1.0, len(m.quantiles))
-        ranks = jax.vmap(jnp.interp, (1, 1, None), 1)(x, m.quantiles, levels)
-        waves = jnp.cos(jnp.pi * ranks[..., None] * jnp.arange(1.0, m.cosines.shape[1] + 1)[None, None])
-        rewards = m.per_step + z @ m.linear + (z**2 - 1) @ m.quadratic
-        rewards += jnp.sum(waves * m.cosines[None], axis=(1, 2)) + jnp.sum((z @ m.products) * z, axis=1)
-        rewards += jnp.prod(z[:, m.triples], axis=2) @ m.triple_weights
-        return rewards + jnp.cos(z @ m.directions + m.phases[None]) @ m.amplitudes
-
-    arrays = jax.tree.map(jnp.asarray, model)
-    np.testing.assert_allclose(predict(arrays, jnp.asarray(x)), model.predict(x), atol=2e-3)
-
-
-def test_sizes_depend_on_the_number_of_dimensions_alone() -> None:
-    x = np.random.default_rng(0).normal(size=(100, 9))
-    shapes = set()
-    for dims in ([], [3], [0, 8], [0, 1, 2, 3, 4, 5], list(range(9))):
-        rng = np.random.default_rng(0)
-        basis = Basis.of(Scale.fit(x), np.array(dims, np.int64), 50, rng)
-        sums = basis.sums(np.split(x, 20))
-        model = basis.model(ridge(sums, rng.normal(size=20), Offsets.of(np.full(20, 5))))
-        shapes.add(tuple(np.shape(array) for array in model))
-        assert basis.owners.shape == (len(dims), sums.shape[1])
-    assert len(shapes) == 1
-    assert {(TRIPLES,), (WAVES,), (9, 9)} <= set(shapes.pop())
+def test_a_model_is_as_large_as_its_parents_ask_for() -> None:
+    """No room is kept for dimensions that are no parents."""
+    x = np.random.default_rng(0).normal(size=(100, 300))
+    for dims, products in ([], 0), ([3], 0), ([0, 8], 1), ([0, 5, 7, 8], 10):
+        basis = Basis.of(Scale.fit(x), np.array(dims, np.int64), 50, np.random.default_rng(0))
+        size = 10 * len(dims) + products + 50 * bool(dims)
+        assert basis.owners.shape == (len(dims), size)
+        assert basis.sums(np.split(x, 20)).shape == (20, size)
 
 
 def test_totals_are_the_sums_of_what_is_predicted() -> None:
@@ -89,6 +63,6 @@ def test_totals_are_the_sums_of_what_is_predicted() -> None:
     basis = Basis.of(Scale.fit(x), np.array([0, 2, 4]), 40, rng)
     segments = np.split(x, 60)
     fit = ridge(basis.sums(segments), rng.normal(size=60), Offsets.of(np.full(60, 10)))
-    predicted = [basis.model(fit).predict(segment).sum() for segment in segments]
+    predicted = [RewardModel.of(basis, fit).predict(segment).sum() for segment in segments]
     plain = basis.sums(segments) @ fit.weights + 10 * fit.per_step
     np.testing.assert_allclose(predicted, plain, atol=1e-3)

@@ -66,3 +66,13 @@ def test_constant_and_equal_features_do_no_harm() -> None:
     plain, fit = (ridge(each, totals, Offsets.of(steps)) for each in (sums, odd))
     assert np.isfinite(fit.weights).all()
     assert fit.error == pytest.approx(plain.error, rel=0.02)
+
+
+@pytest.mark.parametrize(("segments", "features"), [(150, 391), (150, 149), (150, 151)])
+def test_noise_is_not_predicted_where_features_outnumber_segments(segments: int, features: int) -> None:
+    rng = np.random.default_rng(0)
+    sums, noise = rng.normal(size=(segments, features)), rng.normal(size=segments)
+    steps = np.full(segments, 5)
+    assert ridge(sums, noise, Offsets.of(steps)).error > 0.9 * noise.var()
+    weak = ridge(sums, noise, Offsets.of(steps), np.array([1e-8])).error
+    assert weak > 0.9 * noise.var()

@@ -1,7 +1,8 @@
 """Recover the causal graph from data in closed form: no network, no gradient, seconds on one core.
 
-Reward edges come from segment totals alone, dynamics edges from transitions; see reward.py, refine.py and
-dynamics.py. Usable on its own: `identify(observations, actions, totals)`.
+Reward edges come from segment totals alone (reward.py, refine.py), dynamics edges from transitions
+(dynamics.py); verdict.py says what is known about each. Usable on its own:
+`identify(observations, actions, totals)`.
 """
 
 from typing import Any, NamedTuple
@@ -9,18 +10,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.config import check
 from apportion.core.errors import UserError
-from apportion.core.spec import Graph
+from apportion.core.spec import BLOCKS, Graph
 from apportion.graph.certificate import ENOUGH_SEGMENTS as ENOUGH_SEGMENTS
 from apportion.graph.certificate import Certificate, certify
-from apportion.graph.dynamics import DynamicsEdges, DynamicsEvidence, dynamics_edges
+from apportion.graph.dynamics import DynamicsEvidence, dynamics_edges
+from apportion.graph.endings import Endings as Endings
 from apportion.graph.endings import ending_dimensions as ending_dimensions
+from apportion.graph.endings import find_endings as find_endings
 from apportion.graph.features import Dictionary, Floats, Scale
 from apportion.graph.model import RewardModel as RewardModel
-from apportion.graph.refine import Refined, refine
-from apportion.graph.reward import RewardEdges, RewardEvidence, reward_edges
+from apportion.graph.refine import refine
+from apportion.graph.reward import RewardEvidence, first_edges
 from apportion.graph.ridge import ridge
 from apportion.graph.screen import Segments
+from apportion.graph.verdict import judge, with_copies, words
 
 MAX_TRANSITIONS = 30_000
 
@@ -30,7 +35,9 @@ class Identification(NamedTuple):
 
     graph: Graph  # booleans
     strength: Graph  # reward: share of variance lost without the edge; dynamics: log growth of the error
-    confidence: Graph  # of each verdict, edge or no edge
+    confidence: Graph  # the probability that the edge in `graph`, or its absence, is right
+    verdict: Graph  # "present", "absent" (worth less than the negligible share) or "undecided"
+    groups: list[tuple[int, ...]]  # dimensions (actions after states) of which one feeds the reward
     explained: float  # share of the totals' variance that the found parents explain, segments left out
     certificate: Certificate
     reward_model: RewardModel  # of rows [N, S + A]
@@ -38,61 +45,77 @@ class Identification(NamedTuple):
 
 
 def identify(
-    observations: list[NDArray[Any]], actions: list[NDArray[Any]], totals: NDArray[Any], seed: int = 0
+    observations: list[NDArray[Any]],
+    actions: list[NDArray[Any]],
+    totals: NDArray[Any],
+    seed: int = 0,
+    negligible: float = 0.01,
 ) -> Identification:
-    """From segments: observations [T+1, S] and actions [T, A] of each, and what each was paid."""
+    """From segments: observations [T+1, S] and actions [T, A] of each, and what each was paid.
+
+    An edge to the reward is absent if it is worth less than `negligible` of the totals' variance, as a
+    function of the dimension alone or in a product of two; one to a next state, if the part of its variance
+    that stays unexplained grows by less than that without the edge.
+    """
     rows = [np.concatenate([o[:-1], a], axis=1) for o, a in zip(observations, actions, strict=True)]
     totals = np.asarray(totals, np.float64)
-    _check(rows, observations, totals)
-    x, following = np.concatenate(rows), np.concatenate([o[1:] for o in observations])
-    states, rng = following.shape[1], np.random.default_rng(seed)
-    dictionary = Dictionary.over(Scale.fit(x))
+    _check(rows, observations, totals, negligible)
+    states, rng = observations[0].shape[1], np.random.default_rng(seed)
+    dictionary = Dictionary.over(Scale.over(rows))
     segments = Segments(rows, totals, dictionary.scale)
     sums = dictionary.sums(rows)
-    evidence = RewardEvidence(dictionary)
-    evidence.add_sums(sums, segments.lengths, totals)
-    first = reward_edges(evidence, seed)
-    del evidence  # with many dimensions it is large
-    claims = {int(dim): float(first.strength[dim]) for dim in np.flatnonzero(first.edges)}
-    refined = refine(segments, claims, rng)
+    refined = refine(segments, _claims(dictionary, sums, segments), rng)
     everything = ridge(sums, totals, segments.offsets).error / segments.variance
-    edges, strength, confidence = _verdict(first, refined)
-    dynamics = _dynamics(dictionary, x, following, rng)
+    reward = judge(segments, dictionary, sums, refined, negligible, rng)
+    x, following = _transitions(rows, observations, rng)
+    evidence = DynamicsEvidence(dictionary.shortened(), Scale.fit(following))
+    evidence.add(x, following)
+    dynamics = dynamics_edges(evidence, negligible)
+    copies = dictionary.scale.copies
+    groups = with_copies(reward, copies)
+    of_reward, of_dynamics = (_shared(each.edges, each.confidence, copies) for each in (reward, dynamics))
+    confidence = _graph(of_reward, of_dynamics, states)
+    graph = _graph(reward.edges, dynamics.edges, states)
     return Identification(
-        graph=_graph(edges, dynamics.edges, states),
-        strength=_graph(strength, dynamics.strength, states),
-        confidence=_graph(confidence, dynamics.confidence, states),
+        graph=graph,
+        strength=_graph(reward.strength, dynamics.strength, states),
+        confidence=confidence,
+        verdict=Graph(*(words(getattr(graph, name), getattr(confidence, name)) for name in BLOCKS)),
+        groups=groups,
         explained=max(0.0, 1 - refined.error) if refined.parents.size else 0.0,
-        certificate=certify(refined, everything, len(rows), len(x), dictionary),
+        certificate=certify(refined, everything, len(rows), len(x), dictionary, negligible, groups),
         reward_model=refined.model,
-        copies=dictionary.scale.copies,
+        copies=copies,
     )
 
 
-def _verdict(first: RewardEdges, refined: Refined) -> tuple[NDArray[np.bool_], Floats, Floats]:
-    """Edges, strengths and confidences [D]: what was refined by its error, the rest by halves of the data."""
-    share = np.where(first.edges, first.confidence, 1 - first.confidence)
-    edges, strength = np.zeros_like(first.edges), np.zeros(len(share))
-    edges[refined.parents] = True
-    for dim, probability in refined.probability.items():
-        share[dim] = probability
-    for dim, worth in refined.strength.items():
-        strength[dim] = worth
-    return edges, strength, np.where(edges, share, 1 - share)
+def _claims(dictionary: Dictionary, sums: Floats, segments: Segments) -> dict[int, float]:
+    """The first candidates, and the share of the totals' variance that each of them seems worth."""
+    evidence = RewardEvidence(dictionary, folds=1)
+    # Offsets are taken out before, for second moments of totals far from zero would be rounding.
+    evidence.add_sums(sums, segments.lengths, segments.offsets.remove(segments.totals))
+    edges, strength = first_edges(evidence)
+    return {int(dim): float(strength[dim]) for dim in np.flatnonzero(edges)}
 
 
-def _dynamics(
-    dictionary: Dictionary, x: NDArray[Any], following: NDArray[Any], rng: np.random.Generator
-) -> DynamicsEdges:
-    if len(x) > MAX_TRANSITIONS:
-        chosen = rng.choice(len(x), MAX_TRANSITIONS, replace=False)
-        x, following = x[chosen], following[chosen]
-    evidence = DynamicsEvidence(dictionary, Scale.fit(following))
-    evidence.add(x, following)
-    return dynamics_edges(evidence)
+def _transitions(
+    rows: list[NDArray[Any]], observations: list[NDArray[Any]], rng: np.random.Generator
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """State-action rows [N, D] and what came next [N, S]: all, or MAX_TRANSITIONS from all episodes."""
+    ends = np.cumsum([len(each) for each in rows])
+    if ends[-1] <= MAX_TRANSITIONS:
+        return np.concatenate(rows), np.concatenate([each[1:] for each in observations])
+    chosen = np.sort(rng.choice(ends[-1], MAX_TRANSITIONS, replace=False))
+    parts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
+    steps = [part - end + len(each) for part, end, each in zip(parts, ends, rows, strict=True)]
+    x = [each[step] for each, step in zip(rows, steps, strict=True)]
+    return np.concatenate(x), np.concatenate([o[1 + s] for o, s in zip(observations, steps, strict=True)])
 
 
-def _check(rows: list[NDArray[Any]], observations: list[NDArray[Any]], totals: Floats) -> None:
+def _check(
+    rows: list[NDArray[Any]], observations: list[NDArray[Any]], totals: Floats, negligible: float
+) -> None:
+    check(0 < negligible < 1, f"negligible={negligible} must be between 0 and 1: a share of the variance")
     if len(rows) != len(totals):
         raise UserError(f"{len(rows)} segments but {len(totals)} totals: give one total per segment")
     if not rows or min(len(each) for each in rows) < 1:
@@ -100,6 +123,16 @@ def _check(rows: list[NDArray[Any]], observations: list[NDArray[Any]], totals: F
     for number, parts in enumerate(zip(rows, observations, totals, strict=True)):
         if not all(np.isfinite(part).all() for part in parts):
             raise UserError(f"segment {number} holds NaN or infinity: remove it, and all others like it")
+
+
+def _shared(edges: NDArray[np.bool_], confidence: Floats, copies: dict[int, int]) -> Floats:
+    """Confidences where equal dimensions share what is known: which of them it is cannot be told."""
+    shared = confidence.copy()
+    for copy, first in copies.items():
+        alike = 1 + sum(other == first for other in copies.values())
+        known = np.minimum(confidence[first], 1 / alike)
+        shared[[copy, first]] = np.where(edges[first], known, confidence[first])
+    return shared
 
 
 def _graph(reward: NDArray[Any], dynamics: NDArray[Any], states: int) -> Graph:

@@ -63,16 +63,20 @@ class DynamicsEdges(NamedTuple):
 
     edges: NDArray[np.bool_]  # [D, S] (source, target)
     strength: Floats  # [D, S] how much the unexplained variance grows without the source, as log ratio
-    confidence: Floats  # [D, S] of each verdict, by the information criterion's odds
+    confidence: (
+        Floats  # [D, S] of each verdict: an edge by the information criterion's odds, none by evidence
+    )
     explained: Floats  # [S] share of each target's variance that its parents explain
 
 
-def dynamics_edges(evidence: DynamicsEvidence) -> DynamicsEdges:
-    """Drop-one test of every source in the full model, then backward elimination per target."""
+def dynamics_edges(evidence: DynamicsEvidence, negligible: float = 0.01) -> DynamicsEdges:
+    """Drop-one test of every source in the full model, then backward elimination per target. A source whose
+    loss would change a target's unexplained variance by less than `negligible` is absent."""
     n, dictionary = evidence.count, evidence.dictionary
     dims, states = len(dictionary.scale.live), len(evidence.targets.live)
     edges, strength = np.zeros((dims, states), np.bool_), np.zeros((dims, states))
     odds = np.full((dims, states), -np.inf)  # log odds of an edge; constant dimensions have none
+    worth = np.full((dims, states), -np.inf)  # log odds of an edge that is not negligible
     gram = evidence.gram / n
     gram = gram + 1e-6 * np.diag(np.maximum(np.diag(gram), 1e-6))
     cross, variance = evidence.cross / n, evidence.squares / n
@@ -85,13 +89,15 @@ def dynamics_edges(evidence: DynamicsEvidence) -> DynamicsEdges:
         strength[sources] = np.log1p(loss / rest)
         odds[sources] = (n * strength[sources] - _price(len(features), n, dims)) / 2
         edges[sources] = (odds[sources] > 0) & (loss / rest > FLOOR)
+        worth[sources] = _log_odds_of_worth(loss / rest, n - len(gram), len(features), negligible)
     edges &= evidence.targets.live
     explained = np.zeros(states)
     for target in np.flatnonzero(evidence.targets.live):
         parents = np.flatnonzero(edges[:, target])
         kept, explained[target] = _thin(dictionary, n, gram, cross[:, target], variance[target], parents)
         edges[:, target] = np.isin(np.arange(dims), kept)
-    confidence = special.expit(np.where(edges, odds, -odds))
+    worth[:, ~evidence.targets.live] = -np.inf
+    confidence = special.expit(np.where(edges, odds, -worth))
     return DynamicsEdges(edges, np.where(edges, strength, 0.0), confidence, explained)
 
 
@@ -100,13 +106,17 @@ def _thin(
 ) -> tuple[NDArray[np.int64], float]:
     """Backward elimination among the parents of one target; their features are those within the parents."""
     columns = np.concatenate([[0], 1 + dictionary.within(kept)])
-    owners = np.concatenate([[[-1, -1]], dictionary.owners])[columns]
     inverse = linalg.inv(gram[np.ix_(columns, columns)])
     weights = inverse @ cross[columns]
     rest = max(variance - float(weights @ cross[columns]), EXACT)
-    teams = [team for team in dictionary.scale.teams if np.isin(team, kept).all()]
+    parent = np.zeros(len(dictionary.scale.live), np.bool_)
+    parent[kept] = True
+    teams = [team for team in dictionary.scale.teams if parent[team].all()]
+    place = np.full(len(gram), -1)  # of each feature among those left
     while teams:
-        touching = [np.flatnonzero(np.isin(owners, team).any(axis=1)) for team in teams]
+        place[:], place[columns] = -1, np.arange(len(columns))
+        touching = [place[1 + dictionary.touching(team)] for team in teams]
+        touching = [mine[mine >= 0] for mine in touching]
         losses = np.array([float(_loss(inverse, weights[:, None], t)[0]) for t in touching])
         weakest = int(np.argmin(losses))
         growth = losses[weakest] / rest
@@ -114,7 +124,7 @@ def _thin(
         if n * np.log1p(growth) > price and growth > FINAL_FLOOR:
             break
         inverse, weights, left = _without(inverse, weights, touching[weakest])
-        owners, rest = owners[left], rest + losses[weakest]
+        columns, rest = columns[left], rest + losses[weakest]
         del teams[weakest]
     kept = np.concatenate([np.zeros(0, np.int64), *teams])
     return kept, float(1 - rest / variance) if variance > 0 else 0.0
@@ -136,6 +146,21 @@ def _without(
     share = linalg.solve(inverse[np.ix_(features, features)], inverse[np.ix_(features, left)], assume_a="pos")
     smaller = inverse[np.ix_(left, left)] - inverse[np.ix_(left, features)] @ share
     return smaller, weights[left] - share.T @ weights[features], left
+
+
+def _log_odds_of_worth(growth: Floats, free: int, features: int, least: float) -> Floats:
+    """Log odds that leaving so many features out truly lets the error grow by `least` or more, if it was as
+    likely as not: densities of free·growth as a noncentral χ², averaged over effects, and as a central one.
+
+    Their ratio is exp(-δ/2) 0F1(k/2; δ·free·growth/4), by the uniform expansion of Bessel's I.
+    """
+    if free < 1:
+        return np.zeros_like(growth)
+    order = max(features / 2 - 1, 0.5)
+    effects = free * least * 2.0 ** np.arange(8)[:, None]
+    root = np.sqrt(1 + effects * free * growth / order**2)
+    ratios = order * (root - 1 - np.log((1 + root) / 2)) - np.log(root) / 2 - effects / 2
+    return np.asarray(special.logsumexp(ratios, axis=0) - np.log(len(effects)))
 
 
 def _price(features: int, n: int, dims: int) -> float:

@@ -6,6 +6,7 @@ copies: of dimensions that are equal but for their unit, the first stands for al
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 Floats = NDArray[np.float64]
 
@@ -21,10 +23,13 @@ UNIVARIATE = 2 + COSINES  # features of one dimension
 QUANTILES = 33
 CLIP = 5.0
 MAX_PAIRED = 40  # beyond so many live dimensions, products of two would be too many to tell apart
+MANY, FEW = 150, 3  # beyond so many, dynamics are searched among the first so many functions of each
+THREADS = 2  # that sum features up
 SAME = 1e-4  # dimensions that differ by so little, in standard deviations, are copies
 ROWS_AT_ONCE = 20_000  # what bounds the memory of features;
 NUMBERS_AT_ONCE = 8_000_000  # fewer rows where they have many
-_SAMPLE = 50_000  # rows that quantiles are taken from
+_SAMPLE = 200_000  # rows that copies and one-hot vectors are looked for in,
+_QUANTILE_SAMPLE = 50_000  # and that quantiles are taken from
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,20 +46,25 @@ class Scale:
     @classmethod
     def fit(cls, x: NDArray[Any]) -> "Scale":
         """From samples [N, D] of any size and unit."""
-        x = np.asarray(x)
-        if not np.issubdtype(x.dtype, np.floating):
-            x = x.astype(np.float64)
-        low, high = x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
-        live = varies(low, high)
-        mean = x.mean(axis=0, dtype=np.float64)
-        parts = [
-            np.sum((x[i : i + ROWS_AT_ONCE] - mean) ** 2, axis=0) for i in range(0, len(x), ROWS_AT_ONCE)
-        ]
-        std = np.where(live, np.sqrt(np.sum(parts, axis=0) / len(x)), 1.0)
-        few = x[:: max(1, len(x) // _SAMPLE)]
+        return cls.over([np.asarray(x)])
+
+    @classmethod
+    def over(cls, parts: list[NDArray[Any]]) -> "Scale":
+        """The same from samples in parts, which are never put together: there may be many."""
+        count = sum(len(x) for x in parts)
+        low, high = (
+            np.array(least([edge(x, axis=0) for x in parts], axis=0), np.float64)
+            for least, edge in ((np.min, np.min), (np.max, np.max))
+        )
+        live = varies(low, high, _rounding(parts[0].dtype))
+        mean = np.sum([x.sum(axis=0, dtype=np.float64) for x in parts], axis=0) / count
+        squares = [np.sum((x[rows] - mean) ** 2, axis=0) for x in parts for rows in _slices(len(x))]
+        std = np.where(live, np.sqrt(np.sum(squares, axis=0) / count), 1.0)
+        some = _some(parts, max(_QUANTILE_SAMPLE, min(_SAMPLE, NUMBERS_AT_ONCE * 4 // max(len(mean), 1))))
+        few = some[_spread(_QUANTILE_SAMPLE, len(some))]
         quantiles = np.quantile(few, np.linspace(0, 1, QUANTILES), axis=0).astype(np.float64)
         quantiles[0], quantiles[-1] = low, high
-        return cls(mean, std, live, quantiles, _originals(x, mean, std, live), _teams(x, live))
+        return cls(mean, std, live, quantiles, _originals(some, mean, std, live), _teams(some, live))
 
     @cached_property
     def dims(self) -> NDArray[np.int64]:
@@ -94,15 +104,40 @@ class Scale:
         return ranks
 
 
-def varies(low: Floats, high: Floats) -> NDArray[np.bool_]:
-    """Whether dimensions with these extremes do: rounding of 32-bit numbers must not look like life."""
-    return np.asarray(high - low > 1e-6 * np.maximum(np.abs(low), np.abs(high)))
+def varies(low: Floats, high: Floats, rounding: float = 1e-6) -> NDArray[np.bool_]:
+    """Whether dimensions with these extremes do: rounding, of 32-bit numbers by default, is no life."""
+    return np.asarray(high - low > rounding * np.maximum(np.abs(low), np.abs(high)))
+
+
+def _rounding(dtype: np.dtype[Any]) -> float:
+    """A little more than numbers of this kind are off by, as a share of their size."""
+    return 10 * float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else 0.0
+
+
+def _slices(count: int) -> Iterator[slice]:
+    for start in range(0, count, ROWS_AT_ONCE):
+        yield slice(start, start + ROWS_AT_ONCE)
+
+
+def _spread(count: int, rows: int) -> NDArray[np.int64]:
+    """Numbers of up to so many rows: all, or evenly spread by the golden ratio, for every n-th row might be
+    the same step of every episode."""
+    if rows <= count:
+        return np.arange(rows)
+    return np.unique((np.arange(count) * ((5**0.5 - 1) / 2) % 1.0 * rows).astype(np.int64))
+
+
+def _some(parts: list[NDArray[Any]], count: int) -> NDArray[Any]:
+    """Up to so many rows of all parts, as if they were one."""
+    ends = np.cumsum([len(x) for x in parts])
+    chosen = np.split(rows := _spread(count, int(ends[-1])), np.searchsorted(rows, ends[:-1]))
+    return np.concatenate([x[mine - end + len(x)] for x, mine, end in zip(parts, chosen, ends, strict=True)])
 
 
 def _originals(x: NDArray[Any], mean: Floats, std: Floats, live: NDArray[np.bool_]) -> NDArray[np.int64]:
     """For each dimension the first that equals it, up to unit and sign."""
     original, dims = np.arange(len(live)), np.flatnonzero(live)
-    few = (x[:: max(1, len(x) // 2000), dims] - mean[dims]) / std[dims]
+    few = (x[_spread(2000, len(x))][:, dims] - mean[dims]) / std[dims]
     alike = np.abs(few.T @ few) / len(few)
     spread = np.diag(alike)
     candidates = np.argwhere(np.triu(alike > (1 - 1e-6) * np.sqrt(np.outer(spread, spread)), k=1))
@@ -117,23 +152,46 @@ def _originals(x: NDArray[Any], mean: Floats, std: Floats, live: NDArray[np.bool
 
 def _teams(x: NDArray[Any], live: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Entries of a one-hot vector, such as a discrete action, are one team: each is what the others are not,
-    so that none of them would be missed alone."""
+    so that none of them would be missed alone. There may be several teams, and flags that are in none."""
     team = np.arange(len(live))
-    binary = np.array([dim for dim in np.flatnonzero(live) if np.all((x[:, dim] == 0) | (x[:, dim] == 1))])
-    if len(binary) > 2 and np.all(x[:, binary].sum(axis=1) == 1):
-        team[binary] = binary[0]
+    dims = np.flatnonzero(live)
+    few = x[_spread(100, len(x))]  # which rules out most dimensions already
+    dims = dims[[len(np.unique(few[:, dim])) <= 2 for dim in dims]]
+    low, high = x[:, dims].min(axis=0), x[:, dims].max(axis=0)
+    two = [k for k, d in enumerate(dims) if np.all((x[:, d] == low[k]) | (x[:, d] == high[k]))]
+    dims, on = dims[two], x[:, dims[two]] == high[two]
+    free = np.ones(len(dims), np.bool_)
+    for first in range(len(dims)):
+        members = _one_hot(on, [first], ~on[:, first], free) if free[first] else None
+        if members is not None and len(members) > 2:
+            free[members] = False
+            team[dims[members]] = dims[min(members)]
     return team
 
 
-def cosines(ranks: Floats, count: int) -> NDArray[np.float32]:
-    """cos(πkF) for k = 1..count [N, K, count], by the recurrence of Chebyshev's polynomials."""
-    waves = np.empty((*ranks.shape, count), np.float32)
-    waves[..., 0] = np.cos(np.pi * ranks.astype(np.float32))
-    before: NDArray[np.float32] | float = 1.0
-    for k in range(1, count):
-        waves[..., k] = 2 * waves[..., 0] * waves[..., k - 1] - before
-        before = waves[..., k - 1]
-    return waves
+def _one_hot(
+    on: NDArray[np.bool_], chosen: list[int], rows: NDArray[np.bool_], free: NDArray[np.bool_]
+) -> list[int] | None:
+    """Columns of which exactly one is on in every row, beginning with those chosen; `rows` are not covered.
+    Of what is on in the first such row one must be the next, if it is never on with another."""
+    if not rows.any():
+        return chosen
+    for column in np.flatnonzero(on[np.argmax(rows)] & free):
+        if column > chosen[0] and not np.any(on[:, column] & ~rows):
+            members = _one_hot(on, [*chosen, int(column)], rows & ~on[:, column], free)
+            if members is not None:
+                return members
+    return None
+
+
+def cosines(ranks: Floats, count: int) -> Iterator[NDArray[np.float32]]:
+    """cos(πkF) for k = 1..count, [N, K] each, by the recurrence of Chebyshev's polynomials."""
+    first = np.cos(np.float32(np.pi) * ranks.astype(np.float32))
+    before: NDArray[np.float32] | float
+    before, wave = 1.0, first
+    for _ in range(count):
+        yield wave
+        before, wave = wave, 2 * first * wave - before
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +200,7 @@ class Dictionary:
 
     scale: Scale
     pairs: NDArray[np.int64]  # [P, 2] dimensions multiplied with each other
+    functions: int = UNIVARIATE  # of each dimension
 
     @classmethod
     def over(cls, scale: Scale) -> "Dictionary":
@@ -152,41 +211,63 @@ class Dictionary:
         first, second = np.triu_indices(len(dims), k=1)
         return cls(scale, np.stack([dims[first], dims[second]], axis=1))
 
+    def shortened(self) -> "Dictionary":
+        """With fewer functions of each dimension, where there are very many."""
+        few = FEW if len(self.scale.dims) > MANY else UNIVARIATE
+        return Dictionary(self.scale, self.pairs, few)
+
     @property
     def size(self) -> int:
-        return UNIVARIATE * len(self.scale.dims) + len(self.pairs)
+        return self.functions * len(self.scale.dims) + len(self.pairs)
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:
         """[size, 2] the dimensions of each feature; twice the same where there is but one."""
-        single = np.repeat(self.scale.dims, UNIVARIATE)
+        single = np.repeat(self.scale.dims, self.functions)
         return np.concatenate([np.stack([single, single], axis=1), self.pairs])
+
+    @cached_property
+    def _touching(self) -> dict[int, NDArray[np.int64]]:
+        """Of each dimension the features that involve it."""
+        starts = self.functions * np.arange(len(self.scale.dims))
+        alone = starts[:, None] + np.arange(self.functions)
+        pairs = [np.flatnonzero((self.pairs == dim).any(axis=1)) for dim in self.scale.dims]
+        first = self.functions * len(self.scale.dims)
+        columns = [np.concatenate([mine, first + more]) for mine, more in zip(alone, pairs, strict=True)]
+        return dict(zip(self.scale.dims.tolist(), columns, strict=True))
 
     def touching(self, dims: NDArray[np.int64]) -> NDArray[np.int64]:
         """Numbers of all features that involve any of these dimensions."""
-        return np.flatnonzero(np.isin(self.owners, dims).any(axis=1))
+        if len(dims) == 1:
+            return self._touching[int(dims[0])]
+        return np.unique(np.concatenate([self._touching[int(dim)] for dim in dims]))
 
     def within(self, dims: NDArray[np.int64]) -> NDArray[np.int64]:
         """Numbers of all features that involve these dimensions only."""
-        return np.flatnonzero(np.isin(self.owners, dims).all(axis=1))
+        wanted = np.zeros(len(self.scale.live), np.bool_)
+        wanted[dims] = True
+        return np.flatnonzero(wanted[self.owners].all(axis=1))
 
     def features(self, x: NDArray[Any]) -> Floats:
         """Of samples [N, D]: [N, size]; x, x² - 1 and cosines of each dimension, then products of pairs."""
         z = self.scale.standardise(x)
         place = np.searchsorted(self.scale.dims, self.pairs)
         products = z[:, place[:, 0]] * z[:, place[:, 1]]
-        return np.concatenate([self._univariate(x, z), products], axis=1)
+        univariate = np.stack(list(self._univariate(x, z)), axis=2).reshape(len(z), -1)
+        return np.concatenate([univariate, products], axis=1)
 
     def sums(self, segments: list[NDArray[Any]]) -> Floats:
         """Features of each segment's rows [T, D], summed: [E, size]."""
-        parts = [self._sums(part) for part in batches(segments, self.size)]
+        with ThreadPoolExecutor(THREADS) as pool:
+            parts = list(pool.map(self._sums, batches(segments, THREADS * self.size)))
         return np.concatenate(parts) if parts else np.zeros((0, self.size))
 
     def _sums(self, segments: list[NDArray[Any]]) -> Floats:
         x = np.concatenate(segments)
         starts = np.cumsum([0, *(len(s) for s in segments)])
         z = self.scale.standardise(x)
-        univariate = np.add.reduceat(self._univariate(x, z), starts[:-1], axis=0)
+        functions = [summed(f, starts) for f in self._univariate(x, z)]
+        univariate = np.stack(functions, axis=2).reshape(len(segments), -1)
         place = np.searchsorted(self.scale.dims, self.pairs)
         products = np.empty((len(segments), len(self.pairs)))
         for number, (start, end) in enumerate(pairwise(starts) if len(self.pairs) else ()):
@@ -194,12 +275,17 @@ class Dictionary:
             products[number] = (rows.T @ rows)[place[:, 0], place[:, 1]]
         return np.concatenate([univariate, products], axis=1)
 
-    def _univariate(self, x: NDArray[Any], z: Floats) -> Floats:
-        features = np.empty((*z.shape, UNIVARIATE))
-        features[..., 0] = z
-        features[..., 1] = z**2 - 1
-        features[..., 2:] = cosines(self.scale.ranks(x), COSINES)
-        return features.reshape(len(z), -1)
+    def _univariate(self, x: NDArray[Any], z: Floats) -> Iterator[NDArray[Any]]:
+        """[N, K] each function of all searched dimensions."""
+        yield z
+        yield z**2 - 1
+        yield from cosines(self.scale.ranks(x), self.functions - 2)
+
+
+def summed(x: NDArray[Any], starts: NDArray[np.int64]) -> Floats:
+    """Rows [N, P] added up from each start to the next: [len(starts) - 1, P]."""
+    every = np.arange(len(x))
+    return np.asarray(sparse.csr_array((np.ones(len(x)), every, starts), shape=(len(starts) - 1, len(x))) @ x)
 
 
 def rows_at_once(features: int) -> int:

@@ -9,18 +9,64 @@ from scipy import linalg, stats
 
 from apportion.graph.features import Floats
 from apportion.graph.model import WAVES, Basis, RewardModel
-from apportion.graph.ridge import Ridge, ridge
-from apportion.graph.screen import Segments, best_addition, best_product
+from apportion.graph.ridge import Ridge, Spectrum, ridge
+from apportion.graph.screen import Segments, best_addition, best_product, product_degrees
 
-NEGLIGIBLE = 1e-3  # share of the totals' variance that a parent must explain on segments left out,
-NOTICEABLE = 0.25  # or share of the error that it must take, if that is
-INVISIBLE = 1e-4  # at least this share of the variance,
-SIGNIFICANT = 2.0  # and by so many standard errors
-STANDING = 0.5  # share of the first claim that rich features of all others must leave
-CUT, CUT_SIGNIFICANT = 0.2, 3.0  # what a new dimension must take from the error
-EXPLAINED = 0.01  # share of the variance below which nothing more is looked for
-ROUNDS = 6
-MAX_RICH = 16  # more candidates than that are not refined: too many interactions to tell apart
+
+class _Staying(NamedTuple):
+    """A dimension stays if totals of left-out segments are predicted worse without it: by `of_variance` of
+    the totals' variance, or by `of_error` of the error that is left if that is `visible` in them; and by
+    more `standard_errors` than chance. Noise among many features may hide what the first selection saw: a
+    dimension that still has `of_claim` of what was given to it there stays as well."""
+
+    of_variance: float = 1e-3
+    of_error: float = 0.25
+    visible: float = 1e-4
+    standard_errors: float = 2.0
+    of_claim: float = 0.5
+
+
+class _Entering(NamedTuple):
+    """While more than `unexplained` of the variance is left, a dimension comes in that takes `of_error` of
+    the error by so many `standard_errors`, or a product that takes `product_of_error`."""
+
+    of_error: float = 0.2
+    standard_errors: float = 3.0
+    product_of_error: float = 0.1
+    unexplained: float = 0.01
+
+
+class _Effort(NamedTuple):
+    """Dimensions enter and leave `rounds` times at most. With more than `rich` of them interactions are too
+    many to tell apart, so there are no waves then, and no more dimensions."""
+
+    rounds: int = 6
+    rich: int = 16
+
+
+STAYING, ENTERING, EFFORT = _Staying(), _Entering(), _Effort()
+
+
+class Fit(NamedTuple):
+    """Ridge regression of totals on rich features of some dimensions."""
+
+    basis: Basis
+    spectrum: Spectrum
+    ridge: Ridge
+    noted: list[NDArray[np.int64]]  # dimensions of products that explained a remainder
+
+    @classmethod
+    def to(cls, segments: Segments, basis: Basis, sums: Floats, noted: list[NDArray[np.int64]]) -> "Fit":
+        spectrum = Spectrum.of(sums, segments.offsets)
+        return cls(basis, spectrum, spectrum.fit(segments.totals), noted)
+
+    @property
+    def sums(self) -> Floats:
+        return self.spectrum.sums
+
+    @property
+    def parents(self) -> set[int]:
+        return set(self.basis.dims.tolist())
 
 
 class Refined(NamedTuple):
@@ -30,17 +76,11 @@ class Refined(NamedTuple):
     probability: dict[int, float]  # that a dimension is a parent, of all that were looked at
     strength: dict[int, float]  # share of the totals' variance lost without the parent, left-out segments
     error: float  # mean square of leave-one-out errors, as a share of the totals' variance
-    model: RewardModel
-
-
-class _Fit(NamedTuple):
-    basis: Basis
-    sums: Floats
-    ridge: Ridge
+    fit: Fit
 
     @property
-    def parents(self) -> set[int]:
-        return set(self.basis.dims.tolist())
+    def model(self) -> RewardModel:
+        return RewardModel.of(self.fit.basis, self.fit.ridge)
 
 
 def refine(segments: Segments, claims: dict[int, float], rng: np.random.Generator) -> Refined:
@@ -48,11 +88,12 @@ def refine(segments: Segments, claims: dict[int, float], rng: np.random.Generato
 
     `claims` are the candidates, each with the share of variance that the first selection gives to it.
     """
-    fit, dropped = _fit(segments, np.array(list(claims), np.int64), rng), dict[int, float]()
-    for _ in range(ROUNDS):
+    fit, dropped = fit_to(segments, np.array(list(claims), np.int64), rng), dict[int, float]()
+    for _ in range(EFFORT.rounds):
         more = _additions(segments, fit, rng)
         if set(more.tolist()) - fit.parents - dropped.keys():
-            grown = _fit(segments, np.union1d(fit.basis.dims, more), rng)
+            noted = [*fit.noted, more] if len(more) > 2 else fit.noted
+            grown = fit_to(segments, np.union1d(fit.basis.dims, more), rng, noted)
             if grown.ridge.error < fit.ridge.error:
                 fit = grown
                 continue
@@ -70,32 +111,39 @@ def refine(segments: Segments, claims: dict[int, float], rng: np.random.Generato
         probability,
         {dim: float(np.clip(loss / segments.variance, 0.0, 1.0)) for dim, (loss, _) in worth.items()},
         fit.ridge.error / segments.variance,
-        fit.basis.model(fit.ridge),
+        fit,
     )
 
 
-def _fit(segments: Segments, dims: NDArray[np.int64], rng: np.random.Generator) -> _Fit:
-    waves = min(WAVES, segments.count // 4) if len(dims) <= MAX_RICH else 0
-    basis = Basis.of(segments.scale, np.sort(dims), waves, rng)
+def fit_to(
+    segments: Segments,
+    dims: NDArray[np.int64],
+    rng: np.random.Generator,
+    noted: list[NDArray[np.int64]] | None = None,
+) -> Fit:
+    """Rich features of these dimensions."""
+    noted = noted or []
+    waves = min(WAVES, segments.count // 4) if len(dims) <= EFFORT.rich else 0
+    basis = Basis.of(segments.scale, np.sort(dims), waves, rng, noted)
     sums = basis.sums(segments.rows)
-    return _Fit(basis, sums, ridge(sums, segments.totals, segments.offsets))
+    return Fit.to(segments, basis, sums, noted)
 
 
-def _plainest(segments: Segments, fit: _Fit) -> _Fit:
+def _plainest(segments: Segments, fit: Fit) -> Fit:
     """Without waves, where they do not help to predict segments left out."""
     basis = fit.basis.without_waves()
     sums = fit.sums[:, : basis.owners.shape[1]]
-    plain = _Fit(basis, sums, ridge(sums, segments.totals, segments.offsets))
+    plain = Fit.to(segments, basis, sums, fit.noted)
     return plain if plain.ridge.error <= fit.ridge.error else fit
 
 
 def _drop(
     segments: Segments,
-    fit: _Fit,
+    fit: Fit,
     claims: dict[int, float],
     dropped: dict[int, float],
     rng: np.random.Generator,
-) -> _Fit:
+) -> Fit:
     """Leave out the dimension that is missed least, unless it matters.
 
     A misfit of others makes proxies look useful; rich features of the others explain them away. What still
@@ -103,20 +151,22 @@ def _drop(
     """
     while len(fit.basis.dims):
         place = _weakest(segments, fit)
-        smaller = _fit(segments, np.delete(fit.basis.dims, place), rng)  # its waves are the others' now
+        smaller = fit_to(
+            segments, np.delete(fit.basis.dims, place), rng, fit.noted
+        )  # its waves are the others' now
         loss, z = _growth(smaller.ridge, fit.ridge)
-        least = max(NOTICEABLE * fit.ridge.error, INVISIBLE * segments.variance)
-        matters = loss > min(NEGLIGIBLE * segments.variance, least)
+        least = max(STAYING.of_error * fit.ridge.error, STAYING.visible * segments.variance)
+        matters = loss > min(STAYING.of_variance * segments.variance, least)
         dim = int(fit.basis.dims[place])
-        stands = loss > max(STANDING * claims.get(dim, np.inf), INVISIBLE) * segments.variance
-        if (matters and z > SIGNIFICANT) or stands:
+        stands = loss > max(STAYING.of_claim * claims.get(dim, np.inf), STAYING.visible) * segments.variance
+        if (matters and z > STAYING.standard_errors) or stands:
             break
         dropped[dim] = min(float(stats.norm.cdf(z)), 0.5)
         fit = smaller
     return fit
 
 
-def _weakest(segments: Segments, fit: _Fit) -> int:
+def _weakest(segments: Segments, fit: Fit) -> int:
     """The place of the dimension whose features the fit would miss least: B_gᵀ [(G + nλ)⁻¹_gg]⁻¹ B_g."""
     left = segments.offsets.remove(fit.sums)
     spread = np.sum(left**2, axis=0) + 1e-12
@@ -130,7 +180,7 @@ def _weakest(segments: Segments, fit: _Fit) -> int:
     return int(np.argmin(losses))
 
 
-def _loss(segments: Segments, fit: _Fit, place: int) -> tuple[float, float]:
+def _loss(segments: Segments, fit: Fit, place: int) -> tuple[float, float]:
     """How much the leave-one-out error grows without a dimension, and how many standard errors that is."""
     columns = fit.sums[:, ~fit.basis.owners[place]]
     return _growth(ridge(columns, segments.totals, segments.offsets), fit.ridge)
@@ -141,15 +191,18 @@ def _growth(without: Ridge, whole: Ridge) -> tuple[float, float]:
     return float(growth.mean()), float(growth.mean() / (growth.std() / np.sqrt(len(growth)) + 1e-300))
 
 
-def _additions(segments: Segments, fit: _Fit, rng: np.random.Generator) -> NDArray[np.int64]:
+def _additions(segments: Segments, fit: Fit, rng: np.random.Generator) -> NDArray[np.int64]:
     """Dimensions that explain much of the remainder, if there are such."""
-    if fit.ridge.error < EXPLAINED * segments.variance or len(fit.basis.dims) >= MAX_RICH:
+    if fit.ridge.error < ENTERING.unexplained * segments.variance or len(fit.basis.dims) >= EFFORT.rich:
         return np.zeros(0, np.int64)
     errors = fit.ridge.errors
     dim, cut, z = best_addition(segments, fit.basis.dims, errors, rng)
-    if cut > CUT and z > CUT_SIGNIFICANT:
+    if cut > ENTERING.of_error and z > ENTERING.standard_errors:
         return np.array([dim])
-    dims, share, rivals = best_product(segments, errors)
-    n = segments.count
-    allowed = n * np.log(max(1 - share, 1e-12)) + np.log(n) + 2 * np.log(rivals) < 0
-    return dims if allowed and share > CUT / 2 else np.zeros(0, np.int64)
+    for degree in product_degrees(segments):
+        dims, share, rivals = best_product(segments, errors, degree)
+        n = segments.count
+        allowed = n * np.log(max(1 - share, 1e-12)) + np.log(n) + 2 * np.log(rivals) < 0
+        if allowed and share > ENTERING.product_of_error:
+            return dims
+    return np.zeros(0, np.int64)

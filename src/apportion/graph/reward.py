@@ -28,14 +28,15 @@ class RewardEvidence:
     """Second moments of [1, T, summed features, total] over segments, in folds."""
 
     dictionary: Dictionary
+    folds: int = 0  # 0: as many as confidence asks for
     moments: Floats = field(init=False)  # [folds, P, P]
     counts: NDArray[np.int64] = field(init=False)  # [folds] segments
 
     def __post_init__(self) -> None:
         size = OFFSETS + self.dictionary.size + 1
-        folds = FOLDS if size <= MANY_FEATURES else FEW_FOLDS
-        self.moments = np.zeros((folds, size, size))
-        self.counts = np.zeros(folds, np.int64)
+        self.folds = self.folds or (FOLDS if size <= MANY_FEATURES else FEW_FOLDS)
+        self.moments = np.zeros((self.folds, size, size))
+        self.counts = np.zeros(self.folds, np.int64)
 
     @property
     def segments(self) -> int:
@@ -105,6 +106,13 @@ def reward_edges(evidence: RewardEvidence, seed: int = 0) -> RewardEdges:
         explained=explained(everything, chosen),
         chosen=chosen,
     )
+
+
+def first_edges(evidence: RewardEvidence) -> tuple[NDArray[np.bool_], Floats]:
+    """Edges and their strengths alone, which one fold is enough for."""
+    everything = evidence.regression()
+    chosen = select(everything, Groups.of(evidence.dictionary))
+    return touched(chosen, evidence.dictionary), _strength(everything, chosen, evidence.dictionary)
 
 
 def halves(evidence: RewardEvidence, groups: Groups, seed: int) -> list[NDArray[np.int64]]:

@@ -9,6 +9,7 @@ from scipy import linalg
 from apportion.graph.features import Floats
 
 PENALTIES = 10.0 ** np.arange(-8.0, 3.0)  # as shares of each feature's own variance
+_ROUNDING = 1e-10  # what is left of 1 after taking away parts that add up to it
 
 
 class Ridge(NamedTuple):
@@ -42,27 +43,54 @@ class Offsets(NamedTuple):
         return np.asarray(x - self.basis @ (self.basis.T @ x))
 
 
+class Spectrum(NamedTuple):
+    """Summed features by their principal directions: what all penalties and all totals have in common."""
+
+    offsets: Offsets
+    sums: Floats  # [E, P]
+    scale: Floats  # [P] that brings the features to equal variance; 0 for what offsets explain
+    directions: Floats  # [E, K] orthonormal, and orthogonal to the offsets
+    variances: Floats  # [K]
+
+    @classmethod
+    def of(cls, sums: Floats, offsets: Offsets) -> "Spectrum":
+        left = offsets.remove(sums)
+        spread = np.sqrt(np.mean(left**2, axis=0))
+        alive = spread > 1e-6 * np.sqrt(np.mean(sums**2, axis=0))
+        scale = np.where(alive, 1 / np.where(alive, spread, 1.0), 0.0)
+        return cls(offsets, sums, scale, *_principal(left * scale))
+
+    def kept_back(self, penalty: float) -> Floats:
+        """[K] the share of each direction that the penalty keeps out of the fit."""
+        price = len(self.sums) * penalty
+        return np.asarray(price / (self.variances + price))
+
+    def fit(self, totals: Floats, penalties: Floats = PENALTIES) -> Ridge:
+        """Under the penalty with the least leave-one-out error."""
+        directions, y = self.directions, self.offsets.remove(totals)
+        along = directions.T @ y
+        # Where features outnumber segments, all that keeps a segment from fitting itself is the penalty, and
+        # may be as small as 1e-9: it is added up, for 1 minus a leverage near 1 would be rounding.
+        outside = 1 - np.sum(self.offsets.basis**2, axis=1) - np.sum(directions**2, axis=1)
+        outside, missed = np.where(outside > _ROUNDING, outside, 0.0), y - directions @ along
+        best = Ridge(np.zeros(0), 0.0, 0.0, np.full(len(y), np.inf), 0.0)
+        for penalty in penalties:
+            kept_back = self.kept_back(penalty)
+            slack = np.maximum(outside + directions**2 @ kept_back, 1e-15)
+            errors = (missed + directions @ (kept_back * along)) / slack
+            if np.mean(errors**2) < best.error:
+                best = best._replace(errors=errors, penalty=float(penalty))
+        # Weights from the directions: XᵀU (along / (s² + nλ)).
+        response = directions @ (along / (self.variances + len(y) * best.penalty))
+        weights = self.scale**2 * (self.offsets.remove(self.sums).T @ response)
+        constants = np.linalg.lstsq(self.offsets.columns, totals - self.sums @ weights, rcond=None)[0]
+        per_segment = float(constants[1]) if len(constants) > 1 else 0.0
+        return best._replace(weights=weights, per_step=float(constants[0]), per_segment=per_segment)
+
+
 def ridge(sums: Floats, totals: Floats, offsets: Offsets, penalties: Floats = PENALTIES) -> Ridge:
     """Features [E, P] are scaled to equal variance first; offsets are free."""
-    left, y = offsets.remove(sums), offsets.remove(totals)
-    spread = np.sqrt(np.mean(left**2, axis=0))
-    alive = spread > 1e-6 * np.sqrt(np.mean(sums**2, axis=0))
-    scale = np.where(alive, 1 / np.where(alive, spread, 1.0), 0.0)
-    directions, variances = _principal(left * scale)
-    along = directions.T @ y
-    leverage = np.sum(offsets.basis**2, axis=1)
-    best = Ridge(np.zeros(0), 0.0, 0.0, np.full(len(y), np.inf), 0.0)
-    for penalty in penalties:
-        shrink = variances / (variances + len(y) * penalty)
-        slack = np.maximum(1 - leverage - directions**2 @ shrink, 1e-6)
-        errors = (y - directions @ (shrink * along)) / slack
-        if np.mean(errors**2) < best.error:
-            best = best._replace(errors=errors, penalty=float(penalty))
-    # Weights from the directions: XᵀU (along / (s² + nλ)).
-    weights = scale * ((left * scale).T @ (directions @ (along / (variances + len(y) * best.penalty))))
-    constants = np.linalg.lstsq(offsets.columns, totals - sums @ weights, rcond=None)[0]
-    per_segment = float(constants[1]) if len(constants) > 1 else 0.0
-    return best._replace(weights=weights, per_step=float(constants[0]), per_segment=per_segment)
+    return Spectrum.of(sums, offsets).fit(totals, penalties)
 
 
 def _principal(x: Floats) -> tuple[Floats, Floats]:

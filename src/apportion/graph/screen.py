@@ -14,6 +14,7 @@ from apportion.graph.features import MAX_PAIRED, Floats, Scale, batches
 from apportion.graph.model import Basis
 from apportion.graph.ridge import Offsets, ridge
 
+_MOST_WORK = 4e9  # multiplications that the search for products of four may take
 _CONTEXT = 30  # waves of the dimensions found that a new one is multiplied with
 
 
@@ -43,39 +44,54 @@ class Segments:
         return max(float(np.mean(self.offsets.remove(self.totals) ** 2)), 1e-300)
 
 
-def best_product(segments: Segments, remainder: Floats) -> tuple[NDArray[np.int64], float, int]:
-    """The product of three dimensions (of two, where there are too many to pair) whose sums go best with the
-    remainder: its dimensions, the squared correlation, and how many products there were."""
+def product_degrees(segments: Segments) -> list[int]:
+    """Of which degrees products are looked at: as high as there are not too many of them."""
+    dims, rows = len(segments.scale.dims), int(segments.lengths.sum())
+    if dims > MAX_PAIRED:
+        return [2]
+    pairs = dims * (dims - 1) // 2
+    return [3, 4] if rows * pairs**2 <= _MOST_WORK else [3]
+
+
+def best_product(segments: Segments, remainder: Floats, degree: int) -> tuple[NDArray[np.int64], float, int]:
+    """The product of so many dimensions whose sums go best with the remainder: its dimensions, the squared
+    correlation, and how many products there were."""
     dims = segments.scale.dims
-    degree = 3 if len(dims) <= MAX_PAIRED else 2
     if len(dims) < degree:
         return np.zeros(0, np.int64), 0.0, 1
     remainder, basis = segments.offsets.remove(remainder), segments.offsets.basis
-    pair = np.array(list(combinations(range(len(dims)), degree - 1)))
-    cross, squares = np.zeros((2, len(pair), len(dims)))
-    along = np.zeros((basis.shape[1], len(pair), len(dims)))
-    for number, sums in enumerate(_product_sums(segments, pair)):
+    first, second = (_subsets(len(dims), size) for size in (degree // 2 + degree % 2, degree // 2))
+    cross, squares = np.zeros((2, len(first), len(second)))
+    along = np.zeros((basis.shape[1], len(first), len(second)))
+    for number, sums in enumerate(_product_sums(segments, first, second)):
         cross += remainder[number] * sums
         squares += sums**2
-        along += basis[number][:, None, None] * sums
+        for direction, part in zip(basis[number], along, strict=True):
+            part += direction * sums
     spread = squares - np.sum(along**2, axis=0)
-    alive = (spread > 1e-9 * squares) & (np.arange(len(dims)) > pair[:, -1:])
+    alive = (spread > 1e-9 * squares) & (second[:, 0] > first[:, -1:])
     fit = np.where(alive, cross**2 / np.where(alive, spread, 1.0), 0.0) / max(
         float(np.sum(remainder**2)), 1e-300
     )
     place, last = np.unravel_index(np.argmax(fit), fit.shape)
-    return dims[[*pair[place], last]], float(fit.max()), max(int(alive.sum()), 1)
+    return dims[[*first[place], *second[last]]], float(fit.max()), max(int(alive.sum()), 1)
 
 
-def _product_sums(segments: Segments, pair: NDArray[np.int64]) -> Iterator[Floats]:
-    """For each segment Σ_t z_i z_j z_k [pairs, K], or Σ_t z_i z_j [K, K] where `pair` has one column."""
-    for batch in batches(segments.rows, len(pair) + len(segments.scale.dims)):
+def _subsets(count: int, size: int) -> NDArray[np.int64]:
+    return np.array(list(combinations(range(count), size)), np.int64).reshape(-1, size)
+
+
+def _product_sums(
+    segments: Segments, first: NDArray[np.int64], second: NDArray[np.int64]
+) -> Iterator[Floats]:
+    """For each segment the sums over its steps of the products of all places in `first` and `second`."""
+    for batch in batches(segments.rows, len(first) + len(second)):
         z = segments.scale.standardise(np.concatenate(batch)).astype(np.float32)
-        products = z[:, pair[:, 0]] * z[:, pair[:, 1]] if pair.shape[1] == 2 else z
+        left, right = (np.prod([z[:, column] for column in places.T], axis=0) for places in (first, second))
         end = 0
         for rows in batch:
             start, end = end, end + len(rows)
-            yield (products[start:end].T @ z[start:end]).astype(np.float64)
+            yield (left[start:end].T @ right[start:end]).astype(np.float64)
 
 
 def best_addition(

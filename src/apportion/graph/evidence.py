@@ -1,0 +1,122 @@
+"""How much do the totals speak for or against an effect of a dimension, beside what others explain?
+
+What the others explain is a ridge regression, which is a Gaussian prior on their part: the totals are
+y ~ N(Z c, σ² M⁻¹) with M = 1 - (the ridge's hat matrix) and Z the dimension's own summed features. All the
+data say about c is A = ZᵀMZ and b = ZᵀMy/σ. Against c = 0, an effect c has the likelihood ratio
+exp(bᵀc - cᵀAc/2) with c in units of σ; averaged over the effects that are possible this is a Bayes factor.
+A dimension that moves with those found has a small A: the data say little, and the ratio stays near 1.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from apportion.graph.features import Floats
+from apportion.graph.ridge import Offsets, Spectrum
+
+MIXTURES = 24  # random combinations of a dimension's functions, beside each of them alone
+_WORTH = 2.0 ** -np.arange(14.0)  # shares of the variance that an effect of unknown size may have
+_ALIVE = 1e-9
+
+
+class Columns(NamedTuple):
+    """Summed features [E, P] without what offsets explain, each of length 1 (0 where nothing is left)."""
+
+    unit: Floats
+
+    @classmethod
+    def of(cls, sums: Floats, offsets: Offsets) -> "Columns":
+        left = offsets.remove(sums)
+        length = np.sqrt(np.sum(left**2, axis=0))
+        alive = length > 1e-6 * np.sqrt(np.sum(sums**2, axis=0))
+        return cls(left * np.where(alive, 1 / np.where(alive, length, 1.0), 0.0))
+
+
+class Remainder(NamedTuple):
+    """Totals beside what a fit explains, as it bears on some features."""
+
+    signal: float  # n Var(R) / σ²: what an effect worth everything would be
+    noise: float  # σ² as share of the variance
+    columns: Columns
+    kept: Floats  # [K, P] features along the fit's directions, times the root of what it takes out
+    linear: Floats  # [P] b = ZᵀMy/σ
+    curvature: Floats  # [P] diagonal of A
+
+    @classmethod
+    def of(cls, columns: Columns, spectrum: Spectrum, totals: Floats, penalty: float) -> "Remainder":
+        y = spectrum.offsets.remove(totals)
+        taken = 1 - spectrum.kept_back(penalty)
+        left = y - spectrum.directions @ (taken * (spectrum.directions.T @ y))
+        free = max(len(y) - spectrum.offsets.basis.shape[1] - float(taken.sum()), 1.0)
+        variance = max(float(left @ left) / free, 1e-9 * float(np.mean(y**2)), 1e-300)
+        kept = np.sqrt(taken)[:, None] * (spectrum.directions.T @ columns.unit)
+        alive = np.any(columns.unit != 0, axis=0)
+        return cls(
+            signal=float(y @ y) / variance,
+            noise=variance * len(y) / max(float(y @ y), 1e-300),
+            columns=columns,
+            kept=kept,
+            linear=columns.unit.T @ left / np.sqrt(variance),
+            curvature=np.where(alive, np.maximum(1 - np.sum(kept**2, axis=0), _ALIVE), 0.0),
+        )
+
+    def against(self, least: float) -> Floats:
+        """[P] log ratio of an effect along each feature alone that is worth at least `least`, to none."""
+        return _fixed(self.linear, self.curvature, self.signal, least)
+
+    def against_mixtures(self, block: NDArray[np.int64], mixtures: Floats, least: float) -> Floats:
+        """[M] the same along random combinations [M, K] of a block of features."""
+        plain, seen = self._block(block)
+        length = np.sqrt(np.maximum(np.einsum("mi,ij,mj->m", mixtures, plain, mixtures), 1e-12))
+        linear = mixtures @ self.linear[block] / length
+        curvature = np.maximum(np.einsum("mi,ij,mj->m", mixtures, seen, mixtures) / length**2, _ALIVE)
+        return _fixed(linear, curvature, self.signal, least)
+
+    def for_effect(self, blocks: Iterable[NDArray[np.int64]]) -> float:
+        """Log ratio of an effect of unknown size in one of the blocks of features to none."""
+        ratios = [self._gaussian(block) for block in blocks if len(block)]
+        return float(special.logsumexp(ratios) - np.log(len(ratios))) if ratios else -np.inf
+
+    def for_any(self) -> float:
+        """Log ratio of an effect in all features together, or in any one of them, to none."""
+        every = np.arange(len(self.linear))
+        together = self._gaussian(every) if len(every) else -np.inf
+        size = _WORTH[:, None] * self.signal
+        singles = -np.log1p(size * self.curvature) / 2
+        singles += size * self.linear**2 / (1 + size * self.curvature) / 2
+        one = special.logsumexp(singles) - np.log(max(singles.size, 1)) if singles.size else -np.inf
+        return float(np.logaddexp(together, one) - np.log(2))
+
+    def worth(self, block: NDArray[np.int64]) -> float:
+        """Share of the variance that the best fit of these features takes, less what chance would give it."""
+        curvature, axes = np.linalg.eigh(self._block(block)[1])
+        clear = curvature > 1e-6
+        taken = np.sum((axes.T @ self.linear[block])[clear] ** 2 / curvature[clear]) - clear.sum()
+        return float(np.clip(taken / self.signal, 0.0, 1.0))
+
+    def _gaussian(self, block: NDArray[np.int64]) -> float:
+        """c ~ N(0, g): the ratio is |1 + gA|^(-1/2) exp(g bᵀ(1 + gA)⁻¹b / 2), averaged over g."""
+        _, seen = self._block(block)
+        curvature, axes = np.linalg.eigh(seen)
+        curvature, linear = np.maximum(curvature, 0.0), axes.T @ self.linear[block]
+        size = _WORTH[:, None] * self.signal / len(block)
+        ratios = -np.log1p(size * curvature) / 2 + size * linear**2 / (1 + size * curvature) / 2
+        return float(special.logsumexp(ratios.sum(axis=1)) - np.log(len(_WORTH)))
+
+    def _block(self, block: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """ZᵀZ and ZᵀMZ."""
+        z, kept = self.columns.unit[:, block], self.kept[:, block]
+        plain = z.T @ z
+        return plain, plain - kept.T @ kept
+
+
+def _fixed(linear: Floats, curvature: Floats, signal: float, least: float) -> Floats:
+    """Effects of either sign that are worth `least`, twice that, ..., all of the variance."""
+    worth = least * 2.0 ** np.arange(np.floor(np.log2(1 / least)) + 1)
+    size = np.sqrt(worth * signal)[:, None]
+    push = np.abs(size * linear)
+    cosh = push + np.log1p(np.exp(-2 * push)) - np.log(2)
+    return np.asarray(special.logsumexp(cosh - size**2 * curvature / 2, axis=0) - np.log(len(worth)))
