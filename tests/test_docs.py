@@ -202,8 +202,7 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*arguments: Any, **options: Any) -> None:
         raise Parsed(arguments[0])
 
-    monkeypatch.setattr(verbs.training, "train", stop)
-    monkeypatch.setattr(verbs.training, "resume", stop)
+    monkeypatch.setattr(verbs, "start", stop)
     monkeypatch.setattr(verbs.RunFolder, "open", stop)
     monkeypatch.setattr(verbs, "read_npz", stop)
     monkeypatch.setattr(bench, "measure", stop)

@@ -7,6 +7,15 @@ from apportion.explain.rewards import (
     check_explainable,
     compile_reward,
     explain_reward,
+    why_not_alone,
 )
 
-__all__ = ["Explanation", "Precision", "Steps", "check_explainable", "compile_reward", "explain_reward"]
+__all__ = [
+    "Explanation",
+    "Precision",
+    "Steps",
+    "check_explainable",
+    "compile_reward",
+    "explain_reward",
+    "why_not_alone",
+]

@@ -27,6 +27,7 @@ class Report(NamedTuple):
     evaluation: Evaluation
     edges: dict[str, NDArray[np.float32]] | None  # [L, ...] edge probabilities, for methods with a graph
     policy_mask: NDArray[np.float32]  # [L, S]
+    agent: AgentState  # [L, ...] as it was, on the host
 
 
 class _Moment(NamedTuple):
@@ -34,7 +35,7 @@ class _Moment(NamedTuple):
 
     iteration: int
     step: int
-    model: State  # [L, ...]
+    agent: AgentState  # [L, ...]
     actor: Arrays  # [L, ...]
     correlation: NDArray[np.float32]  # [L]
     edges: Any  # Edges [L, ...] or None
@@ -66,7 +67,7 @@ class Evaluator:
     ) -> None:
         """Start to evaluate the agent as it is now; call `wait` first."""
         assert self._under_way is None
-        parts = (agent.method, actor, self._correlate(agent.method, replay, keys), self._edges(agent.method))
+        parts = (agent, actor, self._correlate(agent.method, replay, keys), self._edges(agent.method))
         self._under_way = self._thread.submit(self._report, _Moment(iteration, step, *jax.device_get(parts)))
         if not self.pool.has_spare_workers:
             self._under_way.exception()  # until it is done
@@ -82,12 +83,13 @@ class Evaluator:
 
     def _report(self, moment: _Moment) -> Report:
         episodes = self.pool.episodes(moment.actor, moment.iteration, self.episodes, beside_training=True)
-        redistributed = self._redistribute(moment.model, episodes)
+        redistributed = self._redistribute(moment.agent.method, episodes)
         return Report(
             step=moment.step,
             evaluation=judge(episodes, redistributed, moment.correlation),
             edges=None if moment.edges is None else moment.edges._asdict(),
             policy_mask=moment.actor["mask"],
+            agent=moment.agent,
         )
 
     def close(self) -> None:

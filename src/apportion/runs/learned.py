@@ -1,0 +1,70 @@
+"""What the lanes of a run have learned: their agents in the newest checkpoint, or each at its best."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from apportion.core.config import check
+from apportion.core.spec import Spec
+from apportion.core.types import State
+from apportion.envs.wire import Arrays
+from apportion.runs import checkpoint
+from apportion.runs import saved as saving
+from apportion.runs.folder import RunFolder
+from apportion.runs.recording import read_settings
+from apportion.training import agent as agents
+from apportion.training.agent import AgentState
+from apportion.training.settings import Config
+
+
+class Learned(NamedTuple):
+    """The agents of all lanes, and what they were trained with."""
+
+    config: Config
+    spec: Spec
+    agent: AgentState  # [L, ...]
+    step: int | None  # of the checkpoint; None where each lane has its own
+    best_steps: list[int] | None  # [L] where these are the best agents
+    skipped: list[str]  # one line for each newer checkpoint that could not be used
+
+    def actors(self) -> Arrays:
+        """[L, ...] what `envs.acting` acts with."""
+        method, backbone = self.config.make_method(), self.config.make_backbone()
+        actors = jax.jit(jax.vmap(lambda agent: agents.actor(method, backbone, agent)))(self.agent)
+        return {name: np.asarray(array) for name, array in actors.items()}
+
+    def model(self, lane: int) -> State:
+        """What one lane's method knows."""
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf[lane]), self.agent.method)
+
+    def moment(self) -> dict[str, Any]:
+        """When that was, for JSON."""
+        return {"step": self.step, "best_steps": self.best_steps}
+
+
+def read_learned(run: RunFolder, best: bool = False) -> Learned:
+    """From the newest checkpoint that can be read, or from the best agents that it knew of."""
+    config, _ = read_settings(run)
+    spec = run.read_spec()
+    if not best:
+        agent, loaded = saving.read_agent(run.checkpoints, config, spec)
+        return Learned(config, spec, agent, loaded.step, None, loaded.skipped)
+    check(
+        bool(checkpoint.steps(run.best)),
+        f"{run.path} has kept no best policy (it was not evaluated and saved yet, or by an older version): "
+        "take the newest one instead, without --best or best=True",
+    )
+    agent, loaded = saving.read_agent(run.best, config, spec)
+    return Learned(config, spec, agent, None, loaded.meta["steps"], loaded.skipped)
+
+
+def moment_in_words(data: dict[str, Any]) -> str:
+    """Of which moment of training some JSON tells."""
+    return "at each seed's best step" if data["step"] is None else f"at step {data['step']:,}"
+
+
+def check_lane(lane: int, lanes: int, run: RunFolder) -> None:
+    """Complain of a lane that the run does not have."""
+    check(0 <= lane < lanes, f"no lane {lane}: {run.path} has lanes 0 to {lanes - 1}")
