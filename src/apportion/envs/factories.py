@@ -65,7 +65,9 @@ def call_factory(
         raise UserError(f"{env_id} cannot be filmed: let it take an argument render_mode and pass it on")
     env = factory(**arguments)
     if not isinstance(env, gymnasium.Env):
-        raise UserError(f"{env_id} made a {type(env).__name__}: let it return a Gymnasium environment")
+        raise UserError(
+            f"{env_id} made no environment but a {type(env).__name__}: let it return one of Gymnasium"
+        )
     last = _LAST_MADE.get(env_id)
     if last is not None and last() is env:
         raise UserError(f"{env_id} returned the same environment twice: let it make a new one at each call")
