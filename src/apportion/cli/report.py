@@ -47,8 +47,7 @@ def report(argv: list[str]) -> int:
         args = parse(Report, argv, "apportion report")
         check(len(args.runs) > 0, "no run folder given: name at least one")
     runs = [RunFolder.open(path) for path in args.runs]
-    out = args.out or page_of(runs)
-    check(not out.is_dir(), f"{out} is a folder: give --out a file name, such as {out / 'report.html'}")
+    out = page_of(runs, args.out)
     names: Names = {}
     if args.names is not None:
         names = read_names(args.names)

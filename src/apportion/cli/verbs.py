@@ -22,12 +22,13 @@ from apportion.graph import identify
 from apportion.methods import METHODS
 from apportion.report import video
 from apportion.runs import recording
+from apportion.runs.choosing import starting_point
 from apportion.runs.door import load, start
 from apportion.runs.evaluation import Playing, evaluate_run
 from apportion.runs.folder import RunFolder
 from apportion.runs.recording import Checkpoints
 from apportion.runs.run import Run, Stopped
-from apportion.training.presets import default_backbone, paper, preset
+from apportion.training.presets import default_backbone
 from apportion.training.settings import Config, Schedule
 
 
@@ -49,11 +50,12 @@ def train(argv: list[str]) -> int:
 def _train_settings(argv: list[str]) -> tuple[Any, Config]:
     """The flags, and the training they describe."""
     method, backbone = flag_value(argv, "--method", "grd"), flag_value(argv, "--backbone", "")
-    published = flag_value(argv, "--preset", "default") == "paper"
+    # Whatever else was typed there, the parser complains of.
+    origin = "paper" if flag_value(argv, "--preset", "default") == "paper" else "default"
 
     def flags(words: list[str], env_id: str, backbone: str) -> Any:
-        config = preset(env_id, method, backbone)
-        return parse(_train_flags(paper(config) if published else config), words, "apportion train")
+        config = starting_point(env_id, method, backbone, origin)
+        return parse(_train_flags(config), words, "apportion train")
 
     # Parsed twice: only then the environment is known, and with it the settings that suit it.
     without_help = [word for word in argv if word not in ("-h", "--help")]

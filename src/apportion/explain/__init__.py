@@ -3,6 +3,7 @@
 from apportion.explain.rewards import (
     Explanation,
     Precision,
+    RewardOf,
     Steps,
     check_explainable,
     compile_reward,
@@ -13,6 +14,7 @@ from apportion.explain.rewards import (
 __all__ = [
     "Explanation",
     "Precision",
+    "RewardOf",
     "Steps",
     "check_explainable",
     "compile_reward",

@@ -28,8 +28,7 @@ def make_page(
 
     `say` is told why a run has no contributions or pictures, each reason once.
     """
-    page = out or page_of(runs)
-    check(not page.is_dir(), f"{page} is a folder: give --out a file name, such as {page / 'report.html'}")
+    page = page_of(runs, out)
 
     def of_run(run: RunFolder) -> EpisodeExtras:
         @cache
@@ -42,6 +41,8 @@ def make_page(
     return write_report(runs, page, names or {}, None if extras == "none" else of_run)
 
 
-def page_of(runs: Sequence[RunFolder]) -> Path:
-    """Where the page goes when nobody says."""
-    return runs[0].path / "report.html" if len(runs) == 1 else Path("report.html")
+def page_of(runs: Sequence[RunFolder], out: Path | None) -> Path:
+    """Where the page goes, which must not be a folder."""
+    page = out or (runs[0].path / "report.html" if len(runs) == 1 else Path("report.html"))
+    check(not page.is_dir(), f"{page} is a folder: give --out a file name, such as {page / 'report.html'}")
+    return page

@@ -34,9 +34,7 @@ def choose(
 ) -> Chosen:
     """The settings that suit the task (`start`: paper for the published ones), with those given in place."""
     env_id = env if isinstance(env, str) else name_factory(env)
-    check(start in PRESETS, f"unknown preset {start!r}{nearest(start, PRESETS)}")
-    config = preset(env_id, method, backbone or default_backbone(env_id))
-    config = paper(config) if start == "paper" else config
+    config = starting_point(env_id, method, backbone or default_backbone(env_id), start)
     parts: dict[str, Any] = {
         "env": config.env,
         "method": config.method_config,
@@ -61,6 +59,13 @@ def choose(
         lanes=seeds,
     )
     return Chosen(config, parts["checkpoints"])
+
+
+def starting_point(env_id: str, method: str, backbone: str, start: str) -> Config:
+    """What suits the task, or what was published."""
+    check(start in PRESETS, f"unknown preset {start!r}{nearest(start, PRESETS)}")
+    config = preset(env_id, method, backbone)
+    return paper(config) if start == "paper" else config
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:

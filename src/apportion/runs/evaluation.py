@@ -81,7 +81,7 @@ def play(learned: Learned, episodes: int, seed: int, noise: Noise | None) -> lis
     config = learned.config
     seeds = [seed + lane for lane in range(config.lanes)]
     with Pool(config.env, seeds, config.make_backbone().head, default_workers(config.lanes)) as pool:
-        return pool.episodes(learned.actors(), 0, episodes, noise)
+        return pool.episodes(learned.actors, 0, episodes, noise)
 
 
 def _dimension(spec: Spec, word: str) -> int:

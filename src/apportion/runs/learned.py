@@ -1,6 +1,9 @@
 """What the lanes of a run have learned: their agents in the newest checkpoint, or each at its best."""
 
-from typing import Any, NamedTuple
+import contextlib
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +21,11 @@ from apportion.training import agent as agents
 from apportion.training.agent import AgentState
 from apportion.training.settings import Config
 
+_REMEMBERED = 4  # agents of so many folders: a checkpoint with its replay takes long to read
 
-class Learned(NamedTuple):
+
+@dataclass(frozen=True, eq=False)
+class Learned:
     """The agents of all lanes, and what they were trained with."""
 
     config: Config
@@ -29,6 +35,7 @@ class Learned(NamedTuple):
     best_steps: list[int] | None  # [L] where these are the best agents
     skipped: list[str]  # one line for each newer checkpoint that could not be used
 
+    @cached_property
     def actors(self) -> Arrays:
         """[L, ...] what `envs.acting` acts with."""
         method, backbone = self.config.make_method(), self.config.make_backbone()
@@ -45,7 +52,15 @@ class Learned(NamedTuple):
 
 
 def read_learned(run: RunFolder, best: bool = False) -> Learned:
-    """From the newest checkpoint that can be read, or from the best agents that it knew of."""
+    """From the newest checkpoint that can be read, or from the best agents that it knew of.
+
+    Asked again, it is read again only if a file has changed.
+    """
+    return _read(run, best, _state_of_files(run))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
     config, _ = read_settings(run)
     spec = run.read_spec()
     if not best:
@@ -58,6 +73,16 @@ def read_learned(run: RunFolder, best: bool = False) -> Learned:
     )
     agent, loaded = saving.read_agent(run.best, config, spec)
     return Learned(config, spec, agent, None, loaded.meta["steps"], loaded.skipped)
+
+
+def _state_of_files(run: RunFolder) -> tuple[Any, ...]:
+    """What changes when a file is written that agents are read from."""
+    found = []
+    for path in (run.config, run.spec, *run.checkpoints.glob("*/*"), *run.best.glob("*/*")):
+        with contextlib.suppress(FileNotFoundError):  # a training is just replacing it
+            stat = path.stat()
+            found.append((str(path), stat.st_mtime_ns, stat.st_size))
+    return tuple(sorted(found))
 
 
 def moment_in_words(data: dict[str, Any]) -> str:

@@ -44,7 +44,7 @@ def read_policy(run: RunFolder, lane: int = 0, best: bool = False) -> Policy:
     learned = read_learned(run, best)
     check_lane(lane, learned.config.lanes, run)
     spec = known_range(run, learned)
-    actor = {name: array[lane] for name, array in learned.actors().items()}
+    actor = {name: array[lane] for name, array in learned.actors.items()}
     facts = {
         "env": spec.env_id,
         "method": learned.config.method,

@@ -1,5 +1,6 @@
 """The reward that a lane has learned, asked about steps of one's own."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.envs.make import EnvConfig
 from apportion.envs.ranges import learners_actions
-from apportion.explain import Steps, compile_reward, why_not_alone
+from apportion.explain import RewardOf, Steps, compile_reward, why_not_alone
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
 from apportion.runs.policy import known_range
+from apportion.training.settings import Config
 
 
 def learned_rewards(
@@ -39,13 +41,19 @@ def learned_rewards(
     reason = why_not_alone(learned.config.method, method, state, whole)
     if reason is not None:
         raise UserError(f"{reason}: see what it gave to stored episodes, `redistributed` in Run.episodes()")
-    reward_of = compile_reward(method, spec.observation_size)
+    reward_of = _compiled(learned.config, spec.observation_size)
     rewards = reward_of(state, steps.rows())
     # A method that reads the next observation makes NaN of one that is not there.
     unknown = not followed and np.isnan(rewards).any() and not np.isnan(reward_of(state, whole.rows())).any()
     name = learned.config.method
     check(not unknown, f"{name} also looks at where a step leads: give observations [T+1, S]")
     return rewards
+
+
+@cache
+def _compiled(config: Config, states: int) -> RewardOf:
+    """Once for all who ask about rewards of the same settings."""
+    return compile_reward(config.make_method(), states)
 
 
 def _learners_observations(spec: Spec, env: EnvConfig, observations: Any) -> NDArray[np.float32]:
