@@ -78,6 +78,7 @@ def test_every_head_has_its_reading(
     run = door.load(train(out, env, *flags).path)
     file = run.export(tmp_path / "policy.npz")
     observations = np.random.default_rng(0).normal(0, 1, (50, run.spec.observation_size))
+    observations[25:] *= 100
     expected = np.array([run.policy()(observation) for observation in observations])
     np.testing.assert_allclose(_elsewhere(loader, file, observations, kind), expected, atol=1e-5)
     assert len(np.unique(expected)) > 1
