@@ -19,8 +19,8 @@ def make_toy() -> gymnasium.Env[Any, Any]:
 
 class Nested:
     @staticmethod
-    def make(size: int = 4) -> gymnasium.Env[Any, Any]:
-        return TimeLimit(Toy(), size)
+    def make() -> gymnasium.Env[Any, Any]:
+        return TimeLimit(Toy(), 4)
 
 
 def test_what_can_be_imported_is_named_for_where_it_is() -> None:
@@ -49,7 +49,15 @@ def test_a_function_of_the_script_itself_is_not_importable() -> None:
 def test_an_imported_name_makes_the_environment() -> None:
     _, spec = make(EnvConfig("test_factories:make_toy"))
     assert (spec.env_id, spec.max_episode_steps) == ("test_factories:make_toy", 7)
-    assert make(EnvConfig("test_factories:Nested.make", kwargs='{"size": 2}'))[1].max_episode_steps == 2
+    assert make(EnvConfig("test_factories:Nested.make"))[1].max_episode_steps == 4
+
+
+def test_a_class_takes_constructor_arguments_and_a_function_none() -> None:
+    """A run folder names its environment: one from a stranger must not be able to call what it likes."""
+    named = EnvConfig("toy_envs:Toy", max_episode_steps=5, kwargs='{"action_names": ["left", "right"]}')
+    assert make(named)[1].action_names == ("left", "right")
+    with pytest.raises(UserError, match=r"subprocess:run is a function and takes no --env\.kwargs"):
+        make(EnvConfig("subprocess:run", kwargs='{"args": ["true"]}'))
 
 
 def test_a_time_limit_can_be_put_on_top() -> None:
@@ -86,7 +94,7 @@ ONE = TimeLimit(Toy(), 3)
             "an environment was given, but each lane needs its own: give the function or class that makes it",
         ),
         (lambda: ONE, "returned the same environment twice: let it make a new one at each call"),
-        (lambda: 7, "made no environment but a int: let it return one of Gymnasium"),
+        (lambda: 7, "made no environment but a int: let it return one of Gymnasium's"),
         (7, "7 is no environment: give an id, or a function that makes one"),
     ],
 )

@@ -41,6 +41,11 @@ def test_settings_may_be_dotted_or_nested(settings: dict[str, Any]) -> None:
     assert config.backbone_config == preset(GREENHOUSE, "grd", "sac").backbone_config
 
 
+def test_a_whole_number_may_be_written_as_a_float() -> None:
+    steps = _chosen(settings={"steps": 1e5}).config.schedule.steps
+    assert (steps, type(steps)) == (100_000, int)
+
+
 def test_constructor_arguments_may_be_a_dict() -> None:
     assert _chosen(settings={"env.kwargs": {"wind": 0.2}}).config.env.kwargs == '{"wind": 0.2}'
     assert _chosen(settings={"env": {"kwargs": {"wind": 0.2}}}).config.env.kwargs == '{"wind": 0.2}'

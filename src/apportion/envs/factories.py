@@ -60,13 +60,20 @@ def find_factory(env_id: str) -> Factory | None:
 def call_factory(
     env_id: str, factory: Factory, arguments: dict[str, Any], max_episode_steps: int | None
 ) -> AnyEnv:
-    """A new environment, with a time limit where one is asked for."""
+    """A new environment, with a time limit where one is asked for.
+
+    Functions get no arguments of a user's choice: names come from run folders too, and a stranger's must not
+    be able to say `subprocess:run`. An environment's class may have them, as registered ones do.
+    """
+    is_class = isinstance(factory, type) and issubclass(factory, gymnasium.Env)
+    if not is_class and arguments.keys() - {"render_mode"}:
+        raise UserError(f"{env_id} is a function and takes no --env.kwargs: name the environment's class")
     if "render_mode" in arguments and "render_mode" not in inspect.signature(factory).parameters:
         raise UserError(f"{env_id} cannot be filmed: let it take an argument render_mode and pass it on")
     env = factory(**arguments)
     if not isinstance(env, gymnasium.Env):
         raise UserError(
-            f"{env_id} made no environment but a {type(env).__name__}: let it return one of Gymnasium"
+            f"{env_id} made no environment but a {type(env).__name__}: let it return one of Gymnasium's"
         )
     last = _LAST_MADE.get(env_id)
     if last is not None and last() is env:

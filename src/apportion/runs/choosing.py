@@ -89,10 +89,16 @@ def _fields(config: Any) -> list[str]:
 
 
 def _changed(config: Any, changes: dict[str, Any], part: str) -> Any:
-    if isinstance(changes.get("kwargs"), Mapping):
-        changes = {**changes, "kwargs": json.dumps(changes["kwargs"])}
+    changes = {name: _as_flag(value, getattr(config, name)) for name, value in changes.items()}
     try:
         return from_dict(type(config), {**to_dict(config), **changes}, f"{part}.")
     except (TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"a setting of {part} has a wrong type ({reason}): {changes}") from error
+
+
+def _as_flag(value: Any, default: Any) -> Any:
+    """What the command line would make of it: 1e5 steps are a whole number, constructor arguments JSON."""
+    if isinstance(value, float) and value.is_integer() and type(default) is int:
+        return int(value)
+    return json.dumps(value) if isinstance(value, Mapping) and isinstance(default, str) else value

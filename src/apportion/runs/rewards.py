@@ -1,6 +1,6 @@
 """The reward that a lane has learned, asked about steps of one's own."""
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ def learned_rewards(
     return rewards
 
 
-@cache
+@lru_cache(maxsize=8)
 def _compiled(config: Config, states: int) -> RewardOf:
     """Once for all who ask about rewards of the same settings."""
     return compile_reward(config.make_method(), states)
