@@ -13,6 +13,7 @@ from driver import GREENHOUSE, Answer, Run, apportion, tiny
 from apportion import __version__
 from apportion.cli import VERBS
 from apportion.methods import grd
+from apportion.runs import recording
 from apportion.training.settings import Config
 
 
@@ -149,7 +150,7 @@ def _settings_of(monkeypatch: pytest.MonkeyPatch, *flags: str) -> Config:
         configs.append(config)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "train", only_look)
+    monkeypatch.setattr(recording, "train", only_look)
     assert apportion("train", GREENHOUSE, *flags) == Answer(130, "", "error: interrupted\n")
     return configs[0]
 
