@@ -280,12 +280,6 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(file), target
 
 
-def test_every_page_is_in_the_index() -> None:
-    targets = re.findall(r"\]\(([^)#\s]+)\)", (DOCS / "index.md").read_text())
-    linked = {(DOCS / target).resolve() for target in targets}
-    assert {page for page in DOCS.rglob("*.md") if page.name != "index.md"} <= linked
-
-
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_functions_that_pages_name_exist(page: Path) -> None:
     for file, name in re.findall(r"`([\w/]+\.py):(\w+)`", page.read_text()):
@@ -415,3 +409,15 @@ def test_the_mujoco_table_is_that_of_the_presets() -> None:
     assert {task: tuple(map(float, weights)) for task, _, _, *weights in rows} == PAPER_SPARSITY
     sizes = {name: (t.pad_to or len(t.observation_names), len(t.action_names)) for name, t in TASKS.items()}
     assert {task: (int(states), int(actions)) for task, states, actions, *_ in rows} == sizes
+
+
+# --- Figures that stand twice
+
+
+def test_the_hardware_page_repeats_figures_of_the_performance_page() -> None:
+    measured, told = (DOCS / "performance.md").read_text(), (DOCS / "hardware.md").read_text()
+    memory = {task: needs for task, _, _, *needs in tables(measured, "size", "S / A")}
+    assert {task: needs for task, _, *needs in tables(told, "task", "observed numbers")} == memory
+    trainings = tables(measured, "task", "method", "lanes")
+    speeds = [(row[2], row[-1]) for row in trainings if row[:2] == ["HalfCheetah-v4", "grd"]]
+    assert [(row[1], row[2]) for row in tables(told, "machine", "seeds")] == speeds

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import SPEC, assert_close, numpy, transitions
-from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_outputs, plain_values, train
 
 from apportion.backbones import actor_critic, ddpg
 from apportion.core.errors import UserError
+from builders import SPEC, assert_close, numpy, transitions
+from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_outputs, plain_values, train
 
 CONFIG = ddpg.Config(hidden=(8, 8), batch_size=6, discount=0.9, polyak=0.1, learning_rate=1e-2)
 STEPS = transitions(1, 6)

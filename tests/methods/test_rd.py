@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import SPEC, learned_correlation, numpy, segments, transitions
 
 from apportion.core.errors import UserError
 from apportion.core.types import Edges
 from apportion.graph import additive
 from apportion.methods import grd, rd
 from apportion.nn.networks import MLP
+from builders import SPEC, learned_correlation, numpy, segments, transitions
 
 METHOD = rd.make(rd.Config(hidden=(8, 8)))
 

@@ -6,6 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+from apportion.core.errors import UserError
+from apportion.core.types import Batch, Segments
+from apportion.methods import transformer
+from apportion.training import evaluate
 from builders import (
     EARNING,
     SPEC,
@@ -17,11 +22,6 @@ from builders import (
     segments,
     transitions,
 )
-
-from apportion.core.errors import UserError
-from apportion.core.types import Batch, Segments
-from apportion.methods import transformer
-from apportion.training import evaluate
 
 SMALL = transformer.Config(width=8, heads=2, layers=1, variance_penalty=0.3)
 METHOD = transformer.make(SMALL)

@@ -41,6 +41,11 @@ def test_settings_may_be_dotted_or_nested(settings: dict[str, Any]) -> None:
     assert config.backbone_config == preset(GREENHOUSE, "grd", "sac").backbone_config
 
 
+def test_normalising_is_a_setting_like_any_other() -> None:
+    assert _chosen().config.normalise
+    assert not _chosen(settings={"normalise": False}).config.normalise
+
+
 def test_a_whole_number_may_be_written_as_a_float() -> None:
     steps = _chosen(settings={"steps": 1e5}).config.schedule.steps
     assert (steps, type(steps)) == (100_000, int)

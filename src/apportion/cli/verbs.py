@@ -75,6 +75,7 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
         schedule=args.schedule,
         seed=args.seed,
         lanes=args.seeds,
+        normalise=args.normalise,
     )
     return args, config
 
@@ -100,6 +101,8 @@ def _train_flags(config: Config) -> Any:
         """How many seeds to train at once, each in its own lane."""
         seed: int = config.seed
         """The first seed; lanes have seed, seed+1, ..."""
+        normalise: bool = config.normalise
+        """Standardise observations by what was seen so far; scale rewards that are far from size one."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
         schedule: tyro.conf.OmitArgPrefixes[Schedule] = config.schedule
         checkpoints: tyro.conf.OmitArgPrefixes[Checkpoints] = field(default_factory=Checkpoints)

@@ -30,6 +30,7 @@ class Graph:
 
     @classmethod
     def from_dict(cls, blocks: dict[str, Any]) -> "Graph":
+        """The graph that `to_dict` wrote."""
         return cls(**{name: np.asarray(blocks[name]) for name in BLOCKS})
 
 
@@ -63,10 +64,12 @@ class Spec:
 
     @property
     def observation_size(self) -> int:
+        """How many numbers are observed: S."""
         return len(self.observation_names)
 
     @property
     def action_size(self) -> int:
+        """How many numbers an action has: A."""
         return len(self.action_names)
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,6 +90,7 @@ class Spec:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Spec":
+        """The facts that `to_dict` wrote."""
         graph = data["true_graph"]
         return cls(
             env_id=data["env_id"],

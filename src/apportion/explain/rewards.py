@@ -2,8 +2,8 @@
 step by itself.
 
 A dimension that a method sees before and after the step (RRD reads s and s') is one player: it comes with
-both of its values, or with neither. Only dimensions with an edge to the reward play; where a method has no
-graph, all that vary. The others earn nothing.
+both of its values, or with neither. Only dimensions that the reward reads play; where a method does not say
+which, all that vary. The others earn nothing. What a reward gives for the end of an episode is left out.
 """
 
 from collections.abc import Callable
@@ -69,7 +69,7 @@ class Explanation(NamedTuple):
     standard_errors: Doubles  # [T, D] from sampling orders; zero where it is exact
     redistributed: Doubles  # [T] r̂
     baseline: float  # mean r̂ of the background
-    players: NDArray[np.bool_]  # [D] whose edge to the reward is on
+    players: NDArray[np.bool_]  # [D] which dimensions the reward reads
     exact: bool
 
 
@@ -150,10 +150,9 @@ def explain_reward(
 
 
 def _players(method: Method, state: State, rows: NDArray[Any], states: int) -> NDArray[np.bool_]:
-    """[D] dimensions with an edge to the reward; without a graph, those that ever vary."""
-    if method.edges is not None:
-        edges = method.edges(state)
-        return np.concatenate([edges.state_to_reward, edges.action_to_reward]) >= 0.5
+    """[D] dimensions that the method's reward reads; where it does not say which, those that ever vary."""
+    if method.reads is not None:
+        return np.asarray(method.reads(state)) >= 0.5
     varies = ~(rows == rows[0]).all(axis=0)
     return np.concatenate([varies[:states] | varies[-states:], varies[states:-states]])
 
@@ -175,7 +174,7 @@ def _transitions(before: Array, action: Array, after: Array, fact: int) -> Trans
         next_observation=after,
         paid=number,
         true_reward=number,
-        terminated=count > 0,
+        terminated=jnp.zeros(len(before), jnp.bool_),
         segment_total=number,
         segment_length=count,
         step_in_segment=count,

@@ -45,7 +45,9 @@ def choose(
     given = _flat(settings)
     places = {_flag(part, field): (part, field) for part in parts for field in _fields(parts[part])}
     for name in given:
-        check(name in places, f"unknown setting {name!r}{nearest(name, places)}")
+        known = [*places, "normalise"]
+        check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
+    normalise = bool(given.pop("normalise", config.normalise))
     for part, before in parts.items():
         changes = {places[name][1]: value for name, value in given.items() if places[name][0] == part}
         parts[part] = _changed(before, changes, part)
@@ -57,6 +59,7 @@ def choose(
         schedule=parts["schedule"],
         seed=seed,
         lanes=seeds,
+        normalise=normalise,
     )
     return Chosen(config, parts["checkpoints"])
 

@@ -53,10 +53,9 @@ def evaluate_run(run: RunFolder, playing: Playing, best: bool = False) -> Evalua
     noise = playing.perturbation(run.read_spec())
     learned = read_learned(run, best)
     played = play(learned, playing.episodes, playing.seed, noise)
-    redistribute = make_redistribute(learned.config.make_method(), learned.spec)
+    redistributed = make_redistribute(learned.method, learned.spec)(learned.models, played)
     # The replay is not loaded: correlate over the episodes instead.
-    unknown = np.full(learned.config.lanes, np.nan)
-    scores = judge(played, redistribute(learned.agent.method, played), unknown)
+    scores = judge(played, redistributed, np.full(learned.config.lanes, np.nan))
     data: dict[str, Any] = plain(
         {
             "run": str(run.path),

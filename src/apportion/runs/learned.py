@@ -11,7 +11,7 @@ import numpy as np
 
 from apportion.core.config import check
 from apportion.core.spec import Spec
-from apportion.core.types import State
+from apportion.core.types import Method, State
 from apportion.envs.wire import Arrays
 from apportion.runs import checkpoint
 from apportion.runs import saved as saving
@@ -42,9 +42,19 @@ class Learned:
         actors = jax.jit(jax.vmap(lambda agent: agents.actor(method, backbone, agent)))(self.agent)
         return {name: np.asarray(array) for name, array in actors.items()}
 
+    @property
+    def method(self) -> Method:
+        """As a function of `models`, in the environment's own units."""
+        return agents.in_own_units(self.config.make_method())
+
+    @property
+    def models(self) -> State:
+        """[L, ...] what the lanes' methods know."""
+        return self.agent._replace(backbone=None)
+
     def model(self, lane: int) -> State:
         """What one lane's method knows."""
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf[lane]), self.agent.method)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf[lane]), self.models)
 
     def moment(self) -> dict[str, Any]:
         """When that was, for JSON."""

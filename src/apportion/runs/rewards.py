@@ -15,6 +15,7 @@ from apportion.explain import RewardOf, Steps, compile_reward, why_not_alone
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
 from apportion.runs.policy import known_range
+from apportion.training import agent as agents
 from apportion.training.settings import Config
 
 
@@ -33,12 +34,12 @@ def learned_rewards(
         f"{len(seen)} observations and {len(taken)} actions: give one observation for each action, "
         "and the last one, if it is known",
     )
-    method, state = learned.config.make_method(), learned.model(lane)
+    state = learned.model(lane)
     followed = len(seen) > len(taken)
     after = seen[1:] if followed else np.full_like(seen, np.nan)
     steps = Steps(seen[: len(taken)], taken, after)
     whole = steps if followed else steps._replace(next_observations=seen)
-    reason = why_not_alone(learned.config.method, method, state, whole)
+    reason = why_not_alone(learned.config.method, learned.method, state, whole)
     if reason is not None:
         raise UserError(f"{reason}: see what it gave to stored episodes, `redistributed` in Run.episodes()")
     reward_of = _compiled(learned.config, spec.observation_size)
@@ -53,7 +54,7 @@ def learned_rewards(
 @lru_cache(maxsize=8)
 def _compiled(config: Config, states: int) -> RewardOf:
     """Once for all who ask about rewards of the same settings."""
-    return compile_reward(config.make_method(), states)
+    return compile_reward(agents.in_own_units(config.make_method()), states)
 
 
 def _learners_observations(spec: Spec, env: EnvConfig, observations: Any) -> NDArray[np.float32]:

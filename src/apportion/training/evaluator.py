@@ -14,6 +14,7 @@ from apportion.core.types import State
 from apportion.data.replay import Replay
 from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool
+from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training.agent import AgentState
 from apportion.training.evaluate import Evaluation, judge, make_redistribute, replay_correlation
@@ -45,7 +46,7 @@ class Evaluator:
     """Takes one evaluation at a time. Its reports do not depend on when they are asked for."""
 
     def __init__(self, config: Config, pool: Pool) -> None:
-        method = config.make_method()
+        method = agents.in_own_units(config.make_method())
         self.pool = pool
         self.episodes = config.schedule.evaluation_episodes
         self._redistribute = make_redistribute(method, pool.spec)
@@ -67,7 +68,8 @@ class Evaluator:
     ) -> None:
         """Start to evaluate the agent as it is now; call `wait` first."""
         assert self._under_way is None
-        parts = (agent, actor, self._correlate(agent.method, replay, keys), self._edges(agent.method))
+        model = agent._replace(backbone=None)
+        parts = (agent, actor, self._correlate(model, replay, keys), self._edges(model))
         self._under_way = self._thread.submit(self._report, _Moment(iteration, step, *jax.device_get(parts)))
         if not self.pool.has_spare_workers:
             self._under_way.exception()  # until it is done
@@ -83,7 +85,7 @@ class Evaluator:
 
     def _report(self, moment: _Moment) -> Report:
         episodes = self.pool.episodes(moment.actor, moment.iteration, self.episodes, beside_training=True)
-        redistributed = self._redistribute(moment.agent.method, episodes)
+        redistributed = self._redistribute(moment.agent._replace(backbone=None), episodes)
         return Report(
             step=moment.step,
             evaluation=judge(episodes, redistributed, moment.correlation),
