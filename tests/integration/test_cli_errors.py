@@ -56,7 +56,7 @@ def test_help_of_each_verb(verb: str, flags: list[str]) -> None:
 def test_help_shows_the_settings_that_an_environment_starts_from() -> None:
     for words in ((), ("no-such-env",)):
         assert "(default: 1000000)" in " ".join(apportion("train", *words, "--help").out.split())
-    assert "(default: 48000)" in apportion("train", GREENHOUSE, "--help").out
+    assert "(default: 48000)" in " ".join(apportion("train", GREENHOUSE, "--help").out.split())
     assert "--backbone.final-epsilon" in apportion("train", "-h", "CartPole-v1").out
 
 
