@@ -44,8 +44,9 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 GRD, METRICS, ENVIRONMENTS = DOCS / "methods/grd.md", DOCS / "metrics.md", DOCS / "environments.md"
-OWN, STOP, READ = (
-    DOCS / "guides" / f"{name}.md" for name in ("train-your-own-environment", "stop-and-resume", "read-a-run")
+OWN, STOP, READ, ELSEWHERE = (
+    DOCS / "guides" / f"{name}.md"
+    for name in ("train-your-own-environment", "stop-and-resume", "read-a-run", "run-a-policy-elsewhere")
 )
 
 SPEC = Spec("toy", ("height", "speed"), ("push",), max_episode_steps=6, max_segment_steps=4)
@@ -123,7 +124,7 @@ class own_modules:  # noqa: N801 - reads like a function
     def __exit__(self, *error: object) -> None:
         for env_id in set(gymnasium.registry) - self.registry:
             del gymnasium.registry[env_id]
-        for name in [n for n in set(sys.modules) - self.modules if n in ("oven", "boat")]:
+        for name in (set(sys.modules) - self.modules) & {"oven", "ovens", "boat", "run_policy"}:
             del sys.modules[name]
 
 
@@ -140,7 +141,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "runs/small"
 
 
-SELF_CONTAINED = [page for page in PAGES if page not in (GRD, READ) and blocks(page, "python")]
+SELF_CONTAINED = [page for page in PAGES if page not in (GRD, READ, ELSEWHERE) and blocks(page, "python")]
 
 
 @pytest.mark.parametrize("page", SELF_CONTAINED, ids=relative)
@@ -148,9 +149,10 @@ def test_code_blocks_run(page: Path, tmp_path: Path) -> None:
     run_blocks(page, tmp_path)
 
 
-def test_code_blocks_that_read_a_run_can_read_one(trained: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [READ, ELSEWHERE], ids=relative)
+def test_code_blocks_that_read_a_run_can_read_one(page: Path, trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "runs/greenhouse")
-    run_blocks(READ, tmp_path)
+    run_blocks(page, tmp_path)
 
 
 def test_the_method_in_contributing_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,8 +204,7 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*arguments: Any, **options: Any) -> None:
         raise Parsed(arguments[0])
 
-    monkeypatch.setattr(verbs.recording, "train", stop)
-    monkeypatch.setattr(verbs.recording, "resume", stop)
+    monkeypatch.setattr(verbs, "start", stop)
     monkeypatch.setattr(verbs.RunFolder, "open", stop)
     monkeypatch.setattr(verbs, "read_npz", stop)
     monkeypatch.setattr(bench, "measure", stop)
@@ -246,7 +247,7 @@ def check_environment(page: Path, env_id: str) -> None:
     module, _, name = env_id.rpartition(":")
     if module:
         [code] = [code for code in blocks(page, "python") if code.startswith(f"# {module}.py\n")]
-        assert f'gymnasium.register("{name}"' in code
+        assert f'gymnasium.register("{name}"' in code or f"class {name}(" in code
     elif not name.startswith("Meta-World/"):  # which needs an extra, so it is not listed
         assert name in dict(list_environments())
 

@@ -48,6 +48,10 @@ class Spec:
     max_segment_steps: int  # the longest run of steps that one payment can cover
     true_graph: Graph | None = None
     discrete: bool = False  # actions are one-hot vectors: exactly one of the A is taken
+    action_low: tuple[float, ...] = ()  # [A] the environment's own bounds; empty where nobody knows them
+    action_high: tuple[float, ...] = ()  # [A]
+    first_action: int = 0  # the environment's own number of the first discrete action
+    padded: int = 0  # how many of the last dimensions are zeros that the environment itself does not give
 
     def __post_init__(self) -> None:
         if self.max_episode_steps < 1:
@@ -78,6 +82,10 @@ class Spec:
             "max_segment_steps": self.max_segment_steps,
             "true_graph": None if self.true_graph is None else self.true_graph.to_dict(),
             "discrete": self.discrete,
+            "action_low": list(self.action_low),
+            "action_high": list(self.action_high),
+            "first_action": self.first_action,
+            "padded": self.padded,
         }
 
     @classmethod
@@ -92,4 +100,8 @@ class Spec:
             max_segment_steps=data["max_segment_steps"],
             true_graph=None if graph is None else Graph.from_dict(graph),
             discrete=data.get("discrete", False),  # older runs knew continuous actions only
+            action_low=tuple(data.get("action_low", ())),  # nor did they write these down
+            action_high=tuple(data.get("action_high", ())),
+            first_action=data.get("first_action", 0),
+            padded=data.get("padded", 0),
         )

@@ -3,10 +3,21 @@
 from apportion.explain.rewards import (
     Explanation,
     Precision,
+    RewardOf,
     Steps,
     check_explainable,
     compile_reward,
     explain_reward,
+    why_not_alone,
 )
 
-__all__ = ["Explanation", "Precision", "Steps", "check_explainable", "compile_reward", "explain_reward"]
+__all__ = [
+    "Explanation",
+    "Precision",
+    "RewardOf",
+    "Steps",
+    "check_explainable",
+    "compile_reward",
+    "explain_reward",
+    "why_not_alone",
+]

@@ -92,20 +92,27 @@ def compile_reward(method: Method, states: int) -> RewardOf:
 
 def check_explainable(name: str, method: Method, state: State, steps: Steps) -> None:
     """Complain unless the method has learned a reward of single steps."""
+    reason = why_not_alone(name, method, state, steps)
+    if reason is None:
+        return
     if method.credit is not None:
         raise UserError(
-            f"the credit of {name} depends on the whole segment: "
-            "only rewards of single steps can be explained, such as those of grd, rd and rrd"
+            f"{reason}: only rewards of single steps can be explained, such as those of grd, rd and rrd"
         )
+    raise UserError(f"{reason}: there is nothing to explain. Explain a run of grd, rd or rrd")
+
+
+def why_not_alone(name: str, method: Method, state: State, steps: Steps) -> str | None:
+    """Why the method has no reward of single steps; None where it has one."""
+    if method.credit is not None:
+        return f"the credit of {name} depends on the whole segment"
     before, action, after = (jnp.asarray(part, jnp.float32) for part in steps)
     without, with_facts = (
         np.asarray(method.reward(state, _transitions(before, action, after, fact))) for fact in (0, 1)
     )
     if not np.array_equal(without, with_facts, equal_nan=True):
-        raise UserError(
-            f"{name} takes its rewards from the episode and learns none: there is nothing to explain. "
-            "Explain a run of grd, rd or rrd"
-        )
+        return f"{name} takes its rewards from the episode and learns none"
+    return None
 
 
 def explain_reward(

@@ -28,6 +28,7 @@ class Report(NamedTuple):
     evaluation: Evaluation
     edges: dict[str, NDArray[np.float32]] | None  # [L, ...] edge probabilities, for methods with a graph
     policy_mask: NDArray[np.float32]  # [L, S]
+    agent: AgentState  # [L, ...] as it was, on the host
 
 
 class _Moment(NamedTuple):
@@ -35,7 +36,7 @@ class _Moment(NamedTuple):
 
     iteration: int
     step: int
-    agent: AgentState  # [L, ...] without its backbone
+    agent: AgentState  # [L, ...]
     actor: Arrays  # [L, ...]
     correlation: NDArray[np.float32]  # [L]
     edges: Any  # Edges [L, ...] or None
@@ -68,7 +69,7 @@ class Evaluator:
         """Start to evaluate the agent as it is now; call `wait` first."""
         assert self._under_way is None
         model = agent._replace(backbone=None)
-        parts = (model, actor, self._correlate(model, replay, keys), self._edges(model))
+        parts = (agent, actor, self._correlate(model, replay, keys), self._edges(model))
         self._under_way = self._thread.submit(self._report, _Moment(iteration, step, *jax.device_get(parts)))
         if not self.pool.has_spare_workers:
             self._under_way.exception()  # until it is done
@@ -84,12 +85,13 @@ class Evaluator:
 
     def _report(self, moment: _Moment) -> Report:
         episodes = self.pool.episodes(moment.actor, moment.iteration, self.episodes, beside_training=True)
-        redistributed = self._redistribute(moment.agent, episodes)
+        redistributed = self._redistribute(moment.agent._replace(backbone=None), episodes)
         return Report(
             step=moment.step,
             evaluation=judge(episodes, redistributed, moment.correlation),
             edges=None if moment.edges is None else moment.edges._asdict(),
             policy_mask=moment.actor["mask"],
+            agent=moment.agent,
         )
 
     def close(self) -> None:
