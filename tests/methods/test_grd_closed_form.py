@@ -49,9 +49,11 @@ def _look(state: State, records: list[Record], segments: int | None = None) -> S
 
 def test_edges_are_all_on_until_the_data_can_tell(state: State) -> None:
     assert METHOD.edges is not None
-    assert all(np.all(block == 1) for block in METHOD.edges(state))
-    assert all(np.all(block == 1) for block in METHOD.edges(_look(state, _records(50))))
+    for unsure in (state, _look(state, _records(50))):
+        assert all(np.all(block == 1) for block in unsure.edges)
+        assert all(np.all(block == 0.5) for block in METHOD.edges(unsure))  # on, but not known to be there
     found = _look(state, _records(300))
+    assert found.edges.state_to_reward.tolist() == [1, 0, 0]
     assert METHOD.edges(found).state_to_reward.tolist() == [1, 0, 0]
     assert METHOD.edges(found).action_to_reward.tolist() == [0, 0]
 
@@ -64,16 +66,23 @@ def test_the_policy_also_sees_what_ends_episodes(state: State) -> None:
     assert METHOD.policy_mask(_trusting(found)).tolist() == [1, 1, 0]
 
 
-def test_edges_that_lost_their_evidence_come_back(state: State) -> None:
-    pruned = _look(state, _records(300))
+def test_what_ended_episodes_is_remembered_when_they_have_left_the_replay(state: State) -> None:
+    records = [record._replace(terminated=bool(record.observations[-1, 1] > 0.5)) for record in _records(300)]
+    later = _look(_look(state, records), _records(300), 600)
+    assert later.looked.ends.tolist() == [0, 1, 0]
+
+
+def test_noise_takes_no_edge_away(state: State) -> None:
     noise = [record._replace(total=float(i % 7)) for i, record in enumerate(_records(300))]
-    assert all(np.all(block == 1) for block in _look(pruned, noise, 600).edges)
+    found = _look(state, noise)
+    assert np.all(found.edges.state_to_reward == 1)
+    assert np.all(found.edges.action_to_reward == 1)
 
 
-def test_an_edge_goes_only_when_its_absence_is_certain() -> None:
-    found, confidence = np.array([True, False, False]), np.array([0.3, 0.7, 0.9])
+def test_an_edge_goes_only_when_its_absence_is_known() -> None:
+    known = jnp.asarray([1.0, 0.5, 0.0])
     for before, after in (([1.0, 1, 1], [1, 1, 0]), ([0.0, 0, 0], [1, 0, 0])):
-        assert parts.keep(jnp.asarray(before), found, confidence).tolist() == after
+        assert parts.keep(jnp.asarray(before), known).tolist() == after
 
 
 def test_the_additive_reward_is_fitted_at_every_look_and_the_edges_when_segments_have_doubled(

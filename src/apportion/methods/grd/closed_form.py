@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from apportion.core.spec import Spec
 from apportion.core.types import (
+    MOST_SEGMENTS,
     Batch,
     Edges,
     Method,
@@ -46,6 +47,7 @@ from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
 
 STEPS = 4000  # in the segments of one update
+RATE = 1e-3  # Adam's step where an update sees as many segments as it may
 
 
 class Rewards(NamedTuple):
@@ -64,6 +66,8 @@ class State(NamedTuple):
 
 
 def make(config: Config) -> Method:
+    sampling = Sampling(config.segments or 4, "uniform", config.update_every or 10, _steps(config))
+
     def init(key: PRNGKeyArray, spec: Spec) -> State:
         states, actions = spec.observation_size, spec.action_size
         sizes = (2 * states + actions + 1, *config.hidden, 1)
@@ -71,7 +75,7 @@ def make(config: Config) -> Method:
         bases = _pair(additive.zero(states + actions), additive.zero(states + actions))
         return State(
             rewards=Rewards(networks, bases),
-            optimiser=optimise.start(networks, config.learning_rate or 1e-3),
+            optimiser=optimise.start(networks, config.learning_rate or _rate(sampling, spec)),
             edges=all_edges(states, actions, 1.0),
             looked=nothing_looked_at(spec),
             judge=judges.start(),
@@ -105,24 +109,40 @@ def make(config: Config) -> Method:
     def policy_mask(state: State) -> Float[Array, "S"]:
         return jnp.maximum(compact(state.edges, state.looked.ends, config), 1 - state.judge.trusted)
 
-    def reads(state: State) -> Float[Array, "D"]:
-        return jnp.maximum(reward_mask(state.edges), 1 - state.judge.trusted)
-
     return Method(
         init,
         update,
         reward,
         policy_mask,
-        edges=lambda state: state.edges,
-        sampling=Sampling(config.segments or 4, "uniform", config.update_every or 10, _steps(config)),
+        edges=known_edges,
+        sampling=sampling,
         revision=_revision(config),
         reads=reads,
     )
 
 
+def known_edges(state: State) -> Edges:
+    """What is known of each edge; one that stays on though nothing speaks for it is at 0.5."""
+
+    def shown(on: Float[Array, "..."], known: Float[Array, "..."]) -> Float[Array, "..."]:
+        return jnp.where(known == 0.5, 0.5 * on, known)
+
+    return jax.tree.map(shown, state.edges, state.looked.known)
+
+
+def reads(state: State) -> Float[Array, "D"]:
+    """States and actions that the policy's reward depends on."""
+    return jnp.maximum(reward_mask(state.edges), 1 - state.judge.trusted)
+
+
 def _steps(config: Config) -> int:
     """Where one of the two numbers is given, it holds for segments of any length."""
     return STEPS if config.segments is None and config.update_every is None else 0
+
+
+def _rate(sampling: Sampling, spec: Spec) -> float:
+    """Adam's step: of fewer segments, each pulls harder at the networks, which should therefore give less."""
+    return RATE * min(1.0, sampling.suited(spec.max_segment_steps).segments / MOST_SEGMENTS)
 
 
 # --- The two rewards

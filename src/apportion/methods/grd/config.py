@@ -29,7 +29,8 @@ class Config:
     hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the reward and dynamics networks."""
     learning_rate: float | None = None
-    """Adam's step for the networks. When not given, 1e-3; 3e-4 with edges by gradient."""
+    """Adam's step for the networks. When not given, 1e-3 for 16 segments per update and in proportion for
+    fewer; 3e-4 with edges by gradient."""
     edge_learning_rate: float = 3e-4
     """Adam's step for the edge logits."""
     initial_edge_logit: float = 5.0

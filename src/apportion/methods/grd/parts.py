@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -10,12 +9,11 @@ from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS, Spec
 from apportion.core.types import Edges, Metrics, Record
-from apportion.graph import ENOUGH_SEGMENTS, ending_dimensions, identify
+from apportion.graph import ENOUGH_SEGMENTS, Endings, Identification, find_endings, identify
 from apportion.methods.grd.config import Config
 from apportion.nn import masks
 
 MAX_ROWS = 400_000  # steps that one search for edges looks at
-CERTAIN = 0.8  # how confident a search must be to take an edge away
 
 
 def all_edges(states: int, actions: int, value: float) -> Edges:
@@ -55,15 +53,19 @@ def compact(on: Edges, ends: Float[Array, "S"], config: Config) -> Float[Array, 
 
 
 class Looked(NamedTuple):
-    """What searches have brought, beside edges."""
+    """What searches have brought, beside the edges that are on."""
 
-    ends: Float[Array, "S"]  # 1 where a dimension tells that an episode ends; found with the edges
-    searched: Int[Array, ""]  # how many segments there were at the last search for edges
+    known: Edges  # 1 where an edge is present, 0 where it is absent, 0.5 where the data cannot tell
+    ends: Float[Array, "S"]  # 1 where a dimension tells that an episode ends
+    ends_seen: Int[Array, ""]  # in how many episodes that was looked for
+    searched: Int[Array, ""]  # how many segments there were at the last search
 
 
 def nothing_looked_at(spec: Spec) -> Looked:
     return Looked(
+        known=all_edges(spec.observation_size, spec.action_size, 0.5),
         ends=jnp.zeros(spec.observation_size, jnp.float32),
+        ends_seen=jnp.zeros((), jnp.int32),
         searched=jnp.zeros((), jnp.int32),
     )
 
@@ -74,22 +76,41 @@ def search_due(looked: Looked, segments: int) -> bool:
 
 
 def search(before: Edges, looked: Looked, records: list[Record], segments: int) -> tuple[Edges, Looked]:
-    """Keep the edges that the data support; all of them where the data cannot tell."""
+    """The edges that stay on, and what is known: an edge goes only when its absence is known."""
     observations = [record.observations for record in records]
     totals = np.array([record.total for record in records])
     result = identify(observations, [record.actions for record in records], totals)
-    ends = ending_dimensions(observations, np.array([record.terminated for record in records]))
-    if result.certificate.reward:
-        parts = (before, result.graph, result.confidence)
-        edges = Edges(*(keep(*(getattr(part, name) for part in parts)) for name in BLOCKS))
-    else:
-        edges = jax.tree.map(jnp.ones_like, before)
-    return edges, looked._replace(
-        ends=jnp.asarray(ends, jnp.float32), searched=jnp.asarray(segments, jnp.int32)
+    known = _known(result)
+    edges = Edges(*(keep(*pair) for pair in zip(before, known, strict=True)))
+    # Falls leave the replay when a policy has learned not to fall; what they told must not leave with them.
+    ends = Endings(np.asarray(looked.ends) > 0, int(looked.ends_seen)).remember(
+        find_endings(observations, np.array([record.terminated for record in records]))
+    )
+    return edges, Looked(
+        known=known,
+        ends=jnp.asarray(ends.matters, jnp.float32),
+        ends_seen=jnp.asarray(ends.ends, jnp.int32),
+        searched=jnp.asarray(segments, jnp.int32),
     )
 
 
-def keep(before: Array, found: NDArray[Any], confidence: NDArray[Any]) -> Float[Array, "..."]:
-    """Edges: on where found, off where their absence is certain, else as before; so that the policy's input
-    does not flicker from look to look."""
-    return jnp.asarray(np.where(found, 1.0, np.where(confidence >= CERTAIN, 0.0, before)), jnp.float32)
+def keep(before: Float[Array, "..."], known: Float[Array, "..."]) -> Float[Array, "..."]:
+    """On where an edge is present, off where it is absent, else as before: so the policy's input does not
+    flicker from look to look."""
+    return jnp.where(known == 0.5, before, known)
+
+
+def _known(result: Identification) -> Edges:
+    """Verdicts as numbers; where a certificate is missing, an edge that was not found may be there."""
+    certified = (result.certificate.reward, result.certificate.reward, *[result.certificate.dynamics] * 2)
+    return Edges(
+        *(
+            jnp.asarray(_numbers(getattr(result.verdict, name), sure), jnp.float32)
+            for name, sure in zip(BLOCKS, certified, strict=True)
+        )
+    )
+
+
+def _numbers(verdict: NDArray[Any], certified: bool) -> NDArray[np.float32]:
+    absent = 0.0 if certified else 0.5
+    return np.select([verdict == "present", verdict == "absent"], [1.0, absent], 0.5).astype(np.float32)
