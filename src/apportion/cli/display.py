@@ -41,14 +41,10 @@ def summary(console: Console, data: dict[str, Any]) -> None:
 def _scores(console: Console, data: dict[str, Any]) -> None:
     seed = data["config"]["seed"]
     table = Table(title="Last evaluation", title_justify="left")
-    for column in ("seed", "return", "reward correlation", "return error"):
+    names = leading(("reward_correlation", "return_error"), data["step_rewards"])
+    for column in ("seed", "return", *(name.replace("_", " ") for name in names)):
         table.add_column(column, justify="right")
-    lanes = zip(
-        data["final_return"],
-        data["reward_correlation_per_lane"],
-        data["return_error_per_lane"],
-        strict=True,
-    )
+    lanes = zip(data["final_return"], *(data[f"{name}_per_lane"] for name in names), strict=True)
     for lane, (returned, *scores) in enumerate(lanes):
         table.add_row(str(seed + lane), amount(returned), *map(number, scores))
     console.print(table)
@@ -85,11 +81,13 @@ def _edges(console: Console, data: dict[str, Any]) -> None:
 def evaluation(console: Console, data: dict[str, Any]) -> None:
     """What `apportion eval` prints."""
     table = Table(title=f"{data['episodes']} episodes {moment_in_words(data)}", title_justify="left")
-    for column in ("seed", "return", "± between episodes", "correlation in episodes", "return error"):
+    titles = {"episode_correlation": "correlation in episodes", "return_error": "return error"}
+    names = leading(tuple(titles), any(data["step_rewards"]))
+    for column in ("seed", "return", "± between episodes", *(titles[name] for name in names)):
         table.add_column(column, justify="right")
     for lane, seed in enumerate(data["training_seeds"]):
         rewards = [amount(data[key][lane]) for key in ("returns", "return_std")]
-        scores = [number(data[key][lane]) for key in ("episode_correlation", "return_error")]
+        scores = [number(data[key][lane]) for key in names]
         table.add_row(str(seed), *rewards, *scores)
     console.print(table)
 
@@ -125,6 +123,11 @@ def identification(console: Console, data: dict[str, Any]) -> None:
 def _shortened(names: list[str], shown: int = 6) -> str:
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
+
+
+def leading(scores: tuple[str, str], step_rewards: bool) -> tuple[str, str]:
+    """A correlation and the return error, which leads where there is no true reward to correlate with."""
+    return scores if step_rewards else scores[::-1]
 
 
 def amount(value: Any) -> str:

@@ -69,6 +69,7 @@ def evaluate_run(run: RunFolder, playing: Playing, best: bool = False) -> Evalua
             "lengths": scores.lengths,
             "episode_correlation": scores.episode_correlation,
             "return_error": scores.return_error,
+            "step_rewards": scores.step_rewards,
             "skipped": learned.skipped,
         }
     )

@@ -27,7 +27,7 @@ class Report:
     step: int
     total: int
     pace: str  # steps per second and time left
-    score: str  # returns and reward correlation of the last evaluation
+    score: str  # returns and how good the reward is, at the last evaluation
     metrics: str
 
     def line(self) -> str:
@@ -82,11 +82,15 @@ class Progress:
         """Shows these numbers of the training from the next report on."""
         self._metrics = "  ".join(f"{name} {_number(value)}" for name, value in values.items())
 
-    def evaluation(self, returns: Sequence[float], correlation: Sequence[float | None]) -> None:
-        """Reports an evaluation [L]; the correlation is None where the true reward is unknown.
+    def evaluation(
+        self, returns: Sequence[float], correlation: Sequence[float | None], return_error: Sequence[float]
+    ) -> None:
+        """Reports an evaluation [L]: with the return error, where no lane has a true reward to correlate with.
 
         The training may have gone on since: the step shown is its own."""
-        scores = (("return", returns), ("correlation", correlation))
+        known = over_lanes(correlation, self._lanes) != ""
+        quality = ("correlation", correlation) if known else ("return error", return_error)
+        scores = (("return", returns), quality)
         parts = [(name, over_lanes(values, self._lanes)) for name, values in scores]
         self._score = "  ".join(f"{name} {text}" for name, text in parts if text)
         self._show(self._marks[-1][1], evaluated=True)

@@ -203,7 +203,8 @@ class _Recorder:
             "return_error": evaluation.return_error,
             "policy_mask_on": report.policy_mask.mean(axis=1),
         }
-        self.log.write(step, "eval", {**scores, "seconds": time.monotonic() - self.began})
+        facts = {"step_rewards": evaluation.step_rewards, "seconds": time.monotonic() - self.began}
+        self.log.write(step, "eval", scores | facts)
         self.events.write(step, "eval", scores)
         self.events.flush()
         schedule = self.config.schedule
@@ -212,7 +213,8 @@ class _Recorder:
             self.run.write_edges(step, {**(report.edges or {}), "policy_mask": report.policy_mask})
         if last or _thinned(step, schedule.steps, schedule.evaluate_every, EPISODE_SNAPSHOTS):
             self.run.write_episodes(step, [lane[:EPISODES_KEPT] for lane in evaluation.episodes])
-        self.progress.evaluation(evaluation.returns.tolist(), evaluation.reward_correlation.tolist())
+        shown = (evaluation.returns, evaluation.reward_correlation, evaluation.return_error)
+        self.progress.evaluation(*(values.tolist() for values in shown))
 
     def _warn_of_nan(self, step: int, metrics: dict[str, NDArray[np.float32]]) -> None:
         """Say once for each lane that its numbers have gone; the other lanes go on."""

@@ -28,6 +28,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "final_return": last.get("return"),
         **_last_score("reward_correlation", last),
         **_last_score("return_error", last),
+        "step_rewards": step_rewards(evaluations),
         "best": bests.moments(run.best),
         "observation_names": list(spec.observation_names),
         "action_names": list(spec.action_names),
@@ -38,6 +39,14 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "config": run.read_config(),
         "versions": read_json(run.versions) if run.versions.exists() else {},
     }
+
+
+def step_rewards(evaluations: list[dict[str, Any]]) -> bool:
+    """Whether the environment itself rewards single steps, so that there is a true reward to compare with.
+
+    One lane that saw such a reward is enough. Runs of older versions do not say, and most environments do."""
+    said = [entry["step_rewards"] for entry in evaluations if "step_rewards" in entry]
+    return not said or any(any(lanes) for lanes in said)
 
 
 def _per_lane(evaluations: list[dict[str, Any]], name: str) -> list[list[float | None]]:

@@ -1,4 +1,8 @@
-"""How good are the policy and the learned reward? Judged by the true reward, which learning never sees."""
+"""How good are the policy and the learned reward? Judged by the true reward, which learning never sees.
+
+Where an environment pays only at the end of its own accord there is no true reward of a step, and nothing
+to correlate with: what the rewards of an episode sum up to is judged alone.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -26,9 +30,10 @@ class Evaluation(NamedTuple):
     returns: NDArray[np.float64]  # [L] mean true return of the episodes
     return_std: NDArray[np.float64]  # [L] spread between episodes
     lengths: NDArray[np.float64]  # [L] mean steps per episode
-    reward_correlation: NDArray[np.float64]  # [L] of r̂ with r, on steps from the replay
+    reward_correlation: NDArray[np.float64]  # [L] of r̂ with r, on steps from the replay; NaN without r
     episode_correlation: NDArray[np.float64]  # [L] the same, on the evaluation episodes
     return_error: NDArray[np.float64]  # [L] mean |Σ r̂ - R| as a share of mean |R|
+    step_rewards: NDArray[np.bool_]  # [L] whether the environment itself rewards single steps
     episodes: list[list[Arrays]]  # with `redistributed`, the learned reward of each step
 
 
@@ -93,15 +98,23 @@ def judge(
     def per_lane(score: Callable[[list[Arrays]], float]) -> NDArray[np.float64]:
         return np.array([score(lane) for lane in lanes], np.float64)
 
+    truth = np.array([rewards_steps(lane) for lane in lanes])
     return Evaluation(
         returns=per_lane(lambda lane: float(np.mean(_returns(lane)))),
         return_std=per_lane(lambda lane: float(np.std(_returns(lane)))),
         lengths=per_lane(lambda lane: float(np.mean([len(e["actions"]) for e in lane]))),
-        reward_correlation=np.asarray(correlation, np.float64),
-        episode_correlation=per_lane(_episode_correlation),
+        reward_correlation=np.where(truth, np.asarray(correlation, np.float64), np.nan),
+        episode_correlation=np.where(truth, per_lane(_episode_correlation), np.nan),
         return_error=per_lane(_return_error),
+        step_rewards=truth,
         episodes=lanes,
     )
+
+
+def rewards_steps(lane: list[Arrays]) -> bool:
+    """Whether any step is rewarded before the last one, or episodes have no other step."""
+    early = [episode["true_rewards"][:-1] for episode in lane]
+    return any(np.any(rewards != 0) for rewards in early) or not any(map(len, early))
 
 
 def replay_correlation(
