@@ -81,7 +81,8 @@ def test_scores_of_a_found_graph() -> None:
     problem = draw(Family("linear", 5, 2, 20, 300, dynamics="linear"), 0)
     found = identify(problem.observations, problem.actions, problem.totals)
     scores = score_edges(found, problem.graph, ("state_to_reward", "action_to_reward"))
-    assert scores == {"f1": 1.0, "precision": 1.0, "recall": 1.0, "auroc": 1.0}
+    perfect = {"f1": 1.0, "precision": 1.0, "recall": 1.0, "auroc": 1.0, "sure_right": 1.0}
+    assert scores == {**perfect, "undecided": 0.0}
 
 
 def test_a_run_has_scores_means_versions_and_a_table() -> None:
