@@ -24,7 +24,7 @@ def test_lines_are_few_but_every_evaluation_has_one(capsys: pytest.CaptureFixtur
             clock.now += 1
             progress.metrics({"reward_loss": 0.12345})
             progress.update(step)
-        progress.evaluation([10.5, 12.0], [0.91, None])
+        progress.evaluation([10.5, 12.0], [0.91, None], [0.1, 0.2])
         progress.message("checkpoint [bold] saved")
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -62,7 +62,7 @@ def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(10, lanes=1, quiet=True) as progress:
         progress.metrics({"loss": 1.0})
         progress.update(5)
-        progress.evaluation([1.0], [None])
+        progress.evaluation([1.0], [None], [0.25])
         progress.message("hello")
     captured = capsys.readouterr()
     assert captured.out + captured.err == ""
@@ -96,7 +96,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         with Progress(1000, lanes=1, quiet=False) as progress:
             progress.metrics({"loss": 1.0})
             progress.update(250)
-            progress.evaluation([7.25], [0.5])
+            progress.evaluation([7.25], [0.5], [0.1])
             progress.message("saved [step]")
     shown = everything_written(master)
     os.close(master)

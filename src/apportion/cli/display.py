@@ -1,5 +1,6 @@
 """Tables for people. Everything here is also in the verb's --json."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from apportion.runs.certified import UNDECIDED, in_words
 from apportion.runs.learned import moment_in_words
 
 EDGE_ROWS = 24  # larger graphs are summed up
@@ -53,21 +55,16 @@ def _scores(console: Console, data: dict[str, Any]) -> None:
 def _edges(console: Console, data: dict[str, Any]) -> None:
     """Which dimensions feed the reward, by the mean over lanes of P(edge)."""
     graph, structure = data["graph"], data["structure"]
-    rows = [
-        (name, float(p), None if mask is None else float(mask))
-        for name, p, mask in zip(
-            [*data["observation_names"], *data["action_names"]],
-            [*graph["state_to_reward"], *graph["action_to_reward"]],
-            [*graph["policy_mask"], *([None] * len(data["action_names"]))],
-            strict=True,
-        )
-    ]
-    rows.sort(key=lambda row: -row[1])
+    masks = [*(f"{mask:.0%}" for mask in graph["policy_mask"]), *([""] * len(data["action_names"]))]
+    names = [*data["observation_names"], *data["action_names"]]
+    probabilities = [*graph["state_to_reward"], *graph["action_to_reward"]]
+    rows = sorted(zip(names, probabilities, _verdicts(data), masks, strict=True), key=lambda row: -row[1])
     table = Table(title="Edges to the reward", title_justify="left")
-    for column in ("dimension", "P(edge)", "policy sees"):
-        table.add_column(column, justify="left" if column == "dimension" else "right")
-    for name, probability, mask in rows[:EDGE_ROWS]:
-        table.add_row(Text(name), number(probability), "" if mask is None else f"{mask:.0%}")
+    certified = data["certificates"] is not None
+    for column in ("dimension", "P(edge)", *(["verdict"] if certified else []), "policy sees"):
+        table.add_column(column, justify="left" if column in ("dimension", "verdict") else "right")
+    for name, probability, verdict, mask in rows[:EDGE_ROWS]:
+        table.add_row(Text(name), number(probability), *([verdict] if certified else []), mask)
     console.print(table)
     if len(rows) > EDGE_ROWS:
         console.print(f"... and {len(rows) - EDGE_ROWS} more: see --json")
@@ -76,13 +73,31 @@ def _edges(console: Console, data: dict[str, Any]) -> None:
             f"{block.replace('_to_', '→')} {number(score)}" for block, score in structure.items()
         )
         console.print(f"F1 against the true graph: {scores}")
+    config = data["config"]
+    for sentence in in_words(
+        data["certificates"], [config["seed"] + lane for lane in range(config["lanes"])]
+    ):
+        console.print(sentence)
+
+
+def _verdicts(data: dict[str, Any]) -> list[str]:
+    """Of each dimension: what all lanes say of its edge to the reward, or how many say what."""
+    lanes = [[*lane["state_to_reward"], *lane["action_to_reward"]] for lane in data["graph"]["per_lane"]]
+    said = []
+    for values in zip(*lanes, strict=True):
+        counts = Counter(
+            "undecided" if p == UNDECIDED else "present" if p > 0.5 else "absent" for p in values
+        )
+        several = [f"{count} {verdict}" for verdict, count in counts.most_common()]
+        said.append(", ".join(several if len(counts) > 1 else counts))
+    return said
 
 
 def evaluation(console: Console, data: dict[str, Any]) -> None:
     """What `apportion eval` prints."""
     table = Table(title=f"{data['episodes']} episodes {moment_in_words(data)}", title_justify="left")
     titles = {"episode_correlation": "correlation in episodes", "return_error": "return error"}
-    names = leading(tuple(titles), any(data["step_rewards"]))
+    names = leading(("episode_correlation", "return_error"), any(data["step_rewards"]))
     for column in ("seed", "return", "± between episodes", *(titles[name] for name in names)):
         table.add_column(column, justify="right")
     for lane, seed in enumerate(data["training_seeds"]):

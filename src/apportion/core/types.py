@@ -129,6 +129,7 @@ class Method(NamedTuple):
     survey: Callable[[State, Survey], State] | None = None
     recall: Callable[[State, int, PRNGKeyArray], Transitions] | None = None  # so many, beside the replay's
     reads: Callable[[State], Float[Array, "D"]] | None = None  # 1 for states and actions that r̂ depends on
+    doubts: Callable[[State], Float[Array, "N"]] | None = None  # 1 for each graph.certificate.Doubt of edges
 
 
 class Backbone(NamedTuple):

@@ -1,5 +1,7 @@
 """May the edges be relied on? What speaks against it, in words."""
 
+from collections.abc import Collection, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 from apportion.graph.features import Dictionary
@@ -12,6 +14,35 @@ UNEXPLAINED = 0.5  # share of the variance; above, anything may be hidden there
 TRANSITIONS_PER_FEATURE = 10
 
 
+class Doubt(StrEnum):
+    """All that can speak against edges, in words that fit any data; the certificate's notes have numbers."""
+
+    NOT_SEARCHED = f"edges were not searched for yet, which takes {ENOUGH_SEGMENTS} segments"
+    FEW_SEGMENTS = f"there were fewer than {ENOUGH_SEGMENTS} segments"
+    NOTHING_EXPLAINS = "no dimension explains the totals"
+    LITTLE_EXPLAINED = "the edges found explain little of the totals: noise, or a cause they cannot express"
+    PARENT_MISSING = "all dimensions explain more than the edges found: some parent is missing"
+    FEW_TRANSITIONS = "there were too few transitions for edges to next states"
+
+    @property
+    def of_reward(self) -> bool:
+        return self is not Doubt.FEW_TRANSITIONS
+
+    @property
+    def of_dynamics(self) -> bool:
+        return self in (Doubt.NOT_SEARCHED, Doubt.FEW_TRANSITIONS)
+
+
+def marks(doubts: Collection[Doubt]) -> list[float]:
+    """As states hold them: 1 for each doubt that there is, 0 for the others."""
+    return [float(doubt in doubts) for doubt in Doubt]
+
+
+def marked(numbers: Sequence[float]) -> list[Doubt]:
+    """The doubts again."""
+    return [doubt for doubt, number in zip(Doubt, numbers, strict=False) if number > 0]
+
+
 class Certificate(NamedTuple):
     """Whether the edges may be relied on, and if not, why."""
 
@@ -19,6 +50,7 @@ class Certificate(NamedTuple):
     notes: list[str]  # what speaks against the edges, and what to know about them
     dynamics: bool = True
     scope: str = ""  # what "absent" means, and what it leaves open
+    doubts: tuple[Doubt, ...] = ()  # what speaks against the edges, without numbers
 
 
 def certify(
@@ -34,14 +66,19 @@ def certify(
     doubts = _reward_doubts(refined, error_of_all, segments)
     features = dictionary.shortened().size
     needed = TRANSITIONS_PER_FEATURE * features
-    few = f"{transitions} transitions are few for {features} features: dynamics edges need {needed}"
-    remarks = [few] if transitions < needed else []
-    remarks += [
+    if transitions < needed:
+        few = f"{transitions} transitions are few for {features} features: dynamics edges need {needed}"
+        doubts[Doubt.FEW_TRANSITIONS] = few
+    remarks = [
         f"dimension {copy} equals dimension {first} up to its unit: the edges of both stand at {first}"
         for copy, first in dictionary.scale.copies.items()
     ]
     return Certificate(
-        not doubts, doubts + remarks, transitions >= needed, _scope(refined, dictionary, negligible)
+        reward=not any(doubt.of_reward for doubt in doubts),
+        notes=[*doubts.values(), *remarks],
+        dynamics=not any(doubt.of_dynamics for doubt in doubts),
+        scope=_scope(refined, dictionary, negligible),
+        doubts=tuple(doubts),
     )
 
 
@@ -58,20 +95,21 @@ def _scope(refined: Refined, dictionary: Dictionary, negligible: float) -> str:
     return f"{words}; {left}, where nothing outside of that scope can be excluded"
 
 
-def _reward_doubts(refined: Refined, error_of_all: float, segments: int) -> list[str]:
-    doubts = []
+def _reward_doubts(refined: Refined, error_of_all: float, segments: int) -> dict[Doubt, str]:
+    doubts = {}
     explained = max(0.0, 1 - refined.error)
     if segments < ENOUGH_SEGMENTS:
-        doubts.append(f"{segments} segments are few: from {ENOUGH_SEGMENTS} on, edges can be relied on")
+        few = f"{segments} segments are few: from {ENOUGH_SEGMENTS} on, edges can be relied on"
+        doubts[Doubt.FEW_SEGMENTS] = few
     if not len(refined.parents):
-        doubts.append("no dimension explains the totals")
+        doubts[Doubt.NOTHING_EXPLAINS] = Doubt.NOTHING_EXPLAINS.value
     elif explained < ENOUGH_EXPLAINED:
-        doubts.append(
+        doubts[Doubt.LITTLE_EXPLAINED] = (
             f"the edges found explain only {explained:.0%} of the totals' variance: "
             "noise, or a cause that these features cannot express"
         )
     if refined.error > max(BETTER * error_of_all, STAYING.of_variance):
-        doubts.append(
+        doubts[Doubt.PARENT_MISSING] = (
             f"on segments left out the edges found explain {explained:.0%} of the totals' variance, "
             f"all dimensions {1 - error_of_all:.0%}: some parent is missing; more episodes may show it"
         )

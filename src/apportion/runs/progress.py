@@ -85,7 +85,7 @@ class Progress:
     def evaluation(
         self, returns: Sequence[float], correlation: Sequence[float | None], return_error: Sequence[float]
     ) -> None:
-        """Reports an evaluation [L]: with the return error, where no lane has a true reward to correlate with.
+        """Reports an evaluation [L]: with the return error, where no lane has a true reward to compare.
 
         The training may have gone on since: the step shown is its own."""
         known = over_lanes(correlation, self._lanes) != ""

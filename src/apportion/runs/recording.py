@@ -21,6 +21,7 @@ from apportion.runs import checkpoint, logs
 from apportion.runs import saved as saving
 from apportion.runs.atomic import write_json
 from apportion.runs.best import Best
+from apportion.runs.divergence import Watch
 from apportion.runs.folder import RunFolder
 from apportion.runs.logs import Events, MetricsLog
 from apportion.runs.progress import Progress
@@ -99,6 +100,7 @@ def resume(run: RunFolder, quiet: bool, steps: int | None = None) -> Outcome:
             run.truncate_after(loaded.step)
             checkpoint.drop_after(run.best, loaded.step)
             MetricsLog(run.metrics).truncate_after(loaded.step)
+            recorder.watch.remember(logs.read(run.metrics))
             return recorder.record(pool, saved, loaded.meta["seconds"])
 
 
@@ -132,7 +134,7 @@ class _Recorder:
         self.quiet = quiet
         self.log = MetricsLog(run.metrics)
         self.notes: list[str] = []
-        self.failed_lanes: set[int] = set()
+        self.watch = Watch(config.seeds, config.normalise)
         self.best: Best | None = None
         self.metrics_to_come: tuple[int, Metrics] | None = None  # of a step, not written yet
 
@@ -183,7 +185,7 @@ class _Recorder:
         metrics: dict[str, NDArray[np.float32]] = jax.device_get(values)
         self.log.write(step, "train", metrics)
         self.events.write(step, "train", metrics)
-        self._warn_of_nan(step, metrics)
+        self._say(self.watch.look(step, metrics))
         shown = ("reward_loss", "critic_loss")
         self.progress.metrics({k: float(np.mean(v)) for k, v in metrics.items() if k in shown})
 
@@ -210,19 +212,11 @@ class _Recorder:
         schedule = self.config.schedule
         last = step >= schedule.iterations * schedule.steps_per_iteration
         if last or _thinned(step, schedule.steps, schedule.evaluate_every, EDGE_SNAPSHOTS):
-            self.run.write_edges(step, {**(report.edges or {}), "policy_mask": report.policy_mask})
+            self.run.write_edges(step, {**report.edges, "policy_mask": report.policy_mask})
         if last or _thinned(step, schedule.steps, schedule.evaluate_every, EPISODE_SNAPSHOTS):
             self.run.write_episodes(step, [lane[:EPISODES_KEPT] for lane in evaluation.episodes])
         shown = (evaluation.returns, evaluation.reward_correlation, evaluation.return_error)
         self.progress.evaluation(*(values.tolist() for values in shown))
-
-    def _warn_of_nan(self, step: int, metrics: dict[str, NDArray[np.float32]]) -> None:
-        """Say once for each lane that its numbers have gone; the other lanes go on."""
-        finite = np.all([np.isfinite(values) for values in metrics.values()], axis=0)
-        for lane in sorted(set(np.flatnonzero(~finite).tolist()) - self.failed_lanes):
-            self.failed_lanes.add(lane)
-            seed = self.config.seeds[lane]
-            self._say([f"seed {seed} diverged (NaN) by step {step}; the other lanes go on"])
 
     def _checkpoint_due(self, step: int) -> bool:
         every = self.checkpoints.checkpoint_every

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.runs import best as bests
 from apportion.runs import logs
+from apportion.runs.certified import certificates
 from apportion.runs.folder import RunFolder, read_json
 from apportion.training.evaluate import structure_scores
 
@@ -33,6 +34,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "observation_names": list(spec.observation_names),
         "action_names": list(spec.action_names),
         "graph": _graph(edges),
+        "certificates": certificates(edges),
         "true_graph": None if spec.true_graph is None else spec.true_graph.to_dict(),
         "structure": None if scores is None else {block: each["f1"] for block, each in scores.items()},
         "structure_scores": scores,

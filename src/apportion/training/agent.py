@@ -83,11 +83,16 @@ def in_own_units(method: Method) -> Method:
         assert method.reads is not None
         return method.reads(state.method)
 
+    def doubts(state: AgentState) -> Float[Array, "N"]:
+        assert method.doubts is not None
+        return method.doubts(state.method)
+
     return method._replace(
         reward=reward,
         credit=None if method.credit is None else credit,
         edges=None if method.edges is None else edges,
         reads=None if method.reads is None else reads,
+        doubts=None if method.doubts is None else doubts,
     )
 
 

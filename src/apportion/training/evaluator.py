@@ -1,16 +1,15 @@
 """Evaluations beside the training: spare workers play one moment's policy while the lanes learn on."""
 
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import NDArray
 
-from apportion.core.types import State
+from apportion.core.types import Method, State
 from apportion.data.replay import Replay
 from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool
@@ -26,7 +25,9 @@ class Report(NamedTuple):
 
     step: int
     evaluation: Evaluation
-    edges: dict[str, NDArray[np.float32]] | None  # [L, ...] edge probabilities, for methods with a graph
+    edges: dict[
+        str, NDArray[np.float32]
+    ]  # [L, ...] edge probabilities, and doubts of them; none without a graph
     policy_mask: NDArray[np.float32]  # [L, S]
     agent: AgentState  # [L, ...] as it was, on the host
 
@@ -39,7 +40,7 @@ class _Moment(NamedTuple):
     agent: AgentState  # [L, ...]
     actor: Arrays  # [L, ...]
     correlation: NDArray[np.float32]  # [L]
-    edges: Any  # Edges [L, ...] or None
+    edges: dict[str, NDArray[np.float32]]  # [L, ...]
 
 
 class Evaluator:
@@ -51,9 +52,7 @@ class Evaluator:
         self.episodes = config.schedule.evaluation_episodes
         self._redistribute = make_redistribute(method, pool.spec)
         self._correlate = devices.compiled(partial(replay_correlation, method), config.lanes)
-        self._edges: Callable[[State], Any] = (
-            (lambda _: None) if method.edges is None else devices.compiled(method.edges, config.lanes)
-        )
+        self._edges = devices.compiled(partial(_beliefs, method), config.lanes)
         self._thread = ThreadPoolExecutor(1)
         self._under_way: Future[Report] | None = None
 
@@ -89,7 +88,7 @@ class Evaluator:
         return Report(
             step=moment.step,
             evaluation=judge(episodes, redistributed, moment.correlation),
-            edges=None if moment.edges is None else moment.edges._asdict(),
+            edges=moment.edges,
             policy_mask=moment.actor["mask"],
             agent=moment.agent,
         )
@@ -97,3 +96,9 @@ class Evaluator:
     def close(self) -> None:
         """When the evaluation under way has ended."""
         self._thread.shutdown(cancel_futures=True)
+
+
+def _beliefs(method: Method, state: State) -> dict[str, Array]:
+    """What one lane's model says of the graph, and what speaks against it."""
+    edges = {} if method.edges is None else method.edges(state)._asdict()
+    return edges if method.doubts is None else {**edges, "doubts": method.doubts(state)}

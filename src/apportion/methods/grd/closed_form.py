@@ -118,6 +118,7 @@ def make(config: Config) -> Method:
         sampling=sampling,
         revision=_revision(config),
         reads=reads,
+        doubts=lambda state: state.looked.doubts,
     )
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from apportion.core.spec import BLOCKS, Spec
 from apportion.core.types import Edges, Metrics, Record
 from apportion.graph import ENOUGH_SEGMENTS, Endings, Identification, find_endings, identify
+from apportion.graph.certificate import Doubt, marks
 from apportion.methods.grd.config import Config
 from apportion.nn import masks
 
@@ -59,6 +60,7 @@ class Looked(NamedTuple):
     ends: Float[Array, "S"]  # 1 where a dimension tells that an episode ends
     ends_seen: Int[Array, ""]  # in how many episodes that was looked for
     searched: Int[Array, ""]  # how many segments there were at the last search
+    doubts: Float[Array, "N"]  # 1 for each doubt that speaks against the edges, in the order of Doubt
 
 
 def nothing_looked_at(spec: Spec) -> Looked:
@@ -67,6 +69,7 @@ def nothing_looked_at(spec: Spec) -> Looked:
         ends=jnp.zeros(spec.observation_size, jnp.float32),
         ends_seen=jnp.zeros((), jnp.int32),
         searched=jnp.zeros((), jnp.int32),
+        doubts=jnp.asarray(marks([Doubt.NOT_SEARCHED]), jnp.float32),
     )
 
 
@@ -91,6 +94,7 @@ def search(before: Edges, looked: Looked, records: list[Record], segments: int) 
         ends=jnp.asarray(ends.matters, jnp.float32),
         ends_seen=jnp.asarray(ends.ends, jnp.int32),
         searched=jnp.asarray(segments, jnp.int32),
+        doubts=jnp.asarray(marks(result.certificate.doubts), jnp.float32),
     )
 
 
