@@ -83,6 +83,16 @@ class Rich(Plain):
         return 1e6 * super().reward()
 
 
+class Late(Plain):
+    """Keeps its own books, and settles them when the episode ends."""
+
+    def step(self, action: NDArray[Any]) -> Step:
+        observation, reward, _, truncated, info = super().step(action)
+        self.account = reward + (self.account if self.steps > 1 else 0.0)
+        over = self.steps == 10
+        return observation, self.account if over else 0.0, over, truncated, info
+
+
 class Buttons(Plain):
     """Actions -1, 0 and 1; the observation begins with the action as it came."""
 
@@ -125,7 +135,7 @@ class BadRaise(Plain):
         return super().step(action)
 
 
-_GOOD = (Plain, OneStep, EndsAtRandom, Constants, Doubles, Bounds, Rich, Buttons)
+_GOOD = (Plain, OneStep, EndsAtRandom, Constants, Doubles, Bounds, Rich, Late, Buttons)
 for _class in (*_GOOD, BadSwitches, BadDict, BadNan, BadRaise):
     if f"{_class.__name__}-v0" not in gymnasium.registry:
         gymnasium.register(f"{_class.__name__}-v0", entry_point=_class, max_episode_steps=20)

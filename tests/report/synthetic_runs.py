@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.spec import Graph, Spec
+from apportion.graph.certificate import Doubt, marks
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import Episode, RunFolder
 from apportion.runs.logs import MetricsLog
@@ -35,6 +36,8 @@ class Recipe:
     names: tuple[str, ...] = ()  # of the first observations
     train_lines: int = 3
     episode_snapshots: int = 3
+    paid_at_end: bool = False  # by the environment itself: no step has a true reward
+    doubts: tuple[tuple[Doubt, ...], ...] = ()  # of each lane, whose edges are then verdicts
 
 
 def make_run(path: Path, recipe: Recipe) -> RunFolder:
@@ -95,7 +98,7 @@ def _evaluation(recipe: Recipe, progress: float, rng: np.random.Generator) -> di
         values[list(recipe.nan_lanes)] = np.nan
         return values
 
-    return {
+    scores = {
         "return": 100 * lanes(progress),
         "return_std": lanes(1.0),
         "length": lanes(recipe.length),
@@ -105,6 +108,11 @@ def _evaluation(recipe: Recipe, progress: float, rng: np.random.Generator) -> di
         "policy_mask_on": lanes(0.5),
         "seconds": np.float64(10 * progress),
     }
+    if recipe.paid_at_end:
+        unknown = np.full(recipe.lanes, np.nan)
+        scores |= {"reward_correlation": unknown, "episode_correlation": unknown}
+        scores |= {"step_rewards": np.zeros(recipe.lanes, bool)}
+    return scores
 
 
 def _edges(recipe: Recipe, progress: float, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
@@ -118,6 +126,10 @@ def _edges(recipe: Recipe, progress: float, rng: np.random.Generator) -> dict[st
         noise = 0.04 * rng.random((recipe.lanes, *true.shape))
         blocks[name] = settled + noise
         blocks[name][list(recipe.nan_lanes)] = np.nan
+    if recipe.doubts:
+        blocks = {name: np.round(block) for name, block in blocks.items()}
+        blocks["state_to_reward"][:, 2] = 0.5
+        blocks["doubts"] = np.array([marks(lane) for lane in recipe.doubts])
     mask[:, 2:] = progress < 0.6
     return {**blocks, "policy_mask": mask}
 
@@ -128,10 +140,11 @@ def _episode(recipe: Recipe, rng: np.random.Generator) -> Episode:
     observations[:, list(recipe.dead)] = 0.25
     rewards = (observations[:-1, 0] + 1).astype(np.float32)
     ends = np.arange(length) == length - 1
+    true_rewards = np.where(ends, rewards.sum(), 0).astype(np.float32) if recipe.paid_at_end else rewards
     return {
         "observations": observations,
         "actions": rng.uniform(-1, 1, (length, recipe.actions)).astype(np.float32),
-        "true_rewards": rewards,
+        "true_rewards": true_rewards,
         "redistributed": rewards + 0.1 * rng.standard_normal(length).astype(np.float32),
         "paid": np.where(ends, rewards.sum(), 0).astype(np.float32),
         "segment_end": ends,

@@ -17,14 +17,19 @@ from scipy.stats import bootstrap, trim_mean
 from synthetic_runs import HOSTILE, Recipe, make_run, make_spec
 
 from apportion.core.errors import UserError
+from apportion.graph.certificate import Doubt
 from apportion.report import packing
+from apportion.report.curves import curves
 from apportion.report.episodes import Extra, episodes, ranges, shown_dimensions
 from apportion.report.names import check_fit, fits, read_names, renamed
 from apportion.report.overview import sentence
 from apportion.report.page import LIMIT, labels, write_report
 from apportion.report.statistics import band, difference, interval, iqm, mean, thinned
 from apportion.report.structure import Drivers, drivers, structure
+from apportion.runs import logs
+from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder
+from apportion.runs.summary import summarise
 
 # --- Statistics
 
@@ -213,6 +218,48 @@ def test_the_sentence_does_not_claim_what_is_not_known() -> None:
     assert "tells nothing apart" in sentence(Drivers(list("abcde"), 5, True), "grd", 1, True)
     assert "every seed diverged" in sentence(Drivers([], 5, False), "grd", 2, True)
     assert "and 4 more:" in sentence(Drivers(list("abcdefghijkl"), 20, True), "grd", 2, True)
+    assert "for 5 of 5 dimensions the data cannot tell" in sentence(Drivers([], 5, True, 5), "grd", 1, True)
+
+
+def test_undecided_edges_are_not_said_to_drive_the_reward(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", Recipe(doubts=((), (), ())))
+    found = drivers(run.read_last_edges(), run.read_spec())
+    assert found is not None
+    assert (sorted(found.names), found.undecided) == (["gauge 0", "gauge 1", "lever 0"], 1)
+    assert sentence(found, "grd", 3, True).endswith("keep. For 1 more the data cannot tell.")
+    packed = structure(run, run.read_spec(), 10**6)
+    assert packed is not None
+    counts = packed["blocks"]["state_to_reward"]["undecided"]
+    shown = np.frombuffer(base64.b64decode(counts["data"]), np.uint8).reshape(counts["shape"])
+    assert shown[-1].tolist() == [0, 0, 3, 0]
+
+
+def test_seeds_with_the_same_certificate_share_a_sentence(tmp_path: Path) -> None:
+    few, little = Doubt.FEW_TRANSITIONS, Doubt.LITTLE_EXPLAINED
+    run = make_run(tmp_path / "run", Recipe(lanes=4, doubts=((), (few,), (), (little, few))))
+    found = summarise(run)["certificates"]
+    assert [(lane["reward"], lane["dynamics"]) for lane in found] == [
+        (True, True),
+        (True, False),
+        (True, True),
+        (False, False),
+    ]
+    assert in_words(found, [5, 6, 7, 8]) == [
+        "The graph is certified (seeds 5, 7).",
+        f"Edges to the reward are certified, those to next states are not (seed 6): {few}.",
+        f"The graph is not certified (seed 8): {little}; {few}.",
+    ]
+    assert "by gradient" in in_words(None, [5])[0]
+
+
+def test_without_true_rewards_of_steps_there_is_no_curve_of_correlations(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", Recipe(paid_at_end=True))
+    data = summarise(run)
+    assert (data["step_rewards"], data["reward_correlation"]) == (False, None)
+    evaluations = [entry for entry in logs.read(run.metrics) if entry["kind"] == "eval"]
+    names = [metric["name"] for metric in curves(evaluations, 3)["metrics"]]
+    assert names[:2] == ["return", "return_error"]
+    assert not set(names) & {"reward_correlation", "episode_correlation"}
 
 
 # --- Names of the user's

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from synthetic_runs import HOSTILE, Recipe, make_run
 
+from apportion.graph.certificate import Doubt
 from apportion.report.episodes import Extra, Extras
 from apportion.report.page import LIMIT, write_report
 from apportion.runs.folder import RunFolder
@@ -83,6 +84,33 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
     yield open_page
     for context in contexts:
         context.close()
+
+
+def test_what_was_paid_is_not_called_true(opened: Callable[..., Opened], tmp_path: Path) -> None:
+    report = opened(make_run(tmp_path / "late", Recipe(paid_at_end=True, truth=False)))
+    assert "no true reward of a step" in report.text("#overview")
+    tiles = [tile.inner_text().split("\n")[0] for tile in report.page.locator(".stat").all()]
+    assert tiles[:3] == ["Return", "Return error", "Reward correlation"]
+    assert report.page.locator("[title*='1 is perfect']").count() == 0
+    assert not re.search("true (reward|return)", report.text("#episodes"), re.IGNORECASE)
+    assert "paid return" in report.text("#episodes")
+    assert "Reward correlation" not in report.text("#learning")
+    assert report.complaints == []
+
+
+def test_undecided_edges_look_different_and_certificates_give_reasons(
+    opened: Callable[..., Opened], tmp_path: Path
+) -> None:
+    few = Doubt.FEW_TRANSITIONS
+    report = opened(make_run(tmp_path / "run", Recipe(doubts=((), (), (few,)))))
+    assert "The graph is certified (seeds 5, 6)." in report.text("#overview")
+    assert few in report.text("#overview")
+    assert "reward only" in report.text("#numbers")
+    assert "undecided: kept because the data cannot tell" in report.text("#structure")
+    report.page.click("[data-value=drawn]")
+    assert report.page.locator(".graph path.undecided").count() == 1
+    assert report.page.locator(".graph path.reward").count() == 4
+    assert report.complaints == []
 
 
 def explained(run: RunFolder) -> Extras:

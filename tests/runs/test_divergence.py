@@ -46,8 +46,12 @@ def test_nothing_is_said_of_a_start_a_spike_a_tiny_loss_or_learning() -> None:
     tiny = [1e-9] * 60 + [1e-2] * 60
     found = [1e-6] * 60 + [20.0] * 60  # the first reward of a sparse task
     learning = np.linspace(0.01, 100, 115).tolist()
-    gone = [*[1.0] * 60, *[np.nan] * 55]
-    assert _said(*(lane[:115] for lane in (start, spike, tiny, found, learning, gone))) == []
+    assert _said(*(lane[:115] for lane in (start, spike, tiny, found, learning))) == []
+
+
+def test_of_numbers_that_are_gone_only_that_is_said() -> None:
+    [(number, text)] = _said([*[1.0] * 60, *[np.nan] * 55])
+    assert (number, "(NaN)" in text) == (60, True)
 
 
 def test_who_asked_for_raw_units_is_told_of_them() -> None:

@@ -58,6 +58,12 @@ def test_a_resumed_run_counts_only_its_own_steps(capsys: pytest.CaptureFixture[s
     assert second == "step 9,500/10,000 (95%)  50 steps/s  0:00:10 left"
 
 
+def test_without_a_true_reward_the_return_error_stands_in(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(10, lanes=2, quiet=False, clock=Clock()) as progress:
+        progress.evaluation([1.0, 2.0], [float("nan"), None], [0.25, 0.5])
+    assert "return 1 2  return error 0.25 0.5" in capsys.readouterr().err
+
+
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(10, lanes=1, quiet=True) as progress:
         progress.metrics({"loss": 1.0})

@@ -158,3 +158,16 @@ def test_structure_is_scored_block_by_block() -> None:
     assert {name: score["f1"] for name, score in scores.items()} == pytest.approx(
         {"state_to_reward": 2 / 3, "action_to_reward": 1, "state_to_state": 1, "action_to_state": 0}
     )
+
+
+def test_an_environment_that_pays_only_at_the_end_has_no_correlation() -> None:
+    """Even where the learned reward is the very one that was paid. Each lane is judged by itself."""
+    late, usual = _episode(0, [6]), _episode(1, [6])
+    late["true_rewards"] = late["paid"].copy()
+    lanes = [[late], [usual], [_episode(2, [1]), _episode(3, [1])]]
+    rewards = [[episode["true_rewards"] for episode in lane] for lane in lanes]
+    found = evaluate.judge(lanes, rewards, np.array([0.9, 0.8, 0.7]))
+    assert found.step_rewards.tolist() == [False, True, True]  # steps that are whole episodes are paid singly
+    np.testing.assert_array_equal(found.reward_correlation, [np.nan, 0.8, 0.7])
+    assert np.isnan(found.episode_correlation).tolist() == [True, False, False]
+    np.testing.assert_allclose(found.return_error, 0, atol=1e-6)

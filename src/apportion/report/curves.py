@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from apportion.report import packing
 from apportion.report.statistics import Band, band, iqm, mean, thinned
+from apportion.runs.summary import step_rewards
 
 POINTS = 200  # more than a screen shows
 TITLES = {
@@ -18,17 +19,19 @@ TITLES = {
     "length": "Episode length",
     "policy_mask_on": "Share of observations the policy sees",
 }
+CORRELATIONS = ("reward_correlation", "episode_correlation")  # only with a true reward for each step
 
 
 def curves(evaluations: list[dict[str, Any]], lanes: int) -> dict[str, Any]:
     """Steps, and for each metric the lanes [K, L], their mean and their IQM with bands."""
     kept = [evaluations[place] for place in thinned(len(evaluations), POINTS)]
+    left_out = () if step_rewards(evaluations) else CORRELATIONS
     return {
         "steps": [entry["step"] for entry in kept],
         "metrics": [
             {"name": name, "title": title, **_metric(per_lane(kept, name, lanes))}
             for name, title in TITLES.items()
-            if any(name in entry for entry in kept)
+            if name not in left_out and any(name in entry for entry in kept)
         ],
     }
 

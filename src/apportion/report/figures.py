@@ -17,8 +17,10 @@ from apportion.report import drawing
 from apportion.report.curves import per_lane
 from apportion.report.drawing import COLOURS, shortened
 from apportion.report.statistics import band, mean, thinned
+from apportion.report.structure import mostly_undecided
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
+from apportion.runs.summary import step_rewards
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,7 +133,15 @@ def _structure(each: Labelled, path: Path) -> Path | None:
     for axes, (title, blocks) in zip(panels, maps.items(), strict=True):
         image = _map(axes, blocks, each.spec)
         axes.set_title(title)
-    figure.colorbar(image, ax=list(panels), label="P(edge), mean over seeds", shrink=0.6)
+    label = "P(edge), mean over seeds"
+    if "doubts" in edges:
+        label += "; ×: kept, as the data cannot tell"
+        for axes, place in zip(panels, chosen, strict=False):
+            moment = {name: block[place] for name, block in edges.items()}
+            open_ = _table({name: mostly_undecided(moment, name) for name in BLOCKS})
+            rows, columns = np.nonzero(open_)
+            axes.plot(columns, rows, linestyle="", marker="x", markersize=3, color=COLOURS[1])
+    figure.colorbar(image, ax=list(panels), label=label, shrink=0.6)
     figure.suptitle(shortened(f"{each.spec.env_id}: {each.label}", 80))
     return drawing.save(figure, path)
 
@@ -144,14 +154,7 @@ def _lane_mean(block: NDArray[Any]) -> NDArray[Any]:
 
 def _map(axes: "Axes", blocks: dict[str, NDArray[Any]], spec: Spec) -> Any:
     """All edges: rows are states and actions, columns next states and the reward. Darker: more probable."""
-    edges = {name: np.asarray(block, np.float64) for name, block in blocks.items()}
-    table = np.block(
-        [
-            [edges["state_to_state"], edges["state_to_reward"][:, None]],
-            [edges["action_to_state"], edges["action_to_reward"][:, None]],
-        ]
-    )
-    image = axes.imshow(table, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="none")
+    image = axes.imshow(_table(blocks), cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="none")
     axes.spines[:].set_visible(True)
     axes.axhline(spec.observation_size - 0.5, color=COLOURS[1], linewidth=0.8)
     axes.axvline(spec.observation_size - 0.5, color=COLOURS[1], linewidth=0.8)
@@ -167,8 +170,20 @@ def _map(axes: "Axes", blocks: dict[str, NDArray[Any]], spec: Spec) -> Any:
     return image
 
 
+def _table(blocks: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+    """All four blocks as one: rows are states and actions, columns next states and the reward."""
+    edges = {name: np.asarray(block, np.float64) for name, block in blocks.items()}
+    return np.block(
+        [
+            [edges["state_to_state"], edges["state_to_reward"][:, None]],
+            [edges["action_to_state"], edges["action_to_reward"][:, None]],
+        ]
+    )
+
+
 def _rewards(each: Labelled, path: Path) -> Path | None:
-    """Decomposed and true reward along the last stored episode of the first seed."""
+    """Decomposed and true reward (or what was paid, where no step has one) along the last stored episode of
+    the first seed."""
     stored = each.run.episode_steps()
     if not stored:
         return None
@@ -178,7 +193,8 @@ def _rewards(each: Labelled, path: Path) -> Path | None:
     axes.plot(
         episode["redistributed"], color=COLOURS[0], label=f"decomposed ({each.config['method']['name']})"
     )
-    axes.plot(episode["true_rewards"], color=COLOURS[1], linestyle=":", label="true")
+    label = "true" if step_rewards(_evaluations(each.run)) else "paid"
+    axes.plot(episode["true_rewards"], color=COLOURS[1], linestyle=":", label=label)
     axes.set_xlabel("step of the episode")
     axes.set_ylabel("reward")
     axes.set_title(shortened(f"{each.spec.env_id}, seed {each.config['seed']}, at step {stored[-1]:,}", 70))

@@ -55,6 +55,10 @@ def sentence(drivers: Drivers | None, method: str, lanes: int, evaluated: bool) 
         return (
             "Nothing can be said about the reward: the graphs have no numbers left, as every seed diverged."
         )
+    more = f" For {drivers.undecided} more the data cannot tell." if drivers.undecided else ""
+    if not names and drivers.undecided:
+        which = f"{drivers.undecided} of {all_of_them}"
+        return f"Nothing is known to drive the reward: for {which} dimensions the data cannot tell."
     if not names:
         return f"Nothing drives the reward: no dimension has an edge to it that {who}."
     if len(names) == all_of_them and all_of_them > 2:
@@ -62,7 +66,7 @@ def sentence(drivers: Drivers | None, method: str, lanes: int, evaluated: bool) 
     have = "has" if len(names) == 1 else "have"
     return (
         f"The reward is driven by {_listed(names)}: {len(names)} of {all_of_them} dimensions {have} an edge "
-        f"to it that {who}."
+        f"to it that {who}.{more}"
     )
 
 

@@ -20,6 +20,7 @@ from apportion.report.packing import compressed, compressed_json
 from apportion.report.structure import drivers, structure
 from apportion.runs import logs
 from apportion.runs.atomic import write_bytes
+from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder
 from apportion.runs.summary import summarise
 
@@ -92,19 +93,24 @@ class _Facts:
     def data(self, structure_bytes: int, episode_bytes: int, extras: playing.Extras) -> dict[str, Any]:
         """All that the page shows of this run."""
         method = _named(self.config, "method")
+        seeds = [int(self.config.get("seed", 0)) + lane for lane in range(self.lanes)]
+        certificates = self.summary["certificates"]
         return {
             "label": self.label,
             "path": str(self.run.path),
             "env": self.spec.env_id,
             "method": method,
             "backbone": _named(self.config, "backbone"),
-            "seeds": [int(self.config.get("seed", 0)) + lane for lane in range(self.lanes)],
+            "seeds": seeds,
             "steps_wanted": self.config.get("schedule", {}).get("steps"),
             "status": self.summary["status"],
             "observation_names": self.spec.observation_names,
             "action_names": self.spec.action_names,
             "dead": self.dead,
             "sentence": sentence(self.drivers, method, self.lanes, bool(self.evaluations)),
+            "step_rewards": self.summary["step_rewards"],
+            "certificates": certificates,
+            "certified": [] if self.drivers is None else in_words(certificates, seeds),
             "scores": scores(self.evaluations, self.lanes),
             "structure_scores": structure_table(self.summary),
             "curves": self.curves,

@@ -9,6 +9,7 @@ from apportion.core.spec import BLOCKS, Spec
 from apportion.report import packing
 from apportion.report.statistics import thinned
 from apportion.runs.atomic import Arrays
+from apportion.runs.certified import UNDECIDED
 from apportion.runs.folder import RunFolder
 
 MOMENTS = 20  # places of the time slider
@@ -22,6 +23,7 @@ class Drivers(NamedTuple):
     names: list[str]
     dimensions: int  # how many there are to choose from
     known: bool  # whether any lane has numbers; none has when all diverged
+    undecided: int = 0  # for how many more the data cannot tell
 
 
 def structure(run: RunFolder, spec: Spec, budget: int) -> dict[str, Any] | None:
@@ -40,12 +42,13 @@ def structure(run: RunFolder, spec: Spec, budget: int) -> dict[str, Any] | None:
     moments = thinned(len(steps), max(1, min(MOMENTS, budget // (2 * size))))
     chosen = [steps[moment] for moment in moments]
     snapshots = [run.read_edges_at(step) for step in chosen]
+    certified = "doubts" in newest
     single = lanes > 1 and len(chosen) * lanes * size <= min(LANE_BYTES, budget)
     return {
         "steps": chosen,
         "lanes": lanes,
         "complete": whole,
-        "blocks": {name: _block([each[name] for each in snapshots], single) for name in blocks},
+        "blocks": {name: _block([each[name] for each in snapshots], single, certified) for name in blocks},
         "truth": _truth(spec, blocks),
     }
 
@@ -55,7 +58,7 @@ def drivers(edges: Arrays, spec: Spec) -> Drivers | None:
     if "state_to_reward" not in edges and "action_to_reward" not in edges:
         return None
     found: list[tuple[float, float, str]] = []
-    dimensions = 0
+    dimensions, undecided = 0, 0
     for block, names in (
         ("state_to_reward", spec.observation_names),
         ("action_to_reward", spec.action_names),
@@ -63,19 +66,26 @@ def drivers(edges: Arrays, spec: Spec) -> Drivers | None:
         if block not in edges:
             continue
         agreeing, probability = _agreement(edges[block]), _mean(edges[block])
+        open_ = mostly_undecided(edges, block)
+        most = agreeing > len(edges[block]) / 2
         dimensions += len(names)
+        undecided += int(np.sum(most & open_))
         found += [
             (-float(agreeing[place]), -float(probability[place]), name)
             for place, name in enumerate(names)
-            if agreeing[place] > len(edges[block]) / 2
+            if most[place] and not open_[place]
         ]
     known = any(np.isfinite(edges[block]).any() for block in BLOCKS[:2] if block in edges)
-    return Drivers([name for *_, name in sorted(found, key=lambda each: each[:2])], dimensions, known)
+    names_found = [name for *_, name in sorted(found, key=lambda each: each[:2])]
+    return Drivers(names_found, dimensions, known, undecided)
 
 
-def _block(snapshots: list[NDArray[np.float32]], single: bool) -> dict[str, Any]:
-    """One block at K moments: the mean over lanes [K, ...], lanes that keep each edge, and the lanes."""
+def _block(snapshots: list[NDArray[np.float32]], single: bool, certified: bool) -> dict[str, Any]:
+    """One block at K moments: the mean over lanes [K, ...], lanes that keep each edge, those of them in which
+    it is undecided, and the lanes."""
+    undecided = np.stack([_undecided(each) for each in snapshots])
     return {
+        "undecided": packing.counts(undecided) if certified else None,
         "probability": packing.probabilities(np.stack([_mean(each) for each in snapshots])),
         "kept": packing.counts(np.stack([_agreement(each) for each in snapshots])),
         "single": packing.probabilities(np.stack(snapshots)) if single else None,
@@ -93,6 +103,17 @@ def _mean(lanes: NDArray[np.float32]) -> NDArray[np.float64]:
 def _agreement(lanes: NDArray[np.float32]) -> NDArray[np.int64]:
     """How many lanes keep each edge: P >= 0.5."""
     return np.sum(lanes >= 0.5, axis=0)
+
+
+def mostly_undecided(edges: Arrays, block: str) -> NDArray[np.bool_]:
+    """Where at least half of the lanes that keep an edge do so because the data cannot tell."""
+    open_ = _undecided(edges[block]) if "doubts" in edges else np.zeros(edges[block].shape[1:], np.int64)
+    return np.asarray((open_ > 0) & (2 * open_ >= _agreement(edges[block])))
+
+
+def _undecided(lanes: NDArray[np.float32]) -> NDArray[np.int64]:
+    """In how many lanes the data cannot tell, where edges have a certificate."""
+    return np.sum(lanes == UNDECIDED, axis=0)
 
 
 def _truth(spec: Spec, blocks: list[str]) -> dict[str, Any] | None:

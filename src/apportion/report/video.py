@@ -16,6 +16,7 @@ from apportion.core.errors import UserError
 from apportion.envs.film import Film, Frame, check_renders, film
 from apportion.envs.make import EnvConfig
 from apportion.envs.wire import Arrays
+from apportion.training.evaluate import rewards_steps
 
 WIDTH, PICTURE, STRIP = 480, 360, 132  # pixels; all even, as the encoder wants them
 FRAMES = 400  # of longer episodes, not every step is shown
@@ -68,7 +69,8 @@ def _encode(frames: Iterator[Frame], fps: float, path: Path) -> None:
 
 def compose(played: Film, episode: Arrays) -> Iterator[Frame]:
     """Each picture on a dark ground, with the strip under it."""
-    strip = Strip(episode["redistributed"], episode["true_rewards"])
+    name = "true reward" if rewards_steps([episode]) else "paid"
+    strip = Strip(episode["redistributed"], episode["true_rewards"], name)
     for step, picture in sorted(played.frames.items()):
         ground = np.full((PICTURE, WIDTH, 3), 24, np.uint8)
         top, left = (PICTURE - picture.shape[0]) // 2, (WIDTH - picture.shape[1]) // 2
@@ -79,8 +81,8 @@ def compose(played: Film, episode: Arrays) -> Iterator[Frame]:
 class Strip:
     """Curves of the learned and the true reward that grow with the steps, on one axis."""
 
-    def __init__(self, learned: NDArray[Any], true: NDArray[Any]) -> None:
-        self.curves = {"redistributed": (learned, _LEARNED), "true reward": (true, _TRUE)}
+    def __init__(self, learned: NDArray[Any], true: NDArray[Any], name: str = "true reward") -> None:
+        self.curves = {"redistributed": (learned, _LEARNED), name: (true, _TRUE)}
         values = np.concatenate([learned, true, [0.0]])
         values = values[np.isfinite(values)]
         self.low, self.high = float(values.min()), float(values.max())

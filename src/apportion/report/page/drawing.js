@@ -62,7 +62,7 @@ const head = (x, y, anchor, text) => svg("text", { class: "head", x, y, "text-an
 function drawEdge(graph, source, target, compare, [x1, y1], [x2, y2]) {
   const on = graph.on(source, target), truth = compare && graph.truth(source, target);
   if (!on && !truth) return null;
-  const kind = [target === REWARD ? "reward" : "", compare && on && !truth ? "extra" : "", on ? "" : "missing"].join(" ").trim();
+  const kind = [target === REWARD ? "reward" : "", compare && on && !truth ? "extra" : "", on ? "" : "missing", on && graph.undecided(source, target) ? "undecided" : ""].join(" ").trim();
   const bend = (x2 - x1) * 0.45;
   const faint = target === REWARD ? 0.9 : source === target ? 0.35 : 0.6;
   return svg("path", {

@@ -30,6 +30,13 @@ function graphAt(run, moment, view) {
     value: (source, target) => value(...place(source, target)),
     probability: (source, target) => read("probability", ...place(source, target)),
     kept: (source, target) => read("kept", ...place(source, target)),
+    // Kept by those seeds that keep it because the data cannot tell, or mostly so.
+    undecided(source, target) {
+      if (lane !== null) return Boolean(run.certificates) && value(...place(source, target)) === 0.5;
+      const open = read("undecided", ...place(source, target));
+      return open > 0 && 2 * open >= read("kept", ...place(source, target));
+    },
+    open: (source, target) => read("undecided", ...place(source, target)) || 0,
     on: (source, target) => value(...place(source, target)) >= 0.5,
     truth(source, target) {
       const [block, index] = place(source, target);
@@ -60,6 +67,7 @@ function edgeText(run, graph, source, target) {
   const parts = [`${names[source]} → ${target === REWARD ? "reward" : `next ${names[target]}`}`];
   parts.push(`P = ${number(graph.probability(source, target))}`);
   if (graph.lanes > 1) parts.push(`kept by ${graph.kept(source, target)} of ${graph.lanes} seeds`);
+  if (graph.open(source, target)) parts.push(graph.lanes > 1 ? `undecided in ${graph.open(source, target)}` : "undecided: the data cannot tell");
   if (graph.truthKnown) parts.push(graph.truth(source, target) ? "a true edge" : "no true edge");
   if (run.dead.includes(source)) parts.push("the source never changes");
   return parts.join(" · ");
@@ -93,7 +101,7 @@ function drawMatrices(holder, run, graph, dims, value, label) {
     layout[`yaxis${suffix}`].anchor = `x${suffix}`;
     traces.push({
       type: "heatmap", xaxis: `x${suffix}`, yaxis: `y${suffix}`, z: sources.map((i) => goals.map((j) => value(i, j))),
-      zmin: 0, zmax: 1, colorscale: c.heat, showscale: false, xgap: gap, ygap: gap, hoverinfo: "none", meta: { sources, goals },
+      zmin: 0, zmax: 1, colorscale: c.heat, text: sources.map((i) => goals.map((j) => (value === graph.value && cell >= 10 && graph.undecided(i, j) ? "?" : ""))), texttemplate: "%{text}", showscale: false, xgap: gap, ygap: gap, hoverinfo: "none", meta: { sources, goals },
     });
   }));
   plot(holder, traces, layout, label);

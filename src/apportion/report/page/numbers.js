@@ -13,18 +13,26 @@ function drawNumbers() {
 }
 
 function laneTable(run) {
-  const { return: returns, reward_correlation: correlation, return_error: error } = run.scores;
+  const names = qualities(run.step_rewards);
+  const returns = run.scores.return, quality = names.map((name) => run.scores[name]);
   if (!returns) return el("p", {}, "No evaluation yet.");
   const blocks = run.structure_scores ? Object.keys(run.structure_scores) : [];
-  const headings = ["#seed", "#return", "#reward correlation", "#return error", ...blocks.map((block) => `#F1 ${BLOCK_TITLES[block]}`)];
-  const rows = run.seeds.map((seed, lane) => [String(seed), number(returns.lanes[lane]), number(correlation.lanes[lane]), number(error.lanes[lane]),
+  const headings = ["#seed", "#return", ...names.map((name) => `#${name.replace("_", " ")}`), ...(run.certificates ? ["certified"] : []), ...blocks.map((block) => `#F1 ${BLOCK_TITLES[block]}`)];
+  const filler = run.certificates ? [""] : [];
+  const rows = run.seeds.map((seed, lane) => [String(seed), number(returns.lanes[lane]), ...quality.map((each) => number(each.lanes[lane])),
+    ...(run.certificates ? [certifiedPart(run.certificates[lane])] : []),
     ...blocks.map((block) => number(run.structure_scores[block].f1_per_lane[lane]))]);
-  const over = (title, value) => [title, ...[returns, correlation, error].map(value), ...blocks.map((block) => number(run.structure_scores[block].f1))];
+  const over = (title, value) => [title, ...[returns, ...quality].map(value), ...filler, ...blocks.map((block) => number(run.structure_scores[block].f1))];
   if (run.seeds.length > 1) {
     rows.push(over("IQM", (each) => number(each.iqm)), over("median", (each) => number(each.median)));
-    rows.push(["95% of IQM", ...[returns, correlation, error].map(interval), ...blocks.map(() => "")]);
+    rows.push(["95% of IQM", ...[returns, ...quality].map(interval), ...filler, ...blocks.map(() => "")]);
   }
   return table(headings, rows, `Scores of each seed of ${run.label}`);
+}
+
+function certifiedPart({ reward, dynamics, doubts }) {
+  const part = reward && dynamics ? "yes" : reward ? "reward only" : dynamics ? "dynamics only" : "no";
+  return el("span", { title: doubts.join("; ") || null }, part);
 }
 
 function blockTable(run) {

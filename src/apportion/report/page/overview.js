@@ -10,15 +10,20 @@ function drawOverview() {
   document.title = `${runs.length === 1 ? runs[0].label : count(runs.length, "run")} · apportion report`;
   if (runs.length === 1) {
     place.append(el("div", { class: "muted" }, describe(runs[0])), el("h1", {}, runs[0].label), statusLine(runs[0]),
-      el("p", { class: "lead" }, runs[0].sentence), statistics(runs[0]));
+      el("p", { class: "lead" }, runs[0].sentence), ...certificate(runs[0]), statistics(runs[0]));
     return;
   }
   place.append(el("h1", {}, `${runs.length} runs`), el("div", { class: "card scroll" }, comparison(runs)));
   for (const run of runs) {
     place.append(el("p", { class: "lead", style: "font-size:1.02rem;margin:.9rem 0 0" },
-      el("strong", {}, swatch(run), run.label), `. ${run.sentence}`));
+      el("strong", {}, swatch(run), run.label), `. ${run.sentence}`), ...certificate(run));
   }
 }
+
+const certificate = (run) => run.certified.map((text) => el("p", { class: "note" }, text));
+
+// What belongs to the reward's quality, the most telling first: a correlation needs a true reward of each step.
+const qualities = (stepRewards) => (stepRewards ? ["reward_correlation", "return_error"] : ["return_error", "reward_correlation"]);
 
 const describe = (run) => `${run.env} · ${run.method} · ${run.backbone} · ${count(run.seeds.length, "seed")}`;
 
@@ -39,10 +44,15 @@ function swatch(run) {
 }
 
 function statistics(run) {
+  const quality = {
+    reward_correlation: run.step_rewards
+      ? ["Reward correlation", score(run.scores.reward_correlation), "Of the learned with the true reward, step by step: 1 is perfect."]
+      : ["Reward correlation", { value: "–", aside: "no true reward of a step" }, "The environment pays only at the end: no step has a true reward to compare with."],
+    return_error: ["Return error", score(run.scores.return_error), "How far sums of learned rewards are from the returns of fresh episodes, as a share: 0 is perfect."],
+  };
   const cards = [
-    ["Return", score(run.scores.return), "Mean true return of the last evaluation's episodes."],
-    ["Reward correlation", score(run.scores.reward_correlation), "Of the learned with the true reward, step by step: 1 is perfect."],
-    ["Return error", score(run.scores.return_error), "How far sums of learned rewards are from the returns, as a share: 0 is perfect."],
+    ["Return", score(run.scores.return), `Mean ${run.step_rewards ? "true" : "paid"} return of the last evaluation's episodes.`],
+    ...qualities(run.step_rewards).map((name) => quality[name]),
     ["Structure F1", structureScore(run), "Edges found against the true graph: 1 is exact."],
     ["Wall time", { value: duration(run.status.seconds), aside: `${whole(run.status.step)} steps per seed` }, "Of the training so far."],
   ];
@@ -75,9 +85,10 @@ function comparison(runs) {
   const cell = (found) => found && known(found.iqm)
     ? [number(found.iqm), known(found.interval[0]) ? el("div", { class: "muted", style: "font-size:.8rem" }, interval(found)) : ""]
     : "–";
-  return table(["run", "what", "status", "#return", "#reward correlation", "#return error", "#structure F1", "#wall time"],
+  const names = qualities(runs.some((run) => run.step_rewards));
+  return table(["run", "what", "status", "#return", ...names.map((name) => `#${name.replace("_", " ")}`), "#structure F1", "#wall time"],
     runs.map((run) => [[swatch(run), run.label], describe(run), `${run.status.state || "unknown"}, ${whole(run.status.step)} steps`,
-      cell(run.scores.return), cell(run.scores.reward_correlation), cell(run.scores.return_error),
+      cell(run.scores.return), ...names.map((name) => cell(run.scores[name])),
       run.structure_scores ? structureScore(run).value : "–", duration(run.status.seconds)]),
     "The runs: IQM over seeds with 95% bootstrap intervals");
 }

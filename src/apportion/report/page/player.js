@@ -2,7 +2,7 @@
 
 function drawPlayer() {
   const place = section("episodes", "Episodes",
-    "True against redistributed reward along an evaluation episode. Move the cursor with the slider, by a click into the curve, or with the arrow keys; space plays.");
+    `${data.runs.some((run) => run.step_rewards) ? "True" : "Paid"} against redistributed reward along an evaluation episode. Move the cursor with the slider, by a click into the curve, or with the arrow keys; space plays.`);
   const runs = data.runs.filter((run) => run.player);
   if (runs.length === 0) {
     place.append(el("p", { class: "card" }, "No evaluation episode is stored yet."));
@@ -99,22 +99,24 @@ function summed(values) {
 
 function showEpisode(parts, view) {
   const c = colours();
-  const { episode } = view;
+  const { episode, run } = view;
   const steps = Array.from({ length: shownSteps(episode) }, (_, t) => t);
-  const lines = [["true_rewards", "true", c.truth, 1.8], ["redistributed", "redistributed", c.reward, 2.2]];
+  const payments = paymentTrace(episode, view, c);
+  // Where the environment itself pays at the end, the marks of its payments say all that is known.
+  const truth = run.step_rewards ? ["true_rewards", "true", c.truth, 1.8] : ["true_rewards", "paid", c.truth, 1.8];
+  const lines = [...(run.step_rewards || !payments ? [truth] : []), ["redistributed", "redistributed", c.reward, 2.2]];
   const traces = lines.filter(([name]) => episode[name]).map(([name, title, colour, width]) => {
     const values = rewardsOf(episode, name);
     const y = view.sums ? summed(values) : values;
     return { x: steps, y, name: title, mode: steps.length === 1 ? "markers" : "lines", line: { color: colour, width }, marker: { color: colour }, customdata: y.map(number), hovertemplate: "%{customdata}" };
   });
-  const payments = paymentTrace(episode, view, c);
   if (payments) traces.push(payments);
   plot(parts.plot, traces, {
     hovermode: "x unified", hoverdistance: -1, showlegend: true, margin: { l: 52, r: 12, t: 32, b: 40 },
     xaxis: { title: { text: "step of the episode", font: { size: 12 } }, hoverformat: "d", range: [-0.5, steps.length - 0.5], zeroline: false }, yaxis: { tickformat: "~g" },
     yaxis2: { overlaying: "y", range: [0, 1], visible: false, fixedrange: true },
     shapes: [cursorLine(view.t, c)],
-  }, "True and redistributed reward along the episode");
+  }, `${run.step_rewards ? "True" : "Paid"} and redistributed reward along the episode`);
   if (!parts.plot.dataset.wired) {
     parts.plot.dataset.wired = "yes";
     parts.plot.on("plotly_click", ({ points: [point] }) => moveTo(parts, view, Math.round(point.x)));
@@ -145,18 +147,18 @@ function moveTo(parts, view, where) {
   parts.at.textContent = `step ${whole(t)} of ${whole(episode.length)}`;
   parts.slider.setAttribute("aria-valuetext", parts.at.textContent);
   Plotly.relayout(parts.plot, { "shapes[0].x0": t, "shapes[0].x1": t });
-  showFacts(parts.facts, episode, t);
+  showFacts(parts.facts, episode, t, view.run.step_rewards ? "true" : "paid");
   showFrame(parts, episode, t);
   parts.update(t);
 }
 
-function showFacts(holder, episode, t) {
+function showFacts(holder, episode, t, kind) {
   const at = (name) => (episode[name] ? decode(episode[name]).values[t] : NaN);
   const { true_rewards: truth, redistributed: given } = episode.sums;
   const error = known(given) && truth !== 0 ? Math.abs(given - truth) / Math.abs(truth) : NaN;
   const facts = [
-    ["true reward", number(at("true_rewards"))], ["redistributed", number(at("redistributed"))],
-    ["true return", number(truth)], ["Σ redistributed", number(given)], ["return error", known(error) ? `${number(100 * error)} %` : "–"],
+    [`${kind} reward`, number(at("true_rewards"))], ["redistributed", number(at("redistributed"))],
+    [`${kind} return`, number(truth)], ["Σ redistributed", number(given)], ["return error", known(error) ? `${number(100 * error)} %` : "–"],
   ];
   holder.replaceChildren(...facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 }
@@ -219,7 +221,7 @@ function meanSize(credit, column) {
 }
 
 function badges(row) {
-  return [row.kind ? el("span", { class: "badge" }, row.kind) : "", row.driver ? el("span", { class: "badge reward", title: "has an edge to the reward" }, "→ r") : ""];
+  return [row.kind ? el("span", { class: "badge" }, row.kind) : "", row.driver ? el("span", { class: "badge reward", title: row.driver === "undecided" ? "may have an edge to the reward: undecided" : "has an edge to the reward" }, row.driver === "undecided" ? "→ r ?" : "→ r") : ""];
 }
 
 function updateRow(row, t, from, values, credit, widest) {
@@ -240,7 +242,9 @@ function updateRow(row, t, from, values, credit, widest) {
 
 // In the newest graph, by the mean over seeds.
 function drivesReward(run, dimension) {
-  return Boolean(run.structure) && graphAt(run, run.structure.steps.length - 1, "mean").on(dimension, REWARD);
+  if (!run.structure) return null;
+  const graph = graphAt(run, run.structure.steps.length - 1, "mean");
+  return graph.on(dimension, REWARD) ? (graph.undecided(dimension, REWARD) ? "undecided" : "found") : null;
 }
 
 function togglePlay(parts, view) {

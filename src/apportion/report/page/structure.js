@@ -50,6 +50,8 @@ function structureParts(place, runs, view) {
 
 const legend = () => el("div", { class: "legend" },
   el("span", {}, el("b", {}, "◆ / filled dot"), " in the compact representation: the policy sees it"),
+  data.runs.some((run) => run.certificates)
+    ? el("span", {}, el("b", {}, "? / dotted line"), " undecided: kept because the data cannot tell; full lines were found") : null,
   el("span", {}, el("b", {}, "†"), " never changes in the stored episodes"));
 
 function useRun(parts, view, run) {
@@ -83,6 +85,7 @@ function showStructure(parts, view) {
   parts.step.textContent = `step ${whole(step)}`;
   parts.slider.setAttribute("aria-valuetext", `step ${whole(step)}`);
   parts.note.textContent = [
+    ...run.certified,
     dims.length < size ? `Showing the ${dims.length} of ${size} dimensions nearest to the reward.` : "",
     run.structure.complete ? "" : "Edges between observations were left out to keep the page small: make a report of this run alone to see them.",
   ].join(" ").trim();
@@ -111,7 +114,7 @@ function showEdges(holder, run, graph) {
   if (graph.truthKnown) headings.push("truth");
   holder.replaceChildren(el("h3", {}, "Edges to the reward"), el("div", { class: "scroll" }, table(headings, shown.map(({ i, p }) => [
     [names[i], ...(run.dead.includes(i) ? [" ", el("span", { class: "badge" }, "never changes")] : [])],
-    bar(p), number(graph.probability(i, REWARD)), `${graph.kept(i, REWARD)} of ${graph.lanes}`,
+    graph.undecided(i, REWARD) ? el("span", { class: "badge" }, "undecided") : bar(p), number(graph.probability(i, REWARD)), `${graph.kept(i, REWARD)} of ${graph.lanes}`,
     i >= graph.S ? el("span", { class: "badge" }, "action") : graph.mask(i) ? el("span", { class: "badge on" }, "sees it") : "",
     ...(graph.truthKnown ? [graph.truth(i, REWARD) ? "true edge" : ""] : []),
   ]), "Edges to the reward")));
