@@ -1,10 +1,15 @@
 """One step of ours beside one of each peer, where peers are installed."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 
 from apportion.bench import peers
+from apportion.training.loop import Snapshot
 from apportion.training.presets import GREENHOUSE, paper, preset
 
 
@@ -53,8 +58,73 @@ def test_everyone_takes_the_same_steps_and_ratios_follow(monkeypatch: pytest.Mon
     }
 
 
+def test_what_is_timed_of_ours_is_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every iteration that a round waits for has updates, with numbers that move."""
+    seen: list[Snapshot] = []
+    online = peers.train.online
+
+    def watched(*arguments: Any) -> Iterator[Snapshot]:
+        for snapshot in online(*arguments):
+            seen.append(snapshot)
+            yield snapshot
+
+    monkeypatch.setattr(peers.train, "online", watched)
+    config = peers.our_config(GREENHOUSE)
+    with peers.our_training(config) as steps:
+        begun = len(seen)
+        assert seen[-1].step >= peers.WARMUP  # the warm-up is not timed
+        steps(1200)
+    timed = seen[begun:]
+    assert [snapshot.step - seen[begun - 1].step for snapshot in timed] == [600, 1200]
+    losses = [float(snapshot.metrics["critic_loss"][0]) for snapshot in timed]
+    assert np.isfinite(losses).all()
+    assert losses[0] != losses[1]
+
+
+class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Counts the steps of all environments of its kind."""
+
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        Counted.steps += 1
+        return super().step(action)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
+    make = peers._environment
+    monkeypatch.setattr(Counted, "steps", 0)
+    monkeypatch.setattr(peers, "_environment", lambda env_id: Counted(make(env_id)))
+    return Counted
+
+
+class Library:
+    """As those of others are called: `learn` takes so many more steps."""
+
+    def __init__(self, policy: str, env: Any, learning_starts: int, seed: int) -> None:
+        assert learning_starts == peers.WARMUP
+        self.env = env
+
+    def learn(self, steps: int, reset_num_timesteps: bool = True) -> None:
+        self.env.reset(seed=0)
+        for _ in range(steps):
+            *_, truncated, _ = self.env.step(self.env.action_space.sample())
+            if truncated:
+                self.env.reset()
+
+
+def test_a_library_is_past_its_warm_up_and_takes_as_many_steps_as_asked(counted: type[Counted]) -> None:
+    steps = peers._library_steps(Library, "Pendulum-v1")
+    assert counted.steps == peers.WARMUP + 1
+    steps(30)
+    assert counted.steps == peers.WARMUP + 31
+
+
 @pytest.mark.parametrize("name", [name for name in peers.installed() if name != "sbx_sac"])
-def test_a_peer_takes_steps(name: str) -> None:
+def test_a_peer_takes_as_many_steps_as_asked(name: str, counted: type[Counted]) -> None:
     """SBX compiles for longer than a test should take."""
     steps = peers.PEERS[name][1]("Pendulum-v1")
+    before = counted.steps
     steps(3)
+    assert counted.steps == before + 3

@@ -11,6 +11,7 @@ from rich.console import Console
 from apportion.bench.structure import SEEDS, Structure, auroc, run_structure, score_edges, show_structure
 from apportion.bench.structure_problems import FAMILIES, REWARDS, TEST_EPISODES, Family, draw
 from apportion.core.errors import UserError
+from apportion.core.spec import Graph
 from apportion.graph import identify
 
 SMALL = Family("linear", states=4, actions=2, steps=10, episodes=30, dynamics="linear")
@@ -83,6 +84,38 @@ def test_scores_of_a_found_graph() -> None:
     scores = score_edges(found, problem.graph, ("state_to_reward", "action_to_reward"))
     perfect = {"f1": 1.0, "precision": 1.0, "recall": 1.0, "auroc": 1.0, "sure_right": 1.0}
     assert scores == {**perfect, "undecided": 0.0}
+
+
+def test_a_wrong_graph_loses_points() -> None:
+    problem = draw(SMALL, 0)
+    found = identify(problem.observations, problem.actions, problem.totals)
+    truth = problem.graph
+    names = ("state_to_reward", "action_to_reward")
+    parents = int(truth.state_to_reward.sum() + truth.action_to_reward.sum())
+    assert 0 < parents < 6
+    everything, nothing = (
+        found._replace(graph=Graph(*(np.full_like(block, on, bool) for block in vars(truth).values())))
+        for on in (True, False)
+    )
+    scores = score_edges(everything, truth, names)
+    assert (scores["precision"], scores["recall"]) == (pytest.approx(parents / 6), 1.0)
+    assert score_edges(nothing, truth, names)["f1"] == 0.0
+
+
+def test_pairs_of_dimensions_are_found_in_data_that_can_tell() -> None:
+    scores = []
+    for seed in (100, 101):
+        problem = draw(Family("pairs", 6, 2, 20, 400, dynamics="products"), seed)
+        found = identify(problem.observations, problem.actions, problem.totals)
+        assert found.certificate.reward
+        scores.append(score_edges(found, problem.graph, ("state_to_reward", "action_to_reward"))["f1"])
+    assert min(scores) > 0.9
+
+
+def test_data_that_cannot_tell_are_not_certified_and_not_averaged() -> None:
+    data = run_structure(Structure(families=("60 episodes",), problems=2), lambda _: None)
+    assert data["families"]["60 episodes"]["mean"]["certified"] == 0.0
+    assert data["mean"] == {}
 
 
 def test_a_run_has_scores_means_versions_and_a_table() -> None:

@@ -16,6 +16,7 @@ from apportion.runs import checkpoint, logs
 from apportion.runs.folder import RunFolder
 
 GREENHOUSE = "apportion/Greenhouse-v0"
+EPISODE = 10  # steps
 CACHE_RACE = "Error reading persistent compilation cache"  # JAX reads what a neighbour is still writing
 Run = RunFolder
 
@@ -62,13 +63,17 @@ def apart(*words: str | Path, before: str = "") -> "subprocess.Popen[str]":
 
 
 def tiny(method: str, *more: str | Path) -> list[str | Path]:
-    """Flags for a training of seconds. All tests use the same sizes, to compile each program only once."""
+    """Flags for a training of seconds. All tests use the same sizes, to compile each program only once.
+
+    GRD is the default one, and `published` the paper's."""
     networks = ["--backbone.hidden", "8", "8", "--backbone.batch-size", "16"]
-    if method == "grd":
-        networks += ["--method.hidden", "8", "8", "--method.segments", "4"]
-        # The published recipe, with edges that move in so short a time.
-        networks += ["--preset", "paper"]
+    if method in ("grd", "published"):
+        networks += ["--method.hidden", "8", "8"]
+    if method == "published":
+        # With edges that move in so short a time.
+        networks += ["--preset", "paper", "--method.segments", "4"]
         networks += ["--method.initial-edge-logit", "1", "--method.edge-learning-rate", "0.1"]
+        method = "grd"
     schedule = {
         "steps": 2000,
         "steps-per-iteration": 200,
@@ -78,7 +83,9 @@ def tiny(method: str, *more: str | Path) -> list[str | Path]:
         "evaluation-episodes": 3,
         "checkpoint-every": 1000,
         "checkpoint-minutes": 1e9,  # however slow the machine is
-        "replay-steps": 1500,  # less than all steps: the oldest episodes have to go
+        "replay-steps": 1800,  # less than all steps: the oldest episodes have to go
+        # After 1,500 steps there are 150 segments, and GRD looks for its edges.
+        "env.max-episode-steps": EPISODE,
         "seeds": 2,
     }
     flags = [word for name, value in schedule.items() for word in (f"--{name}", str(value))]

@@ -1,8 +1,9 @@
-"""It learns: the greenhouse in seconds with the true reward, and the demo tells its story."""
+"""It learns: the greenhouse in seconds, with the true reward and without; and the demo tells its story."""
 
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,14 +15,27 @@ from apportion.training.settings import Config, Schedule
 from scripts import load
 
 
-def test_sac_learns_from_the_true_reward(out: Path) -> None:
-    """Random actions earn 6 and the expert 33; this came to 28 to 30 over seeds 0 to 2."""
-    flags = tiny("oracle", "--seeds", "1", "--steps", "6000", "--warmup-steps", "1000", "--workers", "0")
-    flags += ["--updates-per-iteration", "100", "--evaluate-every", "2000", "--evaluation-episodes", "20"]
-    flags += ["--replay-steps", "10000", "--backbone.hidden", "32", "32", "--backbone.batch-size", "64"]
+def _learn(method: str, out: Path, warmup: int, *more: str) -> dict[str, Any]:
+    """Whole episodes of 40 steps, random ones first; then 3,000 steps with an update for every two."""
+    flags = tiny(method, "--seeds", "1", "--workers", "0", "--env.max-episode-steps", "40", *more)
+    flags += ["--steps", str(warmup + 3000), "--warmup-steps", str(warmup), "--updates-per-iteration", "100"]
+    flags += ["--evaluate-every", "1000", "--evaluation-episodes", "20", "--replay-steps", "12000"]
+    flags += ["--backbone.hidden", "32", "32", "--backbone.batch-size", "64"]
     flags += ["--backbone.learning-rate", "3e-3", "--backbone.discount", "0.95"]
-    (returns,) = summarise(train(out, GREENHOUSE, *flags))["returns"]
-    assert returns[-1] > 20
+    return summarise(train(out, GREENHOUSE, *flags))
+
+
+def test_grd_learns_from_delayed_rewards_as_sac_does_from_true_ones(tmp_path: Path) -> None:
+    """Random actions earn 6 and the expert 33. Over seeds 0 to 2 both came to 31 or 32, correlations to .9999
+    and return errors to .002. GRD's 150 random episodes are what its first search for edges waits for."""
+    oracle = _learn("oracle", tmp_path / "oracle", 1000)
+    grd = _learn("grd", tmp_path / "grd", 6000, "--method.hidden", "32", "32")
+    assert oracle["final_return"][0] > 25
+    assert grd["final_return"][0] > 0.85 * oracle["final_return"][0]
+    assert grd["reward_correlation"] > 0.95
+    assert grd["return_error"] < 0.1
+    assert grd["structure"]["state_to_reward"] > 0.9
+    assert grd["certificates"][0]["reward"]
 
 
 @pytest.fixture
@@ -36,15 +50,11 @@ def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         backbone = replace(config.backbone_config, hidden=(8, 8), batch_size=16)
         method = config.method_config
         if config.method == "grd":
-            method = replace(
-                method,
-                structure="gradient",
-                hidden=(8, 8),
-                segments=4,
-                initial_edge_logit=1.0,
-                edge_learning_rate=0.1,
-            )
-        return replace(config, schedule=schedule, backbone_config=backbone, method_config=method)
+            method = replace(method, hidden=(8, 8))
+        env = replace(
+            config.env, max_episode_steps=5
+        )  # 150 of them are what GRD's search for edges waits for
+        return replace(config, env=env, schedule=schedule, backbone_config=backbone, method_config=method)
 
     monkeypatch.setattr(choosing, "preset", small)
     return module

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driver import Run, arrays, assert_same_arrays, records, resume, tiny, train
+from driver import EPISODE, Run, arrays, assert_same_arrays, records, resume, tiny, train
 from odd_envs import Bounds
 
+from apportion.graph.certificate import Doubt
 from apportion.runs import logs
+from apportion.runs.summary import summarise
 
 
 def _train(env: str, out: Path, *flags: str) -> Run:
@@ -17,6 +19,8 @@ def _train(env: str, out: Path, *flags: str) -> Run:
         if line["kind"] == "train":
             assert None not in [value for lanes in list(line.values())[2:] for value in lanes], line
     assert all(np.isfinite(array).all() for array in arrays(run).values())
+    certificates = summarise(run)["certificates"]
+    assert all(Doubt.NOT_SEARCHED not in lane["doubts"] for lane in certificates)  # edges were looked for
     return run
 
 
@@ -36,9 +40,9 @@ def test_episodes_of_one_step(out: Path) -> None:
 
 def test_episodes_that_end_at_random(out: Path) -> None:
     run = _train("EndsAtRandom", out)
-    assert all(1 <= length < 20 for length in _last(run)["length"])
+    assert all(1 <= length < EPISODE for length in _last(run)["length"])
     lengths = arrays(run)["raw.replay/segment_length"]
-    assert lengths.max() <= 20
+    assert lengths.max() <= EPISODE
     assert len(np.unique(lengths)) > 5
 
 
@@ -104,7 +108,7 @@ def test_a_module_on_the_path_of_this_process_only(tmp_path: Path, monkeypatch: 
     (tmp_path / "my_envs.py").write_text(f"import gymnasium, odd_envs\n{registration}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     run = train(tmp_path / "run", "my_envs:Mine-v0", *tiny("grd", "--steps", "600", "--workers", "2"))
-    assert _last(run)["length"] == [20.0, 20.0]
+    assert _last(run)["length"] == [EPISODE, EPISODE]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +116,8 @@ def test_a_module_on_the_path_of_this_process_only(tmp_path: Path, monkeypatch: 
     [("20", "observed", {20}), ("10-30", "grd", set(range(10, 31)))],
 )
 def test_pendulum_with_windows(delay: str, method: str, lengths: set[int], out: Path) -> None:
-    run = train(out, "Pendulum-v1", *tiny(method, "--steps", "800", "--env.delay", delay))
+    long = ("--env.max-episode-steps", "200")
+    run = train(out, "Pendulum-v1", *tiny(method, "--steps", "800", "--env.delay", delay, *long))
     state = arrays(run)
     found = set(np.unique(state["raw.replay/segment_length"][0]).tolist())
     if delay == "20":
@@ -125,7 +130,7 @@ def test_pendulum_with_windows(delay: str, method: str, lengths: set[int], out: 
 
 def test_without_delay_the_observed_reward_is_the_true_one(tmp_path: Path) -> None:
     """On Pendulum: `observed` and `oracle` are then the same training, number by number."""
-    flags = ("--steps", "800", "--env.delay", "none")
+    flags = ("--steps", "800", "--env.delay", "none", "--env.max-episode-steps", "200")
     observed = train(tmp_path / "observed", "Pendulum-v1", *tiny("observed", *flags))
     oracle = train(tmp_path / "oracle", "Pendulum-v1", *tiny("oracle", *flags))
     assert records(observed) == records(oracle)

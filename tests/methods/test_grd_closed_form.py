@@ -10,6 +10,7 @@ import pytest
 import builders
 from apportion.core.types import Edges, Record
 from apportion.graph import additive
+from apportion.graph.certificate import Doubt, marked
 from apportion.methods import grd
 from apportion.methods.grd import closed_form, judge, parts, published
 from apportion.methods.grd.closed_form import FREE, RESTRICTED, Rewards, State
@@ -64,6 +65,23 @@ def test_the_policy_also_sees_what_ends_episodes(state: State) -> None:
     assert found.looked.ends.tolist() == [0, 1, 0]
     assert found.edges.state_to_reward.tolist() == [1, 0, 0]
     assert METHOD.policy_mask(_trusting(found)).tolist() == [1, 1, 0]
+
+
+def test_the_state_says_what_speaks_against_its_edges(state: State) -> None:
+    assert METHOD.doubts is not None
+    assert marked(METHOD.doubts(state).tolist()) == [Doubt.NOT_SEARCHED]
+    assert marked(METHOD.doubts(_look(state, _records(300))).tolist()) == []
+    noise = np.random.default_rng(1).normal(size=300)
+    noisy = [record._replace(total=float(total)) for record, total in zip(_records(300), noise, strict=True)]
+    doubts = marked(METHOD.doubts(_look(state, noisy)).tolist())
+    assert doubts
+    assert all(doubt.of_reward for doubt in doubts)
+
+
+def test_its_networks_find_a_known_reward_from_its_sums() -> None:
+    """Without any look at the data, so that nothing of it comes from a base."""
+    method = grd.make(grd.Config(hidden=(32, 32), learning_rate=3e-3))
+    assert builders.learned_correlation(method, updates=300) > 0.9
 
 
 def test_what_ended_episodes_is_remembered_when_they_have_left_the_replay(state: State) -> None:
