@@ -21,7 +21,7 @@ from apportion.graph.endings import ending_dimensions as ending_dimensions
 from apportion.graph.endings import find_endings as find_endings
 from apportion.graph.features import Dictionary, Floats, Scale
 from apportion.graph.model import RewardModel as RewardModel
-from apportion.graph.refine import refine
+from apportion.graph.refine import refine, refit
 from apportion.graph.reward import RewardEvidence, first_edges
 from apportion.graph.ridge import ridge
 from apportion.graph.screen import Segments
@@ -67,6 +67,7 @@ def identify(
     refined = refine(segments, _claims(dictionary, sums, segments), rng)
     everything = ridge(sums, totals, segments.offsets).error / segments.variance
     reward = judge(segments, dictionary, sums, refined, negligible, rng)
+    refined = refit(segments, refined, np.flatnonzero(reward.edges), rng)
     x, following = _transitions(rows, observations, rng)
     evidence = DynamicsEvidence(dictionary.shortened(), Scale.fit(following))
     evidence.add(x, following)
