@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from scipy import special
 
 from apportion.graph.candidates import Candidates, Dims
-from apportion.graph.evidence import MIXTURES
+from apportion.graph.evidence import MIXTURES, log_mean
 from apportion.graph.features import Dictionary, Floats
 from apportion.graph.places import Contest, Place, Settled
 from apportion.graph.refine import Refined
 from apportion.graph.screen import Segments
 
 SURE = 0.8  # a verdict needs this probability; below, it is "undecided"
-NAMED = 0.02  # a rival that has this share of a parent's place is named with it
+_UNSURE = 0.79  # the most that is known of a dimension for which another may stand
 
 
 class _Prior(NamedTuple):
-    """What is thought before any data. To be called absent a dimension must have become unlikely though it was
-    `likely` to have an effect; that comes `alone`, in a product `with_found` dimensions or `with_others`.
+    """What is thought before any data. To be called absent a dimension must have become unlikely, though it
+    was `likely` to have an effect, `alone`, in a product `with_found` dimensions or `with_others`.
     What stays unexplained may be noise, or hide a given dimension in a way that no product of two shows: with
     the chance `hidden_in_some` where some is, and `hidden_in_much` more where a third of the variance is."""
 
@@ -62,8 +62,9 @@ def judge(
     settled = Contest(segments, candidates, refined, dictionary.scale.teams, rng).settle()
     presence, strength = np.zeros((2, len(settled.found)))
     absence = np.ones(len(settled.found))
+    ratios = settled.remainder.against(negligible)
     for team in settled.others:
-        odds = _log_odds_of_worth(settled, candidates, team, negligible, rng)
+        odds = _log_odds_of_worth(settled, candidates, ratios, team, negligible, rng)
         absence[team] = special.expit(-odds) * (1 - _hidden(refined.error))
     for place in settled.places:
         presence[place.team] = place.presence
@@ -73,16 +74,23 @@ def judge(
         strength[place.team] = worth or settled.added.get(int(place.team[0]), 0.0)
         for rival, part in zip(place.rivals, place.share[1:], strict=True):
             absence[rival] *= 1 - place.some * part
-    edges = presence >= 0.5
-    groups = [group for group in map(_group, settled.places) if len(group) > 1]
+    edges, groups = presence >= 0.5, []
+    for members in map(_group, settled.places):
+        if len(members) > 1:
+            together = np.sort(np.concatenate(members))
+            groups.append(tuple(together.tolist()))
+            absence[together] = np.minimum(absence[together], _UNSURE)
     return Judged(edges, np.where(edges, presence, absence), np.where(edges, strength, 0.0), groups)
 
 
-def _group(place: Place) -> tuple[int, ...]:
-    """The dimensions that may stand in a place where something surely does; none where it is one cause's."""
-    pairs = zip(place.rivals, place.share[1:], strict=True)
-    alike = [rival for rival, part in pairs if part > NAMED and place.some > SURE]
-    return tuple(sorted(int(dim) for each in (place.team, *alike) for dim in each)) if alike else ()
+def _group(place: Place) -> list[Dims]:
+    """Who may stand in a place where something surely does: the parent, and its likeliest rivals, until their
+    shares together are sure. The parent alone where it is its own."""
+    if place.some < SURE:
+        return [place.team]
+    order = 1 + np.argsort(-place.share[1:])
+    before = place.share[0] + np.cumsum(place.share[order]) - place.share[order]
+    return [place.team, *(place.rivals[k - 1] for k in order[before < SURE])]
 
 
 def words(edges: NDArray[np.bool_], confidence: Floats) -> NDArray[np.str_]:
@@ -113,15 +121,15 @@ def _hidden(unexplained: float) -> float:
 def _log_odds_of_worth(
     settled: Settled,
     candidates: Candidates,
+    ratios: Floats,
     team: Dims,
     least: float,
     rng: np.random.Generator,
 ) -> float:
-    """Log odds that the team is worth at least so much, all ways being possible to begin with."""
-    remainder, found, alone = settled.remainder, settled.found, candidates.alone(team)
-    ratios = remainder.against(least)
+    """Log odds that the team is worth at least so much; `ratios` are those of each column alone."""
+    found, alone = settled.found, candidates.alone(team)
     mixtures = rng.normal(size=(MIXTURES, len(alone)))
-    curves = remainder.against_mixtures(alone, mixtures, least) if len(alone) else np.zeros(0)
+    curves = settled.remainder.against_mixtures(alone, mixtures, least) if len(alone) else np.zeros(0)
     ways = [
         (PRIOR.alone, np.concatenate([ratios[alone], curves])),
         (PRIOR.with_found, ratios[candidates.products(team, found)]),
@@ -130,6 +138,6 @@ def _log_odds_of_worth(
     ways = [(weight, each) for weight, each in ways if len(each)]
     if not ways:
         return -np.inf
-    logs = [np.log(weight) + special.logsumexp(each) - np.log(len(each)) for weight, each in ways]
-    ratio = special.logsumexp(logs) - np.log(sum(weight for weight, _ in ways))
+    logs = [np.log(weight) + log_mean(each) for weight, each in ways]
+    ratio = np.logaddexp.reduce(logs) - np.log(sum(weight for weight, _ in ways))
     return float(ratio + special.logit(PRIOR.likely))
