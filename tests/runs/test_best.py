@@ -18,8 +18,8 @@ def _report(step: int, *returns: float) -> Report:
     """An agent that consists of the step."""
     scores: NDArray[np.float64] = np.array(returns)
     evaluation = Evaluation(scores, *[scores] * 5, step_rewards=scores > 0, episodes=[])
-    agent = AgentState(np.full((len(returns), 3), step), np.full(len(returns), step), None)
-    return Report(step, evaluation, None, np.ones((len(returns), 2)), agent)
+    agent = AgentState(np.full((len(returns), 3), step), np.full(len(returns), step), scaling=None)
+    return Report(step, evaluation, {}, np.ones((len(returns), 2)), agent)
 
 
 def _best(*reports: Report) -> Best:

@@ -18,16 +18,16 @@ from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.data.logged import read_npz
 from apportion.envs.make import EnvConfig, list_environments
+from apportion.front.choosing import starting_point
+from apportion.front.door import load, start
+from apportion.front.run import Run, Stopped
 from apportion.graph import identify
 from apportion.methods import METHODS
 from apportion.report import video
 from apportion.runs import recording
-from apportion.runs.choosing import starting_point
-from apportion.runs.door import load, start
 from apportion.runs.evaluation import Playing, evaluate_run
 from apportion.runs.folder import RunFolder
 from apportion.runs.recording import Checkpoints
-from apportion.runs.run import Run, Stopped
 from apportion.training.presets import default_backbone
 from apportion.training.settings import Config, Schedule
 
