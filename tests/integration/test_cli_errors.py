@@ -230,6 +230,7 @@ def test_an_environment_that_raises(workers: str, out: Path, capfd: pytest.Captu
 @pytest.mark.parametrize(("replay", "iteration"), [("81", "20"), ("799", "200")])
 def test_a_replay_that_is_too_small(replay: str, iteration: str, out: Path) -> None:
     flags = tiny("grd", "--replay-steps", replay, "--steps-per-iteration", iteration)
+    flags += ["--env.max-episode-steps", "40"]
     answer = apportion("train", GREENHOUSE, "--out", out, *flags)
     reason = f"replay_steps={replay} cannot hold two episodes of 40 steps"
     _assert_one_line(answer, 1, reason)

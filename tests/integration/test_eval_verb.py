@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driver import Answer, Run, apportion
+from driver import EPISODE, Answer, Run, apportion
 
 from apportion.cli import display
 
@@ -26,7 +26,7 @@ def plain(greenhouse_run: Run) -> dict[str, Any]:
 def test_scores_of_each_lane(plain: dict[str, Any], greenhouse_run: Run) -> None:
     assert (plain["step"], plain["episodes"], plain["seed"]) == (2000, 3, 10_000)
     assert (plain["training_seeds"], plain["noise"], plain["skipped"]) == ([0, 1], None, [])
-    assert plain["lengths"] == [40.0, 40.0]
+    assert plain["lengths"] == [EPISODE, EPISODE]
     for score in ("returns", "return_std", "episode_correlation", "return_error"):
         assert len(plain[score]) == 2
         assert all(isinstance(value, float) for value in plain[score])

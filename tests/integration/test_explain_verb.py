@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driver import Answer, Run, apportion
+from driver import EPISODE, Answer, Run, apportion
 
 QUICK = ("--background", "8", "--exact-up-to", "2")  # more dimensions have edges, so orders are sampled
 
@@ -27,9 +27,9 @@ def test_every_step_of_the_stored_episodes_is_explained(plain: dict[str, Any], g
     stored = greenhouse_run.read_episodes(2000)
     for lane, episodes in zip(plain["lanes"], stored, strict=True):
         for explained, episode in zip(lane["episodes"], episodes, strict=True):
-            assert explained["steps"] == list(range(40))
+            assert explained["steps"] == list(range(EPISODE))
             contributions = np.array(explained["contributions"])
-            assert contributions.shape == (40, 13)
+            assert contributions.shape == (EPISODE, 13)
             # The checkpoint is of the same moment as the episodes, so its rewards are theirs.
             np.testing.assert_allclose(explained["redistributed"], episode["redistributed"], atol=1e-5)
             above = np.array(explained["redistributed"]) - lane["baseline"]
@@ -51,12 +51,12 @@ def test_the_summary_is_that_of_the_steps(plain: dict[str, Any]) -> None:
 
 
 def test_lanes_and_steps_can_be_chosen(plain: dict[str, Any], greenhouse_run: Run) -> None:
-    data = _explain(greenhouse_run, "--lane", "1", "--step", "39", "7")
+    data = _explain(greenhouse_run, "--lane", "1", "--step", "9", "7")
     [lane] = data["lanes"]
     assert (lane["lane"], lane["seed"], lane["baseline"]) == (1, 1, plain["lanes"][1]["baseline"])
-    assert [episode["steps"] for episode in lane["episodes"]] == [[39, 7], [39, 7]]
+    assert [episode["steps"] for episode in lane["episodes"]] == [[9, 7], [9, 7]]
     before = plain["lanes"][1]["episodes"][0]["redistributed"]
-    np.testing.assert_allclose(lane["episodes"][0]["redistributed"], [before[39], before[7]], rtol=1e-5)
+    np.testing.assert_allclose(lane["episodes"][0]["redistributed"], [before[9], before[7]], rtol=1e-5)
 
 
 def test_a_fresh_episode_is_the_one_that_eval_plays(greenhouse_run: Run) -> None:
@@ -71,13 +71,13 @@ def test_given_episodes_of_any_length(greenhouse_run: Run, tmp_path: Path) -> No
     arrays = {
         "observations": np.stack([episode["observations"]] * 2),
         "actions": np.stack([episode["actions"]] * 2),
-        "lengths": np.array([40, 1]),
+        "lengths": np.array([EPISODE, 1]),
         "totals": np.zeros(2),
     }
     np.savez(tmp_path / "log.npz", **arrays)
     data = _explain(greenhouse_run, "--episode", tmp_path / "log.npz", "--lane", "0")
     [lane] = data["lanes"]
-    assert [len(each["steps"]) for each in lane["episodes"]] == [40, 1]
+    assert [len(each["steps"]) for each in lane["episodes"]] == [EPISODE, 1]
     np.testing.assert_allclose(
         lane["episodes"][1]["redistributed"], lane["episodes"][0]["redistributed"][:1], rtol=1e-5
     )
@@ -101,7 +101,7 @@ def test_a_table_a_file_and_pictures(plain: dict[str, Any], greenhouse_run: Run,
     ("flags", "code", "reason"),
     [
         (["--lane", "2"], 1, "no lane 2: "),
-        (["--step", "40"], 1, "--step 40 is beyond an episode of 40 steps"),
+        (["--step", "10"], 1, "--step 10 is beyond an episode of 10 steps"),
         (["--step", "-1"], 2, "--step -1 must not be negative"),
         (["--seed", "1", "--episode", "log.npz"], 2, "give --episode or --seed, not both"),
         (["--episode", "nowhere.npz"], 1, "no file nowhere.npz"),

@@ -102,17 +102,17 @@ def test_episodes_hold_true_and_redistributed_rewards(greenhouse_run: Run) -> No
     assert [len(lane) for lane in lanes] == [2, 2]
     for episode in (episode for lane in lanes for episode in lane):
         assert {name: array.shape for name, array in episode.items()} == {
-            "observations": (41, 10),
-            "actions": (40, 3),
-            "paid": (40,),
-            "true_rewards": (40,),
-            "redistributed": (40,),
-            "segment_end": (40,),
+            "observations": (EPISODE + 1, 10),
+            "actions": (EPISODE, 3),
+            "paid": (EPISODE,),
+            "true_rewards": (EPISODE,),
+            "redistributed": (EPISODE,),
+            "segment_end": (EPISODE,),
             "terminated": (),
             "seed": (),
         }
-        assert episode["segment_end"].tolist() == [False] * 39 + [True]
-        assert episode["paid"][:-1].tolist() == [0.0] * 39
+        assert episode["segment_end"].tolist() == [False] * (EPISODE - 1) + [True]
+        assert episode["paid"][:-1].tolist() == [0.0] * (EPISODE - 1)
         assert episode["paid"][-1] == pytest.approx(episode["true_rewards"].sum(), rel=1e-5)
         assert episode["redistributed"].std() > 0
         assert np.abs(episode["actions"]).max() <= 1
