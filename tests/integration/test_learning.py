@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from driver import GREENHOUSE, Run, tiny, train
 
-from apportion.runs import choosing
+from apportion.front import choosing
 from apportion.runs.summary import summarise
 from apportion.training.settings import Config, Schedule
 from scripts import load
