@@ -11,6 +11,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 from apportion import __version__
 from apportion.core.spec import BLOCKS
+from apportion.graph.certificate import Doubt
 from apportion.runs import logs
 from apportion.runs.folder import read_json
 from apportion.training.presets import preset
@@ -65,7 +66,7 @@ def test_tensorboard_says_the_same_as_the_metrics(greenhouse_run: Run) -> None:
     events = _events(file)
     for line in logs.read(greenhouse_run.metrics):
         for name, lanes in line.items():
-            if name not in ("step", "kind", "seconds") and None not in lanes:
+            if name not in ("step", "kind", "seconds", "step_rewards") and None not in lanes:
                 assert events[f"{line['kind']}/{name}", line["step"]] == pytest.approx(np.mean(lanes))
                 assert events[f"{line['kind']}/{name}/lane1", line["step"]] == pytest.approx(lanes[1])
 
@@ -91,6 +92,7 @@ def test_edges_over_time(greenhouse_run: Run) -> None:
         "state_to_state": (5, 2, 10, 10),
         "action_to_state": (5, 2, 3, 10),
         "policy_mask": (5, 2, 10),
+        "doubts": (5, 2, len(Doubt)),
     }
     assert all((block >= 0).all() and (block <= 1).all() for block in edges.values())
     assert not np.array_equal(edges["state_to_reward"][0], edges["state_to_reward"][-1])
