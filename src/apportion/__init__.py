@@ -13,11 +13,11 @@ from apportion.envs import register
 if TYPE_CHECKING:
     from apportion.core.errors import UserError as UserError
     from apportion.core.spec import Graph as Graph
+    from apportion.front.door import load as load
+    from apportion.front.door import train as train
+    from apportion.front.run import Run as Run
+    from apportion.front.run import Stopped as Stopped
     from apportion.graph import identify as identify
-    from apportion.runs.door import load as load
-    from apportion.runs.door import train as train
-    from apportion.runs.run import Run as Run
-    from apportion.runs.run import Stopped as Stopped
 
 __version__ = "0.1.0"
 
@@ -25,12 +25,12 @@ __all__ = ["Graph", "Run", "Stopped", "UserError", "__version__", "identify", "l
 
 _HOMES = {
     "Graph": "core.spec",
-    "Run": "runs.run",
-    "Stopped": "runs.run",
+    "Run": "front.run",
+    "Stopped": "front.run",
     "UserError": "core.errors",
     "identify": "graph",
-    "load": "runs.door",
-    "train": "runs.door",
+    "load": "front.door",
+    "train": "front.door",
 }
 
 if not TYPE_CHECKING:  # or a type checker would take any name for one of ours

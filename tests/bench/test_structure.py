@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from apportion.bench import structure_calibration, structure_noisy
 from apportion.bench.structure import SEEDS, Structure, auroc, run_structure, score_edges, show_structure
+from apportion.bench.structure_calibration import Outcome, calibration
 from apportion.bench.structure_problems import FAMILIES, REWARDS, TEST_EPISODES, Family, draw
 from apportion.core.errors import UserError
 from apportion.graph import identify
@@ -81,7 +83,8 @@ def test_scores_of_a_found_graph() -> None:
     problem = draw(Family("linear", 5, 2, 20, 300, dynamics="linear"), 0)
     found = identify(problem.observations, problem.actions, problem.totals)
     scores = score_edges(found, problem.graph, ("state_to_reward", "action_to_reward"))
-    assert scores == {"f1": 1.0, "precision": 1.0, "recall": 1.0, "auroc": 1.0}
+    perfect = {"f1": 1.0, "precision": 1.0, "recall": 1.0, "auroc": 1.0, "sure_right": 1.0}
+    assert scores == {**perfect, "undecided": 0.0}
 
 
 def test_a_run_has_scores_means_versions_and_a_table() -> None:
@@ -99,9 +102,62 @@ def test_a_run_has_scores_means_versions_and_a_table() -> None:
     assert "150 episodes" in console.export_text()
 
 
+def test_nobody_tunes_on_the_noisy_problems_that_are_reported() -> None:
+    parts = [set(seeds) for seeds in structure_calibration.SEEDS.values()]
+    assert len(set().union(*parts)) == sum(map(len, parts))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_noisy_problem_has_the_worth_it_claims(seed: int) -> None:
+    """Parents are worth something and nobody else is, and the totals hold as much noise as they should."""
+    problem, again = structure_noisy.draw(seed), structure_noisy.draw(seed)
+    assert np.array_equal(problem.totals, again.totals)
+    states, actions = problem.observations[0].shape[1], problem.actions[0].shape[1]
+    assert len(problem.parents) == states + actions
+    assert np.array_equal(problem.worth > 0, problem.parents)
+    assert structure_noisy.EPISODES[0] <= len(problem.totals) <= structure_noisy.EPISODES[1]
+    assert problem.worth.max() > 0.05
+
+
+def _outcome(confidence: list[float], edges: list[bool], parents: list[bool]) -> Outcome:
+    sure = np.array(confidence)
+    worth = np.where(parents, 0.2, 0.0)
+    facts = (np.array(parents), worth, True, {"noise": 0.0}, 0.1)
+    return Outcome(0, np.array(edges), sure, sure < 0.8, *facts)
+
+
+def test_calibration_counts_what_is_right_and_what_is_surely_denied() -> None:
+    said = _outcome([0.99, 0.97, 0.96, 0.5], [True, False, False, False], [True, True, False, True])
+    data = calibration([said])
+    assert data["right_at_95"] == pytest.approx(2 / 3)
+    assert data["right_at_99"] == 1.0
+    assert data["parents"] == 3
+    assert data["parents_found"] == data["parents_surely_denied"] == pytest.approx(1 / 3)
+    assert data["certified_that_deny"] == 1.0
+    assert data["undecided"] == 0.25
+    assert data["brier"] == pytest.approx((0.01**2 + 0.97**2 + 0.04**2 + 0.5**2) / 4)
+    small = _outcome([0.97], [False], [True])._replace(worth=np.array([0.005]))
+    assert calibration([small])["right_at_95"] == 1.0  # worth too little to count
+
+
+def test_confidences_hold_on_noisy_problems() -> None:
+    """A few of those that the search was developed on; what is reported is held out."""
+    data = run_structure(Structure(calibrate=12))
+    assert json.loads(json.dumps(data)) == data
+    found = data["calibration"]
+    assert found["right_at_95"] >= 0.95
+    assert found["parents_surely_denied"] <= 0.02
+    assert found["parents_found"] >= 0.7
+    console = Console(record=True, width=120, file=io.StringIO())
+    show_structure(console, data)
+    assert "surely denied" in console.export_text()
+
+
 def test_bad_flags_name_the_fix() -> None:
     with pytest.raises(UserError, match="'lineal' is none of"):
         Structure(families=("lineal",))
     with pytest.raises(UserError, match="between 1 and 100"):
         Structure(problems=0)
+    with pytest.raises(UserError, match="between 0 and 1000"):
+        Structure(calibrate=-1)
     assert set(FAMILIES) >= {"linear", "376 states"}

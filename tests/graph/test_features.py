@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from apportion.graph import identify
 from apportion.graph.features import UNIVARIATE, Dictionary, Scale
 
 
@@ -90,3 +91,31 @@ def test_nearly_equal_dimensions_are_no_copies() -> None:
     x = samples(3000)
     x[:, 3] = x[:, 1] + 0.01 * x[:, 2]
     assert Scale.fit(x).copies == {}
+
+
+def test_every_one_hot_vector_is_a_team_and_flags_are_in_none() -> None:
+    """Columns are shuffled, one vector is in another unit, and a flag is never on with an entry of one."""
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(3, size=500), rng.integers(4, size=500)
+    flag = (first == 1) & (rng.random(500) < 0.2)
+    columns = [*np.eye(3)[first].T, *(7.0 * np.eye(4)[second] - 1.0).T, flag, rng.random(500) < 0.3]
+    order = rng.permutation(len(columns))
+    teams = Scale.fit(np.stack(columns, axis=1).astype(np.float64)[:, order]).teams
+    found = sorted(sorted(int(order[dim]) for dim in team) for team in teams)
+    assert found == [[0, 1, 2], [3, 4, 5, 6], [7], [8]]
+
+
+def test_a_scale_in_parts_is_the_scale_of_the_whole() -> None:
+    x = np.random.default_rng(0).normal(size=(1000, 3)) * [1.0, 1e-6, 1e6]
+    whole, parts = Scale.fit(x), Scale.over(np.split(x, [7, 300, 301]))
+    for name in ("mean", "std", "quantiles"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-12)
+
+
+def test_a_thousand_dimensions_are_searched() -> None:
+    rng = np.random.default_rng(0)
+    observations = [rng.normal(size=(6, 990)).astype(np.float32) for _ in range(160)]
+    actions = [rng.uniform(-1, 1, (5, 10)).astype(np.float32) for _ in range(160)]
+    result = identify(observations, actions, np.array([o[:-1, 500].sum() for o in observations]))
+    assert np.flatnonzero(result.graph.state_to_reward).tolist() == [500]
+    assert not result.certificate.dynamics

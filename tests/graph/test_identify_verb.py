@@ -37,9 +37,28 @@ def test_json_and_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert data == json.loads((tmp_path / "graph.json").read_text())
     assert data["graph"]["state_to_reward"] == [True] * 5 + [False] * 5
     assert {"graph", "strength", "confidence", "certificate"} <= set(data)
+    assert data["verdict"]["state_to_reward"] == ["present"] * 5 + ["absent"] * 5
+    assert np.shape(data["verdict"]["action_to_state"]) == (3, 10)
+    assert data["groups"] == []
     assert np.shape(data["graph"]["state_to_state"]) == (10, 10)
     assert run(str(tmp_path / "log.npz")) == 0
-    assert "leaf mass" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("leaf mass", "present", "absent", "as a main effect or in a pair"))
+
+
+def test_stand_ins_are_shown_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = arrays(160)
+    copy = -2.0 * log["observations"][:, :, :1]
+    names = np.array([*log["observation_names"], "spare gauge"])
+    log |= {"observations": np.concatenate([log["observations"], copy], axis=2), "observation_names": names}
+    np.savez(tmp_path / "log.npz", **log)
+    assert run(str(tmp_path / "log.npz"), "--negligible", "0.02") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"cannot tell which: {names[0]}, spare gauge" in shown
+    assert "undecided" in shown
+    assert "less than 0.02 of the totals' variance" in shown
+    assert run(str(tmp_path / "log.npz"), "--negligible", "1.5") == 2
+    assert "between 0 and 1" in capsys.readouterr().err
 
 
 def broken(**changes: Any) -> dict[str, Any]:

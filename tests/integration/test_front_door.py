@@ -18,8 +18,8 @@ import apportion as door
 from apportion.core.config import to_dict
 from apportion.core.spec import BLOCKS
 from apportion.envs.make import EnvConfig, make
+from apportion.front.choosing import choose
 from apportion.runs import checkpoint, logs
-from apportion.runs.choosing import choose
 from apportion.runs.folder import RunFolder
 from apportion.training import loop
 

@@ -97,7 +97,7 @@ def test_segments_of_one_episode_are_judged_apart(state: transformer.State) -> N
             "actions": actions[start:],
             "true_rewards": np.zeros(6 - start, np.float32),
             "paid": np.ones(6 - start, np.float32),
-            "terminated": np.zeros(6 - start, bool),
+            "terminated": np.asarray(False),
             "segment_end": ends[start:],
         }
 

@@ -18,7 +18,7 @@ def _report(step: int, *returns: float) -> Report:
     """An agent that consists of the step."""
     scores: NDArray[np.float64] = np.array(returns)
     evaluation = Evaluation(scores, *[scores] * 5, episodes=[])
-    agent = AgentState(np.full((len(returns), 3), step), np.full(len(returns), step))
+    agent = AgentState(np.full((len(returns), 3), step), np.full(len(returns), step), scaling=None)
     return Report(step, evaluation, None, np.ones((len(returns), 2)), agent)
 
 

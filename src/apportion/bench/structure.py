@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
+from apportion.bench.structure_calibration import SEEDS as NOISY_SEEDS
+from apportion.bench.structure_calibration import run_calibration, show_calibration
 from apportion.bench.structure_problems import FAMILIES, Family, Problem, draw
 from apportion.core.config import check
 from apportion.core.spec import Graph
@@ -40,18 +42,26 @@ class Structure:
     """Problems of each family."""
     families: tuple[str, ...] = ()
     """Families to look at; all when none is named."""
+    calibrate: int = 0
+    """Instead of the families: so many noisy problems, to see whether confidences hold."""
     quick: bool = False
     """One problem of each family that is not large: up to 30 states and 120,000 steps."""
 
     def __post_init__(self) -> None:
         most = len(SEEDS[self.part])
         check(1 <= self.problems <= most, f"problems={self.problems} must be between 1 and {most}")
+        most = len(NOISY_SEEDS[self.part])
+        check(0 <= self.calibrate <= most, f"calibrate={self.calibrate} must be between 0 and {most}")
         for name in self.families:
             check(name in FAMILIES, f"families: {name!r} is none of {', '.join(map(repr, FAMILIES))}")
 
 
 def run_structure(flags: Structure, tell: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
     """Scores of every problem, their means by family and over families, with what made them."""
+    if flags.calibrate:
+        noisy = run_calibration(flags.part, flags.calibrate, tell)
+        config = {"part": flags.part, "calibrate": flags.calibrate}
+        return {"config": config, "versions": versions(), "calibration": noisy}
     results: dict[str, dict[str, Any]] = {}
     for name, family in _chosen(flags).items():
         seeds = SEEDS[flags.part][: 1 if flags.quick else flags.problems]
@@ -93,9 +103,17 @@ def _score_problem(family: Family, seed: int) -> dict[str, Any]:
 
 
 def score_edges(found: Identification, truth: Graph, names: tuple[str, ...]) -> dict[str, float]:
-    """F1, precision, recall and area under the ROC curve over some blocks of edges together."""
+    """F1, precision, recall and area under the ROC curve over some blocks of edges together; how often what
+    is said with a confidence of .95 is right, and the share that is undecided."""
     on, sure, true = (_joined(graph, names) for graph in (found.graph, found.confidence, truth))
-    return {**f1(on, true), "auroc": auroc(np.where(on, sure, 1 - sure), true)}
+    undecided = float(np.mean(_joined(found.verdict, names) == "undecided"))
+    certain = (on == true)[sure >= 0.95]
+    return {
+        **f1(on, true),
+        "auroc": auroc(np.where(on, sure, 1 - sure), true),
+        "sure_right": float(np.mean(certain)) if len(certain) else 1.0,
+        "undecided": undecided,
+    }
 
 
 def auroc(score: NDArray[Any], truth: NDArray[Any]) -> float:
@@ -132,7 +150,10 @@ def _mean(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def show_structure(console: Console, data: dict[str, Any]) -> None:
-    """One line for each family, and the mean over those with enough data."""
+    """One line for each family, and the mean over those with enough data; or how far confidences hold."""
+    if "calibration" in data:
+        show_calibration(console, data["config"]["part"], data["calibration"])
+        return
     count = len(next(iter(data["families"].values()))["problems"])
     title = f"Graphs found in {data['config']['part']} problems, {count} of each family"
     table = Table(title=title, title_justify="left")

@@ -97,29 +97,32 @@ def evaluation(console: Console, data: dict[str, Any]) -> None:
 def identification(console: Console, data: dict[str, Any]) -> None:
     """What `apportion identify` prints."""
     names = [*data["observation_names"], *data["action_names"]]
-    graph, strength, confidence = (
-        {
-            "reward": [*data[part]["state_to_reward"], *data[part]["action_to_reward"]],
-            "next": [*data[part]["state_to_state"], *data[part]["action_to_state"]],
-        }
-        for part in ("graph", "strength", "confidence")
+    strength, confidence, verdict = (
+        [*data[part]["state_to_reward"], *data[part]["action_to_reward"]]
+        for part in ("strength", "confidence", "verdict")
     )
+    following = [*data["graph"]["state_to_state"], *data["graph"]["action_to_state"]]
     title = (
         f"Who feeds the reward? {data['episodes']} episodes, {data['explained']:.0%} of the totals explained"
     )
     table = Table(title=title, title_justify="left")
-    for column in ("dimension", "feeds reward", "strength", "confidence", "feeds next"):
+    for column in ("dimension", "in the reward", "strength", "confidence", "feeds next"):
         table.add_column(column, justify="right" if column in ("strength", "confidence") else "left")
     for i, name in enumerate(names):
-        targets = [
-            target for target, on in zip(data["observation_names"], graph["next"][i], strict=True) if on
-        ]
-        feeds = "yes" if graph["reward"][i] else ""
-        cells = (number(strength["reward"][i]), number(confidence["reward"][i]), _shortened(targets))
-        table.add_row(Text(name), feeds, cells[0], cells[1], Text(cells[2]))
+        targets = [target for target, on in zip(data["observation_names"], following[i], strict=True) if on]
+        said = Text(verdict[i], style=_VERDICT_STYLES[verdict[i]])
+        cells = (number(strength[i]), number(confidence[i]), Text(_shortened(targets)))
+        table.add_row(Text(name), said, *cells)
     console.print(table)
+    for group in data["groups"]:
+        members = ", ".join(names[dim] for dim in group)
+        console.print(Text(f"One of these feeds the reward, the data cannot tell which: {members}."))
+    console.print(Text(f"Here {data['certificate']['scope']}."))
     for note in data["certificate"]["notes"]:
         console.print(Text(f"Beware: {note}.", style="yellow"))
+
+
+_VERDICT_STYLES = {"present": "bold", "absent": "dim", "undecided": "yellow"}
 
 
 def _shortened(names: list[str], shown: int = 6) -> str:

@@ -13,8 +13,8 @@ from apportion.cli.arguments import blaming_the_command_line, parse
 from apportion.cli.cache import remember_compilations
 from apportion.cli.display import EDGE_ROWS, number
 from apportion.cli.output import Flag, Output, RunPath, print_data
-from apportion.explain import Precision
 from apportion.report.credit import check_plot, plot_credit
+from apportion.runs.explain import Precision
 from apportion.runs.explaining import Selection, explain_run
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import moment_in_words

@@ -72,7 +72,6 @@ def identify(
     evidence.add(x, following)
     dynamics = dynamics_edges(evidence, negligible)
     copies = dictionary.scale.copies
-    groups = with_copies(reward, copies)
     of_reward, of_dynamics = (_shared(each.edges, each.confidence, copies) for each in (reward, dynamics))
     confidence = _graph(of_reward, of_dynamics, states)
     graph = _graph(reward.edges, dynamics.edges, states)
@@ -81,9 +80,9 @@ def identify(
         strength=_graph(reward.strength, dynamics.strength, states),
         confidence=confidence,
         verdict=Graph(*(words(getattr(graph, name), getattr(confidence, name)) for name in BLOCKS)),
-        groups=groups,
+        groups=with_copies(reward, copies),
         explained=max(0.0, 1 - refined.error) if refined.parents.size else 0.0,
-        certificate=certify(refined, everything, len(rows), len(x), dictionary, negligible, groups),
+        certificate=certify(refined, everything, len(rows), len(x), dictionary, negligible),
         reward_model=refined.model,
         copies=copies,
     )

@@ -1,6 +1,5 @@
 """May the edges be relied on? What speaks against it, in words."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from apportion.graph.features import Dictionary
@@ -29,7 +28,6 @@ def certify(
     transitions: int,
     dictionary: Dictionary,
     negligible: float = 0.01,
-    groups: Sequence[tuple[int, ...]] = (),
 ) -> Certificate:
     """Errors are shares of the totals' variance on segments left out; `error_of_all` uses every dimension.
     `transitions` are those that the dynamics were found in."""
@@ -41,10 +39,6 @@ def certify(
     remarks += [
         f"dimension {copy} equals dimension {first} up to its unit: the edges of both stand at {first}"
         for copy, first in dictionary.scale.copies.items()
-    ]
-    remarks += [
-        f"dimensions {', '.join(map(str, group))} stand for each other: one of these feeds the reward"
-        for group in groups
     ]
     return Certificate(
         not doubts, doubts + remarks, transitions >= needed, _scope(refined, dictionary, negligible)

@@ -109,9 +109,7 @@ def _thin(
     inverse = linalg.inv(gram[np.ix_(columns, columns)])
     weights = inverse @ cross[columns]
     rest = max(variance - float(weights @ cross[columns]), EXACT)
-    parent = np.zeros(len(dictionary.scale.live), np.bool_)
-    parent[kept] = True
-    teams = [team for team in dictionary.scale.teams if parent[team].all()]
+    teams = [dictionary.scale.teams[place] for place in np.unique(dictionary.scale.team_places[kept])]
     place = np.full(len(gram), -1)  # of each feature among those left
     while teams:
         place[:], place[columns] = -1, np.arange(len(columns))

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from apportion.graph.features import Floats
 from apportion.graph.ridge import Offsets, Spectrum
@@ -78,7 +77,7 @@ class Remainder(NamedTuple):
     def for_effect(self, blocks: Iterable[NDArray[np.int64]]) -> float:
         """Log ratio of an effect of unknown size in one of the blocks of features to none."""
         ratios = [self._gaussian(block) for block in blocks if len(block)]
-        return float(special.logsumexp(ratios) - np.log(len(ratios))) if ratios else -np.inf
+        return float(log_mean(np.array(ratios))) if ratios else -np.inf
 
     def for_any(self) -> float:
         """Log ratio of an effect in all features together, or in any one of them, to none."""
@@ -87,7 +86,7 @@ class Remainder(NamedTuple):
         size = _WORTH[:, None] * self.signal
         singles = -np.log1p(size * self.curvature) / 2
         singles += size * self.linear**2 / (1 + size * self.curvature) / 2
-        one = special.logsumexp(singles) - np.log(max(singles.size, 1)) if singles.size else -np.inf
+        one = log_mean(singles.ravel()) if singles.size else -np.inf
         return float(np.logaddexp(together, one) - np.log(2))
 
     def worth(self, block: NDArray[np.int64]) -> float:
@@ -104,7 +103,7 @@ class Remainder(NamedTuple):
         curvature, linear = np.maximum(curvature, 0.0), axes.T @ self.linear[block]
         size = _WORTH[:, None] * self.signal / len(block)
         ratios = -np.log1p(size * curvature) / 2 + size * linear**2 / (1 + size * curvature) / 2
-        return float(special.logsumexp(ratios.sum(axis=1)) - np.log(len(_WORTH)))
+        return float(log_mean(ratios.sum(axis=1)))
 
     def _block(self, block: NDArray[np.int64]) -> tuple[Floats, Floats]:
         """ZᵀZ and ZᵀMZ."""
@@ -113,10 +112,16 @@ class Remainder(NamedTuple):
         return plain, plain - kept.T @ kept
 
 
+def log_mean(logs: Floats) -> Floats:
+    """The log of the mean of what these are the logs of, over the first axis: plain, for it runs often."""
+    most = logs.max(axis=0)
+    return np.asarray(most + np.log(np.mean(np.exp(logs - most), axis=0)))
+
+
 def _fixed(linear: Floats, curvature: Floats, signal: float, least: float) -> Floats:
     """Effects of either sign that are worth `least`, twice that, ..., all of the variance."""
     worth = least * 2.0 ** np.arange(np.floor(np.log2(1 / least)) + 1)
     size = np.sqrt(worth * signal)[:, None]
     push = np.abs(size * linear)
     cosh = push + np.log1p(np.exp(-2 * push)) - np.log(2)
-    return np.asarray(special.logsumexp(cosh - size**2 * curvature / 2, axis=0) - np.log(len(worth)))
+    return log_mean(cosh - size**2 * curvature / 2)

@@ -76,6 +76,14 @@ class Scale:
         """Those dimensions, as they are tested: entries of a one-hot vector together, all others alone."""
         return [self.dims[self.team[self.dims] == first] for first in np.unique(self.team[self.dims])]
 
+    @cached_property
+    def team_places(self) -> NDArray[np.int64]:
+        """[D] the place of each dimension's team among the teams; -1 where it is not searched."""
+        places = np.full(len(self.live), -1)
+        for place, team in enumerate(self.teams):
+            places[team] = place
+        return places
+
     @property
     def copies(self) -> dict[int, int]:
         """Dimensions that equal an earlier one, and which."""

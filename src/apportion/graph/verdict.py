@@ -12,46 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from apportion.graph.candidates import Candidates, Dims, Known
-from apportion.graph.evidence import MIXTURES, Columns, Remainder
+from apportion.graph.candidates import Candidates, Dims
+from apportion.graph.evidence import MIXTURES, log_mean
 from apportion.graph.features import Dictionary, Floats
-from apportion.graph.refine import Refined, fit_to
+from apportion.graph.places import Contest, Place, Settled
+from apportion.graph.refine import Refined
 from apportion.graph.screen import Segments
 
 SURE = 0.8  # a verdict needs this probability; below, it is "undecided"
+NAMED = 0.02  # a rival that has this share of a parent's place is named with it
 
 
 class _Prior(NamedTuple):
-    """What is thought before any data. Of all dimensions `parents` feed the reward, but at most half. To be
-    called absent a dimension must be unlikely even if it were as likely as not. An effect comes `alone`, in a
-    product `with_found` dimensions or `with_others`. What stays unexplained may be noise, or hide a given
-    dimension in a way that no product of two shows: with the chance `hidden_in_some` where some is, and
-    `hidden_in_much` more where half of the variance is."""
+    """What is thought before any data. To be called absent a dimension must have become unlikely, though it
+    was `likely` to have an effect, `alone`, in a product `with_found` dimensions or `with_others`.
+    What stays unexplained may be noise, or hide a given dimension in a way that no product of two shows: with
+    the chance `hidden_in_some` where some is, and `hidden_in_much` more where a third of the variance is."""
 
-    parents: float = 3.0
+    likely: float = 0.4
     alone: float = 0.6
     with_found: float = 0.25
     with_others: float = 0.15
     hidden_in_some: float = 0.02
-    hidden_in_much: float = 0.04
+    hidden_in_much: float = 0.045
 
 
-class _Search(NamedTuple):
-    """A dimension that was overlooked comes in with the probability `enter`, at most `most` of them. So many
-    `rivals` are compared with each parent; those whose log ratio is above `rival`, and not more than `close`
-    below the parent's own, by putting the first `swaps` in its place. One that takes `share` of it is named
-    with it."""
-
-    enter: float = 0.9
-    most: int = 8
-    rivals: int = 12
-    rival: float = 3.0
-    close: float = 8.0
-    swaps: int = 3
-    share: float = 0.05
-
-
-PRIOR, SEARCH = _Prior(), _Search()
+PRIOR = _Prior()
 
 
 class Judged(NamedTuple):
@@ -72,36 +58,32 @@ def judge(
     rng: np.random.Generator,
 ) -> Judged:
     """`sums` are the dictionary's features, summed over each segment."""
-    scale = dictionary.scale
     candidates = Candidates(segments, dictionary, sums, refined.parents)
-    known, whole, added = _overlooked(segments, candidates, Known.of(refined.fit), scale.teams)
-    found = known.found
-    others = [team for team in scale.teams if not found[team].any()]
-    presence, absence = np.zeros(len(found)), np.ones(len(found))
-    hidden = _hidden(refined.error)
-    for team in others:
-        excluded = special.expit(-_log_odds_of_worth(whole, candidates, team, found, negligible, rng))
-        absence[team] = excluded * (1 - hidden)
-    groups = []
-    for team in scale.teams:
-        if not found[team].any():
-            continue
-        log_ratio, share, rivals = _place(segments, candidates, known, refined, team, others, rng)
-        some = float(special.expit(log_ratio + special.logit(_prior(scale.teams))))
-        presence[team] = some * share[0]
-        absence[team] = 1 - some * max(share[0], 1 - SURE)  # something is there, and it may well be this
-        for rival, part in zip(rivals, share[1:], strict=True):
-            absence[rival] *= 1 - some * part
-        alike = [rival for rival, part in zip(rivals, share[1:], strict=True) if part > SEARCH.share]
-        if alike and some > SURE:
-            groups.append(tuple(sorted(int(dim) for each in (team, *alike) for dim in each)))
+    settled = Contest(segments, candidates, refined, dictionary.scale.teams, rng).settle()
+    presence, strength = np.zeros((2, len(settled.found)))
+    absence = np.ones(len(settled.found))
+    ratios = settled.remainder.against(negligible)
+    for team in settled.others:
+        odds = _log_odds_of_worth(settled, candidates, ratios, team, negligible, rng)
+        absence[team] = special.expit(-odds) * (1 - _hidden(refined.error))
+    for place in settled.places:
+        presence[place.team] = place.presence
+        # Something is there, and it may well be this, even if a rival is likelier.
+        absence[place.team] = 1 - place.some * max(float(place.share[0]), 1 - SURE)
+        worth = max(refined.strength.get(int(dim), 0.0) for dim in place.team)
+        strength[place.team] = worth or settled.added.get(int(place.team[0]), 0.0)
+        for rival, part in zip(place.rivals, place.share[1:], strict=True):
+            absence[rival] *= 1 - place.some * part
     edges = presence >= 0.5
-    strength = np.zeros(len(edges))
-    for team in scale.teams:
-        worth = max((refined.strength.get(int(dim), 0.0) for dim in team), default=0.0)
-        strength[team] = worth or added.get(int(team[0]), 0.0)
-    strength = np.where(edges, strength, 0.0)
-    return Judged(edges, np.where(edges, presence, absence), strength, groups)
+    groups = [group for group in map(_group, settled.places) if len(group) > 1]
+    return Judged(edges, np.where(edges, presence, absence), np.where(edges, strength, 0.0), groups)
+
+
+def _group(place: Place) -> tuple[int, ...]:
+    """The dimensions that may stand in a place where something surely does; none where it is one cause's."""
+    pairs = zip(place.rivals, place.share[1:], strict=True)
+    alike = [rival for rival, part in pairs if part > NAMED and place.some > SURE]
+    return tuple(sorted(int(dim) for each in (place.team, *alike) for dim in each)) if alike else ()
 
 
 def words(edges: NDArray[np.bool_], confidence: Floats) -> NDArray[np.str_]:
@@ -125,46 +107,22 @@ def with_copies(judged: Judged, copies: dict[int, int]) -> list[tuple[int, ...]]
 
 def _hidden(unexplained: float) -> float:
     """The chance that a dimension has a part in what is unexplained, and that no product of two shows it."""
-    some, much = np.clip([unexplained / 0.05, (unexplained - 0.1) / 0.4], 0.0, 1.0)
+    some, much = np.clip([unexplained / 0.05, (unexplained - 0.15) / 0.2], 0.0, 1.0)
     return float(PRIOR.hidden_in_some * some + PRIOR.hidden_in_much * much)
 
 
-def _prior(teams: list[Dims]) -> float:
-    return min(0.5, PRIOR.parents / max(len(teams), 1))
-
-
-def _overlooked(
-    segments: Segments, candidates: Candidates, known: Known, teams: list[Dims]
-) -> tuple[Known, Remainder, dict[int, float]]:
-    """Add dimensions that clearly have an effect on what is left, one by one, the clearest first. Also what
-    each of them is worth, by the first of its entries."""
-    prior = special.logit(_prior(teams))
-    whole, added = known.remainder(segments, candidates.columns), dict[int, float]()
-    for _ in range(SEARCH.most):
-        found = known.found
-        others = [team for team in teams if not found[team].any()]
-        effects = [whole.for_effect(candidates.families(team, found)) for team in others]
-        if not effects or special.expit(max(effects) + prior) < SEARCH.enter:
-            break
-        team = others[int(np.argmax(effects))]
-        added[int(team[0])] = whole.worth(candidates.alone(team))
-        known = known.also(candidates, team)
-        whole = known.remainder(segments, candidates.columns)
-    return known, whole, added
-
-
 def _log_odds_of_worth(
-    remainder: Remainder,
+    settled: Settled,
     candidates: Candidates,
+    ratios: Floats,
     team: Dims,
-    found: NDArray[np.bool_],
     least: float,
     rng: np.random.Generator,
 ) -> float:
-    """Log odds that the team is worth at least so much, where it was as likely as not to begin with."""
-    ratios, alone = remainder.against(least), candidates.alone(team)
+    """Log odds that the team is worth at least so much; `ratios` are those of each column alone."""
+    found, alone = settled.found, candidates.alone(team)
     mixtures = rng.normal(size=(MIXTURES, len(alone)))
-    curves = remainder.against_mixtures(alone, mixtures, least) if len(alone) else np.zeros(0)
+    curves = settled.remainder.against_mixtures(alone, mixtures, least) if len(alone) else np.zeros(0)
     ways = [
         (PRIOR.alone, np.concatenate([ratios[alone], curves])),
         (PRIOR.with_found, ratios[candidates.products(team, found)]),
@@ -173,46 +131,6 @@ def _log_odds_of_worth(
     ways = [(weight, each) for weight, each in ways if len(each)]
     if not ways:
         return -np.inf
-    logs = [np.log(weight) + special.logsumexp(each) - np.log(len(each)) for weight, each in ways]
-    return float(special.logsumexp(logs) - np.log(sum(weight for weight, _ in ways)))
-
-
-def _place(
-    segments: Segments,
-    candidates: Candidates,
-    known: Known,
-    refined: Refined,
-    team: Dims,
-    others: list[Dims],
-    rng: np.random.Generator,
-) -> tuple[float, Floats, list[Dims]]:
-    """The log ratio of something being where a parent stands to nothing, how the place is shared between the
-    parent and its rivals, and the rivals: dimensions that would explain what is left without the parent."""
-    rest = known.without(team)
-    without = rest.remainder(segments, candidates.columns)
-    mine = without.for_effect(candidates.families(team, rest.found))
-    own = known.sums[:, known.owners[team].any(axis=0)]
-    rich = max(mine, rest.remainder(segments, Columns.of(own, segments.offsets)).for_any())
-    fits = without.linear**2 / np.maximum(without.curvature, 1e-9)
-    best = [float(np.max(fits[candidates.alone(other)], initial=0.0)) for other in others]
-    rivals = [others[place] for place in np.argsort(best)[::-1][: SEARCH.rivals]]
-    effects = np.array([without.for_effect(candidates.families(rival, rest.found)) for rival in rivals])
-    close = effects > max(mine - SEARCH.close, SEARCH.rival)
-    if np.isin(team, refined.parents).any():
-        for place in np.flatnonzero(close)[np.argsort(-effects[close])][: SEARCH.swaps]:
-            effects[place] = rich - _advantage(segments, refined, team, rivals[place], rng)
-    elif close.any():
-        rich = mine
-    return rich, np.asarray(special.softmax([rich, *effects])), rivals
-
-
-def _advantage(
-    segments: Segments, refined: Refined, team: Dims, rival: Dims, rng: np.random.Generator
-) -> float:
-    """Log ratio of the chances of all totals, each predicted from all others, with a parent and with its
-    rival in its place: both with rich features, so that a curve is not taken for another cause."""
-    kept = np.setdiff1d(refined.parents, team)
-    swapped = fit_to(segments, np.union1d(kept, rival), rng, refined.fit.noted).ridge.error
-    least = 1e-9 * segments.variance
-    ratio = max(swapped, least) / max(refined.fit.ridge.error, least)
-    return segments.count / 2 * float(np.log(ratio))
+    logs = [np.log(weight) + log_mean(each) for weight, each in ways]
+    ratio = np.logaddexp.reduce(logs) - np.log(sum(weight for weight, _ in ways))
+    return float(ratio + special.logit(PRIOR.likely))

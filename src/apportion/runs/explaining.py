@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.data.logged import read_npz
-from apportion.explain import (
+from apportion.runs.atomic import plain
+from apportion.runs.evaluation import play
+from apportion.runs.explain import (
     Explanation,
     Precision,
     Steps,
@@ -18,8 +20,6 @@ from apportion.explain import (
     compile_reward,
     explain_reward,
 )
-from apportion.runs.atomic import plain
-from apportion.runs.evaluation import play
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
 

@@ -11,7 +11,7 @@ from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.envs.make import EnvConfig
 from apportion.envs.ranges import learners_actions
-from apportion.explain import RewardOf, Steps, compile_reward, why_not_alone
+from apportion.runs.explain import RewardOf, Steps, compile_reward, why_not_alone
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
 from apportion.runs.policy import known_range

@@ -1,6 +1,6 @@
 """Who earned the learned reward of a step: contributions of its dimensions that add up to it."""
 
-from apportion.explain.rewards import (
+from apportion.runs.explain.rewards import (
     Explanation,
     Precision,
     RewardOf,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from apportion.core.errors import UserError
-from apportion.runs.choosing import Chosen, choose
+from apportion.front.choosing import Chosen, choose
 from apportion.runs.recording import Checkpoints
 from apportion.training.presets import GREENHOUSE, paper, preset
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from apportion.envs.factories import Factory
+from apportion.front.choosing import choose
+from apportion.front.run import Run
 from apportion.runs import recording
-from apportion.runs.choosing import choose
 from apportion.runs.folder import default_path
 from apportion.runs.recording import Checkpoints
-from apportion.runs.run import Run
 from apportion.training.settings import Config
 
 

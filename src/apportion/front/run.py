@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.envs.factories import Factory, name_factory
-from apportion.explain import Precision
+from apportion.report.making import make_page
 from apportion.runs import logs, recording
 from apportion.runs.evaluation import Playing, evaluate_run
+from apportion.runs.explain import Precision
 from apportion.runs.explaining import Selection, explain_run
 from apportion.runs.folder import Episode, RunFolder
 from apportion.runs.learned import check_lane
@@ -175,8 +176,6 @@ class Run:
         self, path: str | os.PathLike[str] | None = None, extras: Literal["auto", "all", "none"] = "auto"
     ) -> Path:
         """Make the HTML page about this run, by default as report.html in its folder."""
-        from apportion.report.making import make_page  # the one call upwards, so only when it is asked for
-
         return make_page([self.folder], None if path is None else Path(path), extras=extras).path
 
     def resume(self, steps: int | None = None, quiet: bool = False) -> "Run":

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.core.types import Method, State, Transitions
-from apportion.explain import shapley
-from apportion.explain.shapley import Doubles, Players
+from apportion.runs.explain import shapley
+from apportion.runs.explain.shapley import Doubles, Players
 
 _BLOCK = 8192  # rows of one call of the compiled reward, which bounds the memory of its hidden layers
 

@@ -1,0 +1,146 @@
+"""Does a confidence hold? Verdicts on noisy problems (structure_noisy.py), compared with the truth.
+
+A verdict "present" is right if the dimension feeds the reward, one of "absent" if it does not, or is worth
+less than the negligible share of the totals' variance. An undecided one counts as what its graph says.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from apportion.bench.structure_noisy import NOISES, Noisy, draw
+from apportion.graph import Identification, identify
+
+SEEDS = {"dev": range(1000), "train": range(1000, 2000), "held-out": range(10_000, 11_000)}
+NEGLIGIBLE = 0.01
+BINS = (0.0, 0.5, 0.8, 0.95, 0.99, 1.0)
+DENIED = 0.95  # a parent that is said to be absent with this confidence is surely denied
+
+
+class Outcome(NamedTuple):
+    """What was said about the dimensions [S + A] of a problem, and what is true."""
+
+    seed: int
+    edges: NDArray[np.bool_]
+    confidence: NDArray[np.float64]
+    undecided: NDArray[np.bool_]
+    parents: NDArray[np.bool_]
+    worth: NDArray[np.float64]
+    certified: bool
+    traits: dict[str, float]
+    cpu_seconds: float
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        return np.where(self.edges, self.parents, ~self.matter)
+
+    @property
+    def matter(self) -> NDArray[np.bool_]:
+        """Parents that are not negligible."""
+        return self.parents & (self.worth >= NEGLIGIBLE)
+
+    @property
+    def denied(self) -> NDArray[np.bool_]:
+        return self.matter & ~self.edges & (self.confidence >= DENIED)
+
+
+def run_calibration(part: str, problems: int, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Reliability of confidences, and what was denied, over so many problems."""
+    outcomes = []
+    for seed in SEEDS[part][:problems]:
+        outcomes.append(_outcome(seed, draw(seed)))
+        if len(outcomes) % 20 == 0:
+            tell(f"{len(outcomes)} noisy problems")
+    return calibration(outcomes)
+
+
+def _outcome(seed: int, problem: Noisy) -> Outcome:
+    start = time.process_time()
+    found = identify(problem.observations, problem.actions, problem.totals, negligible=NEGLIGIBLE)
+    seconds = time.process_time() - start
+    edges, confidence, verdict = (_to_reward(found, part) for part in ("graph", "confidence", "verdict"))
+    undecided = verdict == "undecided"
+    facts = (problem.parents, problem.worth, found.certificate.reward, problem.traits)
+    return Outcome(seed, edges, confidence, undecided, *facts, seconds)
+
+
+def _to_reward(found: Identification, part: str) -> NDArray[Any]:
+    graph = getattr(found, part)
+    return np.concatenate([graph.state_to_reward, graph.action_to_reward])
+
+
+def calibration(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """All numbers of the table, and the seeds of problems in which a parent was surely denied."""
+    sure, right, edges, undecided, matter, denied = (
+        np.concatenate([getattr(each, name) for each in outcomes])
+        for name in ("confidence", "right", "edges", "undecided", "matter", "denied")
+    )
+    certified = [each for each in outcomes if each.certified]
+    denying = [each.seed for each in certified if each.denied.any()]
+    return {
+        "problems": len(outcomes),
+        "verdicts": len(sure),
+        "bins": [_bin(sure, right, low, high) for low, high in pairwise(BINS)],
+        "right_at_95": _mean(right[sure >= 0.95]),
+        "right_at_99": _mean(right[sure >= 0.99]),
+        "brier": _mean((sure - right) ** 2),
+        "parents": int(matter.sum()),
+        "parents_found": _mean(edges[matter]),
+        "parents_surely_denied": _mean(denied[matter]),
+        "certified": len(certified) / len(outcomes),
+        "certified_that_deny": len(denying) / max(len(certified), 1),
+        "denying_seeds": denying,
+        "undecided": _mean(undecided),
+        "by_noise": {str(noise): _by_noise(outcomes, noise) for noise in NOISES},
+        "cpu_seconds": _mean(np.array([each.cpu_seconds for each in outcomes])),
+    }
+
+
+def _bin(sure: NDArray[Any], right: NDArray[Any], low: float, high: float) -> dict[str, float]:
+    mine = (sure >= low) & ((sure < high) | (high == 1.0))
+    said, true = _mean(sure[mine]), _mean(right[mine])
+    return {"from": low, "to": high, "verdicts": int(mine.sum()), "confidence": said, "right": true}
+
+
+def _by_noise(outcomes: Sequence[Outcome], noise: float) -> dict[str, float]:
+    mine = [each for each in outcomes if each.traits["noise"] == noise]
+    hits = [2 * (o.edges & o.parents).sum() / max(o.edges.sum() + o.parents.sum(), 1) for o in mine]
+    undecided = np.concatenate([np.zeros(0), *(each.undecided for each in mine)])
+    return {"problems": len(mine), "f1": _mean(np.array(hits)), "undecided": _mean(undecided)}
+
+
+def _mean(values: NDArray[Any]) -> float:
+    return float(np.mean(values)) if len(values) else 0.0
+
+
+def show_calibration(console: Console, part: str, data: dict[str, Any]) -> None:
+    """Reliability by bin, then the shares that matter."""
+    title = f"Verdicts on {data['problems']} noisy {part} problems: how often are they right?"
+    table = Table(title=title, title_justify="left")
+    for column in ("confidence", "verdicts", "said", "right"):
+        table.add_column(column, justify="right")
+    for each in data["bins"]:
+        if each["verdicts"]:
+            shares = (f"{each[name]:.3f}" for name in ("confidence", "right"))
+            table.add_row(f"{each['from']:g} to {each['to']:g}", f"{each['verdicts']:,}", *shares)
+    console.print(table)
+    console.print(
+        f"right at >= .95: {data['right_at_95']:.1%}, at >= .99: {data['right_at_99']:.1%}; "
+        f"Brier score {data['brier']:.3f}; {data['undecided']:.0%} undecided"
+    )
+    console.print(
+        f"{data['parents']} parents worth >= {NEGLIGIBLE:.0%}: {data['parents_found']:.0%} found, "
+        f"{data['parents_surely_denied']:.1%} surely denied"
+    )
+    denying = f"{data['certified_that_deny']:.1%} of those surely deny one"
+    console.print(f"{data['certified']:.0%} of graphs certified, {denying}")
+    for noise, each in data["by_noise"].items():
+        if each["problems"]:
+            scores = f"F1 {each['f1']:.3f}, {each['undecided']:.0%} undecided"
+            console.print(f"noise {float(noise):.0%} of the variance: {scores}")

@@ -1,0 +1,184 @@
+"""Present, absent, undecided: what is said is known, and what is not known is said."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from greenhouse_log import collect
+from numpy.typing import NDArray
+
+from apportion.core.errors import UserError
+from apportion.core.spec import BLOCKS
+from apportion.envs.make import EnvConfig
+from apportion.graph import Identification, identify
+
+Rows = NDArray[np.float64]
+
+
+def search(
+    columns: Callable[[np.random.Generator, int], Rows],
+    reward: Callable[[Rows], Rows],
+    episodes: int = 300,
+    noise: float = 0.0,
+    seed: int = 0,
+    **settings: Any,
+) -> Identification:
+    """Columns [T+1, S] of each episode, an action that does nothing, and noise as a share of the variance."""
+    rng = np.random.default_rng(seed)
+    observations = [columns(rng, 21) for _ in range(episodes)]
+    actions = [rng.uniform(-1, 1, (20, 1)) for _ in range(episodes)]
+    totals = np.array([reward(x[:-1]).sum() for x in observations])
+    totals = totals + totals.std() * np.sqrt(noise / (1 - noise)) * rng.normal(size=episodes)
+    return identify(observations, actions, totals, **settings)
+
+
+def normal(dims: int) -> Callable[[np.random.Generator, int], Rows]:
+    return lambda rng, rows: rng.normal(size=(rows, dims)) + 0.3 * rng.normal(size=dims)
+
+
+def test_the_decoys_of_the_greenhouse_are_known_to_be_absent() -> None:
+    _, log = collect(EnvConfig("apportion/Greenhouse-v0"), 300)
+    result = identify(*log)
+    assert result.verdict.state_to_reward.tolist() == ["present"] * 5 + ["absent"] * 5
+    assert result.verdict.action_to_reward.tolist() == ["present", "absent", "absent"]
+    assert all(np.min(getattr(result.confidence, name)) > 0.95 for name in BLOCKS[:2])
+    assert result.groups == []
+
+
+def test_what_the_data_cannot_tell_is_undecided() -> None:
+    """An effect worth 2% of totals that are half noise, in 160 episodes."""
+    result = search(normal(6), lambda x: x[:, 0] + 0.2 * x[:, 3], 160, noise=0.5)
+    assert result.verdict.state_to_reward[0] == "present"
+    unseen = ~result.graph.state_to_reward
+    assert np.all(result.confidence.state_to_reward[unseen] < 0.95)
+    assert "undecided" in result.verdict.state_to_reward[unseen]
+
+
+def test_confidence_and_verdict_agree() -> None:
+    for noise in (0.0, 0.5):
+        result = search(normal(5), lambda x: x[:, 0] * x[:, 1] + 0.3 * x[:, 2], 200, noise)
+        for name in BLOCKS:
+            parts = (getattr(part, name) for part in (result.graph, result.confidence, result.verdict))
+            for edge, sure, said in zip(*(np.ravel(part) for part in parts), strict=True):
+                assert 0 <= sure <= 1
+                assert (said == "undecided") == (sure < 0.8)
+                assert said == "undecided" or (said == "present") == edge
+    assert result.verdict.to_dict()["state_to_reward"] == result.verdict.state_to_reward.tolist()
+
+
+def test_more_may_count_as_negligible() -> None:
+    def weak(x: Rows) -> Rows:
+        return np.asarray(x[:, 0] + 0.1 * x[:, 3])
+
+    strict, loose = (search(normal(6), weak, 200, 0.3, negligible=share) for share in (0.002, 0.2))
+    assert strict.verdict.state_to_reward[3] != "absent"
+    others = [1, 2, 4, 5]
+    assert np.all(loose.verdict.state_to_reward[others] == "absent")
+    assert np.all(loose.confidence.state_to_reward[others] > strict.confidence.state_to_reward[others])
+    with pytest.raises(UserError, match="between 0 and 1"):
+        search(normal(6), weak, 10, negligible=0.0)
+
+
+def _with_proxy(rng: np.random.Generator, rows: int) -> Rows:
+    x = rng.normal(size=(rows, 4))
+    x[:, 3] = x[:, 1] + 0.02 * rng.normal(size=rows)
+    return x
+
+
+def test_columns_that_stand_for_each_other_share_a_verdict_and_are_named_together() -> None:
+    result = search(_with_proxy, lambda x: x[:, 1] + x[:, 0], 200, noise=0.3)
+    assert result.groups == [(1, 3)]
+    assert result.verdict.state_to_reward.tolist() == ["present", "undecided", "absent", "undecided"]
+
+
+def test_a_column_a_step_late_is_named_with_the_one_it_repeats() -> None:
+    def late(rng: np.random.Generator, rows: int) -> Rows:
+        walk = 0.3 * rng.normal(size=(rows, 3)).cumsum(axis=0) + rng.normal(size=3)
+        return np.column_stack([walk, np.concatenate([walk[:1, 0], walk[:-1, 0]])])
+
+    result = search(late, lambda x: x[:, 0] + x[:, 2], 200, noise=0.3)
+    assert result.groups == [(0, 3)]
+
+
+def test_equal_columns_share_a_verdict() -> None:
+    def twice(rng: np.random.Generator, rows: int) -> Rows:
+        x = rng.normal(size=(rows, 3))
+        return np.column_stack([x, 1.0 - 60.0 * x])
+
+    result = search(twice, lambda x: x[:, 0])
+    assert result.copies == {3: 0, 4: 1, 5: 2}
+    assert result.groups == [(0, 3)]
+    assert result.verdict.state_to_reward.tolist() == ["undecided", "absent", "absent"] * 2
+    assert result.graph.state_to_reward.tolist() == [True] + [False] * 5
+
+
+def _two_vectors_and_a_flag(rng: np.random.Generator, rows: int) -> Rows:
+    groups = [np.eye(size)[rng.integers(size, size=rows)] for size in (3, 4)]
+    return np.column_stack([*groups, rng.random(rows) < 0.1, rng.normal(size=rows)])
+
+
+def test_one_of_several_one_hot_vectors_is_found_whole_beside_a_flag() -> None:
+    result = search(_two_vectors_and_a_flag, lambda x: x[:, 3] - 0.5 * x[:, 5] + x[:, 8], 300, noise=0.2)
+    assert result.verdict.state_to_reward.tolist() == ["absent"] * 3 + ["present"] * 4 + ["absent", "present"]
+
+
+@pytest.mark.parametrize("main", [0.0, 0.5])
+def test_a_product_of_four_is_found(main: float) -> None:
+    def reward(x: Rows) -> Rows:
+        return np.asarray(np.prod(x[:, :4], axis=1) + main * x[:, 4])
+
+    result = search(normal(7), reward, 300, noise=0.2)
+    assert np.all(result.graph.state_to_reward[:4])
+    assert result.graph.state_to_reward[4] == (main > 0)
+
+
+def test_causes_beyond_all_features_are_never_surely_denied() -> None:
+    """A product of six is half of the variance: noise, for all that a search can tell."""
+
+    def reward(x: Rows) -> Rows:
+        return np.asarray(0.7 * np.prod(np.sign(x[:, :6]), axis=1) + x[:, 6])
+
+    result = search(lambda rng, rows: rng.normal(size=(rows, 9)), reward, 400)
+    assert not result.graph.state_to_reward[:6].any()
+    assert np.all(result.confidence.state_to_reward[:6] < 0.95)
+    nothing = search(lambda rng, rows: rng.normal(size=(rows, 9)), lambda x: reward(x) - x[:, 6], 400)
+    assert not nothing.certificate.reward
+    assert "nothing outside of that scope can be excluded" in nothing.certificate.scope
+
+
+def test_the_certificate_states_its_scope() -> None:
+    scope = search(normal(3), lambda x: x[:, 0]).certificate.scope
+    assert "less than 0.01 of the totals' variance, as a main effect or in a pair" in scope
+    assert "excluded" not in scope
+
+
+def test_long_episodes_are_certified() -> None:
+    """Each of 3,000 steps: all of them are summed, and the dynamics found in some of them."""
+    rng = np.random.default_rng(0)
+    observations = [np.cumsum(rng.normal(size=(3001, 2)), axis=0) % 5 for _ in range(151)]
+    actions = [rng.uniform(-1, 1, (3000, 1)) for _ in range(151)]
+    totals = np.array([o[:-1, 0].sum() for o in observations])
+    result = identify(observations, actions, totals)
+    assert result.verdict.state_to_reward.tolist() == ["present", "absent"]
+    assert result.certificate.reward
+    assert result.certificate.dynamics
+
+
+def test_the_dynamics_certificate_counts_the_transitions_that_were_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("apportion.graph.MAX_TRANSITIONS", 100)
+    certificate = search(normal(3), lambda x: x[:, 0]).certificate
+    assert not certificate.dynamics
+    assert any("100 transitions are few" in note for note in certificate.notes)
+
+
+def test_few_transitions_leave_dynamics_undecided() -> None:
+    def noise(rng: np.random.Generator, rows: int) -> Rows:
+        return rng.normal(size=(rows, 4))
+
+    few, many = (search(noise, lambda x: x[:, 0], episodes) for episodes in (5, 300))
+    assert not few.graph.state_to_state.any()
+    assert np.mean(few.verdict.state_to_state == "undecided") > 0.8
+    assert np.all(many.verdict.state_to_state == "absent")
