@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def load(path: str) -> ModuleType:
-    """A script by its path from the project's root, run anew; it finds those beside it, as when it is called."""
+    """A script by its path from the project's root, run anew. It finds those beside it, as when called."""
     name = Path(path).stem
     spec = importlib.util.spec_from_file_location(name, ROOT / path)
     assert spec is not None

@@ -330,9 +330,7 @@ def test_small_tasks_start_from_the_documented_settings(title: str, env_id: str)
 # --- Metrics
 
 
-def update_metrics(
-    method_name: str, backbone_name: str, settings: Any = None
-) -> tuple[set[str], set[str]]:
+def update_metrics(method_name: str, backbone_name: str, settings: Any = None) -> tuple[set[str], set[str]]:
     """What one update of each logs; traced only, nothing is computed."""
     method = METHODS[method_name].make(settings or METHODS[method_name].config())
     backbone = BACKBONES[backbone_name].make(BACKBONES[backbone_name].config())
