@@ -1,10 +1,10 @@
-# Two commands matter: `make demo` and `make test`. Both set up .venv first.
+# Two commands matter: `make demo` and `make test`. All but `lock` and `clean` set up .venv first.
 
 PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: setup demo test check peers lock clean
+.PHONY: setup demo test check docs cuda peers lock clean
 
 setup: .venv/.ready
 
@@ -32,6 +32,19 @@ check: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+# The pages as a site, with navigation, search and the reference. A warning, such as a dead link, is an error.
+docs: setup
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --fresh-env --conf-dir docs --doctree-dir build/doctrees . build/site
+	@echo "Open build/site/index.html"
+
+# JAX for an NVIDIA GPU, in the version that the lock has: the extra `cuda`.
+cuda: setup
+ifneq ($(UV),)
+	$(UV) pip install --quiet --python $(BIN)/python -e ".[cuda]"
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[cuda]"
+endif
+
 # Other people's packages that benchmarks and a few tests measure us against.
 peers: setup
 ifneq ($(UV),)
@@ -46,4 +59,4 @@ lock:
 	  --no-emit-index-url --no-emit-find-links --extra dev --output-file requirements-dev.txt pyproject.toml
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis

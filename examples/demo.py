@@ -6,7 +6,7 @@ The harvest is weighed only at the end of an episode. `observed` learns from tha
 the true reward of every step, and `grd` from rewards that it works out itself.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,12 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+import apportion
 from apportion.cli.cache import remember_compilations
 from apportion.cli.display import number
 from apportion.cli.report import report
-from apportion.runs import recording
 from apportion.runs.folder import default_path
-from apportion.runs.recording import Checkpoints
-from apportion.runs.summary import summarise
-from apportion.training.presets import GREENHOUSE, preset
+from apportion.training.presets import GREENHOUSE
 
 METHODS = ("grd", "observed", "oracle")
 
@@ -58,10 +56,8 @@ def main(args: Demo) -> None:
 
 
 def train(method: str, args: Demo, out: Path) -> dict[str, Any]:
-    config = replace(preset(GREENHOUSE, method, "sac"), lanes=args.seeds)
-    if args.steps is not None:
-        config = replace(config, schedule=replace(config.schedule, steps=args.steps))
-    return summarise(recording.train(config, Checkpoints(), out, args.quiet).run)
+    run = apportion.train(GREENHOUSE, method, steps=args.steps, seeds=args.seeds, out=out, quiet=args.quiet)
+    return run.summary()
 
 
 def comparison(runs: dict[str, dict[str, Any]]) -> Table:

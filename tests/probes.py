@@ -5,10 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from builders import transitions
 
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Transitions
+from builders import transitions
 
 TINY = Spec("probe", ("where",), ("a",), max_episode_steps=2, max_segment_steps=1)
 

@@ -1,11 +1,51 @@
 """apportion: who earned the reward?
 
-Learn dense, interpretable rewards from delayed ones, and policies from them.
-Importing the package registers its environments with Gymnasium and stays light: no JAX.
+Learn dense, interpretable rewards from delayed ones, and policies from them. What stands in `__all__` is the
+public face: `train` and `load` give a `Run`, `identify` finds the causal graph in logged episodes.
+Importing the package registers its environments with Gymnasium and stays light: no JAX until it is needed.
 """
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from apportion.envs import register
 
+if TYPE_CHECKING:
+    from apportion.core.errors import UserError as UserError
+    from apportion.core.spec import Graph as Graph
+    from apportion.front.door import load as load
+    from apportion.front.door import train as train
+    from apportion.front.run import Run as Run
+    from apportion.front.run import Stopped as Stopped
+    from apportion.graph import identify as identify
+
 __version__ = "0.1.0"
+
+__all__ = ["Graph", "Run", "Stopped", "UserError", "__version__", "identify", "load", "train"]
+
+_HOMES = {
+    "Graph": "core.spec",
+    "Run": "front.run",
+    "Stopped": "front.run",
+    "UserError": "core.errors",
+    "identify": "graph",
+    "load": "front.door",
+    "train": "front.door",
+}
+
+if not TYPE_CHECKING:  # or a type checker would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        """Fetch a public name from where it lives, when it is first asked for."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'apportion' has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"apportion.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 register()

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import SPEC, assert_equal, numpy, transitions
-from probes import plain_outputs, plain_values
 
 from apportion.backbones import actor_critic
 from apportion.nn import optimise
 from apportion.nn.networks import MLP
+from builders import SPEC, assert_equal, numpy, transitions
+from probes import plain_outputs, plain_values
 
 S, A = SPEC.observation_size, SPEC.action_size
 

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import SPEC, assert_close, numpy, transitions
-from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_outputs, plain_values, train
 
 from apportion.backbones import actor_critic, ddpg
 from apportion.core.errors import UserError
+from builders import SPEC, assert_close, numpy, transitions
+from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_outputs, plain_values, train
 
 CONFIG = ddpg.Config(hidden=(8, 8), batch_size=6, discount=0.9, polyak=0.1, learning_rate=1e-2)
 STEPS = transitions(1, 6)
@@ -20,9 +20,9 @@ STEPS = transitions(1, 6)
 def state() -> ddpg.State:
     """Networks and targets differ, as they do after the first update."""
     fresh = jax.jit(lambda key: ddpg.make(CONFIG).init(key, SPEC))(jax.random.key(0))
-    targets = (fresh.target_actor, fresh.target_critic)
+    targets = (fresh.target_actor, fresh.target_critics)
     target_actor, target_critic = jax.tree.map(lambda weight: 0.5 * weight, targets)
-    return fresh._replace(target_actor=target_actor, target_critic=target_critic)
+    return fresh._replace(target_actor=target_actor, target_critics=target_critic)
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +36,16 @@ def test_the_critic_steps_towards_the_target_actors_value(
     after, metrics = updated
     plain = numpy(STEPS)
     next_action = np.tanh(plain_outputs(numpy(state.target_actor), plain.next_observation))
-    [next_values] = plain_values(numpy(state.target_critic), plain.next_observation, next_action)
+    [next_values] = plain_values(numpy(state.target_critics), plain.next_observation, next_action)
     target = plain.paid + 0.9 * np.where(plain.terminated, 0, next_values)
-    [values] = plain_values(numpy(state.critic), plain.observation, plain.action)
+    [values] = plain_values(numpy(state.critics), plain.observation, plain.action)
     loss = ((values - target) ** 2).mean()
     np.testing.assert_allclose(metrics["critic_loss"], loss, rtol=1e-4)
     np.testing.assert_allclose(metrics["value"], values.mean(), rtol=1e-4)
     np.testing.assert_allclose(metrics["reward_mean"], plain.paid.mean(), rtol=1e-4)
     assert plain.terminated.any() and not plain.terminated.all()  # noqa: PT018 - the batch has both
 
-    [values] = plain_values(numpy(after.critic), plain.observation, plain.action)
+    [values] = plain_values(numpy(after.critics), plain.observation, plain.action)
     assert ((values - target) ** 2).mean() < loss
 
 
@@ -53,16 +53,16 @@ def test_the_actor_climbs_the_critic(state: ddpg.State, updated: tuple[ddpg.Stat
     after, metrics = updated
     plain = numpy(STEPS.observation)
     action = np.tanh(plain_outputs(numpy(state.actor), plain))
-    [values] = plain_values(numpy(after.critic), plain, action)
+    [values] = plain_values(numpy(after.critics), plain, action)
     np.testing.assert_allclose(metrics["actor_loss"], -values.mean(), rtol=1e-4)
     action = np.tanh(plain_outputs(numpy(after.actor), plain))
-    [climbed] = plain_values(numpy(after.critic), plain, action)
+    [climbed] = plain_values(numpy(after.critics), plain, action)
     assert climbed.mean() > values.mean()
 
 
 def test_both_targets_follow_by_the_polyak_step(state: ddpg.State, updated: tuple[ddpg.State, Any]) -> None:
     after, _ = updated
-    for name in ("actor", "critic"):
+    for name in ("actor", "critics"):
         old, network = getattr(state, f"target_{name}"), getattr(after, name)
         expected = jax.tree.map(lambda t, n: 0.9 * t + 0.1 * n, old, network)
         assert_close(getattr(after, f"target_{name}"), expected, rtol=1e-4, atol=1e-7)
@@ -81,7 +81,7 @@ def test_the_policy_finds_the_best_action_of_a_bandit() -> None:
 def test_the_critic_learns_analytic_values() -> None:
     config = ddpg.Config(hidden=(16, 16), batch_size=60, learning_rate=5e-3, discount=0.6, polyak=0.05)
     state = train(ddpg.make(config), chain(), updates=600)
-    values = actor_critic.values(state.critic, PLACES, jnp.asarray([[0.5], [-0.5], [0.0]]))
+    values = actor_critic.values(state.critics, PLACES, jnp.asarray([[0.5], [-0.5], [0.0]]))
     np.testing.assert_allclose(values, [chain_values(0.6)], atol=0.1)
 
 

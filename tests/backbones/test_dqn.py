@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import BUTTONS, assert_close, lane, numpy, transitions
-from probes import PLACES, TINY, chain, chain_values, plain_outputs, train
 
 from apportion.backbones import dqn
 from apportion.core.errors import UserError
 from apportion.core.types import Transitions
 from apportion.envs import acting
+from builders import BUTTONS, assert_close, lane, numpy, transitions
+from probes import PLACES, TINY, chain, chain_values, plain_outputs, train
 
 CONFIG = dqn.Config(hidden=(8, 8), batch_size=6, discount=0.9, polyak=0.1, learning_rate=1e-2)
 STEPS = transitions(1, 6, BUTTONS)

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import SPEC, numpy, transitions
-from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_values, train
 from scipy import integrate, stats
 
 from apportion.backbones import actor_critic, sac
 from apportion.core.errors import UserError
 from apportion.nn.networks import MLP
+from builders import SPEC, numpy, transitions
+from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_values, train
 
 CONFIG = sac.Config(hidden=(8, 8), batch_size=6, discount=0.9, polyak=0.1, learning_rate=1e-2)
 

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import SPEC, assert_close, assert_equal, lane, numpy, stack, transitions
-from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_outputs, plain_values, train
 
 from apportion.backbones import actor_critic, td3
 from apportion.core.errors import UserError
 from apportion.envs import acting
 from apportion.nn.networks import MLP
+from builders import SPEC, assert_close, assert_equal, lane, numpy, stack, transitions
+from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_outputs, plain_values, train
 
 CONFIG = td3.Config(hidden=(8, 8), batch_size=6, discount=0.9, polyak=0.1, learning_rate=1e-2)
 UPDATE = jax.jit(td3.make(CONFIG).update)

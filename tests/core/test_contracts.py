@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import BUTTONS, SPEC, assert_close, assert_equal, batch, lane, stack, transitions
 
 from apportion.backbones import BACKBONES
 from apportion.core.spec import Spec
@@ -17,6 +16,7 @@ from apportion.envs import acting
 from apportion.methods import METHODS
 from apportion.nn import optimise
 from apportion.training import agent
+from builders import BUTTONS, SPEC, assert_close, assert_equal, batch, lane, stack, transitions
 
 SIZE = 6
 # Where a config has such a setting. Some of the segments have fewer steps than this, some more.

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import SPEC, assert_equal, lane, segments, stack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -15,6 +14,7 @@ from scipy import stats
 from apportion.core.types import Segments
 from apportion.data import memory as memories
 from apportion.data.memory import Memory
+from builders import SPEC, assert_equal, lane, segments, stack
 
 SIZE = 3
 offer = jax.jit(memories.offer)

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import assert_equal, lane, stack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from apportion.core.types import Batch, Sampling
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
 from apportion.envs.lane import _ChunkWriter
+from builders import assert_equal, lane, stack
 
 SPEC = Spec("toy", ("x", "y"), ("u",), max_episode_steps=5, max_segment_steps=5)
 CHUNK_STEPS = (1, 3, 7)

@@ -11,8 +11,15 @@ from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Method, Transitions
 from apportion.envs.greenhouse import BENEFIT, COMFORT, GAS_PRICE, Greenhouse
-from apportion.explain import Explanation, Precision, Steps, check_explainable, compile_reward, explain_reward
 from apportion.methods import METHODS, grd
+from apportion.runs.explain import (
+    Explanation,
+    Precision,
+    Steps,
+    check_explainable,
+    compile_reward,
+    explain_reward,
+)
 
 SPEC = Spec("toy", ("height", "speed", "colour"), ("push", "turn"), 6, 4)
 LEARNED = ["grd", "rd", "rrd", "rrd-unbiased"]

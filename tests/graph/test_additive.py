@@ -59,22 +59,42 @@ def test_prediction_equals_a_plain_sum() -> None:
 
 
 def test_leave_one_out_equals_leaving_each_out() -> None:
+    """Segments count by their length, in the fit and in its error."""
     rng = np.random.default_rng(2)
-    features, target = rng.normal(size=(12, 3)), rng.normal(size=12)
-    _, error = additive._ridge(features, target)
-    largest = np.linalg.svd(features - features.mean(0), compute_uv=False)[0] ** 2
+    features, target, lengths = rng.normal(size=(12, 3)), rng.normal(size=12), rng.integers(1, 9, 12) * 1.0
+    _, error = additive._ridge(features, target, lengths)
+    share = lengths / lengths.mean()
+    middle = np.average(features, axis=0, weights=share)
+    largest = np.linalg.svd(np.sqrt(share)[:, None] * (features - middle), compute_uv=False)[0] ** 2
     errors = []
     for penalty in additive._PENALTIES * largest:
         # The offset is free. Weights are those of a ridge on data centred without the one left out.
         misses = []
         for i in range(12):
             rest = np.delete(np.arange(12), i)
-            centre, level = features[rest].mean(0), target[rest].mean()
-            z = features[rest] - centre
-            w = np.linalg.solve(z.T @ z + penalty * np.eye(3), z.T @ (target[rest] - level))
+            centre = np.average(features[rest], axis=0, weights=share[rest])
+            level = np.average(target[rest], weights=share[rest])
+            z, counted = features[rest] - centre, share[rest][:, None]
+            w = np.linalg.solve(
+                z.T @ (counted * z) + penalty * np.eye(3), (counted * z).T @ (target[rest] - level)
+            )
             misses.append(target[i] - level - (features[i] - centre) @ w)
-        errors.append(np.sqrt(np.mean(np.square(misses))))
+        errors.append(np.sqrt(np.mean(share * np.square(misses))))
     assert error == pytest.approx(min(errors), rel=1e-6)
+
+
+def test_a_fine_in_short_episodes_does_not_spoil_what_long_ones_pay_for() -> None:
+    """Episodes of five steps end with a fine of ten; long ones pay for the first dimension."""
+    rng = np.random.default_rng(3)
+    lengths = np.where(np.arange(200) % 3 == 0, 5, 100)
+    rows = [rng.normal(size=(length, 3)) + rng.normal(size=3) for length in lengths]
+    fines = np.where(lengths == 5, -10.0, 0.0)
+    totals = np.array([x[:, 0].sum() for x in rows]) + fines
+    model = additive.fit(rows, totals, np.ones(3, bool))
+    steps = np.concatenate([x for x in rows if len(x) == 100])
+    found = additive.predict(model, jnp.asarray(steps, jnp.float32))
+    assert np.corrcoef(found, steps[:, 0])[0, 1] > 0.99
+    assert abs(float(np.mean(found - steps[:, 0]))) < 0.2  # equal weights would take 0.67 from every step
 
 
 def test_only_allowed_and_living_dimensions_have_a_say() -> None:
@@ -94,7 +114,7 @@ def test_of_a_few_segments_only_the_mean_is_known(count: int) -> None:
     rows, totals = _segments(count, lambda x: x[:, 0])
     model = additive.fit(rows, totals, np.ones(6, bool))
     assert not np.any(model.weights)
-    expected = np.mean([total / len(x) for total, x in zip(totals, rows, strict=True)])
+    expected = np.sum(totals) / sum(len(x) for x in rows)
     assert float(model.offset) == pytest.approx(expected, rel=1e-4)
     assert float(model.error) > 0
 

@@ -112,6 +112,12 @@ def arrays(run: Run) -> dict[str, Any]:
     return {f"tree.{k}": v for k, v in loaded.tree.items()} | {f"raw.{k}": v for k, v in loaded.raw.items()}
 
 
+def best_arrays(run: Run) -> dict[str, Any]:
+    """The agents of each lane's best evaluation, and when those were."""
+    loaded = checkpoint.load_arrays(run.best)
+    return loaded.tree | {name: np.asarray(values) for name, values in loaded.meta.items()}
+
+
 def assert_same_arrays(found: dict[str, Any], expected: dict[str, Any]) -> None:
     assert found.keys() == expected.keys()
     for name, array in expected.items():
@@ -123,6 +129,8 @@ def assert_same_run(found: Run, expected: Run) -> None:
     """Bit for bit: the state at the end and everything written on the way."""
     assert checkpoint.steps(found.checkpoints) == checkpoint.steps(expected.checkpoints)
     assert_same_arrays(arrays(found), arrays(expected))
+    assert checkpoint.steps(found.best) == checkpoint.steps(expected.best)
+    assert_same_arrays(best_arrays(found), best_arrays(expected))
     assert records(found) == records(expected)
     for name in ("edges", "episodes"):
         assert _files(found.path / name) == _files(expected.path / name)

@@ -13,6 +13,7 @@ from driver import GREENHOUSE, Answer, Run, apportion, tiny
 from apportion import __version__
 from apportion.cli import VERBS
 from apportion.methods import grd
+from apportion.runs import recording
 from apportion.training.settings import Config
 
 
@@ -55,7 +56,7 @@ def test_help_of_each_verb(verb: str, flags: list[str]) -> None:
 def test_help_shows_the_settings_that_an_environment_starts_from() -> None:
     for words in ((), ("no-such-env",)):
         assert "(default: 1000000)" in " ".join(apportion("train", *words, "--help").out.split())
-    assert "(default: 48000)" in apportion("train", GREENHOUSE, "--help").out
+    assert "(default: 48000)" in " ".join(apportion("train", GREENHOUSE, "--help").out.split())
     assert "--backbone.final-epsilon" in apportion("train", "-h", "CartPole-v1").out
 
 
@@ -149,7 +150,7 @@ def _settings_of(monkeypatch: pytest.MonkeyPatch, *flags: str) -> Config:
         configs.append(config)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "train", only_look)
+    monkeypatch.setattr(recording, "train", only_look)
     assert apportion("train", GREENHOUSE, *flags) == Answer(130, "", "error: interrupted\n")
     return configs[0]
 

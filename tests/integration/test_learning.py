@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from driver import GREENHOUSE, Run, tiny, train
 
+from apportion.runs import choosing
 from apportion.runs.summary import summarise
 from apportion.training.settings import Config, Schedule
 from scripts import load
@@ -27,7 +28,7 @@ def test_sac_learns_from_the_true_reward(out: Path) -> None:
 def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """examples/demo.py, with the sizes of `tiny`."""
     module = load("examples/demo.py")
-    original = module.preset
+    original = choosing.preset
 
     def small(*arguments: str) -> Config:
         config = original(*arguments)
@@ -45,7 +46,7 @@ def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
             )
         return replace(config, schedule=schedule, backbone_config=backbone, method_config=method)
 
-    monkeypatch.setattr(module, "preset", small)
+    monkeypatch.setattr(choosing, "preset", small)
     return module
 
 

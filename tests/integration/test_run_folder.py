@@ -109,6 +109,7 @@ def test_episodes_hold_true_and_redistributed_rewards(greenhouse_run: Run) -> No
             "true_rewards": (40,),
             "redistributed": (40,),
             "segment_end": (40,),
+            "terminated": (),
             "seed": (),
         }
         assert episode["segment_end"].tolist() == [False] * 39 + [True]

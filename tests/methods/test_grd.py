@@ -1,4 +1,4 @@
-"""GRD: its loss equals the formula, and its gradient finds the edge that earns."""
+"""GRD as published: its loss equals the formula, and its gradient finds the edge that earns."""
 
 import dataclasses
 from typing import Any
@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import SPEC, assert_close, batch, lane, numpy, stack
 from scipy import special, stats
 
 from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Edges, Segments, Transitions
 from apportion.methods import grd
+from apportion.methods.grd import parts, published
+from builders import SPEC, assert_close, batch, lane, numpy, stack
 
 # Edges that are as good as undecided, a clamp that clamps, and sparsity that shows.
 CONFIG = grd.Config(
@@ -26,7 +27,7 @@ CONFIG = grd.Config(
 
 
 @pytest.fixture(scope="module")
-def state() -> grd.State:
+def state() -> published.State:
     return jax.jit(lambda key: grd.make(CONFIG).init(key, SPEC))(jax.random.key(0))
 
 
@@ -39,7 +40,7 @@ def _mlp(network: Any, x: np.ndarray) -> np.ndarray:
     return x @ network.weights[-1] + network.biases[-1]
 
 
-def _plain_reward_loss(model: grd.Model, edges: Edges, segments: Segments) -> float:
+def _plain_reward_loss(model: published.Model, edges: Edges, segments: Segments) -> float:
     errors = []
     for m, length in enumerate(segments.length):
         predicted = 0.0
@@ -53,7 +54,9 @@ def _plain_reward_loss(model: grd.Model, edges: Edges, segments: Segments) -> fl
     return float(np.mean(errors))
 
 
-def _plain_dynamics_loss(model: grd.Model, edges: Edges, steps: Transitions, config: grd.Config) -> float:
+def _plain_dynamics_loss(
+    model: published.Model, edges: Edges, steps: Transitions, config: grd.Config
+) -> float:
     network, terms = model.dynamics, []
     for b in range(len(steps.paid)):
         for i in range(SPEC.observation_size):
@@ -71,18 +74,20 @@ def _plain_dynamics_loss(model: grd.Model, edges: Edges, steps: Transitions, con
 
 
 @pytest.mark.parametrize("target_identity", [True, False])
-def test_model_loss_equals_numpy(state: grd.State, target_identity: bool) -> None:
+def test_model_loss_equals_numpy(state: published.State, target_identity: bool) -> None:
     config = dataclasses.replace(CONFIG, target_identity=target_identity)
     data, key = batch(1, size=6, segment_count=4), jax.random.key(7)
-    model_loss = jax.jit(grd.model_loss, static_argnums=5)
-    loss, metrics = model_loss(state.model, state.base, data, state.sparsity, key, config)
+    model_loss = jax.jit(published.model_loss, static_argnums=4)
+    loss, metrics = model_loss(state.model, data, state.sparsity, key, config)
 
     # Independent draws for the reward batch and the dynamics batch.
     logits, keys = state.model.edges, jax.random.split(key)
-    to_reward = grd.sample_masks(
+    to_reward = published.sample_masks(
         keys[0], (logits.state_to_reward, logits.action_to_reward), config.temperature
     )
-    to_state = grd.sample_masks(keys[1], (logits.state_to_state, logits.action_to_state), config.temperature)
+    to_state = published.sample_masks(
+        keys[1], (logits.state_to_state, logits.action_to_state), config.temperature
+    )
     edges = numpy(Edges(*to_reward, *to_state))
     model, plain = numpy(state.model), numpy(data)
     reward_loss = _plain_reward_loss(model, edges, plain.segments)
@@ -103,7 +108,7 @@ def test_model_loss_equals_numpy(state: grd.State, target_identity: bool) -> Non
     np.testing.assert_allclose(loss, reward_loss + dynamics_loss + sparsity_loss, rtol=1e-4)
 
 
-def test_what_lies_in_the_padding_of_segments_teaches_nothing(state: grd.State) -> None:
+def test_what_lies_in_the_padding_of_segments_teaches_nothing(state: published.State) -> None:
     data = batch(1, size=6, segment_count=4)
     assert data.segments is not None
     padding = ~data.segments.mask[:, :, None]
@@ -121,7 +126,7 @@ def test_both_blocks_of_edges_are_sampled_as_often_as_their_logits_say() -> None
     """One draw serves two blocks of different shapes; neither may end up with the other's logits."""
     blocks = jnp.asarray([-2.0, 0.0, 2.0]), jnp.asarray([[1.0, -1.0], [3.0, -3.0]])
     keys = jax.random.split(jax.random.key(0), 5000)
-    samples = jax.jit(jax.vmap(lambda key: grd.sample_masks(key, blocks, 1.0)))(keys)
+    samples = jax.jit(jax.vmap(lambda key: published.sample_masks(key, blocks, 1.0)))(keys)
     for sample, logits in zip(samples, blocks, strict=True):
         np.testing.assert_allclose(np.mean(sample, axis=0), special.expit(logits), atol=0.03)
 
@@ -169,14 +174,14 @@ def test_the_straight_through_gradient_raises_the_edge_that_earns() -> None:
     data = Batch(segments, batch(0, 4, 0, EARNING).transitions)
 
     @jax.jit
-    def train(key: jax.Array, keys: jax.Array) -> tuple[grd.State, jax.Array]:
+    def train(key: jax.Array, keys: jax.Array) -> tuple[published.State, jax.Array]:
         state = method.init(key, EARNING)
         state, _ = jax.lax.scan(lambda s, key: method.update(s, data, key), state, keys)
         undecided = state.model._replace(edges=jax.tree.map(jnp.zeros_like, state.model.edges))
 
         def gradient(key: jax.Array) -> jax.Array:
-            slope = jax.grad(grd.model_loss, has_aux=True)
-            slopes, _ = slope(undecided, state.base, data, jnp.zeros(5), key, config)
+            slope = jax.grad(published.model_loss, has_aux=True)
+            slopes, _ = slope(undecided, data, jnp.zeros(5), key, config)
             return slopes.edges.state_to_reward
 
         return state, jax.vmap(gradient)(keys[:200])
@@ -195,14 +200,14 @@ def test_the_straight_through_gradient_raises_the_edge_that_earns() -> None:
 # --- What the model says: rewards, the policy's mask, edges
 
 
-def _with_edges(state: grd.State, edges: Edges) -> grd.State:
+def _with_edges(state: published.State, edges: Edges) -> published.State:
     """Logits of ±1: on and off, as sure as they start."""
     logits = Edges(*(2.0 * jnp.asarray(block, jnp.float32) - 1.0 for block in edges))
     return state._replace(model=state.model._replace(edges=logits))
 
 
 @pytest.fixture
-def chain(state: grd.State) -> grd.State:
+def chain(state: published.State) -> published.State:
     """colour → speed → height → r; push → r."""
     to_state = np.zeros((3, 3))
     to_state[1, 0] = to_state[2, 1] = 1
@@ -214,7 +219,9 @@ def chain(state: grd.State) -> grd.State:
     ("compact", "expected"),
     [("closure", [1, 1, 1]), ("one-hop", [1, 1, 0]), ("parents", [1, 0, 0]), ("none", [1, 1, 1])],
 )
-def test_the_policy_sees_what_the_config_says(chain: grd.State, compact: Any, expected: list[int]) -> None:
+def test_the_policy_sees_what_the_config_says(
+    chain: published.State, compact: Any, expected: list[int]
+) -> None:
     method = grd.make(dataclasses.replace(CONFIG, compact=compact))
     np.testing.assert_array_equal(method.policy_mask(chain), expected)
 
@@ -223,10 +230,11 @@ def test_the_policy_sees_what_the_config_says(chain: grd.State, compact: Any, ex
     ("compact", "expected"), [("closure", [0, 1, 1]), ("one-hop", [0, 1, 1]), ("parents", [0, 1, 0])]
 )
 def test_the_policy_sees_what_tells_of_an_end_and_what_leads_there(
-    chain: grd.State, compact: Any, expected: list[int]
+    chain: published.State, compact: Any, expected: list[int]
 ) -> None:
     unpaid = chain.model.edges._replace(state_to_reward=-jnp.ones(3))
-    state = chain._replace(model=chain.model._replace(edges=unpaid), ends=jnp.asarray([0.0, 1.0, 0.0]))
+    looked = parts.nothing_looked_at(SPEC)._replace(ends=jnp.asarray([0.0, 1.0, 0.0]))
+    state = chain._replace(model=chain.model._replace(edges=unpaid), looked=looked)
     method = grd.make(dataclasses.replace(CONFIG, compact=compact))
     np.testing.assert_array_equal(method.policy_mask(state), expected)
 
@@ -235,14 +243,14 @@ def test_the_policy_sees_what_tells_of_an_end_and_what_leads_there(
     ("compact", "expected"), [("closure", 0), ("one-hop", 0), ("parents", 0), ("none", 1)]
 )
 def test_without_an_edge_to_the_reward_only_the_ablation_sees_anything(
-    state: grd.State, compact: Any, expected: int
+    state: published.State, compact: Any, expected: int
 ) -> None:
     edges = Edges(np.zeros(3), np.ones(2), np.ones((3, 3)), np.ones((2, 3)))
     method = grd.make(dataclasses.replace(CONFIG, compact=compact))
     np.testing.assert_array_equal(method.policy_mask(_with_edges(state, edges)), np.full(3, expected))
 
 
-def test_rewards_are_those_of_the_greedy_edges(chain: grd.State) -> None:
+def test_rewards_are_those_of_the_greedy_edges(chain: published.State) -> None:
     method, steps = grd.make(CONFIG), batch(2, 6, 0).transitions
     plain = numpy(steps)
     masked = np.concatenate([plain.observation * [1, 0, 0], plain.action * [1, 0]], axis=1)
@@ -252,7 +260,7 @@ def test_rewards_are_those_of_the_greedy_edges(chain: grd.State) -> None:
     np.testing.assert_array_equal(method.reward(chain, shifted), method.reward(chain, steps))
 
 
-def test_edges_are_probabilities(chain: grd.State) -> None:
+def test_edges_are_probabilities(chain: published.State) -> None:
     edges = grd.make(CONFIG).edges
     assert edges is not None
     np.testing.assert_allclose(edges(chain).action_to_reward, special.expit([1.0, -1.0]), rtol=1e-6)
@@ -266,7 +274,7 @@ def test_by_default_all_edges_are_on_at_the_start() -> None:
     np.testing.assert_array_equal(method.policy_mask(state), np.ones(3))
 
 
-def test_sparsity_belongs_to_the_lane(state: grd.State) -> None:
+def test_sparsity_belongs_to_the_lane(state: published.State) -> None:
     """Two lanes that differ in λ only learn different edges, each as it would alone, and equal networks."""
     free = state._replace(sparsity=jnp.zeros(5))
     data, key = batch(3, 6, 4), jax.random.key(0)
@@ -291,6 +299,8 @@ def test_sparsity_belongs_to_the_lane(state: grd.State) -> None:
         ({"temperature": 0.0}, "method.temperature=0.0 must be positive"),
         ({"components": 0}, "method.components=0 must be at least 1"),
         ({"log_std_range": (1.0, 1.0)}, "method.log_std_range must rise"),
+        ({"update_every": 0}, "method.update_every=0 must be at least 1"),
+        ({"structure": "hybrid", "initial_edge_logit": 0.0}, "initial_edge_logit=0.0 must be positive"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:

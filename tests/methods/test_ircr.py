@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import SPEC, assert_equal, batch, earning_segments, lane, segments, transitions
 
 from apportion.core.errors import UserError
 from apportion.core.types import Segments, Survey
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
 from apportion.methods import ircr
+from builders import SPEC, assert_equal, batch, earning_segments, lane, segments, transitions
 
 METHOD = ircr.make(ircr.Config(best=2))
 

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import SPEC, learned_correlation, numpy, segments, transitions
 
 from apportion.core.errors import UserError
-from apportion.core.types import Edges
-from apportion.graph import additive
-from apportion.methods import grd, rd
+from apportion.methods import rd
+from apportion.methods.grd import published
+from apportion.nn import losses
 from apportion.nn.networks import MLP
+from builders import SPEC, learned_correlation, numpy, segments, transitions
 
 METHOD = rd.make(rd.Config(hidden=(8, 8)))
 
@@ -40,12 +40,14 @@ def test_the_loss_equals_numpy_whatever_the_padding_holds(state: rd.State) -> No
         np.testing.assert_allclose(rd.reward_loss(state.network, found), np.mean(errors), rtol=1e-4)
 
 
-def test_rd_is_grd_with_every_edge_on(state: rd.State) -> None:
-    edges = Edges(jnp.ones(3), jnp.ones(2), jnp.ones((3, 3)), jnp.ones((2, 3)))
+def test_rd_is_the_published_reward_with_every_edge_on(state: rd.State) -> None:
     steps, data = transitions(2, 6), segments(1, 4)
-    expected = grd.predict_rest(state.network, edges, jnp.concatenate([steps.observation, steps.action], 1))
+    x = jnp.concatenate([steps.observation, steps.action], 1)
+    expected = published.predict_reward(state.network, jnp.ones(5), x)
     np.testing.assert_array_equal(METHOD.reward(state, steps), expected)
-    expected = grd.rest_loss(state.network, edges, additive.zero(5), data)
+    x = jnp.concatenate([data.observations[:, :-1], data.actions], axis=-1)
+    rewards = published.predict_reward(state.network, jnp.ones(5), x)
+    expected = losses.return_loss(rewards, data.mask, data.total, data.length)
     np.testing.assert_array_equal(rd.reward_loss(state.network, data), expected)
 
 

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import SPEC, assert_equal, learned_correlation, numpy, segments, transitions
 from scipy import stats
 
 from apportion.core.errors import UserError
@@ -18,6 +17,7 @@ from apportion.core.types import Batch, Segments
 from apportion.methods import rrd
 from apportion.nn import losses
 from apportion.nn.networks import MLP
+from builders import SPEC, assert_equal, learned_correlation, numpy, segments, transitions
 
 BIASED = rrd.Config(hidden=(8, 8), steps_per_segment=3)
 UNBIASED = rrd.UnbiasedConfig(hidden=(8, 8), steps_per_segment=3)

@@ -6,6 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apportion.core.errors import UserError
+from apportion.core.spec import Spec
+from apportion.core.types import Batch, Segments
+from apportion.methods import rudder
+from apportion.nn.recurrent import LSTM
 from builders import (
     SPEC,
     assert_close,
@@ -17,14 +25,6 @@ from builders import (
     surprising_segments,
     transitions,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from apportion.core.errors import UserError
-from apportion.core.spec import Spec
-from apportion.core.types import Batch, Segments
-from apportion.methods import rudder
-from apportion.nn.recurrent import LSTM
 
 METHOD = rudder.make(rudder.Config(cells=5, segments=4, lessons=3, lessons_per_update=2, learning_rate=3e-3))
 update, credit = jax.jit(METHOD.update), jax.jit(METHOD.credit)

@@ -6,6 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+from apportion.core.errors import UserError
+from apportion.core.types import Batch, Segments
+from apportion.methods import transformer
+from apportion.training import evaluate
 from builders import (
     EARNING,
     SPEC,
@@ -17,11 +22,6 @@ from builders import (
     segments,
     transitions,
 )
-
-from apportion.core.errors import UserError
-from apportion.core.types import Batch, Segments
-from apportion.methods import transformer
-from apportion.training import evaluate
 
 SMALL = transformer.Config(width=8, heads=2, layers=1, variance_penalty=0.3)
 METHOD = transformer.make(SMALL)
@@ -97,7 +97,7 @@ def test_segments_of_one_episode_are_judged_apart(state: transformer.State) -> N
             "actions": actions[start:],
             "true_rewards": np.zeros(6 - start, np.float32),
             "paid": np.ones(6 - start, np.float32),
-            "terminated": np.zeros(6 - start, bool),
+            "terminated": np.asarray(False),
             "segment_end": ends[start:],
         }
 

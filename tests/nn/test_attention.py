@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import assert_close, lane, normal, numpy
 
 from apportion.nn import attention
 from apportion.nn.attention import Layer, Transformer
 from apportion.nn.networks import MLP
+from builders import assert_close, lane, normal, numpy
 
 
 def _plain_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import numpy
 
 from apportion.nn.networks import MLP, MixtureDynamics, init_dense
+from builders import numpy
 
 STATES, ACTIONS, COMPONENTS = 3, 2, 4
 

@@ -3,9 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from builders import assert_equal
 
 from apportion.nn import optimise
+from builders import assert_equal
 
 
 def test_adam_equals_its_formula() -> None:

@@ -5,11 +5,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from builders import SPEC, batch
 
 from apportion.core.types import Backbone, Batch, Method, Sampling, Transitions
 from apportion.training import agent
 from apportion.training.agent import AgentState
+from builders import SPEC, batch
 
 
 def _method() -> Method:

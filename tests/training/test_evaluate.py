@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from builders import SPEC
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from apportion.data import replay as replays
 from apportion.envs.wire import Arrays
 from apportion.methods import METHODS
 from apportion.training import evaluate
+from builders import SPEC
 
 
 def _episode(seed: int, ends: list[int]) -> Arrays:

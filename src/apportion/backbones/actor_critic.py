@@ -1,12 +1,14 @@
 """What actor-critic backbones share: critics and their targets, deterministic actors, arrays for workers."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from apportion.core.config import check
+from apportion.core.spec import Spec
 from apportion.core.types import Metrics, Transitions
 from apportion.nn import optimise
 from apportion.nn.networks import MLP
@@ -91,6 +93,48 @@ def follow(target: MLP, network: MLP, polyak: float) -> MLP:
 # --- Deterministic actors: a = tanh(μ(s))
 
 
+@dataclass(frozen=True)
+class DeterministicConfig(CommonConfig):
+    """The settings of backbones whose actor is a function, and explores by noise."""
+
+    exploration_noise: float = 0.1
+    """Standard deviation of the noise on actions while collecting."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        noise = self.exploration_noise
+        check(noise >= 0, f"backbone.exploration_noise={noise} must not be negative")
+
+
+class Deterministic(NamedTuple):
+    """What they learn."""
+
+    actor: MLP
+    target_actor: MLP
+    critics: MLP  # every array has a leading axis of J
+    target_critics: MLP
+    actor_optimiser: Optimiser
+    critic_optimiser: Optimiser
+
+
+def init_deterministic(
+    key: PRNGKeyArray, spec: Spec, count: int, config: DeterministicConfig
+) -> Deterministic:
+    """An actor and so many critics; the targets start as their copies."""
+    actor_key, critic_key = jax.random.split(key)
+    states, actions = spec.observation_size, spec.action_size
+    actor = MLP.init(actor_key, (states, *config.hidden, actions))
+    critics = init_critics(critic_key, count, states + actions, config.hidden)
+    return Deterministic(
+        actor=actor,
+        target_actor=jax.tree.map(jnp.copy, actor),
+        critics=critics,
+        target_critics=jax.tree.map(jnp.copy, critics),
+        actor_optimiser=optimise.start(actor, config.learning_rate),
+        critic_optimiser=optimise.start(critics, config.learning_rate),
+    )
+
+
 def act_with_noise(
     actor: MLP, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool, noise: float
 ) -> Float[Array, "A"]:
@@ -108,6 +152,11 @@ def deterministic_loss(actor: MLP, critics: MLP, observation: Float[Array, "B S"
 
 
 # --- Workers
+
+
+def noisy_arrays(actor: MLP, noise: float) -> dict[str, Array]:
+    """A deterministic actor's layers, and the size of the noise it explores by."""
+    return arrays(actor) | {"noise": jnp.asarray(noise, jnp.float32)}
 
 
 def arrays(actor: MLP) -> dict[str, Array]:

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.backbones.actor_critic import (
-    CommonConfig,
+    DeterministicConfig,
     act_with_noise,
-    arrays,
     bellman_target,
     deterministic_loss,
     follow,
-    init_critics,
+    init_deterministic,
+    noisy_arrays,
     step_critics,
     values,
 )
@@ -27,11 +27,9 @@ from apportion.nn.optimise import Optimiser
 
 
 @dataclass(frozen=True)
-class Config(CommonConfig):
+class Config(DeterministicConfig):
     """TD3: twin critics, smoothed targets, a deterministic actor that steps every second time."""
 
-    exploration_noise: float = 0.1
-    """Standard deviation of the noise on actions while collecting."""
     smoothing_noise: float = 0.2
     """Standard deviation of the noise on the target actor's actions."""
     smoothing_clip: float = 0.5
@@ -41,7 +39,7 @@ class Config(CommonConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("exploration_noise", "smoothing_noise", "smoothing_clip"):
+        for name in ("smoothing_noise", "smoothing_clip"):
             check(getattr(self, name) >= 0, f"backbone.{name}={getattr(self, name)} must not be negative")
         check(self.actor_every >= 1, f"backbone.actor_every={self.actor_every} must be at least 1")
 
@@ -58,19 +56,7 @@ class State(NamedTuple):
 
 def make(config: Config) -> Backbone:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
-        actor_key, critic_key = jax.random.split(key)
-        states, actions = spec.observation_size, spec.action_size
-        actor = MLP.init(actor_key, (states, *config.hidden, actions))
-        critics = init_critics(critic_key, 2, states + actions, config.hidden)
-        return State(
-            actor=actor,
-            target_actor=jax.tree.map(jnp.copy, actor),
-            critics=critics,
-            target_critics=jax.tree.map(jnp.copy, critics),
-            actor_optimiser=optimise.start(actor, config.learning_rate),
-            critic_optimiser=optimise.start(critics, config.learning_rate),
-            updates=jnp.asarray(0, jnp.int32),
-        )
+        return State(*init_deterministic(key, spec, 2, config), updates=jnp.asarray(0, jnp.int32))
 
     def update(
         state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray
@@ -86,7 +72,7 @@ def make(config: Config) -> Backbone:
         return act_with_noise(state.actor, observation, key, explore, config.exploration_noise)
 
     def actor(state: State) -> dict[str, Array]:
-        return arrays(state.actor) | {"noise": jnp.asarray(config.exploration_noise, jnp.float32)}
+        return noisy_arrays(state.actor, config.exploration_noise)
 
     return Backbone(init, update, act, actor, "tanh_noise", config.batch_size)
 

@@ -24,6 +24,7 @@ VERBS = {
     "show": Verb("say in a few numbers how a run went", "verbs.show"),
     "report": Verb("make one HTML page about one run or several", "report.report"),
     "explain": Verb("say what a run's agents are paid for", "explain.explain"),
+    "export": Verb("write a policy into a file that NumPy alone can run", "export.export"),
     "identify": Verb("find who feeds the reward in logged episodes", "verbs.identify_graph"),
     "bench": Verb("measure speed beside other libraries, or recovery of known graphs", "bench.bench"),
     "list": Verb("list methods, backbones or environments", "verbs.list_things"),

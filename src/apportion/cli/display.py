@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from apportion.runs.learned import moment_in_words
+
 EDGE_ROWS = 24  # larger graphs are summed up
 
 
@@ -82,7 +84,7 @@ def _edges(console: Console, data: dict[str, Any]) -> None:
 
 def evaluation(console: Console, data: dict[str, Any]) -> None:
     """What `apportion eval` prints."""
-    table = Table(title=f"{data['episodes']} episodes at step {data['step']:,}", title_justify="left")
+    table = Table(title=f"{data['episodes']} episodes {moment_in_words(data)}", title_justify="left")
     for column in ("seed", "return", "± between episodes", "correlation in episodes", "return error"):
         table.add_column(column, justify="right")
     for lane, seed in enumerate(data["training_seeds"]):

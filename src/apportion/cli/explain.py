@@ -12,11 +12,12 @@ from rich.text import Text
 from apportion.cli.arguments import blaming_the_command_line, parse
 from apportion.cli.cache import remember_compilations
 from apportion.cli.display import EDGE_ROWS, number
-from apportion.cli.output import Output, RunPath, print_data
-from apportion.explain import Precision
+from apportion.cli.output import Flag, Output, RunPath, print_data
 from apportion.report.credit import check_plot, plot_credit
+from apportion.runs.explain import Precision
 from apportion.runs.explaining import Selection, explain_run
 from apportion.runs.folder import RunFolder
+from apportion.runs.learned import moment_in_words
 
 
 def explain(argv: list[str]) -> int:
@@ -31,6 +32,8 @@ def explain(argv: list[str]) -> int:
         """The run folder."""
         selection: tyro.conf.OmitArgPrefixes[Selection] = field(default_factory=Selection)
         precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=Precision)
+        best: Flag = False
+        """Explain the rewards of each seed's best evaluation, instead of the newest."""
         out: Path | None = None
         """Also write everything, step by step, as JSON, to this file."""
         plot: Path | None = None
@@ -42,7 +45,7 @@ def explain(argv: list[str]) -> int:
         if args.plot is not None:
             check_plot(args.plot)
     remember_compilations()
-    data = explain_run(RunFolder.open(args.run), args.selection, args.precision)
+    data = explain_run(RunFolder.open(args.run), args.selection, args.precision, args.best)
     print_data(data, args.output, _tables, args.out)
     if args.plot is not None:
         plot_credit(data, args.plot)
@@ -52,7 +55,7 @@ def explain(argv: list[str]) -> int:
 def _tables(console: Console, data: dict[str, Any]) -> None:
     lanes = data["lanes"]
     steps = sum(len(episode["steps"]) for lane in lanes for episode in lane["episodes"])
-    title = f"What {data['method']} pays for at step {data['step']:,}: {steps:,} steps ({data['source']})"
+    title = f"What {data['method']} pays for {moment_in_words(data)}: {steps:,} steps ({data['source']})"
     table = Table(title=Text(title), title_justify="left")
     table.add_column("dimension")
     errors = ["± seeds"] + ([] if data["exact"] else ["± orders"])

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,14 +14,10 @@ from apportion.cli.cache import remember_compilations
 from apportion.cli.output import Output, print_data
 from apportion.core.config import check
 from apportion.report.drawing import need_matplotlib
-from apportion.report.episodes import Extras
-from apportion.report.extras import make_extras
 from apportion.report.figures import write_figures
+from apportion.report.making import Extras, make_page, page_of
 from apportion.report.names import Names, check_fit, read_names
-from apportion.report.page import ExtrasOf, write_report
 from apportion.runs.folder import RunFolder
-
-LANES_EXPLAINED = 3  # of all runs together, but one of each at least
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,7 @@ class Report:
     """The run folders."""
     out: Path | None = None
     """The page to write; RUN/report.html when not given, for several runs report.html here."""
-    extras: Literal["auto", "all", "none"] = "auto"
+    extras: Extras = "auto"
     """Contributions and pictures for the newest episodes; `all` reads huge checkpoints, too."""
     names: Path | None = None
     """JSON file with your own observation_names and action_names."""
@@ -52,8 +47,7 @@ def report(argv: list[str]) -> int:
         args = parse(Report, argv, "apportion report")
         check(len(args.runs) > 0, "no run folder given: name at least one")
     runs = [RunFolder.open(path) for path in args.runs]
-    out = args.out or (runs[0].path / "report.html" if len(runs) == 1 else Path("report.html"))
-    check(not out.is_dir(), f"{out} is a folder: give --out a file name, such as {out / 'report.html'}")
+    out = page_of(runs, args.out)
     names: Names = {}
     if args.names is not None:
         names = read_names(args.names)
@@ -64,7 +58,7 @@ def report(argv: list[str]) -> int:
     remember_compilations()
     if not args.output.quiet:
         print(f"Reading {len(runs)} run(s) ...", file=sys.stderr)
-    written = write_report(runs, out, names, None if args.extras == "none" else _extras(args))
+    written = make_page(runs, out, names, args.extras, None if args.output.quiet else _say)
     drawn: list[Path] = []
     if args.figures is not None:
         drawn = write_figures(runs, args.figures, args.format, args.noise_results)
@@ -86,16 +80,5 @@ def report(argv: list[str]) -> int:
     return 0
 
 
-def _extras(args: Report) -> ExtrasOf:
-    """Contributions and pictures for each run; why there are none goes to stderr, each reason once."""
-
-    def of_run(run: RunFolder) -> Extras:
-        @cache
-        def say(reason: str) -> None:
-            if not args.output.quiet:
-                print(f"{run.path}: {reason}", file=sys.stderr)
-
-        lanes = max(1, LANES_EXPLAINED // len(args.runs))
-        return make_extras(run, lanes, args.extras == "all", say)
-
-    return of_run
+def _say(reason: str) -> None:
+    print(reason, file=sys.stderr)

@@ -1,6 +1,7 @@
 """What each verb does: read its flags, call the layers below, print."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,20 +13,22 @@ from apportion.backbones import BACKBONES
 from apportion.cli import display
 from apportion.cli.arguments import blaming_the_command_line, flag_value, parse
 from apportion.cli.cache import remember_compilations
-from apportion.cli.output import Output, RunPath, print_data
+from apportion.cli.output import Flag, Output, RunPath, print_data
 from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.data.logged import read_npz
-from apportion.envs.lane import Noise
 from apportion.envs.make import EnvConfig, list_environments
+from apportion.front.choosing import starting_point
+from apportion.front.door import load, start
+from apportion.front.run import Run, Stopped
 from apportion.graph import identify
 from apportion.methods import METHODS
 from apportion.report import video
-from apportion.runs import evaluation, recording
-from apportion.runs.folder import RunFolder, default_path
-from apportion.runs.recording import Checkpoints, Outcome
-from apportion.runs.summary import summarise
-from apportion.training.presets import default_backbone, paper, preset
+from apportion.runs import recording
+from apportion.runs.evaluation import Playing, evaluate_run
+from apportion.runs.folder import RunFolder
+from apportion.runs.recording import Checkpoints
+from apportion.training.presets import default_backbone
 from apportion.training.settings import Config, Schedule
 
 
@@ -38,21 +41,21 @@ def train(argv: list[str]) -> int:
     """Train on an environment, into a run folder."""
     with blaming_the_command_line():
         args, config = _train_settings(argv)
-    out = args.out or default_path(args.id, args.method)
     if config.backbone == "dqn" and not flag_value(argv, "--backbone", "") and not args.output.quiet:
         print(f"{args.id} has discrete actions: --backbone dqn", file=sys.stderr)
     remember_compilations()
-    return _ended(recording.train(config, args.checkpoints, out, args.output.quiet), args.output)
+    return _ended(lambda: start(config, args.checkpoints, args.out, args.output.quiet), args.output)
 
 
 def _train_settings(argv: list[str]) -> tuple[Any, Config]:
     """The flags, and the training they describe."""
     method, backbone = flag_value(argv, "--method", "grd"), flag_value(argv, "--backbone", "")
-    published = flag_value(argv, "--preset", "default") == "paper"
+    # Whatever else was typed there, the parser complains of.
+    origin = "paper" if flag_value(argv, "--preset", "default") == "paper" else "default"
 
     def flags(words: list[str], env_id: str, backbone: str) -> Any:
-        config = preset(env_id, method, backbone)
-        return parse(_train_flags(paper(config) if published else config), words, "apportion train")
+        config = starting_point(env_id, method, backbone, origin)
+        return parse(_train_flags(config), words, "apportion train")
 
     # Parsed twice: only then the environment is known, and with it the settings that suit it.
     without_help = [word for word in argv if word not in ("-h", "--help")]
@@ -72,6 +75,7 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
         schedule=args.schedule,
         seed=args.seed,
         lanes=args.seeds,
+        normalise=args.normalise,
     )
     return args, config
 
@@ -84,7 +88,7 @@ def _train_flags(config: Config) -> Any:
         """Train on an environment, into a run folder."""
 
         id: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-        """Environment: a Gymnasium id, or module:id. See `apportion list envs`."""
+        """Environment: a Gymnasium id, module:id, or module:function. See `apportion list envs`."""
         out: Path | None = None
         """Run folder to write; runs/ENV-METHOD-TIME when not given."""
         preset: Literal["default", "paper"] = "default"
@@ -97,6 +101,8 @@ def _train_flags(config: Config) -> Any:
         """How many seeds to train at once, each in its own lane."""
         seed: int = config.seed
         """The first seed; lanes have seed, seed+1, ..."""
+        normalise: bool = config.normalise
+        """Standardise observations by what was seen so far; scale rewards that are far from size one."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
         schedule: tyro.conf.OmitArgPrefixes[Schedule] = config.schedule
         checkpoints: tyro.conf.OmitArgPrefixes[Checkpoints] = field(default_factory=Checkpoints)
@@ -124,7 +130,7 @@ def resume(argv: list[str]) -> int:
     with blaming_the_command_line():
         check(args.steps is None or args.steps >= 1, f"--steps {args.steps} must be at least 1")
     remember_compilations()
-    return _ended(recording.resume(args.run, args.output.quiet, args.steps), args.output)
+    return _ended(lambda: load(args.run).resume(args.steps, args.output.quiet), args.output)
 
 
 def evaluate(argv: list[str]) -> int:
@@ -136,34 +142,23 @@ def evaluate(argv: list[str]) -> int:
 
         run: RunPath
         """The run folder."""
-        episodes: int = 10
-        """Episodes for each seed of the run."""
-        seed: int = 10_000
-        """Where the episodes' own seeds start."""
-        noise: float = 0.0
-        """Standard deviation of Gaussian noise on what the policy sees."""
-        noise_dims: tuple[str, ...] = ()
-        """Which dimensions get the noise, by number or name; all when not given."""
+        playing: tyro.conf.OmitArgPrefixes[Playing] = field(default_factory=Playing)
+        best: Flag = False
+        """Play each seed's best policy, by the return of its evaluations, instead of the newest."""
         out: Path | None = None
         """Also write the result, as JSON, to this file."""
         video: Path | None = None
         """Also film the first episode of the best seed, with its rewards drawn under it: an .mp4 file."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-    args = parse(Eval, argv, "apportion eval")
-    remember_compilations()
     with blaming_the_command_line():
-        check(args.episodes >= 1, f"--episodes {args.episodes} must be at least 1")
-        check(args.seed >= 0, f"--seed {args.seed} must not be negative")
-        check(args.noise >= 0, f"--noise {args.noise} must not be negative")
-        check(args.noise > 0 or not args.noise_dims, "--noise-dims needs a --noise above 0")
+        args = parse(Eval, argv, "apportion eval")
+    remember_compilations()
     run = RunFolder.open(args.run)
-    dims = evaluation.noisy_dimensions(run.read_spec(), args.noise_dims)
-    noise = Noise(args.noise, dims) if args.noise > 0 else None
     env = recording.read_settings(run)[0].env
     if args.video is not None:
         video.check_video(args.video, env)
-    data, episodes = evaluation.evaluate_run(run, args.episodes, args.seed, noise)
+    data, episodes = evaluate_run(run, args.playing, args.best)
     print_data(data, args.output, display.evaluation, args.out)
     if args.video is not None:
         video.write_video(env, video.best_lane(data["returns"], episodes)[0], args.video)
@@ -182,7 +177,7 @@ def show(argv: list[str]) -> int:
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     args = parse(Show, argv, "apportion show")
-    print_data(summarise(RunFolder.open(args.run)), args.output, display.summary)
+    print_data(load(args.run).summary(), args.output, display.summary)
     return 0
 
 
@@ -243,6 +238,7 @@ def list_things(argv: list[str]) -> int:
         "envs": [
             *list_environments(),
             ("any id or module:id", "Gymnasium, with Box observations and Box or Discrete actions"),
+            ("any module:function", "a function or class that makes such an environment"),
         ],
     }
     wanted = {kind: entries for kind, entries in listings.items() if args.what in ("all", kind)}
@@ -259,12 +255,14 @@ def _first_line(documented: type[Any]) -> str:
     return (documented.__doc__ or "").strip().splitlines()[0]
 
 
-def _ended(outcome: Outcome, output: Output) -> int:
-    """Say where the run is; after a signal, how to go on."""
-    run = outcome.run.path
-    if outcome.signal is not None:
-        print(
-            f"Stopped at step {outcome.step:,} and saved. Continue: apportion resume {run}", file=sys.stderr
-        )
-    print_data(summarise(outcome.run), output, display.summary)
-    return 0 if outcome.signal is None else 128 + outcome.signal
+def _ended(training: Callable[[], Run], output: Output) -> int:
+    """Train, and say where the run is; after a signal, how to go on."""
+    code = 0
+    try:
+        run = training()
+    except Stopped as stopped:
+        run, code = stopped.run, 128 + stopped.signal
+        line = f"Stopped at step {stopped.step:,} and saved. Continue: apportion resume {run.path}"
+        print(line, file=sys.stderr)
+    print_data(run.summary(), output, display.summary)
+    return code

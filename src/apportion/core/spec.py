@@ -30,6 +30,7 @@ class Graph:
 
     @classmethod
     def from_dict(cls, blocks: dict[str, Any]) -> "Graph":
+        """The graph that `to_dict` wrote."""
         return cls(**{name: np.asarray(blocks[name]) for name in BLOCKS})
 
 
@@ -47,6 +48,10 @@ class Spec:
     max_segment_steps: int  # the longest run of steps that one payment can cover
     true_graph: Graph | None = None
     discrete: bool = False  # actions are one-hot vectors: exactly one of the A is taken
+    action_low: tuple[float, ...] = ()  # [A] the environment's own bounds; empty where nobody knows them
+    action_high: tuple[float, ...] = ()  # [A]
+    first_action: int = 0  # the environment's own number of the first discrete action
+    padded: int = 0  # how many of the last dimensions are zeros that the environment itself does not give
 
     def __post_init__(self) -> None:
         if self.max_episode_steps < 1:
@@ -59,10 +64,12 @@ class Spec:
 
     @property
     def observation_size(self) -> int:
+        """How many numbers are observed: S."""
         return len(self.observation_names)
 
     @property
     def action_size(self) -> int:
+        """How many numbers an action has: A."""
         return len(self.action_names)
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,10 +82,15 @@ class Spec:
             "max_segment_steps": self.max_segment_steps,
             "true_graph": None if self.true_graph is None else self.true_graph.to_dict(),
             "discrete": self.discrete,
+            "action_low": list(self.action_low),
+            "action_high": list(self.action_high),
+            "first_action": self.first_action,
+            "padded": self.padded,
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Spec":
+        """The facts that `to_dict` wrote."""
         graph = data["true_graph"]
         return cls(
             env_id=data["env_id"],
@@ -88,4 +100,8 @@ class Spec:
             max_segment_steps=data["max_segment_steps"],
             true_graph=None if graph is None else Graph.from_dict(graph),
             discrete=data.get("discrete", False),  # older runs knew continuous actions only
+            action_low=tuple(data.get("action_low", ())),  # nor did they write these down
+            action_high=tuple(data.get("action_high", ())),
+            first_action=data.get("first_action", 0),
+            padded=data.get("padded", 0),
         )

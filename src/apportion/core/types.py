@@ -5,7 +5,7 @@ Everything is written for one lane; the trainer vmaps it over lanes.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -53,6 +53,9 @@ class Batch(NamedTuple):
     transitions: Transitions
 
 
+MOST_SEGMENTS = 16  # beyond, more updates teach more than larger ones
+
+
 @dataclass(frozen=True)
 class Sampling:
     """What a method wants to see at each update, beside the backbone's transitions."""
@@ -60,6 +63,15 @@ class Sampling:
     segments: int = 0  # how many segments (M); 0 for none
     weight: Literal["uniform", "length"] = "uniform"  # how segments are chosen
     every: int = 1  # updates of the policy for one of the method, at the most
+    steps: int = 0  # above 0: more segments where they are short, to see so many steps together
+
+    def suited(self, longest: int) -> "Sampling":
+        """For segments of so many steps at the longest: what a step of the policy costs stays the same."""
+        if self.steps == 0:
+            return self
+        segments = max(self.segments, min(self.steps // longest, MOST_SEGMENTS))
+        every = max(1, round(self.every * segments * longest / self.steps))
+        return replace(self, segments=segments, every=every, steps=0)
 
 
 class Survey(NamedTuple):
@@ -116,6 +128,7 @@ class Method(NamedTuple):
     credit: Callable[[State, Segments], Float[Array, "M T"]] | None = None
     survey: Callable[[State, Survey], State] | None = None
     recall: Callable[[State, int, PRNGKeyArray], Transitions] | None = None  # so many, beside the replay's
+    reads: Callable[[State], Float[Array, "D"]] | None = None  # 1 for states and actions that r̂ depends on
 
 
 class Backbone(NamedTuple):

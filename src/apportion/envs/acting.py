@@ -1,7 +1,7 @@
 """Policies in NumPy: workers act for a whole chunk of steps without importing JAX.
 
 An actor is a dict of arrays: `mask` [S] over the observation, layers w0, b0, w1, b1, ... with ReLU between
-them, and whatever else its head reads.
+them, and whatever else its head reads. Where observations are standardised, `mean` and `scale` [S] say how.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,13 @@ Actor = dict[str, NDArray[np.float32]]
 Vector = NDArray[np.float32]
 Head = Callable[[Vector, Actor, np.random.Generator | None], Vector]
 
+FARTHEST = 10.0  # standard deviations: a standardised observation is cut there
+
 
 def act(actor: Actor, head: str, observation: Vector, rng: np.random.Generator | None) -> Vector:
     """The action, in [-1, 1] or one-hot: sampled with `rng`, or the policy's best guess without."""
+    if "mean" in actor:
+        observation = standardise(observation, actor["mean"], actor["scale"])
     x: Vector = observation * actor["mask"]
     layer = 0
     while f"w{layer + 1}" in actor:
@@ -28,6 +32,11 @@ def act(actor: Actor, head: str, observation: Vector, rng: np.random.Generator |
     action = HEADS[head](_affine(x, actor, layer), actor, rng)
     # A diverged policy (NaN) stands still: if its environment failed, the other lanes would end with it.
     return action if np.isfinite(action).all() else np.zeros_like(action)
+
+
+def standardise(x: NDArray[Any], mean: NDArray[Any], scale: NDArray[Any]) -> Vector:
+    """(x - mean) / spread, cut at ±10."""
+    return _clipped((x - mean) * scale, -FARTHEST, FARTHEST)
 
 
 def _affine(x: Vector, actor: Actor, layer: int) -> Vector:

@@ -160,6 +160,7 @@ def _play_one(lane: Lane, actor: Actor, noise: Noise | None, rng: np.random.Gene
         "paid": np.asarray(paid, np.float32),
         "true_rewards": np.asarray(true_rewards, np.float32),
         "segment_end": np.asarray(segment_end, np.bool_),
+        "terminated": np.asarray(terminated, np.bool_),
     }
 
 

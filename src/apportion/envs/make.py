@@ -25,10 +25,10 @@ from apportion.core.spec import Spec
 from apportion.envs.checks import check_action_space, check_graph, check_names, check_observation_space
 from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
 from apportion.envs.discrete import OneHotAction
+from apportion.envs.factories import AnyEnv as AnyEnv
+from apportion.envs.factories import call_factory, find_factory, only_here
 from apportion.envs.mujoco import TASKS, MujocoTask, PadObservation, ZeroObservation
 from apportion.envs.names import documented
-
-AnyEnv = gymnasium.Env[Any, Any]
 
 _EXTRAS = {"Meta-World": "metaworld"}  # namespace of ids: what registers them, as module and as our extra
 
@@ -38,7 +38,7 @@ class EnvConfig:
     """Which environment, and how its reward is delayed."""
 
     id: str
-    """Gymnasium id, or module:id for an environment that this module registers when imported."""
+    """Gymnasium id, module:id for one that this module registers when imported, or module:function."""
     delay: str = "episode"
     """When reward is paid: episode (its end), none (every step), 20 (every 20 steps), 10-30 (at random)."""
     max_episode_steps: int | None = None
@@ -58,6 +58,11 @@ class EnvConfig:
     def task(self) -> MujocoTask | None:
         """The paper's task of this id, if it is one."""
         return TASKS.get(_split_id(self.id)[1])
+
+    @property
+    def zero_from(self) -> int | None:
+        """The dimension from which on the paper's set-up overwrites what is observed with zeros."""
+        return self.task.zero_from if self.paper and self.task else None
 
 
 def parse_delay(delay: str) -> Every:
@@ -81,7 +86,7 @@ def make(config: EnvConfig, render_mode: str | None = None) -> tuple[AnyEnv, Spe
     env = _build(config, render_mode)
     check_observation_space(config.id, env.observation_space)
     check_action_space(config.id, env.action_space)
-    discrete = isinstance(env.action_space, spaces.Discrete)
+    own_actions, own_size = env.action_space, _size(env.observation_space)
     max_episode_steps = _time_limit(config, env)
     task_names, task_actions = _task_observation_names(config, env), _task_action_names(config, env)
     env = _paper_observation(config, _canonical(env))
@@ -100,7 +105,8 @@ def make(config: EnvConfig, render_mode: str | None = None) -> tuple[AnyEnv, Spe
         max_episode_steps=max_episode_steps,
         max_segment_steps=max_segment_steps(every, max_episode_steps),
         true_graph=true_graph,
-        discrete=discrete,
+        padded=len(observation_names) - own_size,
+        **_action_facts(own_actions),
     )
     return env, spec
 
@@ -119,13 +125,16 @@ def list_environments() -> list[tuple[str, str]]:
 
 
 def _build(config: EnvConfig, render_mode: str | None) -> AnyEnv:
-    """gymnasium.make, with every failure that the user can mend turned into one line."""
-    name = _import_module(config.id)
+    """gymnasium.make or a factory, with every failure that the user can mend turned into one line."""
+    name = config.id if only_here(config.id) else _import_module(config.id)
+    factory = find_factory(config.id)
     _check_version(name)
     arguments = _parse_kwargs(config.kwargs)
     if render_mode is not None:
         arguments["render_mode"] = render_mode
     try:
+        if factory is not None:
+            return call_factory(config.id, factory, arguments, config.max_episode_steps)
         with warnings.catch_warnings():
             # The paper's tasks are v4 on purpose; Gymnasium would advise v5 at every start.
             warnings.filterwarnings("ignore", ".*is out of date", DeprecationWarning)
@@ -253,8 +262,8 @@ def _paper_observation(config: EnvConfig, env: AnyEnv) -> AnyEnv:
     task = config.task if config.paper else None
     if task and task.pad_to is not None:
         env = PadObservation(env, task.pad_to)
-    if task and task.zero_from is not None:
-        env = ZeroObservation(env, task.zero_from)
+    if config.zero_from is not None:
+        env = ZeroObservation(env, config.zero_from)
     return env
 
 
@@ -266,13 +275,25 @@ def _size(space: spaces.Space[Any]) -> int:
     return space.shape[0]
 
 
+def _action_facts(space: spaces.Space[Any]) -> dict[str, Any]:
+    """How the environment itself knows its actions."""
+    if isinstance(space, spaces.Discrete):
+        return {"discrete": True, "first_action": int(space.start)}
+    assert isinstance(space, spaces.Box)
+    return {"action_low": tuple(map(float, space.low)), "action_high": tuple(map(float, space.high))}
+
+
 def _declared(env: AnyEnv, attribute: str) -> Any:
     """What the environment says about itself under this name, or None."""
     return env.get_wrapper_attr(attribute) if env.has_wrapper_attr(attribute) else None
 
 
 def _time_limit(config: EnvConfig, env: AnyEnv) -> int:
-    limits = (env.spec.max_episode_steps if env.spec else None, _declared(env, "max_episode_steps"))
+    limits = (
+        env.spec.max_episode_steps if env.spec else None,
+        _declared(env, "max_episode_steps"),
+        _declared(env, "_max_episode_steps"),  # of Gymnasium's TimeLimit, around what has no spec
+    )
     known = [limit for limit in limits if limit is not None]
     if not known:
         raise UserError(f"{config.id} has no time limit: set one, such as --env.max-episode-steps 1000")

@@ -20,6 +20,7 @@ import numpy as np
 
 from apportion.core.errors import UserError
 from apportion.core.spec import Spec
+from apportion.envs.factories import only_here
 from apportion.envs.lane import Lane, Noise, play
 from apportion.envs.make import EnvConfig
 from apportion.envs.wire import Arrays, Message, receive, send, under
@@ -171,6 +172,7 @@ class Pool:
 
     def __init__(self, config: EnvConfig, seeds: list[int], head: str, workers: int) -> None:
         self.lanes = len(seeds)
+        workers = 0 if only_here(config.id) else workers
         groups = [list(map(int, g)) for g in np.array_split(np.arange(self.lanes), max(1, workers)) if g.size]
         self.groups = groups
         self.teams: list[list[Connection]] = []

@@ -24,7 +24,7 @@ _MAX_WIDTH = 4  # features per segment, at the most
 
 
 class Additive(NamedTuple):
-    """The reward as arrays, so that it can live in a lane's state."""
+    """The reward as arrays, so that it can live in a lane's state. Errors count segments by their length."""
 
     mean: Float[Array, "D"]
     std: Float[Array, "D"]
@@ -53,18 +53,20 @@ def fit(rows: list[NDArray[Any]], totals: NDArray[Any], allowed: NDArray[np.bool
     target = np.asarray(totals, np.float64) / lengths
     mean, std, live = _scale(rows)
     dims = np.flatnonzero(live & allowed)
-    spread = float(np.std(target))
+    average = float(np.average(target, weights=lengths))
+    spread = float(np.sqrt(np.average((target - average) ** 2, weights=lengths)))
     if len(rows) < LEAST_SEGMENTS or not len(dims) or spread == 0:
-        return _model(mean, std, np.zeros((len(mean), FUNCTIONS)), float(np.mean(target)), spread or 1.0)
+        return _model(mean, std, np.zeros((len(mean), FUNCTIONS)), average, spread or 1.0)
     means = np.stack([_means((each[:, dims] - mean[dims]) / std[dims]) for each in rows])
     width = _MAX_WIDTH * len(rows)
     levels = [level for level in LEVELS if level == 1 or level * len(dims) <= width]
-    fits = [_ridge(means[:, :, :level].reshape(len(rows), -1), target) for level in levels]
+    fits = [_ridge(means[:, :, :level].reshape(len(rows), -1), target, lengths) for level in levels]
     best = int(np.argmin([error for _, error in fits]))
     found, error = fits[best]
     weights = np.zeros((len(mean), FUNCTIONS))
     weights[dims, : levels[best]] = found.reshape(len(dims), -1)
-    offset = float(np.mean(target) - np.sum(means.mean(axis=0) * weights[dims]))
+    middle = np.average(means, axis=0, weights=lengths)
+    offset = float(average - np.sum(middle * weights[dims]))
     return _model(mean, std, weights, offset, max(error, LEAST_ERROR * spread))
 
 
@@ -86,20 +88,25 @@ def _scale(rows: list[NDArray[Any]]) -> tuple[Floats, Floats, NDArray[np.bool_]]
     return x.mean(axis=0), np.where(live, x.std(axis=0), 1.0), live
 
 
-def _ridge(features: Floats, target: Floats) -> tuple[Floats, float]:
+def _ridge(features: Floats, target: Floats, lengths: Floats) -> tuple[Floats, float]:
     """Weights under the penalty with the least leave-one-out error, and that error (root mean square).
 
-    Unlike identify.ridge, features keep their scale: what varies little between segments is shrunk more.
+    Segments count by their length, as the variance of what they pay does: a fine in an episode of five steps
+    must not outweigh all that is earned in long ones. Unlike graph.ridge, features keep their scale: what
+    varies little between segments is shrunk more.
     """
-    centred, wanted = features - features.mean(axis=0), target - target.mean()
+    share = lengths / lengths.mean()
+    root = np.sqrt(share)
+    centred = root[:, None] * (features - np.average(features, axis=0, weights=share))
+    wanted = root * (target - np.average(target, weights=share))
     left, spectrum, right = np.linalg.svd(centred, full_matrices=False)
     if spectrum[0] == 0:
-        return np.zeros(features.shape[1]), float(np.std(target))
+        return np.zeros(features.shape[1]), float(np.sqrt(np.mean(wanted**2)))
     along = left.T @ wanted
     found, least = np.zeros(0), np.inf
     for penalty in _PENALTIES * spectrum[0] ** 2:
         kept = spectrum**2 / (spectrum**2 + penalty)
-        leverage = (left**2) @ kept + 1 / len(target)
+        leverage = (left**2) @ kept + share / len(target)
         error = float(np.mean(((wanted - left @ (kept * along)) / np.maximum(1 - leverage, 1e-9)) ** 2))
         if error < least:
             found, least = right.T @ (spectrum / (spectrum**2 + penalty) * along), error

@@ -2,7 +2,6 @@
 depend on all that led to it. Their sum over a segment is regressed on what the segment paid."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +10,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
-from apportion.nn import losses, optimise
+from apportion.methods import regression
+from apportion.methods.regression import State
+from apportion.nn import losses
 from apportion.nn.attention import Transformer
-from apportion.nn.optimise import Optimiser
 
 
 @dataclass(frozen=True)
@@ -47,42 +47,26 @@ class Config:
         check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
 
 
-class State(NamedTuple):
-    network: Transformer
-    optimiser: Optimiser
-    policy_mask: Float[Array, "S"]  # all ones
-
-
 def make(config: Config) -> Method:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
         inputs = spec.observation_size + spec.action_size
         network = Transformer.init(
             key, inputs, 1, width=config.width, heads=config.heads, layers=config.layers
         )
-        optimiser = optimise.start(network, config.learning_rate)
-        return State(network, optimiser, jnp.ones(spec.observation_size))
+        return regression.start(network, config.learning_rate, spec)
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
-        segments = batch.segments
-        assert segments is not None
-        network, optimiser, loss = optimise.descend(
-            state.optimiser,
-            state.network,
-            lambda network: reward_loss(network, segments, config.variance_penalty),
-        )
-        return state._replace(network=network, optimiser=optimiser), {"reward_loss": loss}
+        penalty = config.variance_penalty
+        return regression.fit(state, batch, lambda network, seen: reward_loss(network, seen, penalty))
 
     def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
         return transitions.credit
-
-    def policy_mask(state: State) -> Float[Array, "S"]:
-        return state.policy_mask
 
     def credit(state: State, segments: Segments) -> Float[Array, "M T"]:
         return predict_rewards(state.network, segments)
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, policy_mask, None, sampling, credit=credit)
+    return Method(init, update, reward, regression.policy_mask, None, sampling, credit=credit)
 
 
 def reward_loss(network: Transformer, segments: Segments, penalty: float) -> Float[Array, ""]:

@@ -20,8 +20,18 @@ def return_loss(
 
     The paper leaves the sum as it is; dividing gives λ and the learning rate one scale for all lengths.
     """
+    return jnp.mean(segment_errors(rewards, mask, total, length) ** 2)
+
+
+def segment_errors(
+    rewards: Float[Array, "M T"],
+    mask: Bool[Array, "M T"],
+    total: Float[Array, "M"],
+    length: Int[Array, "M"],
+) -> Float[Array, "M"]:
+    """(Σ_t r̂_t - total) / T of each segment."""
     predicted = jnp.sum(jnp.where(mask, rewards, 0.0), axis=1)
-    return jnp.mean(((predicted - total) / length.astype(total.dtype)) ** 2)
+    return (predicted - total) / length.astype(total.dtype)
 
 
 def reward_variance(

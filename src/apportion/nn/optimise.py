@@ -9,6 +9,7 @@ import optax
 from jaxtyping import Array, Float
 
 Params = TypeVar("Params")
+Aside = TypeVar("Aside")
 
 _ADAM = optax.scale_by_adam()
 
@@ -36,3 +37,12 @@ def descend(
     value, gradients = jax.value_and_grad(loss)(params)
     params, optimiser = step(optimiser, params, gradients)
     return params, optimiser, value
+
+
+def descend_with(
+    optimiser: Optimiser, params: Params, loss: Callable[[Params], tuple[Float[Array, ""], Aside]]
+) -> tuple[Params, Optimiser, Aside]:
+    """One Adam step down the slope of a loss, and what it found on the side."""
+    gradients, aside = jax.grad(loss, has_aux=True)(params)
+    params, optimiser = step(optimiser, params, gradients)
+    return params, optimiser, aside

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from apportion.core.config import check
 from apportion.report import drawing
+from apportion.runs.learned import moment_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +56,7 @@ def _draw(data: dict[str, Any]) -> "Figure":
     bars, steps = figure.subplots(1, 2, width_ratios=(2, 3))
     _draw_bars(bars, rows, len(data["lanes"]))
     _draw_steps(steps, data, rows)
-    figure.suptitle(drawing.shortened(f"{data['method']} on {data['env']}, step {data['step']:,}", 80))
+    figure.suptitle(drawing.shortened(f"{data['method']} on {data['env']}, {moment_in_words(data)}", 80))
     return figure
 
 

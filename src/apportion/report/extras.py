@@ -13,10 +13,10 @@ from PIL import Image
 
 from apportion.core.errors import UserError
 from apportion.envs.film import film
-from apportion.explain import Precision, Steps
 from apportion.report.episodes import STEPS, Extra, Extras, Place
 from apportion.report.statistics import thinned
 from apportion.runs import checkpoint
+from apportion.runs.explain import Precision, Steps
 from apportion.runs.explaining import Explainer
 from apportion.runs.folder import Episode, RunFolder
 from apportion.runs.recording import read_settings

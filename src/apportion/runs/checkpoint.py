@@ -4,6 +4,7 @@ A checkpoint is a folder `step_000000020000` with state.safetensors and meta.jso
 hidden name, synced, and renamed, so a crash at any moment leaves the earlier ones as they were.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -82,17 +83,17 @@ def save(
     return final
 
 
-def load(folder: Path, template: Any) -> Loaded:
+def load(folder: Path, template: Any, at_most: int | None = None) -> Loaded:
     """Reads the newest valid checkpoint into the template's structure; a part of the saved tree will do.
 
-    The template's leaves are arrays or jax.ShapeDtypeStruct.
+    The template's leaves are arrays or jax.ShapeDtypeStruct. Checkpoints after step `at_most` do not count.
     """
 
     def read(step: int, path: Path) -> tuple[_Stored, Any]:
         stored = _read(step, path)
         return stored, _restore(template, stored)
 
-    (stored, tree), skipped = _newest(folder, read)
+    (stored, tree), skipped = _newest(folder, read, at_most)
     return Loaded(stored.step, tree, stored.meta, stored.raw, skipped)
 
 
@@ -105,6 +106,21 @@ def load_arrays(folder: Path) -> Loaded:
 def steps(folder: Path) -> list[int]:
     """Steps that have a checkpoint, oldest first; whether they are valid shows when they are read."""
     return sorted(step for step, path in _candidates(folder) if _COMPLETE.fullmatch(path.name))
+
+
+def newest_meta(folder: Path) -> dict[str, Any] | None:
+    """The meta of the newest checkpoint that has a readable one; the arrays are not looked at."""
+    for step, path in _candidates(folder):
+        with contextlib.suppress(_DamagedError, OSError):
+            meta: dict[str, Any] = _read_header(step, path)["meta"]
+            return meta
+    return None
+
+
+def drop_after(folder: Path, step: int) -> None:
+    """Removes checkpoints of later steps."""
+    for later in [each for each in steps(folder) if each > step]:
+        _discard(folder / _name(later))
 
 
 # Writing
@@ -184,10 +200,12 @@ def _discard(path: Path) -> None:
 # Reading
 
 
-def _newest(folder: Path, read: Callable[[int, Path], T]) -> tuple[T, list[str]]:
+def _newest(folder: Path, read: Callable[[int, Path], T], at_most: int | None = None) -> tuple[T, list[str]]:
     """The newest checkpoint that `read` accepts, and a line for each that it refused."""
     skipped: list[str] = []
     for step, path in _candidates(folder):
+        if at_most is not None and step > at_most:
+            continue
         try:
             return read(step, path), skipped
         except (_DamagedError, OSError) as error:

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.data.logged import read_npz
-from apportion.explain import (
+from apportion.runs.atomic import plain
+from apportion.runs.evaluation import play
+from apportion.runs.explain import (
     Explanation,
     Precision,
     Steps,
@@ -20,11 +20,8 @@ from apportion.explain import (
     compile_reward,
     explain_reward,
 )
-from apportion.runs import saved as saving
-from apportion.runs.atomic import plain
-from apportion.runs.evaluation import play
 from apportion.runs.folder import RunFolder
-from apportion.runs.recording import read_settings
+from apportion.runs.learned import check_lane, read_learned
 
 _BACKGROUND, _ORDERS = range(2)  # separate streams of randomness for one lane's seed
 
@@ -53,28 +50,23 @@ class Selection:
 
 
 class Explainer:
-    """The learned rewards of a run's newest checkpoint, ready to be asked about steps."""
+    """The learned rewards of a run's newest agents, or of its best, ready to be asked about steps."""
 
-    def __init__(self, run: RunFolder, precision: Precision) -> None:
+    def __init__(self, run: RunFolder, precision: Precision, best: bool = False) -> None:
         self.run = run
         self.precision = precision
-        self.config, _ = read_settings(run)
-        self.spec = run.read_spec()
-        self.agent, self.loaded = saving.read_agent(run.checkpoints, self.config, self.spec)
-        self.method = self.config.make_method()
+        self.learned = read_learned(run, best)
+        self.config, self.spec, self.method = self.learned.config, self.learned.spec, self.learned.method
         stored = [run.read_episodes(step) for step in run.episode_steps()]
         check(bool(stored), f"{run.path} has no stored episodes to compare with: train until an evaluation")
         self.background = [self._background(stored, lane) for lane in range(self.config.lanes)]
-        check_explainable(self.config.method, self.method, self.state(0), self.background[0])
+        check_explainable(self.config.method, self.method, self.learned.model(0), self.background[0])
         self.reward_of = compile_reward(self.method, self.spec.observation_size)
-
-    def state(self, lane: int) -> Any:
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf[lane]), self.agent.method)
 
     def explain(self, lane: int, steps: Steps) -> Explanation:
         """Contributions to the reward that this lane has learned."""
         rng = np.random.default_rng([self.config.seeds[lane], _ORDERS])
-        state, background = self.state(lane), self.background[lane]
+        state, background = self.learned.model(lane), self.background[lane]
         return explain_reward(self.method, self.reward_of, state, steps, background, self.precision, rng)
 
     def _background(self, stored: list[Any], lane: int) -> Steps:
@@ -96,12 +88,13 @@ class _Found(NamedTuple):
     explanations: list[Explanation]
 
 
-def explain_run(run: RunFolder, selection: Selection, precision: Precision) -> dict[str, Any]:
+def explain_run(
+    run: RunFolder, selection: Selection, precision: Precision, best: bool = False
+) -> dict[str, Any]:
     """Plain data for JSON: contributions at each step, by lane and episode, and what they come to."""
-    explainer = Explainer(run, precision)
+    explainer = Explainer(run, precision, best)
     lanes = selection.lane or tuple(range(explainer.config.lanes))
-    last = explainer.config.lanes - 1
-    check(max(lanes) <= last, f"no lane {max(lanes)}: {run.path} has lanes 0 to {last}")
+    check_lane(max(lanes), explainer.config.lanes, run)
     source, episodes = _episodes(explainer, selection)
     found = [_explain_lane(explainer, lane, episodes[lane], selection.step) for lane in lanes]
     names = [*explainer.spec.observation_names, *explainer.spec.action_names]
@@ -109,7 +102,7 @@ def explain_run(run: RunFolder, selection: Selection, precision: Precision) -> d
     data: dict[str, Any] = plain(
         {
             "run": str(run.path),
-            "step": explainer.loaded.step,
+            **explainer.learned.moment(),
             "env": explainer.spec.env_id,
             "method": explainer.config.method,
             "source": source,
@@ -119,7 +112,7 @@ def explain_run(run: RunFolder, selection: Selection, precision: Precision) -> d
             "action_names": explainer.spec.action_names,
             "dimensions": _over_lanes(per_lane, names),
             "lanes": per_lane,
-            "skipped": explainer.loaded.skipped,
+            "skipped": explainer.learned.skipped,
         }
     )
     return data
@@ -136,7 +129,7 @@ def _episodes(explainer: Explainer, selection: Selection) -> tuple[str, list[lis
         given = [Steps.of_episode(*pair) for pair in zip(log.observations, log.actions, strict=True)]
         return str(selection.episode), [given] * config.lanes
     if selection.seed is not None:
-        played, source = play(config, explainer.agent, 1, selection.seed, None), f"seed {selection.seed}"
+        played, source = play(explainer.learned, 1, selection.seed, None), f"seed {selection.seed}"
     else:
         last = run.episode_steps()[-1]
         played, source = run.read_episodes(last), f"stored at step {last}"

@@ -37,6 +37,7 @@ class RunFolder:
     """Paths of one run, and how its small files are written and read."""
 
     path: Path
+    env: str | None = None  # the id of its environment here, where that was given again
 
     @classmethod
     def create(cls, path: Path, config: dict[str, Any], spec: Spec) -> "RunFolder":
@@ -46,7 +47,7 @@ class RunFolder:
             fix = f"continue it with `apportion resume {path}`" if saved else "delete it"
             raise UserError(f"run folder {path} exists: choose another --out, or {fix}")
         run = cls(path)
-        for folder in (run.edges, run.episodes, run.checkpoints, run.tensorboard):
+        for folder in (run.edges, run.episodes, run.checkpoints, run.best, run.tensorboard):
             folder.mkdir(parents=True, exist_ok=True)
         write_json(run.spec, spec.to_dict())
         write_json(run.versions, versions())
@@ -54,9 +55,9 @@ class RunFolder:
         return run
 
     @classmethod
-    def open(cls, path: Path) -> "RunFolder":
+    def open(cls, path: Path, env: str | None = None) -> "RunFolder":
         """An existing run folder."""
-        run = cls(path)
+        run = cls(path, env)
         for file in (run.config, run.spec):
             if not file.is_file():
                 raise UserError(
@@ -100,6 +101,10 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def best(self) -> Path:
+        return self.path / "best"
 
     def read_config(self) -> dict[str, Any]:
         return read_json(self.config)

@@ -14,9 +14,13 @@ from apportion.core.config import check, from_dict, to_dict
 from apportion.core.errors import UserError
 from apportion.core.types import Metrics
 from apportion.data.replay import capacity_for
+from apportion.envs.factories import only_here
 from apportion.envs.workers import Pool
+from apportion.runs import best as bests
+from apportion.runs import checkpoint, logs
 from apportion.runs import saved as saving
 from apportion.runs.atomic import write_json
+from apportion.runs.best import Best
 from apportion.runs.folder import RunFolder
 from apportion.runs.logs import Events, MetricsLog
 from apportion.runs.progress import Progress
@@ -30,6 +34,11 @@ TRAIN_LINES = 2_000  # lines of training metrics in a whole run, at the most
 EDGE_SNAPSHOTS = 100
 EPISODE_SNAPSHOTS = 20
 EPISODES_KEPT = 2  # per lane and snapshot
+
+_ONLY_HERE = (
+    "Only this process knows the environment's function: it runs here, without workers, and whoever resumes "
+    "or evaluates the run later must give it again: apportion.load(run, env=...)"
+)
 
 
 @dataclass(frozen=True)
@@ -70,22 +79,25 @@ def train(config: Config, checkpoints: Checkpoints, out: Path, quiet: bool) -> O
             return _Recorder(run, config, checkpoints, quiet).record(pool, None, 0.0)
 
 
-def resume(path: Path, quiet: bool, steps: int | None = None) -> Outcome:
+def resume(run: RunFolder, quiet: bool, steps: int | None = None) -> Outcome:
     """Continue a run from its newest checkpoint, exactly as if it had never stopped."""
-    run = RunFolder.open(path)
+    check(steps is None or steps >= 1, f"--steps {steps} must be at least 1")
     config, checkpoints = read_settings(run)
     with run.lock():
-        saved, loaded = saving.read(run.checkpoints, config, run.read_spec())
+        spec = run.read_spec()
+        saved, loaded = saving.read(run.checkpoints, config, spec)
         if steps is not None:
             config = replace(config, schedule=replace(config.schedule, steps=steps))
             behind = config.schedule.iterations < saved.iteration
             check(not behind, f"--steps {steps} is behind the run, which is at step {loaded.step}: raise it")
         recorder = _Recorder(run, config, checkpoints, quiet)
-        recorder.notes = loaded.skipped
+        recorder.best = bests.read(run.best, config, spec, loaded.step)
+        recorder.notes = loaded.skipped + recorder.notes_on_best(loaded.step)
         with loop.open_pool(config) as pool:
             pool.put_back(saved.where)
             write_json(run.config, _settings(config, checkpoints))  # with the new number of steps, if any
             run.truncate_after(loaded.step)
+            checkpoint.drop_after(run.best, loaded.step)
             MetricsLog(run.metrics).truncate_after(loaded.step)
             return recorder.record(pool, saved, loaded.meta["seconds"])
 
@@ -99,6 +111,8 @@ def read_settings(run: RunFolder) -> tuple[Config, Checkpoints]:
     """The settings that a run was made with."""
     data = run.read_config()
     try:
+        if run.env is not None:
+            data["env"]["id"] = run.env
         checkpoints = from_dict(Checkpoints, data.pop("checkpoints"), "checkpoints.")
         return Config.from_dict(data), checkpoints
     except KeyError as error:
@@ -119,6 +133,7 @@ class _Recorder:
         self.log = MetricsLog(run.metrics)
         self.notes: list[str] = []
         self.failed_lanes: set[int] = set()
+        self.best: Best | None = None
         self.metrics_to_come: tuple[int, Metrics] | None = None  # of a step, not written yet
 
     def record(self, pool: Pool, saved: Saved | None, seconds: float) -> Outcome:
@@ -134,8 +149,9 @@ class _Recorder:
             Progress(total, self.config.lanes, self.quiet, first) as self.progress,
         ):
             idle = devices.advice(self.config.lanes)
+            here = [_ONLY_HERE] if only_here(self.config.env.id) else []
             start = f"Writing to {self.run.path}. The first updates compile, which takes a while."
-            self._say([*self.notes, *([idle] if idle else []), start])
+            self._say([*self.notes, *([idle] if idle else []), *here, start])
             step = first
             self._status("running", step)
             for snapshot in loop.online(self.config, pool, saved):
@@ -177,6 +193,7 @@ class _Recorder:
 
     def _write_report(self, report: Report) -> None:
         step, evaluation = report.step, report.evaluation
+        self.best = bests.better(self.best, report)
         scores: dict[str, Any] = {
             "return": evaluation.returns,
             "return_std": evaluation.return_std,
@@ -216,6 +233,9 @@ class _Recorder:
         self._write_reports(snapshot.settle())
         try:
             seconds = time.monotonic() - self.began
+            if self.best is not None:
+                # One more than checkpoints: after a crash right here, the last of those still has its own.
+                bests.write(self.run.best, snapshot.step, self.best, self.checkpoints.keep + 1)
             saving.write(self.run.checkpoints, snapshot.step, snapshot.save(), seconds, self.checkpoints.keep)
         except OSError as error:
             # The earlier checkpoints are untouched: a run that goes on may still find room later.
@@ -224,6 +244,13 @@ class _Recorder:
                 raise UserError(f"{reason}; make room, then `apportion resume {self.run.path}`") from error
             self._say([reason])
         self.saved_at = time.monotonic()
+
+    def notes_on_best(self, step: int) -> list[str]:
+        """What to say when evaluations came before this step, but the best of them was not kept."""
+        earlier = [entry for entry in logs.read(self.run.metrics) if entry["step"] <= step]
+        if self.best is not None or all(entry["kind"] != "eval" for entry in earlier):
+            return []
+        return [f"{self.run.best} has no best policy so far: one is kept from here on"]
 
     def _status(self, state: str, step: int) -> None:
         seconds = round(time.monotonic() - self.began, 1)

@@ -47,9 +47,11 @@ def read(folder: Path, config: Config, spec: Spec) -> tuple[Saved, checkpoint.Lo
     return saved, loaded
 
 
-def read_agent(folder: Path, config: Config, spec: Spec) -> tuple[AgentState, checkpoint.Loaded]:
-    """Only the agent of the newest checkpoint that can be read."""
-    loaded = checkpoint.load(folder, _template(config, spec)[0])
+def read_agent(
+    folder: Path, config: Config, spec: Spec, at_most: int | None = None
+) -> tuple[AgentState, checkpoint.Loaded]:
+    """Only the agent of the newest checkpoint that can be read, of step `at_most` or before."""
+    loaded = checkpoint.load(folder, _template(config, spec)[0], at_most)
     return loaded.tree, loaded
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS, Graph, Spec
+from apportion.runs import best as bests
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder, read_json
 from apportion.training.evaluate import structure_scores
@@ -27,6 +28,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "final_return": last.get("return"),
         **_last_score("reward_correlation", last),
         **_last_score("return_error", last),
+        "best": bests.moments(run.best),
         "observation_names": list(spec.observation_names),
         "action_names": list(spec.action_names),
         "graph": _graph(edges),

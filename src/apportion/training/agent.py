@@ -8,12 +8,15 @@ from jax import random
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import Backbone, Batch, Method, Metrics, State, Transitions
+from apportion.core.types import Backbone, Batch, Edges, Method, Metrics, Segments, State, Transitions
+from apportion.training import scaling as scales
+from apportion.training.scaling import Scaling
 
 
 class AgentState(NamedTuple):
     method: State
     backbone: State
+    scaling: Scaling | None  # None: observations and rewards as they come
 
 
 class Lesson(NamedTuple):
@@ -24,28 +27,30 @@ class Lesson(NamedTuple):
     key: PRNGKeyArray
 
 
-def init(method: Method, backbone: Backbone, key: PRNGKeyArray, spec: Spec) -> AgentState:
+def init(method: Method, backbone: Backbone, key: PRNGKeyArray, spec: Spec, normalise: bool) -> AgentState:
     method_key, backbone_key = random.split(key)
-    return AgentState(method.init(method_key, spec), backbone.init(backbone_key, spec))
+    scaling = scales.unknown(spec) if normalise else None
+    return AgentState(method.init(method_key, spec), backbone.init(backbone_key, spec), scaling)
 
 
 def update_model(
     method: Method, state: AgentState, batch: Batch, key: PRNGKeyArray
 ) -> tuple[AgentState, Metrics]:
-    """Optimise the generative model with segments D1 and transitions D2."""
+    """Optimise the generative model with segments D1 and transitions D2, both in the learners' units."""
     model, metrics = method.update(state.method, batch, key)
     share_seen = jnp.mean(method.policy_mask(model))
     return state._replace(method=model), metrics | {"policy_mask_on": share_seen}
 
 
-def lesson(method: Method, model: State, transitions: Transitions, key: PRNGKeyArray) -> Lesson:
+def lesson(method: Method, state: AgentState, transitions: Transitions, key: PRNGKeyArray) -> Lesson:
     """Steps with the model's rewards, and what it remembers besides, as the policy may see them."""
     if method.recall is not None:
         key, recall_key = random.split(key)
-        remembered = method.recall(model, len(transitions.paid), recall_key)
+        remembered = method.recall(state.method, len(transitions.paid), recall_key)
         transitions = jax.tree.map(lambda *x: jnp.concatenate(x), transitions, remembered)
-    seen = _mask_observations(transitions, method.policy_mask(model))
-    return Lesson(seen, method.reward(model, transitions), key)
+    seen = _mask_observations(transitions, method.policy_mask(state.method))
+    rewards = method.reward(state.method, transitions)
+    return Lesson(seen, rewards * scales.reward_factor(state.scaling), key)
 
 
 def update_policy(backbone: Backbone, state: AgentState, lesson: Lesson) -> tuple[AgentState, Metrics]:
@@ -56,7 +61,34 @@ def update_policy(backbone: Backbone, state: AgentState, lesson: Lesson) -> tupl
 
 def actor(method: Method, backbone: Backbone, state: AgentState) -> dict[str, Array]:
     """Plain arrays with which a worker acts, the policy mask among them: the same mask as in learning."""
-    return {"mask": method.policy_mask(state.method), **backbone.actor(state.backbone)}
+    units = {} if state.scaling is None else {"mean": state.scaling.mean, "scale": state.scaling.scale}
+    return {"mask": method.policy_mask(state.method), **units, **backbone.actor(state.backbone)}
+
+
+def in_own_units(method: Method) -> Method:
+    """The method as a function of a whole agent's state and of what an environment says in its own units."""
+
+    def reward(state: AgentState, transitions: Transitions) -> Float[Array, "*B"]:
+        return method.reward(state.method, scales.transitions(state.scaling, transitions))
+
+    def credit(state: AgentState, segments: Segments) -> Float[Array, "M T"]:
+        assert method.credit is not None
+        return method.credit(state.method, scales.segments(state.scaling, segments))
+
+    def edges(state: AgentState) -> Edges:
+        assert method.edges is not None
+        return method.edges(state.method)
+
+    def reads(state: AgentState) -> Float[Array, "D"]:
+        assert method.reads is not None
+        return method.reads(state.method)
+
+    return method._replace(
+        reward=reward,
+        credit=None if method.credit is None else credit,
+        edges=None if method.edges is None else edges,
+        reads=None if method.reads is None else reads,
+    )
 
 
 def _mask_observations(transitions: Transitions, mask: Float[Array, "S"]) -> Transitions:

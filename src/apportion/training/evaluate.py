@@ -165,7 +165,7 @@ def _as_transitions(episode: Arrays, max_steps: int) -> Transitions:
         "next_observation": episode["observations"][1:],
         "paid": episode["paid"],
         "true_reward": episode["true_rewards"],
-        "terminated": np.zeros(len(total), np.bool_),
+        "terminated": _ends(episode, len(total)),
         "segment_total": total,
         "segment_length": length,
         "step_in_segment": position,
@@ -187,11 +187,17 @@ def _as_segments(episode: Arrays, max_steps: int) -> list[Segments]:
             "length": np.asarray(end - start, np.int32),
             "total": np.sum(episode["paid"][start:end], dtype=np.float32),
             "mask": np.arange(max_steps) < end - start,
-            "terminated": np.zeros((), np.bool_),
+            "terminated": _ends(episode, len(episode["actions"]))[end - 1],
             "number": np.asarray(number, np.int32),
         }
         found.append(Segments(**columns))
     return found
+
+
+def _ends(episode: Arrays, steps: int) -> NDArray[np.bool_]:
+    """True at the last step of an episode that ended by itself. Those of older runs do not say whether."""
+    ended = bool(episode.get("terminated", False))
+    return np.asarray((np.arange(steps) == steps - 1) & ended)
 
 
 def _pad(array: NDArray[Any], steps: int) -> NDArray[Any]:

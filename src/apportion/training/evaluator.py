@@ -14,6 +14,7 @@ from apportion.core.types import State
 from apportion.data.replay import Replay
 from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool
+from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training.agent import AgentState
 from apportion.training.evaluate import Evaluation, judge, make_redistribute, replay_correlation
@@ -27,6 +28,7 @@ class Report(NamedTuple):
     evaluation: Evaluation
     edges: dict[str, NDArray[np.float32]] | None  # [L, ...] edge probabilities, for methods with a graph
     policy_mask: NDArray[np.float32]  # [L, S]
+    agent: AgentState  # [L, ...] as it was, on the host
 
 
 class _Moment(NamedTuple):
@@ -34,7 +36,7 @@ class _Moment(NamedTuple):
 
     iteration: int
     step: int
-    model: State  # [L, ...]
+    agent: AgentState  # [L, ...]
     actor: Arrays  # [L, ...]
     correlation: NDArray[np.float32]  # [L]
     edges: Any  # Edges [L, ...] or None
@@ -44,7 +46,7 @@ class Evaluator:
     """Takes one evaluation at a time. Its reports do not depend on when they are asked for."""
 
     def __init__(self, config: Config, pool: Pool) -> None:
-        method = config.make_method()
+        method = agents.in_own_units(config.make_method())
         self.pool = pool
         self.episodes = config.schedule.evaluation_episodes
         self._redistribute = make_redistribute(method, pool.spec)
@@ -66,7 +68,8 @@ class Evaluator:
     ) -> None:
         """Start to evaluate the agent as it is now; call `wait` first."""
         assert self._under_way is None
-        parts = (agent.method, actor, self._correlate(agent.method, replay, keys), self._edges(agent.method))
+        model = agent._replace(backbone=None)
+        parts = (agent, actor, self._correlate(model, replay, keys), self._edges(model))
         self._under_way = self._thread.submit(self._report, _Moment(iteration, step, *jax.device_get(parts)))
         if not self.pool.has_spare_workers:
             self._under_way.exception()  # until it is done
@@ -82,12 +85,13 @@ class Evaluator:
 
     def _report(self, moment: _Moment) -> Report:
         episodes = self.pool.episodes(moment.actor, moment.iteration, self.episodes, beside_training=True)
-        redistributed = self._redistribute(moment.model, episodes)
+        redistributed = self._redistribute(moment.agent._replace(backbone=None), episodes)
         return Report(
             step=moment.step,
             evaluation=judge(episodes, redistributed, moment.correlation),
             edges=None if moment.edges is None else moment.edges._asdict(),
             policy_mask=moment.actor["mask"],
+            agent=moment.agent,
         )
 
     def close(self) -> None:

@@ -59,10 +59,10 @@ def default_backbone(env_id: str) -> str:
 
 def paper(config: Config) -> Config:
     """GRD as published: edges by gradient alone, networks for everything, an update of them at every step."""
+    config = replace(config, normalise=False)
     if config.method != "grd":
         return config
-    published = replace(config.method_config, structure="gradient", base=False, update_every=1)
-    return replace(config, method_config=published)
+    return replace(config, method_config=replace(config.method_config, structure="gradient", update_every=1))
 
 
 def preset(env_id: str, method: str, backbone: str) -> Config:

@@ -60,6 +60,7 @@ class Config:
     schedule: Schedule = field(default_factory=Schedule)
     seed: int = 0
     lanes: int = 1
+    normalise: bool = True
 
     def __post_init__(self) -> None:
         check(self.method in METHODS, f"unknown method {self.method!r}{nearest(self.method, METHODS)}")
@@ -93,6 +94,7 @@ class Config:
             "schedule": to_dict(self.schedule),
             "seed": self.seed,
             "lanes": self.lanes,
+            "normalise": self.normalise,
         }
 
     def check_actions(self, spec: Spec) -> None:
@@ -108,7 +110,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Config":
-        known = ("env", "method", "backbone", "schedule", "seed", "lanes")
+        known = ("env", "method", "backbone", "schedule", "seed", "lanes", "normalise")
         for key in data:
             check(key in known, f"unknown setting {key}{nearest(key, known)}")
         method, backbone = dict(data["method"]), dict(data["backbone"])
@@ -127,4 +129,5 @@ class Config:
             schedule=from_dict(Schedule, data["schedule"], "schedule."),
             seed=data["seed"],
             lanes=data["lanes"],
+            normalise=data.get("normalise", False),  # older runs took observations as they came
         )

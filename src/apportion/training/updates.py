@@ -4,6 +4,7 @@ Algorithm 1 of the GRD paper with one of each. Steps and segments are drawn befo
 """
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,12 +13,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import Metrics
+from apportion.core.types import Method, Metrics, Sampling
 from apportion.data import replay as replays
 from apportion.data.replay import Draw, Replay
 from apportion.training import agent as agents
-from apportion.training.agent import AgentState, Lesson
+from apportion.training import scaling as scales
+from apportion.training.agent import AgentState
 from apportion.training.settings import Config
+
+_WATCHED_STEPS = 1024
 
 
 def updates(
@@ -26,9 +30,11 @@ def updates(
     """All updates of one iteration, and the mean of their metrics."""
     method, backbone = config.make_method(), config.make_backbone()
     count = config.schedule.updates_per_iteration
-    every = max(n for n in range(1, method.sampling.every + 1) if count % n == 0)
+    wanted = method.sampling.suited(spec.max_segment_steps)
+    every = max(n for n in range(1, wanted.every + 1) if count % n == 0)
     draw_key, update_key = jax.random.split(key)
-    sampling = dataclasses.replace(method.sampling, every=every)
+    agent = _watch_rewards(method, agent, replay, key)
+    sampling = dataclasses.replace(wanted, every=every)
     draws = replays.draw(replay, draw_key, sampling, backbone.batch_size, count)
     model_keys, policy_keys = jax.vmap(jax.random.split, out_axes=1)(jax.random.split(update_key, count))
     rounds = jax.tree.map(
@@ -36,39 +42,50 @@ def updates(
         (draws.steps, draws.step_segments, policy_keys),
     )
 
-    names: list[str] = []  # of the metrics, in the order of their values
-    policy_names: list[str] = []
-
-    def one_policy_update(agent: AgentState, lesson: Lesson) -> tuple[AgentState, Array]:
-        agent, metrics = agents.update_policy(backbone, agent, lesson)
-        return agent, _in_one_array(metrics, policy_names)
-
-    def one_round(state: tuple[AgentState, Array], x: Any) -> tuple[tuple[AgentState, Array], Array]:
+    def one_round(state: tuple[AgentState, Array], x: Any) -> tuple[tuple[AgentState, Array], Metrics]:
         agent, credit = state
         (steps, step_segments, policy_keys), segments, model_key = x
         now = replay._replace(credit=credit)
         drawn = replays.gather(now, Draw(steps, step_segments, segments), spec.max_segment_steps)
+        drawn = scales.batch(agent.scaling, drawn)
         # The first policy update sees the model's transitions, the others their own.
         first = jax.tree.map(lambda x: x[0], drawn.transitions)
         agent, metrics = agents.update_model(method, agent, drawn._replace(transitions=first), model_key)
         # The model stands still for a round: all of its rewards in one pass.
-        lessons = jax.vmap(partial(agents.lesson, method, agent.method))(drawn.transitions, policy_keys)
-        agent, values = jax.lax.scan(one_policy_update, agent, lessons)
-        metrics |= _mean(values, policy_names)
+        lessons = jax.vmap(partial(agents.lesson, method, agent))(drawn.transitions, policy_keys)
+        agent, policy_metrics = _repeat(partial(agents.update_policy, backbone), agent, lessons)
         if method.credit is not None and drawn.segments is not None:
             now = replays.with_credit(now, drawn.segments, method.credit(agent.method, drawn.segments))
-        return (agent, now.credit), _in_one_array(metrics, names)
+        return (agent, now.credit), metrics | policy_metrics
 
     start = (agent, replay.credit)
-    (agent, credit), values = jax.lax.scan(one_round, start, (rounds, draws.segments, model_keys[::every]))
-    return agent, replay._replace(credit=credit), _mean(values, names)
+    (agent, credit), metrics = _repeat(one_round, start, (rounds, draws.segments, model_keys[::every]))
+    return agent, replay._replace(credit=credit), metrics
 
 
-def _in_one_array(metrics: Metrics, names: list[str]) -> Float[Array, "K"]:
-    """Metrics as one array, and their names: on a GPU each array that a scan collects costs a kernel."""
-    names[:] = metrics
-    return jnp.stack(list(metrics.values()))
+def _watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKeyArray) -> AgentState:
+    """Note how large the model's rewards are by now."""
+    if agent.scaling is None:
+        return agent
+    drawn = jax.tree.map(lambda x: x[0], replays.draw(replay, key, Sampling(), _WATCHED_STEPS, 1))
+    transitions = replays.gather(replay, drawn, 1).transitions
+    rewards = agents.in_own_units(method).reward(agent, transitions)
+    return agent._replace(scaling=scales.watched(agent.scaling, rewards))
 
 
-def _mean(values: Float[Array, "N K"], names: list[str]) -> Metrics:
-    return dict(zip(names, jnp.mean(values, axis=0), strict=True))
+def _repeat(
+    update: Callable[[Any, Any], tuple[Any, Metrics]], state: Any, inputs: Any
+) -> tuple[Any, Metrics]:
+    """An update for each of the inputs, one after the other, and the mean of their metrics.
+
+    The metrics travel as one array: on a GPU each array that a scan collects costs a kernel.
+    """
+    shapes = jax.eval_shape(lambda s, x: update(s, jax.tree.map(lambda leaf: leaf[0], x))[1], state, inputs)
+    names = sorted(shapes)
+
+    def step(state: Any, x: Any) -> tuple[Any, Float[Array, "K"]]:
+        state, metrics = update(state, x)
+        return state, jnp.stack([metrics[name] for name in names])
+
+    state, values = jax.lax.scan(step, state, inputs)
+    return state, dict(zip(names, jnp.mean(values, axis=0), strict=True))

@@ -2,8 +2,8 @@
 step by itself.
 
 A dimension that a method sees before and after the step (RRD reads s and s') is one player: it comes with
-both of its values, or with neither. Only dimensions with an edge to the reward play; where a method has no
-graph, all that vary. The others earn nothing.
+both of its values, or with neither. Only dimensions that the reward reads play; where a method does not say
+which, all that vary. The others earn nothing. What a reward gives for the end of an episode is left out.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.core.types import Method, State, Transitions
-from apportion.explain import shapley
-from apportion.explain.shapley import Doubles, Players
+from apportion.runs.explain import shapley
+from apportion.runs.explain.shapley import Doubles, Players
 
 _BLOCK = 8192  # rows of one call of the compiled reward, which bounds the memory of its hidden layers
 
@@ -69,7 +69,7 @@ class Explanation(NamedTuple):
     standard_errors: Doubles  # [T, D] from sampling orders; zero where it is exact
     redistributed: Doubles  # [T] r̂
     baseline: float  # mean r̂ of the background
-    players: NDArray[np.bool_]  # [D] whose edge to the reward is on
+    players: NDArray[np.bool_]  # [D] which dimensions the reward reads
     exact: bool
 
 
@@ -92,20 +92,27 @@ def compile_reward(method: Method, states: int) -> RewardOf:
 
 def check_explainable(name: str, method: Method, state: State, steps: Steps) -> None:
     """Complain unless the method has learned a reward of single steps."""
+    reason = why_not_alone(name, method, state, steps)
+    if reason is None:
+        return
     if method.credit is not None:
         raise UserError(
-            f"the credit of {name} depends on the whole segment: "
-            "only rewards of single steps can be explained, such as those of grd, rd and rrd"
+            f"{reason}: only rewards of single steps can be explained, such as those of grd, rd and rrd"
         )
+    raise UserError(f"{reason}: there is nothing to explain. Explain a run of grd, rd or rrd")
+
+
+def why_not_alone(name: str, method: Method, state: State, steps: Steps) -> str | None:
+    """Why the method has no reward of single steps; None where it has one."""
+    if method.credit is not None:
+        return f"the credit of {name} depends on the whole segment"
     before, action, after = (jnp.asarray(part, jnp.float32) for part in steps)
     without, with_facts = (
         np.asarray(method.reward(state, _transitions(before, action, after, fact))) for fact in (0, 1)
     )
     if not np.array_equal(without, with_facts, equal_nan=True):
-        raise UserError(
-            f"{name} takes its rewards from the episode and learns none: there is nothing to explain. "
-            "Explain a run of grd, rd or rrd"
-        )
+        return f"{name} takes its rewards from the episode and learns none"
+    return None
 
 
 def explain_reward(
@@ -143,10 +150,9 @@ def explain_reward(
 
 
 def _players(method: Method, state: State, rows: NDArray[Any], states: int) -> NDArray[np.bool_]:
-    """[D] dimensions with an edge to the reward; without a graph, those that ever vary."""
-    if method.edges is not None:
-        edges = method.edges(state)
-        return np.concatenate([edges.state_to_reward, edges.action_to_reward]) >= 0.5
+    """[D] dimensions that the method's reward reads; where it does not say which, those that ever vary."""
+    if method.reads is not None:
+        return np.asarray(method.reads(state)) >= 0.5
     varies = ~(rows == rows[0]).all(axis=0)
     return np.concatenate([varies[:states] | varies[-states:], varies[states:-states]])
 
@@ -168,7 +174,7 @@ def _transitions(before: Array, action: Array, after: Array, fact: int) -> Trans
         next_observation=after,
         paid=number,
         true_reward=number,
-        terminated=count > 0,
+        terminated=jnp.zeros(len(before), jnp.bool_),
         segment_total=number,
         segment_length=count,
         step_in_segment=count,

@@ -1,0 +1,1 @@
+"""The front door: what `import apportion` offers, and the command line calls."""

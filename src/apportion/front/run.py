@@ -1,0 +1,198 @@
+"""A run as a script sees it: what it brought, and its policies and rewards, ready to be asked."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.core.spec import BLOCKS, Graph, Spec
+from apportion.envs.factories import Factory, name_factory
+from apportion.report.making import make_page
+from apportion.runs import logs, recording
+from apportion.runs.evaluation import Playing, evaluate_run
+from apportion.runs.explain import Precision
+from apportion.runs.explaining import Selection, explain_run
+from apportion.runs.folder import Episode, RunFolder
+from apportion.runs.learned import check_lane
+from apportion.runs.policy import Policy, export_policy, read_policy
+from apportion.runs.recording import Outcome
+from apportion.runs.rewards import learned_rewards
+from apportion.runs.summary import summarise
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM ended a training early, after it was saved: `run.resume()` goes on from there."""
+
+    def __init__(self, run: "Run", step: int, signal: int) -> None:
+        super().__init__(f"stopped at step {step:,} and saved in {run.path}: load it and call resume()")
+        self.run = run
+        self.step = step
+        self.signal = signal
+
+
+class Run:
+    """A run folder, read whenever it is asked: also one that is still being written.
+
+    Lanes are counted from 0; lane i was trained with seed + i. With `best=True` a policy or reward is that of
+    the lane's best evaluation, else that of the newest checkpoint.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], env: str | Factory | None = None) -> Self:
+        """An existing run folder; `env` takes the place of the environment it names."""
+        env_id = env if env is None or isinstance(env, str) else name_factory(env)
+        return cls(RunFolder.open(Path(path), env_id))
+
+    @classmethod
+    def ended(cls, outcome: Outcome) -> Self:
+        """The run of a training that has come to its end; one that was stopped raises Stopped."""
+        run = cls(outcome.run)
+        if outcome.signal is not None:
+            raise Stopped(run, outcome.step, outcome.signal)
+        return run
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @property
+    def spec(self) -> Spec:
+        """Names, sizes and limits of its environment."""
+        return self.folder.read_spec()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Every setting, defaults included."""
+        return self.folder.read_config()
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of each lane."""
+        config = self.config
+        return [config["seed"] + lane for lane in range(config["lanes"])]
+
+    # --- What it brought
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """[K] when it was evaluated."""
+        return np.array([entry["step"] for entry in self._evaluations()], np.int64)
+
+    @property
+    def returns(self) -> NDArray[np.float64]:
+        """[L, K] mean return of each lane at each evaluation."""
+        found = [entry["return"] for entry in self._evaluations()]
+        return np.array(found, np.float64).reshape(-1, len(self.seeds)).T
+
+    @property
+    def graph(self) -> Graph | None:
+        """Edge probabilities, the mean over lanes; None for methods without a graph."""
+        return self._graph(slice(None))
+
+    def lane_graph(self, lane: int) -> Graph | None:
+        """Edge probabilities as one lane found them."""
+        check_lane(lane, len(self.seeds), self.folder)
+        return self._graph(slice(lane, lane + 1))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All that was logged, as records for a data frame: one for each step, kind and lane."""
+        records, seeds = [], self.seeds
+        for entry in logs.read(self.folder.metrics):
+            values = {name: value for name, value in entry.items() if name not in ("step", "kind")}
+            for lane, seed in enumerate(seeds):
+                whose = {"step": entry["step"], "kind": entry["kind"], "lane": lane, "seed": seed}
+                records.append(whose | {name: _of_lane(value, lane) for name, value in values.items()})
+        return records
+
+    def episodes(self) -> list[list[Episode]]:
+        """By lane, the evaluation episodes stored last, with the reward `redistributed` to each step. Actions
+        are as learners know them: in [-1, 1] or one-hot."""
+        stored = self.folder.episode_steps()
+        return self.folder.read_episodes(stored[-1]) if stored else [[] for _ in self.seeds]
+
+    def summary(self) -> dict[str, Any]:
+        """What `apportion show --json` prints."""
+        return summarise(self.folder)
+
+    # --- What it learned
+
+    def policy(self, lane: int = 0, best: bool = False) -> Policy:
+        """A function: one observation in the environment's own units in, an action in its own range out."""
+        return read_policy(self.folder, lane, best)
+
+    def reward(
+        self, observations: Any, actions: Any, lane: int = 0, best: bool = False
+    ) -> NDArray[np.float32]:
+        """[T] the learned reward of each step, of actions [T, A] in the environment's own range (numbers [T]
+        where they are discrete) and observations [T, S], or [T+1, S] with the one after the last step."""
+        return learned_rewards(self.folder, observations, actions, lane, best)
+
+    def evaluate(
+        self,
+        episodes: int = 10,
+        *,
+        seed: int = 10_000,
+        noise: float = 0.0,
+        noise_dims: Sequence[str] = (),
+        best: bool = False,
+    ) -> dict[str, Any]:
+        """Scores of every lane over fresh episodes: what `apportion eval --json` prints."""
+        playing = Playing(episodes, seed, noise, tuple(noise_dims))
+        return evaluate_run(self.folder, playing, best).data
+
+    def explain(
+        self,
+        *,
+        episode: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
+        lanes: Sequence[int] = (),
+        steps: Sequence[int] = (),
+        best: bool = False,
+        precision: Precision | None = None,
+    ) -> dict[str, Any]:
+        """Who earned the learned reward: what `apportion explain --out` writes. By default of the episodes
+        that training stored last; else of a file's (`episode`), or of a fresh one from a seed."""
+        file = None if episode is None else Path(episode)
+        selection = Selection(file, seed, tuple(lanes), tuple(steps))
+        return explain_run(self.folder, selection, precision or Precision(), best)
+
+    # --- What it leaves
+
+    def export(self, path: str | os.PathLike[str], lane: int = 0, best: bool = False) -> Path:
+        """Write a policy into one file (.npz) that NumPy alone can run."""
+        export_policy(self.policy(lane, best), Path(path))
+        return Path(path)
+
+    def report(
+        self, path: str | os.PathLike[str] | None = None, extras: Literal["auto", "all", "none"] = "auto"
+    ) -> Path:
+        """Make the HTML page about this run, by default as report.html in its folder."""
+        return make_page([self.folder], None if path is None else Path(path), extras=extras).path
+
+    def resume(self, steps: int | None = None, quiet: bool = False) -> "Run":
+        """Go on from the newest checkpoint as if it had never stopped, up to `steps` if given."""
+        return Run.ended(recording.resume(self.folder, quiet, steps))
+
+    def _evaluations(self) -> list[dict[str, Any]]:
+        return [entry for entry in logs.read(self.folder.metrics) if entry["kind"] == "eval"]
+
+    def _graph(self, lanes: slice) -> Graph | None:
+        edges = self.folder.read_last_edges()
+        if not all(name in edges for name in BLOCKS):
+            return None
+        return Graph(**{name: edges[name][lanes].mean(axis=0) for name in BLOCKS})
+
+
+def _of_lane(value: Any, lane: int) -> Any:
+    """One lane's share of a logged value, NaN where it was not a number."""
+    own = value[lane] if isinstance(value, list) else value
+    return float("nan") if own is None else own

@@ -1,0 +1,240 @@
+"""GRD in closed form: edges come from regression on all episodes so far, and so does most of the reward; a
+network within the edges learns the rest of it. There is no dynamics network.
+
+Beside it learns a second network that sees everything: also where a step led, and whether it ended the
+episode. Segments held out from both decide which of the two rewards the policy gets (judge.py).
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from apportion.core.spec import Spec
+from apportion.core.types import (
+    MOST_SEGMENTS,
+    Batch,
+    Edges,
+    Method,
+    Metrics,
+    Record,
+    Revision,
+    Sampling,
+    Segments,
+    Transitions,
+)
+from apportion.graph import ENOUGH_SEGMENTS, additive
+from apportion.graph.additive import Additive
+from apportion.methods.grd import judge as judges
+from apportion.methods.grd.config import Config
+from apportion.methods.grd.judge import FREE, RESTRICTED, Judge
+from apportion.methods.grd.parts import (
+    MAX_ROWS,
+    Looked,
+    all_edges,
+    compact,
+    nothing_looked_at,
+    reward_mask,
+    search,
+    search_due,
+    shares_on,
+)
+from apportion.nn import losses, optimise
+from apportion.nn.networks import MLP
+from apportion.nn.optimise import Optimiser
+
+STEPS = 4000  # in the segments of one update
+RATE = 1e-3  # Adam's step where an update sees as many segments as it may
+
+
+class Rewards(NamedTuple):
+    """Two rewards side by side, restricted and free: every array has a leading axis of 2."""
+
+    networks: MLP  # of [s, a, s' - s, end]
+    bases: Additive  # of [s, a], in closed form; that of the free one is a constant
+
+
+class State(NamedTuple):
+    rewards: Rewards
+    optimiser: Optimiser
+    edges: Edges  # those that the data support, as masks; all, until there is enough data
+    looked: Looked
+    judge: Judge
+
+
+def make(config: Config) -> Method:
+    sampling = Sampling(config.segments or 4, "uniform", config.update_every or 10, _steps(config))
+
+    def init(key: PRNGKeyArray, spec: Spec) -> State:
+        states, actions = spec.observation_size, spec.action_size
+        sizes = (2 * states + actions + 1, *config.hidden, 1)
+        networks = jax.vmap(lambda k: MLP.init(k, sizes))(jax.random.split(key))
+        bases = _pair(additive.zero(states + actions), additive.zero(states + actions))
+        return State(
+            rewards=Rewards(networks, bases),
+            optimiser=optimise.start(networks, config.learning_rate or _rate(sampling, spec)),
+            edges=all_edges(states, actions, 1.0),
+            looked=nothing_looked_at(spec),
+            judge=judges.start(),
+        )
+
+    def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
+        segments, bases = batch.segments, state.rewards.bases
+        assert segments is not None
+        held_out, importance = judges.held_out(segments.number), segments.length.astype(jnp.float32)
+        masks = _masks(state.edges)
+
+        def loss(networks: MLP) -> tuple[Float[Array, ""], Float[Array, "2 M"]]:
+            errors = segment_errors(Rewards(networks, bases), masks, segments)
+            learned = _mean_square(errors, jnp.where(held_out, 0.0, importance))
+            # In units of each one's own error, so that neither learns faster for being worse.
+            return jnp.sum(learned / bases.error**2), errors
+
+        networks, optimiser, errors = optimise.descend_with(state.optimiser, state.rewards.networks, loss)
+        judge = judges.watch(state.judge, errors, jnp.where(held_out, importance, 0.0))
+        state = state._replace(rewards=Rewards(networks, bases), optimiser=optimiser, judge=judge)
+        return state, _metrics(state, _mean_square(errors, importance))
+
+    def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
+        x = inputs(
+            transitions.observation, transitions.action, transitions.next_observation, transitions.terminated
+        )
+        both = predict(state.rewards, _masks(state.edges), x)
+        share = judges.share(state.judge)
+        return share * both[RESTRICTED] + (1 - share) * both[FREE]
+
+    def policy_mask(state: State) -> Float[Array, "S"]:
+        return jnp.maximum(compact(state.edges, state.looked.ends, config), 1 - state.judge.trusted)
+
+    return Method(
+        init,
+        update,
+        reward,
+        policy_mask,
+        edges=known_edges,
+        sampling=sampling,
+        revision=_revision(config),
+        reads=reads,
+    )
+
+
+def known_edges(state: State) -> Edges:
+    """What is known of each edge; one that stays on though nothing speaks for it is at 0.5."""
+
+    def shown(on: Float[Array, "..."], known: Float[Array, "..."]) -> Float[Array, "..."]:
+        return jnp.where(known == 0.5, 0.5 * on, known)
+
+    return jax.tree.map(shown, state.edges, state.looked.known)
+
+
+def reads(state: State) -> Float[Array, "D"]:
+    """States and actions that the policy's reward depends on."""
+    return jnp.maximum(reward_mask(state.edges), 1 - state.judge.trusted)
+
+
+def _steps(config: Config) -> int:
+    """Where one of the two numbers is given, it holds for segments of any length."""
+    return STEPS if config.segments is None and config.update_every is None else 0
+
+
+def _rate(sampling: Sampling, spec: Spec) -> float:
+    """Adam's step: of fewer segments, each pulls harder at the networks, which should therefore give less."""
+    return RATE * min(1.0, sampling.suited(spec.max_segment_steps).segments / MOST_SEGMENTS)
+
+
+# --- The two rewards
+
+
+def inputs(
+    observation: Float[Array, "*B S"],
+    action: Float[Array, "*B A"],
+    next_observation: Float[Array, "*B S"],
+    terminated: Bool[Array, "*B"],
+) -> Float[Array, "*B I"]:
+    """[s, a, s' - s, end] of each step."""
+    end = jnp.expand_dims(terminated.astype(observation.dtype), -1)
+    return jnp.concatenate([observation, action, next_observation - observation, end], axis=-1)
+
+
+def predict(rewards: Rewards, masks: Float[Array, "2 I"], x: Float[Array, "*B I"]) -> Float[Array, "2 *B"]:
+    """r̂ of both: what its base says, and what its network adds to that, in units of the base's error."""
+    dims = rewards.bases.mean.shape[-1]
+
+    def one(network: MLP, base: Additive, mask: Float[Array, "I"]) -> Float[Array, "*B"]:
+        rest = jnp.squeeze(network(x * jnp.broadcast_to(mask, x.shape)), axis=-1)
+        return additive.predict(base, x[..., :dims]) + base.error * rest
+
+    return jax.vmap(one)(rewards.networks, rewards.bases, masks)
+
+
+def segment_errors(rewards: Rewards, masks: Float[Array, "2 I"], segments: Segments) -> Float[Array, "2 M"]:
+    """(Σ_t r̂_t - total) / T of each segment, by both rewards."""
+    last = jnp.arange(segments.mask.shape[1])[None, :] == segments.length[:, None] - 1
+    ends = last & segments.terminated[:, None]
+    x = inputs(segments.observations[:, :-1], segments.actions, segments.observations[:, 1:], ends)
+    found = predict(rewards, masks, x)
+    return jax.vmap(lambda r: losses.segment_errors(r, segments.mask, segments.total, segments.length))(found)
+
+
+def _mean_square(errors: Float[Array, "2 M"], importance: Float[Array, "M"]) -> Float[Array, "2"]:
+    """Segments count by their length: so does the variance of what they pay."""
+    return jnp.sum(errors**2 * importance[None, :], axis=1) / jnp.maximum(jnp.sum(importance), 1.0)
+
+
+def _masks(edges: Edges) -> Float[Array, "2 I"]:
+    """The restricted reward reads states and actions with an edge, and nothing of where a step led."""
+    mask = reward_mask(edges)
+    restricted = jnp.concatenate([mask, jnp.zeros(len(edges.state_to_reward) + 1)])
+    return jnp.stack([restricted, jnp.ones_like(restricted)])
+
+
+def _metrics(state: State, squares: Float[Array, "2"]) -> Metrics:
+    held_out = judges.root_errors(state.judge)
+    return {
+        "reward_loss": squares[RESTRICTED],
+        "free_reward_loss": squares[FREE],
+        "held_out_error": held_out[RESTRICTED],
+        "free_held_out_error": held_out[FREE],
+        "restricted_share": judges.share(state.judge),
+        **shares_on(state.edges),
+    }
+
+
+# --- Looks
+
+
+def _revision(config: Config) -> Revision:
+    """Often for the additive reward, which is cheap to fit; each time segments have doubled for the edges."""
+    return Revision(partial(look_again, config=config), ENOUGH_SEGMENTS / 8, 2 ** (1 / 3), MAX_ROWS)
+
+
+def look_again(state: State, records: list[Record], segments: int, config: Config) -> State:
+    """Find the edges anew where there is enough new evidence, and then the additive reward within them."""
+    if search_due(state.looked, segments):
+        edges, looked = search(state.edges, state.looked, records, segments)
+        state = state._replace(edges=edges, looked=looked)
+    allowed = np.asarray(reward_mask(state.edges)) > 0
+    rows = [np.concatenate([record.observations[:-1], record.actions], axis=1) for record in records]
+    totals = np.array([record.total for record in records])
+    constant = additive.fit(rows, totals, np.zeros_like(allowed))
+    fitted = additive.fit(rows, totals, allowed) if config.base else constant
+    return state._replace(rewards=rebased(state.rewards, _pair(fitted, constant)))
+
+
+def rebased(rewards: Rewards, bases: Additive) -> Rewards:
+    """On other bases: what the networks add stays as it was, in the rewards' own unit. The free reward stays
+    as it was as a whole: the constant that its base gains, its network loses."""
+
+    def one(network: MLP, old: Additive, new: Additive, makes_up: Float[Array, ""]) -> MLP:
+        ratio, moved = old.error / new.error, makes_up * (old.offset - new.offset) / new.error
+        weights = [*network.weights[:-1], network.weights[-1] * ratio]
+        return MLP(weights, [*network.biases[:-1], network.biases[-1] * ratio + moved])
+
+    return Rewards(jax.vmap(one)(rewards.networks, rewards.bases, bases, jnp.asarray([0.0, 1.0])), bases)
+
+
+def _pair(restricted: Additive, free: Additive) -> Additive:
+    return jax.tree.map(lambda *both: jnp.stack(both), restricted, free)

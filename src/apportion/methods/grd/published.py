@@ -1,0 +1,200 @@
+"""GRD as published: a reward network and a dynamics network, each seeing only the inputs that sampled edges
+let through; the edges are learned with them (equations 4 to 6 of the paper).
+
+One departure can be asked for: edges that start again from where regression on all episodes sets them, each
+time these have doubled (structure "hybrid").
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from apportion.core.spec import Spec
+from apportion.core.types import (
+    Batch,
+    Edges,
+    Method,
+    Metrics,
+    Record,
+    Revision,
+    Sampling,
+    Segments,
+    Transitions,
+)
+from apportion.graph import ENOUGH_SEGMENTS
+from apportion.methods.grd.config import Config
+from apportion.methods.grd.parts import (
+    MAX_ROWS,
+    Looked,
+    all_edges,
+    compact,
+    nothing_looked_at,
+    reward_mask,
+    search,
+    shares_on,
+)
+from apportion.nn import losses, masks, optimise
+from apportion.nn.networks import MLP, MixtureDynamics
+from apportion.nn.optimise import Optimiser
+
+
+class Model(NamedTuple):
+    """Φ_m: the edges φ_cau (as logits), the reward φ_rew and the dynamics φ_dyn."""
+
+    edges: Edges
+    reward: MLP
+    dynamics: MixtureDynamics
+
+
+class State(NamedTuple):
+    model: Model
+    reward_optimiser: Optimiser
+    dynamics_optimiser: Optimiser
+    edge_optimiser: Optimiser
+    sparsity: Float[Array, "5"]  # λ1..λ5, in the state so that lanes may differ
+    looked: Looked | None  # only where edges are searched for
+
+
+def make(config: Config) -> Method:
+    def init(key: PRNGKeyArray, spec: Spec) -> State:
+        model = _init_model(config, key, spec.observation_size, spec.action_size)
+        rate = config.learning_rate or 3e-4
+        return State(
+            model=model,
+            reward_optimiser=optimise.start(model.reward, rate),
+            dynamics_optimiser=optimise.start(model.dynamics, rate),
+            edge_optimiser=optimise.start(model.edges, config.edge_learning_rate),
+            sparsity=jnp.asarray(config.sparsity, jnp.float32),
+            looked=nothing_looked_at(spec) if config.structure == "hybrid" else None,
+        )
+
+    def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
+        loss = jax.grad(model_loss, has_aux=True)
+        gradients, metrics = loss(state.model, batch, state.sparsity, key, config)
+        model = state.model
+        reward, reward_optimiser = optimise.step(state.reward_optimiser, model.reward, gradients.reward)
+        dynamics, dynamics_optimiser = optimise.step(
+            state.dynamics_optimiser, model.dynamics, gradients.dynamics
+        )
+        edges, edge_optimiser = optimise.step(state.edge_optimiser, model.edges, gradients.edges)
+        state = state._replace(
+            model=Model(edges, reward, dynamics),
+            reward_optimiser=reward_optimiser,
+            dynamics_optimiser=dynamics_optimiser,
+            edge_optimiser=edge_optimiser,
+        )
+        return state, metrics
+
+    def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
+        x = jnp.concatenate([transitions.observation, transitions.action], axis=-1)
+        return predict_reward(state.model.reward, reward_mask(edges_on(state)), x)
+
+    def policy_mask(state: State) -> Float[Array, "S"]:
+        on = edges_on(state)
+        ends = jnp.zeros_like(on.state_to_reward) if state.looked is None else state.looked.ends
+        return compact(on, ends, config)
+
+    def edges(state: State) -> Edges:
+        return jax.tree.map(masks.edge_probability, state.model.edges)
+
+    def reads(state: State) -> Float[Array, "D"]:
+        return reward_mask(edges_on(state))
+
+    sampling = Sampling(config.segments or 4, "uniform", config.update_every or 1)
+    return Method(init, update, reward, policy_mask, edges, sampling, _revision(config), reads=reads)
+
+
+def edges_on(state: State) -> Edges:
+    """Edges that are on, as masks."""
+    return jax.tree.map(masks.greedy_mask, state.model.edges)
+
+
+def _revision(config: Config) -> Revision | None:
+    if config.structure == "gradient":
+        return None
+    return Revision(partial(look_again, config=config), ENOUGH_SEGMENTS, 2.0, MAX_ROWS)
+
+
+def look_again(state: State, records: list[Record], segments: int, config: Config) -> State:
+    """Set the edges anew. Gradients go on from there, and must overcome the evidence to change an edge."""
+    assert state.looked is not None
+    edges, looked = search(edges_on(state), state.looked, records, segments)
+    logits = jax.tree.map(lambda on: config.initial_edge_logit * (2 * on - 1), edges)
+    return state._replace(
+        model=state.model._replace(edges=logits),
+        edge_optimiser=optimise.start(logits, config.edge_learning_rate),
+        looked=looked,
+    )
+
+
+# --- Losses
+
+
+def model_loss(
+    model: Model,
+    batch: Batch,
+    sparsity: Float[Array, "5"],
+    key: PRNGKeyArray,
+    config: Config,
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_m = L_rew + L_dyn + L_reg, with independent edge samples for the reward and the dynamics batch."""
+    assert batch.segments is not None
+    reward_key, dynamics_key = jax.random.split(key)
+    reward_loss = _reward_loss(model, batch.segments, reward_key, config)
+    dynamics_loss = _dynamics_loss(model, batch.transitions, dynamics_key, config)
+    sparsity_loss = losses.sparsity_loss(model.edges, sparsity)
+    metrics = {
+        "reward_loss": reward_loss,
+        "dynamics_loss": dynamics_loss,
+        "sparsity_loss": sparsity_loss,
+        **shares_on(jax.tree.map(masks.greedy_mask, model.edges)),
+    }
+    return reward_loss + dynamics_loss + sparsity_loss, metrics
+
+
+def predict_reward(network: MLP, mask: Float[Array, "D"], x: Float[Array, "*B D"]) -> Float[Array, "*B"]:
+    """r̂ = MLP([C^{s→r} ⊙ s, C^{a→r} ⊙ a])."""
+    return jnp.squeeze(network(x * jnp.broadcast_to(mask, x.shape)), axis=-1)
+
+
+def _reward_loss(model: Model, segments: Segments, key: PRNGKeyArray, config: Config) -> Float[Array, ""]:
+    logits = (model.edges.state_to_reward, model.edges.action_to_reward)
+    mask = jnp.concatenate(sample_masks(key, logits, config.temperature))
+    x = jnp.concatenate([segments.observations[:, :-1], segments.actions], axis=-1)
+    rewards = predict_reward(model.reward, mask, x)
+    return losses.return_loss(rewards, segments.mask, segments.total, segments.length)
+
+
+def _dynamics_loss(
+    model: Model, transitions: Transitions, key: PRNGKeyArray, config: Config
+) -> Float[Array, ""]:
+    logits = (model.edges.state_to_state, model.edges.action_to_state)
+    state_to_state, action_to_state = sample_masks(key, logits, config.temperature)
+    means, log_stds, mixture_logits = model.dynamics(
+        transitions.observation,
+        transitions.action,
+        state_to_state,
+        action_to_state,
+        use_identity=config.target_identity,
+    )
+    log_stds = jnp.clip(log_stds, *config.log_std_range)
+    return losses.mixture_nll(transitions.next_observation, means, log_stds, mixture_logits)
+
+
+def sample_masks(key: PRNGKeyArray, logits: tuple[Array, Array], temperature: float) -> tuple[Array, Array]:
+    """Both blocks of edges in one draw: random numbers are what takes longest to compile."""
+    flat, blocks = ravel_pytree(logits)
+    return blocks(masks.sample_mask(key, flat, temperature))
+
+
+def _init_model(config: Config, key: PRNGKeyArray, states: int, actions: int) -> Model:
+    reward_key, dynamics_key = jax.random.split(key)
+    return Model(
+        edges=all_edges(states, actions, config.initial_edge_logit),
+        reward=MLP.init(reward_key, (states + actions, *config.hidden, 1)),
+        dynamics=MixtureDynamics.init(dynamics_key, states, actions, config.hidden, config.components),
+    )

@@ -1,0 +1,62 @@
+"""What methods share that fit one network to what segments paid, and judge by it: settings, state, update."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from apportion.core.config import check
+from apportion.core.spec import Spec
+from apportion.core.types import Batch, Metrics, Segments
+from apportion.nn import optimise
+from apportion.nn.optimise import Optimiser
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The settings of a reward network, and of how it is fitted."""
+
+    segments: int = 4
+    """Segments (whole episodes when the reward comes at the end) per update: M."""
+    update_every: int = 1
+    """Updates of the policy for one of the reward model; fewer where these do not divide an iteration's."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers of the reward network."""
+    learning_rate: float = 3e-4
+    """Adam's step."""
+
+    def __post_init__(self) -> None:
+        check(self.segments >= 1, f"method.segments={self.segments} must be at least 1")
+        check(self.update_every >= 1, f"method.update_every={self.update_every} must be at least 1")
+        check(len(self.hidden) >= 1, "method.hidden needs at least one layer")
+        check(min(self.hidden) >= 1, f"method.hidden={self.hidden} must be at least 1 each")
+        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
+
+
+class State(NamedTuple):
+    network: Any
+    optimiser: Optimiser
+    policy_mask: Float[Array, "S"]  # all ones
+
+
+def start(network: Any, learning_rate: float, spec: Spec) -> State:
+    """A fresh network. The policy may see every dimension."""
+    return State(network, optimise.start(network, learning_rate), jnp.ones(spec.observation_size))
+
+
+def fit(
+    state: State, batch: Batch, loss: Callable[[Any, Segments], Float[Array, ""]]
+) -> tuple[State, Metrics]:
+    """One step down the loss of the network on a batch's segments."""
+    segments = batch.segments
+    assert segments is not None
+    network, optimiser, value = optimise.descend(
+        state.optimiser, state.network, lambda network: loss(network, segments)
+    )
+    return state._replace(network=network, optimiser=optimiser), {"reward_loss": value}
+
+
+def policy_mask(state: State) -> Float[Array, "S"]:
+    return state.policy_mask

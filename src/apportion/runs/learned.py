@@ -1,0 +1,105 @@
+"""What the lanes of a run have learned: their agents in the newest checkpoint, or each at its best."""
+
+import contextlib
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from apportion.core.config import check
+from apportion.core.spec import Spec
+from apportion.core.types import Method, State
+from apportion.envs.wire import Arrays
+from apportion.runs import checkpoint
+from apportion.runs import saved as saving
+from apportion.runs.folder import RunFolder
+from apportion.runs.recording import read_settings
+from apportion.training import agent as agents
+from apportion.training.agent import AgentState
+from apportion.training.settings import Config
+
+_REMEMBERED = 4  # agents of so many folders: a checkpoint with its replay takes long to read
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """The agents of all lanes, and what they were trained with."""
+
+    config: Config
+    spec: Spec
+    agent: AgentState  # [L, ...]
+    step: int | None  # of the checkpoint; None where each lane has its own
+    best_steps: list[int] | None  # [L] where these are the best agents
+    skipped: list[str]  # one line for each newer checkpoint that could not be used
+
+    @cached_property
+    def actors(self) -> Arrays:
+        """[L, ...] what `envs.acting` acts with."""
+        method, backbone = self.config.make_method(), self.config.make_backbone()
+        actors = jax.jit(jax.vmap(lambda agent: agents.actor(method, backbone, agent)))(self.agent)
+        return {name: np.asarray(array) for name, array in actors.items()}
+
+    @property
+    def method(self) -> Method:
+        """As a function of `models`, in the environment's own units."""
+        return agents.in_own_units(self.config.make_method())
+
+    @property
+    def models(self) -> State:
+        """[L, ...] what the lanes' methods know."""
+        return self.agent._replace(backbone=None)
+
+    def model(self, lane: int) -> State:
+        """What one lane's method knows."""
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf[lane]), self.models)
+
+    def moment(self) -> dict[str, Any]:
+        """When that was, for JSON."""
+        return {"step": self.step, "best_steps": self.best_steps}
+
+
+def read_learned(run: RunFolder, best: bool = False) -> Learned:
+    """From the newest checkpoint that can be read, or from the best agents that it knew of.
+
+    Asked again, it is read again only if a file has changed.
+    """
+    return _read(run, best, _state_of_files(run))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
+    config, _ = read_settings(run)
+    spec = run.read_spec()
+    if not best:
+        agent, loaded = saving.read_agent(run.checkpoints, config, spec)
+        return Learned(config, spec, agent, loaded.step, None, loaded.skipped)
+    check(
+        bool(checkpoint.steps(run.best)),
+        f"{run.path} has kept no best policy (it was not evaluated and saved yet, or by an older version): "
+        "take the newest one instead, without --best or best=True",
+    )
+    agent, loaded = saving.read_agent(run.best, config, spec)
+    return Learned(config, spec, agent, None, loaded.meta["steps"], loaded.skipped)
+
+
+def _state_of_files(run: RunFolder) -> tuple[Any, ...]:
+    """What changes when a file is written that agents are read from."""
+    found = []
+    for path in (run.config, run.spec, *run.checkpoints.glob("*/*"), *run.best.glob("*/*")):
+        with contextlib.suppress(FileNotFoundError):  # a training is just replacing it
+            stat = path.stat()
+            found.append((str(path), stat.st_mtime_ns, stat.st_size))
+    return tuple(sorted(found))
+
+
+def moment_in_words(data: dict[str, Any]) -> str:
+    """Of which moment of training some JSON tells."""
+    return "at each seed's best step" if data["step"] is None else f"at step {data['step']:,}"
+
+
+def check_lane(lane: int, lanes: int, run: RunFolder) -> None:
+    """Complain of a lane that the run does not have."""
+    check(0 <= lane < lanes, f"no lane {lane}: {run.path} has lanes 0 to {lanes - 1}")

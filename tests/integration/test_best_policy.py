@@ -1,0 +1,85 @@
+"""Each lane's best policy: kept beside the newest, found by --best, honest where there is none."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from driver import GREENHOUSE, Run, apportion, best_arrays, remarks, tiny, train
+
+import apportion as door
+from apportion.runs import checkpoint
+from apportion.runs.learned import read_learned
+
+
+@pytest.fixture(scope="module")
+def run(greenhouse_run: Run) -> door.Run:
+    return door.load(greenhouse_run.path)
+
+
+def test_show_says_when_each_lane_was_best(run: door.Run) -> None:
+    best = run.summary()["best"]
+    assert [lane["return"] for lane in best] == run.returns.max(axis=1).tolist()
+    assert [lane["step"] for lane in best] == run.steps[run.returns.argmax(axis=1)].tolist()
+
+
+def test_the_best_policy_is_the_one_of_that_evaluation(run: door.Run) -> None:
+    for lane, best in enumerate(run.summary()["best"]):
+        episode = run.folder.read_episodes(best["step"])[lane][0]
+        policy = run.policy(lane, best=True)
+        found = np.array([policy(observation) for observation in episode["observations"][:-1]])
+        np.testing.assert_allclose(found, episode["actions"], atol=1e-6)
+        rewards = run.reward(episode["observations"], episode["actions"], lane, best=True)
+        np.testing.assert_allclose(rewards, episode["redistributed"], atol=1e-5)
+
+
+def test_verbs_take_the_best(run: door.Run) -> None:
+    steps = [lane["step"] for lane in run.summary()["best"]]
+    assert steps != [2000, 2000]  # or nothing is shown here
+    scores = apportion("eval", run.path, "--best", "--episodes", "2", "--json").json
+    assert (scores["step"], scores["best_steps"]) == (None, steps)
+    assert scores == run.evaluate(2, best=True)
+    assert scores["returns"] != run.evaluate(2)["returns"]
+    credit = apportion("explain", run.path, "--best", "--step", "0", "--json").json
+    assert credit["best_steps"] == steps
+    for verb in ("eval", "explain"):
+        assert "at each seed's best step" in apportion(verb, run.path, "--best").out
+
+
+def test_a_best_without_its_checkpoint_is_found_again(tmp_path: Path, run: door.Run) -> None:
+    """A crash came between the two: a resume goes back to the best of the last whole checkpoint."""
+    shutil.copytree(run.path, tmp_path / "run")
+    back = Run(tmp_path / "run")
+    shutil.rmtree(back.checkpoints / "step_000000002000")
+    assert read_learned(back, best=True).best_steps == read_learned(run.folder, best=True).best_steps
+    door.load(back.path).resume(quiet=True)
+    found, expected = best_arrays(back), best_arrays(run.folder)
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_runs_of_older_versions_have_none_and_say_so(tmp_path: Path, run: door.Run) -> None:
+    shutil.copytree(run.path, tmp_path / "run")
+    older = door.load(tmp_path / "run")
+    shutil.rmtree(older.folder.best)
+    assert older.summary()["best"] is None
+    for verb in ("eval", "explain"):
+        answer = apportion(verb, older.path, "--best")
+        assert (answer.code, answer.out) == (1, "")
+        assert answer.err.startswith(f"error: {older.path} has kept no best policy")
+        assert answer.err.count("\n") == 1
+    with pytest.raises(door.UserError, match="take the newest one instead"):
+        older.policy(best=True)
+
+    answer = apportion("resume", older.path, "--steps", "2400", "--json")
+    assert remarks(answer.err) == [f"{older.folder.best} has no best policy so far: one is kept from here on"]
+    assert [lane["step"] for lane in json.loads(answer.out)["best"]] == [2400, 2400]
+
+
+def test_a_damaged_best_does_not_stop_a_resume(out: Path) -> None:
+    found = train(out, GREENHOUSE, *tiny("oracle", "--steps", "600"))
+    for step in checkpoint.steps(found.best):
+        (found.best / f"step_{step:012d}" / checkpoint.TENSORS).write_bytes(b"no tensors")
+    answer = apportion("resume", out, "--steps", "1000")
+    assert answer.code == 0
+    assert "one is kept from here on" in answer.err

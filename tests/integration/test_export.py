@@ -1,0 +1,133 @@
+"""A policy in one file: run by the loader of the docs, where neither JAX nor this package can be imported."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from driver import Answer, Run, apportion, tiny, train
+
+import apportion as door
+from apportion.runs.policy import Policy, export_policy
+
+PAGE = Path(__file__).parents[2] / "docs/guides/run-a-policy-elsewhere.md"
+
+# What a program elsewhere does. It refuses to import what it must not need.
+ELSEWHERE = """
+import json, sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("jax", "jaxlib", "apportion", "gymnasium"):
+            raise ImportError(f"{name} is not installed here")
+sys.meta_path.insert(0, Missing())
+from run_policy import load_policy
+policy = load_policy(sys.argv[1])
+print(json.dumps([policy(observation).tolist() if sys.argv[2] == "box" else policy(observation)
+                  for observation in json.load(sys.stdin)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def loader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the docs' run_policy.py."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    [code] = re.findall(r"^```python\n(# run_policy\.py\n.*?)^```$", PAGE.read_text(), re.M | re.S)
+    assert len(code.splitlines()) <= 32
+    (folder / "run_policy.py").write_text(code)
+    return folder
+
+
+def _elsewhere(loader: Path, file: Path, observations: Any, kind: str = "box") -> Any:
+    words = [sys.executable, "-c", ELSEWHERE, str(file), kind]
+    given = json.dumps(np.asarray(observations).tolist())
+    answer = subprocess.run(words, input=given, capture_output=True, text=True, check=True, cwd=loader)
+    return json.loads(answer.stdout)
+
+
+@pytest.mark.parametrize("best", [False, True])
+def test_a_file_acts_as_the_run_s_own_policy_does(
+    greenhouse_run: Run, loader: Path, tmp_path: Path, best: bool
+) -> None:
+    run, file = door.load(greenhouse_run.path), tmp_path / "deep" / "policy.npz"
+    flags = ["--lane", "1", "--out", file, *(["--best"] if best else [])]
+    assert apportion("export", run.path, *flags, "--quiet") == Answer(0, "", "")
+    observations = np.random.default_rng(0).normal(0, 3, (50, 10))
+    policy = run.policy(1, best)
+    expected = [policy(observation) for observation in observations]
+    np.testing.assert_allclose(_elsewhere(loader, file, observations), expected, atol=1e-5)
+    with np.load(file) as arrays:
+        assert arrays["step"] == (run.summary()["best"][1]["step"] if best else 2000)
+        assert arrays["observation_names"].tolist() == list(run.spec.observation_names)
+        assert (str(arrays["env"]), int(arrays["seed"])) == (run.spec.env_id, 1)
+        assert str(arrays["apportion"]) == door.__version__
+
+
+@pytest.mark.parametrize(
+    ("env", "backbone", "kind"),
+    [("Pendulum-v1", "td3", "box"), ("CartPole-v1", "dqn", "number")],
+)
+def test_every_head_has_its_reading(
+    env: str, backbone: str, kind: str, loader: Path, tmp_path: Path, out: Path
+) -> None:
+    """Pendulum's actions reach from -2 to 2."""
+    flags = tiny("observed", "--backbone", backbone, "--steps", "200", "--evaluation-episodes", "1")
+    run = door.load(train(out, env, *flags).path)
+    file = run.export(tmp_path / "policy.npz")
+    observations = np.random.default_rng(0).normal(0, 1, (50, run.spec.observation_size))
+    observations[25:] *= 100
+    expected = np.array([run.policy()(observation) for observation in observations])
+    np.testing.assert_allclose(_elsewhere(loader, file, observations, kind), expected, atol=1e-5)
+    assert len(np.unique(expected)) > 1
+
+
+def test_observations_are_scaled_where_the_run_scales_them(
+    greenhouse_run: Run, loader: Path, tmp_path: Path
+) -> None:
+    """A mean and a scale among the actor's arrays: (observation - mean) * scale within ±10, then the mask."""
+    policy = door.load(greenhouse_run.path).policy()
+    rng = np.random.default_rng(0)
+    scaling = {"mean": rng.normal(0, 50, 10).astype(np.float32), "scale": np.full(10, 0.5, np.float32)}
+    plain = {name: array for name, array in policy.actor.items() if name not in scaling}
+    export_policy(Policy(policy.spec, policy.head, plain | scaling, policy.facts), tmp_path / "scaled.npz")
+    export_policy(Policy(policy.spec, policy.head, plain, policy.facts), tmp_path / "plain.npz")
+    raw = rng.normal(0, 20, (20, 10))
+    scaled = np.clip((raw - scaling["mean"]) * 0.5, -10, 10)
+    found = _elsewhere(loader, tmp_path / "scaled.npz", raw)
+    np.testing.assert_allclose(found, _elsewhere(loader, tmp_path / "plain.npz", scaled), atol=1e-5)
+
+
+def test_a_line_says_what_was_written(greenhouse_run: Run, tmp_path: Path) -> None:
+    answer = apportion("export", greenhouse_run.path, "--out", tmp_path / "policy.npz")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.endswith("kB): the policy of seed 0 at step 2,000\n")
+    data = apportion("export", greenhouse_run.path, "--out", tmp_path / "policy.npz", "--json").json
+    assert data["bytes"] == (tmp_path / "policy.npz").stat().st_size
+    assert (data["lane"], data["seed"], data["step"], data["method"]) == (0, 0, 2000, "grd")
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "reason"),
+    [
+        (["--out", "policy.onnx"], 2, "policy.onnx: the name of an exported policy must end in .npz"),
+        (["--out", "policy.npz", "--lane", "2"], 1, "no lane 2: "),
+        (["--out", "policy.npz", "--lane", "-1"], 2, "--lane -1 must not be negative"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    flags: list[str], code: int, reason: str, greenhouse_run: Run, in_a_folder: Path
+) -> None:
+    answer = apportion("export", greenhouse_run.path, *flags)
+    assert (answer.code, answer.out) == (code, "")
+    assert answer.err.startswith(f"error: {reason}")
+    assert answer.err.count("\n") == 1
+    assert not list(in_a_folder.iterdir())
+
+
+@pytest.fixture
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

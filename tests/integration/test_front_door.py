@@ -1,0 +1,275 @@
+"""`apportion.train` and `apportion.load`: what a script gets is what the command line says."""
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from driver import GREENHOUSE, Answer, Run, apportion, assert_same_run, tiny
+from odd_envs import Plain
+
+import apportion as door
+from apportion.core.config import to_dict
+from apportion.core.spec import BLOCKS
+from apportion.envs.make import EnvConfig, make
+from apportion.front.choosing import choose
+from apportion.runs import checkpoint, logs
+from apportion.runs.folder import RunFolder
+from apportion.training import loop
+
+# The settings of driver.tiny, as a script writes them.
+TINY: dict[str, Any] = {
+    "backbone": {"hidden": (8, 8), "batch_size": 16},
+    "steps_per_iteration": 200,
+    "updates_per_iteration": 3,
+    "warmup_steps": 400,
+    "evaluate_every": 400,
+    "evaluation_episodes": 3,
+    "checkpoint_every": 1000,
+    "checkpoint_minutes": 1e9,
+    "replay_steps": 1500,
+}
+EDGES = {"method.hidden": (8, 8), "method.segments": 4}
+EDGES |= {"method.initial_edge_logit": 1.0, "method.edge_learning_rate": 0.1}
+
+
+@pytest.fixture(scope="module")
+def run(greenhouse_run: Run) -> door.Run:
+    return door.load(greenhouse_run.path)
+
+
+def make_plain() -> gymnasium.Env[Any, Any]:
+    return gymnasium.wrappers.TimeLimit(Plain(), 10)
+
+
+# --- Training
+
+
+def test_a_script_trains_the_same_run_as_the_command(greenhouse_run: Run, out: Path) -> None:
+    found = door.train(
+        GREENHOUSE, "grd", steps=2000, seeds=2, out=out, preset="paper", settings=TINY | EDGES, quiet=True
+    )
+    assert found.path == out
+    assert found.config == greenhouse_run.read_config()
+    assert_same_run(found.folder, greenhouse_run)
+
+
+def test_ctrl_c_saves_and_raises(out: Path) -> None:
+    def press() -> None:
+        while not (out / "metrics.jsonl").exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+    with pytest.raises(door.Stopped) as stopped:
+        door.train(GREENHOUSE, "oracle", steps=400_000, out=out, settings=TINY, quiet=True)
+    assert isinstance(stopped.value, KeyboardInterrupt)
+    assert stopped.value.signal == signal.SIGINT
+    step = stopped.value.run.summary()["status"]["step"]
+    assert str(stopped.value) == f"stopped at step {step:,} and saved in {out}: load it and call resume()"
+
+
+# --- Reading
+
+
+def test_curves_are_those_of_the_summary(run: door.Run) -> None:
+    answer = apportion("show", run.path, "--json").json
+    assert run.summary() == answer
+    assert run.steps.tolist() == answer["steps"]
+    assert run.returns.tolist() == answer["returns"]
+    assert run.seeds == [0, 1]
+
+
+def test_metrics_are_records_of_single_lanes(run: door.Run) -> None:
+    lines, records = logs.read(run.folder.metrics), run.metrics()
+    assert len(records) == 2 * len(lines)
+    for number, record in enumerate(records):
+        line, lane = lines[number // 2], number % 2
+        assert (record["step"], record["kind"], record["lane"]) == (line["step"], line["kind"], lane)
+        assert record["seed"] == lane
+        assert all(isinstance(value, int | float | str) for value in record.values())
+    assert records[-1]["return"] == lines[-1]["return"][1]
+
+
+def test_the_graph_is_the_mean_of_the_lanes(run: door.Run) -> None:
+    lanes = [run.lane_graph(0), run.lane_graph(1)]
+    for block in BLOCKS:
+        both = [getattr(graph, block) for graph in lanes]
+        np.testing.assert_allclose(getattr(run.graph, block), np.mean(both, axis=0))
+    with pytest.raises(door.UserError, match=r"no lane 2: .* has lanes 0 to 1"):
+        run.lane_graph(2)
+
+
+def test_the_report_is_written_where_it_is_asked_for(run: door.Run, tmp_path: Path) -> None:
+    page = run.report(tmp_path / "page.html", extras="none")
+    assert page == tmp_path / "page.html"
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(door.UserError, match="is not a run folder"):
+        door.load(tmp_path)
+
+
+# --- What was learned
+
+
+def test_a_policy_plays_the_episodes_of_the_command(run: door.Run) -> None:
+    """The stored episodes again, with the policy of the checkpoint: the same actions."""
+    for lane in (0, 1):
+        policy, episode = run.policy(lane), run.episodes()[lane][0]
+        found = np.array([policy(observation) for observation in episode["observations"][:-1]])
+        np.testing.assert_allclose(found, episode["actions"], atol=1e-6)
+
+
+def test_a_policy_explores_only_with_a_generator(run: door.Run) -> None:
+    policy, observation = run.policy(), run.episodes()[0][0]["observations"][0]
+    np.testing.assert_array_equal(policy(observation), policy(observation))
+    sampled = [policy(observation, np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(sampled[0], sampled[1])
+    assert not np.array_equal(sampled[0], sampled[2])
+    with pytest.raises(door.UserError, match=r"an observation of shape \(3,\) was given: \(10,\) is needed"):
+        policy(np.zeros(3))
+
+
+def test_the_learned_reward_is_what_the_episodes_were_given(run: door.Run) -> None:
+    for lane in (0, 1):
+        episode = run.episodes()[lane][0]
+        observations, actions = episode["observations"], episode["actions"]
+        for seen in (observations, observations[:-1]):
+            rewards = run.reward(seen, actions, lane)
+            np.testing.assert_allclose(rewards, episode["redistributed"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("observations", "actions", "reason"),
+    [
+        ((5, 10), (3, 3), "5 observations and 3 actions: give one observation for each action"),
+        ((3, 9), (3, 3), r"observations have shape \(3, 9\): give \[T, 10\] or \[T\+1, 10\]"),
+        ((3, 10), (3, 2), r"actions have shape \(3, 2\): give \[T, 3\], one row per step"),
+    ],
+)
+def test_steps_that_do_not_fit_are_refused(
+    run: door.Run, observations: tuple[int, ...], actions: tuple[int, ...], reason: str
+) -> None:
+    with pytest.raises(door.UserError, match=reason):
+        run.reward(np.zeros(observations), np.zeros(actions))
+
+
+def test_scores_and_explanations_are_those_of_the_commands(run: door.Run) -> None:
+    assert (
+        run.evaluate(2, seed=5)
+        == apportion("eval", run.path, "--json", "--episodes", "2", "--seed", "5").json
+    )
+    found = run.explain(lanes=[1], steps=[0, 3])
+    assert found == apportion("explain", run.path, "--json", "--lane", "1", "--step", "0", "3").json
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"),
+    [
+        ("oracle", "oracle takes its rewards from the episode"),
+        ("rrd", r"rrd also looks at where a step leads: give observations \[T\+1, S\]"),
+        ("rudder", "the credit of rudder depends on the whole segment"),
+    ],
+)
+def test_methods_say_what_their_rewards_need(method: str, reason: str, out: Path) -> None:
+    untrained = _untrained(method, out)
+    with pytest.raises(door.UserError, match=reason):
+        untrained.reward(np.zeros((3, 3)), np.zeros((3, 2)))
+    if method == "rrd":
+        assert untrained.reward(np.zeros((4, 3)), np.zeros((3, 2))).shape == (3,)
+
+
+def _untrained(method: str, out: Path) -> door.Run:
+    """A run that was saved before its first step."""
+    config, checkpoints = choose(make_plain, method, None, 1, 0, "default", {})
+    env, spec = make(config.env)
+    env.close()
+    folder = RunFolder.create(out, {**config.to_dict(), "checkpoints": to_dict(checkpoints)}, spec)
+    checkpoint.save(folder.checkpoints, 0, loop.start(config, spec)[0], {}, 1)
+    return door.Run(folder)
+
+
+# --- Environments from functions
+
+
+def test_an_importable_function_works_everywhere(out: Path) -> None:
+    found = door.train(make_plain, "oracle", steps=400, out=out, settings=TINY, quiet=True)
+    assert found.config["env"]["id"] == "test_front_door:make_plain"
+    assert door.load(out).resume(steps=800, quiet=True).steps.tolist() == [400, 800]
+    assert apportion("eval", out, "--episodes", "1", "--quiet") == Answer(0, "", "")
+
+
+def test_a_class_by_its_name_on_the_command_line(out: Path) -> None:
+    flags = tiny("oracle", "--steps", "400", "--env.max-episode-steps", "10")
+    assert apportion("train", "odd_envs:Plain", "--out", out, *flags) == Answer(0, "", "")
+    assert Run(out).read_spec().max_episode_steps == 10
+
+
+def test_a_lambda_trains_here_and_must_be_given_again(
+    out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = door.train(lambda: make_plain(), "oracle", steps=400, out=out, settings=TINY)
+    assert "must give it again: apportion.load(run, env=...)" in capsys.readouterr().err
+    scores = trained.evaluate(2)
+
+    monkeypatch.setattr("apportion.envs.factories._HERE", {})  # as in another process
+    answer = apportion("eval", out, "--episodes", "2")
+    assert (answer.code, answer.out) == (1, "")
+    assert "made by <lambda> of a script: give it again from Python" in answer.err
+    again = door.load(out, env=lambda: make_plain())
+    assert again.evaluate(2) == scores
+    assert again.resume(steps=800, quiet=True).steps.tolist() == [400, 800]
+
+
+def test_the_action_range_is_the_environment_s_own(out: Path) -> None:
+    """Actions from 2 to 6, and a run of an older version, whose folder does not say so."""
+
+    class Wide(Plain):
+        action_space = gymnasium.spaces.Box(2.0, 6.0, (2,), np.float32)
+
+    trained = door.train(
+        lambda: gymnasium.wrappers.TimeLimit(Wide(), 10), "rd", steps=400, out=out, settings=TINY, quiet=True
+    )
+    episode, policy = trained.episodes()[0][0], trained.policy()
+    own = np.array([policy(observation) for observation in episode["observations"][:-1]])
+    np.testing.assert_allclose(own, 4 + 2 * episode["actions"], atol=1e-5)
+    rewards = trained.reward(episode["observations"], own)
+    np.testing.assert_allclose(rewards, episode["redistributed"], atol=1e-4)
+
+    newer = ("action_low", "action_high", "first_action", "padded")
+    older = {name: value for name, value in trained.spec.to_dict().items() if name not in newer}
+    trained.folder.spec.write_text(json.dumps(older))
+    np.testing.assert_array_equal(trained.policy()(episode["observations"][0]), own[0])
+
+
+def test_discrete_actions_come_out_as_numbers(out: Path) -> None:
+    trained = door.train("CartPole-v1", "rd", steps=400, out=out, settings=TINY, quiet=True)
+    episode, policy = trained.episodes()[0][0], trained.policy()
+    own = [policy(observation) for observation in episode["observations"][:-1]]
+    assert own == episode["actions"].argmax(axis=1).tolist()
+    np.testing.assert_allclose(
+        trained.reward(episode["observations"], np.array(own)), episode["redistributed"], atol=1e-4
+    )
+
+
+def test_observations_of_the_paper_s_tasks_are_the_environment_s_own(out: Path) -> None:
+    """The Ant sees 84 zeros more than its environment gives; a policy adds them itself."""
+    settings = TINY | {"warmup_steps": 1000, "evaluate_every": 200, "env.max_episode_steps": 20}
+    settings |= {"replay_steps": 800, "evaluation_episodes": 1}
+    trained = door.train("Ant-v4", "rd", steps=200, out=out, settings=settings, quiet=True)
+    episode = trained.episodes()[0][0]
+    env, spec = make(EnvConfig("Ant-v4"))
+    own = env.unwrapped.observation_space.shape[0]
+    assert (own, spec.observation_size) == (27, 111)
+    action = trained.policy()(episode["observations"][0][:own])
+    np.testing.assert_allclose(action, episode["actions"][0], atol=1e-5)
+    rewards = trained.reward(episode["observations"][:, :own], episode["actions"])
+    np.testing.assert_allclose(rewards, episode["redistributed"], atol=1e-4)

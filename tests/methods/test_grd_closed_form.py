@@ -1,0 +1,292 @@
+"""GRD in closed form: edges and most of the reward by regression, and a judge that keeps them honest."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import builders
+from apportion.core.types import Edges, Record
+from apportion.graph import additive
+from apportion.methods import grd
+from apportion.methods.grd import closed_form, judge, parts, published
+from apportion.methods.grd.closed_form import FREE, RESTRICTED, Rewards, State
+from apportion.nn.networks import MLP
+
+CONFIG = grd.Config(hidden=(8, 8), segments=2)
+SEGMENTS = builders.segments(1, 9)._replace(terminated=jnp.arange(9) % 2 == 0)
+HYBRID = replace(CONFIG, structure="hybrid", initial_edge_logit=3.0)
+METHOD = grd.make(CONFIG)
+
+
+def _records(count: int) -> list[Record]:
+    """Totals that depend on the first state only; the states are independent of everything."""
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(count):
+        observations = rng.normal(size=(6, 3)).astype(np.float32)
+        actions = rng.uniform(-1, 1, (5, 2)).astype(np.float32)
+        found.append(Record(observations, actions, float(observations[:-1, 0].sum()), False))
+    return found
+
+
+@pytest.fixture(scope="module")
+def state() -> State:
+    found: State = jax.jit(lambda key: METHOD.init(key, builders.SPEC))(jax.random.key(0))
+    return found
+
+
+def _look(state: State, records: list[Record], segments: int | None = None) -> State:
+    assert METHOD.revision is not None
+    found: State = METHOD.revision.revise(state, records, len(records) if segments is None else segments)
+    return found
+
+
+# --- Searches for edges
+
+
+def test_edges_are_all_on_until_the_data_can_tell(state: State) -> None:
+    assert METHOD.edges is not None
+    for unsure in (state, _look(state, _records(50))):
+        assert all(np.all(block == 1) for block in unsure.edges)
+        assert all(np.all(block == 0.5) for block in METHOD.edges(unsure))  # on, but not known to be there
+    found = _look(state, _records(300))
+    assert found.edges.state_to_reward.tolist() == [1, 0, 0]
+    assert METHOD.edges(found).state_to_reward.tolist() == [1, 0, 0]
+    assert METHOD.edges(found).action_to_reward.tolist() == [0, 0]
+
+
+def test_the_policy_also_sees_what_ends_episodes(state: State) -> None:
+    records = [record._replace(terminated=bool(record.observations[-1, 1] > 0.5)) for record in _records(300)]
+    found = _look(state, records)
+    assert found.looked.ends.tolist() == [0, 1, 0]
+    assert found.edges.state_to_reward.tolist() == [1, 0, 0]
+    assert METHOD.policy_mask(_trusting(found)).tolist() == [1, 1, 0]
+
+
+def test_what_ended_episodes_is_remembered_when_they_have_left_the_replay(state: State) -> None:
+    records = [record._replace(terminated=bool(record.observations[-1, 1] > 0.5)) for record in _records(300)]
+    later = _look(_look(state, records), _records(300), 600)
+    assert later.looked.ends.tolist() == [0, 1, 0]
+
+
+def test_noise_takes_no_edge_away(state: State) -> None:
+    noise = [record._replace(total=float(i % 7)) for i, record in enumerate(_records(300))]
+    found = _look(state, noise)
+    assert np.all(found.edges.state_to_reward == 1)
+    assert np.all(found.edges.action_to_reward == 1)
+
+
+def test_an_edge_goes_only_when_its_absence_is_known() -> None:
+    known = jnp.asarray([1.0, 0.5, 0.0])
+    for before, after in (([1.0, 1, 1], [1, 1, 0]), ([0.0, 0, 0], [1, 0, 0])):
+        assert parts.keep(jnp.asarray(before), known).tolist() == after
+
+
+def test_the_additive_reward_is_fitted_at_every_look_and_the_edges_when_segments_have_doubled(
+    state: State,
+) -> None:
+    early = _look(state, _records(40))
+    assert int(early.looked.searched) == 0
+    assert np.any(early.rewards.bases.weights[RESTRICTED] != 0)
+    assert np.all(early.edges.state_to_reward == 1)
+    first = _look(early, _records(300))
+    assert int(first.looked.searched) == 300
+    assert not np.any(first.rewards.bases.weights[RESTRICTED, 1:])  # what has no edge has no say
+    assert int(_look(first, _records(300), 599).looked.searched) == 300
+    assert int(_look(first, _records(300), 600).looked.searched) == 600
+
+
+def test_hybrid_sets_the_logits_and_forgets_where_they_were_heading() -> None:
+    method = grd.make(HYBRID)
+    assert method.revision is not None
+    state: published.State = method.init(jax.random.key(0), builders.SPEC)
+    state, _ = jax.jit(method.update)(state, builders.batch(0, 4, 2), jax.random.key(1))
+    found = method.revision.revise(state, _records(300), 300)
+    np.testing.assert_allclose(found.model.edges.state_to_reward, [3, -3, -3])
+    assert all(np.all(leaf == 0) for leaf in jax.tree.leaves(found.edge_optimiser.moments))
+    assert method.policy_mask(found).tolist() == [1, 0, 0]
+    after, metrics = jax.jit(method.update)(found, builders.batch(0, 4, 2), jax.random.key(1))
+    assert np.any(after.model.edges.state_to_reward != found.model.edges.state_to_reward)
+    assert "dynamics_loss" in metrics
+
+
+def test_each_form_holds_only_what_it_uses(state: State) -> None:
+    recipe = grd.make(replace(CONFIG, structure="gradient"))
+    assert recipe.revision is None
+    assert recipe.init(jax.random.key(0), builders.SPEC).looked is None
+    assert "dynamics" not in str(jax.tree_util.tree_structure(state))
+
+
+# --- The two rewards
+
+
+def _mlp(network: MLP, place: int, x: np.ndarray) -> np.ndarray:
+    layers = list(zip(network.weights, network.biases, strict=True))
+    for weight, bias in layers[:-1]:
+        x = np.maximum(x @ weight[place] + bias[place], 0)
+    return np.asarray(x @ layers[-1][0][place] + layers[-1][1][place])
+
+
+def _plain_errors(state: State, place: int) -> tuple[list[float], list[int]]:
+    """(Σ r̂ - total) / T of the builders' segments by one of the two rewards, step by step."""
+    segments = builders.numpy(SEGMENTS)
+    on = np.asarray(parts.reward_mask(state.edges))
+    mask = np.concatenate([on, np.zeros(4)]) if place == RESTRICTED else np.ones(9)
+    base = jax.tree.map(lambda leaf: leaf[place], state.rewards.bases)
+    errors = []
+    for m, length in enumerate(segments.length):
+        total = 0.0
+        for t in range(length):
+            before, after = segments.observations[m, t], segments.observations[m, t + 1]
+            x = np.concatenate([before, segments.actions[m, t]])
+            end = float(segments.terminated[m] and t == length - 1)
+            seen = np.concatenate([x, after - before, [end]]) * mask
+            rest = _mlp(builders.numpy(state.rewards.networks), place, seen)[0]
+            total += float(additive.predict(base, jnp.asarray(x)[None])[0] + base.error * rest)
+        errors.append((total - float(segments.total[m])) / length)
+    return errors, segments.length.tolist()
+
+
+def _with_bases(state: State) -> State:
+    """Bases that say something, and an edge that is off."""
+    bases = state.rewards.bases._replace(
+        offset=jnp.asarray([2.0, -1.0]),
+        error=jnp.asarray([0.5, 3.0]),
+        weights=state.rewards.bases.weights.at[RESTRICTED, 0].set(0.7),
+    )
+    edges = state.edges._replace(state_to_reward=jnp.asarray([1.0, 0.0, 1.0]))
+    return state._replace(rewards=state.rewards._replace(bases=bases), edges=edges)
+
+
+def test_losses_and_held_out_errors_equal_numpy(state: State) -> None:
+    """Segments count by their length, and every eighth by its number teaches nothing: it judges."""
+    state = _with_bases(state)
+    data = builders.batch(0, 4, 9)._replace(segments=SEGMENTS)
+    after, metrics = jax.jit(METHOD.update)(state, data, jax.random.key(1))
+    for place, loss, held_out in (
+        (RESTRICTED, "reward_loss", "held_out_error"),
+        (FREE, "free_reward_loss", "free_held_out_error"),
+    ):
+        errors, lengths = _plain_errors(state, place)
+        expected = np.average(np.square(errors), weights=lengths)
+        np.testing.assert_allclose(metrics[loss], expected, rtol=1e-4)
+        kept = [0, 8]  # of the numbers 0 .. 8
+        judged = np.average(np.square(errors)[kept], weights=np.array(lengths)[kept])
+        np.testing.assert_allclose(metrics[held_out], np.sqrt(judged), rtol=1e-4)
+    assert set(metrics) == {
+        *("reward_loss", "free_reward_loss", "held_out_error", "free_held_out_error"),
+        "restricted_share",
+        *(f"{block}_on" for block in Edges._fields),
+    }
+    assert after.judge.weight > 0
+
+
+def test_held_out_segments_teach_nothing(state: State) -> None:
+    data = builders.batch(0, 4, 9)
+    assert data.segments is not None
+    kept = judge.held_out(data.segments.number)
+    assert kept.tolist() == [True, *[False] * 7, True]
+    other = data.segments._replace(total=jnp.where(kept, 1e3, data.segments.total))
+    update = jax.jit(METHOD.update)
+    found, expected = (
+        update(state, data._replace(segments=s), jax.random.key(0))[0] for s in (other, data.segments)
+    )
+    builders.assert_equal(found.rewards, expected.rewards)
+    assert found.judge.squares[FREE] > expected.judge.squares[FREE]
+
+
+def test_without_an_edge_the_restricted_reward_is_its_base(state: State) -> None:
+    off = state._replace(edges=jax.tree.map(jnp.zeros_like, state.edges))
+    steps = builders.transitions(0, 6)
+    rewards = METHOD.reward(_trusting(off), steps)
+    np.testing.assert_allclose(rewards, np.full(6, float(rewards[0])), rtol=1e-6)
+    assert np.ptp(METHOD.reward(off, steps)) > 1e-3
+
+
+def test_another_base_leaves_what_the_networks_add_as_it_was(state: State) -> None:
+    """And the free reward as a whole: its base is a constant, which its network can make up for."""
+    state = _with_bases(state)
+    new = state.rewards.bases._replace(offset=jnp.asarray([5.0, 4.0]), error=jnp.asarray([0.1, 0.7]))
+    after = closed_form.rebased(state.rewards, new)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 9)), jnp.float32)
+    masks = jnp.ones((2, 9))
+
+    def predict(rewards: Rewards) -> np.ndarray:
+        return np.asarray(closed_form.predict(rewards, masks, x))
+
+    before, now = predict(state.rewards), predict(after)
+    np.testing.assert_allclose(now[FREE], before[FREE], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(now[RESTRICTED], before[RESTRICTED] + 3.0, rtol=1e-5, atol=1e-5)
+
+
+# --- The judge
+
+
+def _watched(ratio: float, trusted: float, times: int = 60) -> judge.Judge:
+    """After many held-out segments whose squared errors have this ratio, restricted to free."""
+    found = judge.start()._replace(trusted=jnp.asarray(trusted))
+    errors = jnp.sqrt(jnp.asarray([[ratio] * 4, [1.0] * 4]))
+    for _ in range(times):
+        found = judge.watch(found, errors, jnp.asarray([5.0, 0.0, 2.0, 0.0]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ratio", "before", "after"), [(0.5, 0, 1), (2.0, 1, 0), (0.9, 0, 0), (0.9, 1, 1), (1.1, 1, 0)]
+)
+def test_the_restricted_reward_is_trusted_while_it_is_clearly_better(
+    ratio: float, before: float, after: float
+) -> None:
+    found = _watched(ratio, before)
+    assert float(found.trusted) == after
+    np.testing.assert_allclose(judge.root_errors(found), np.sqrt([ratio, 1.0]), rtol=1e-4)
+
+
+def test_of_two_rewards_the_worse_one_hardly_counts() -> None:
+    assert float(judge.share(_watched(0.5, 0.0))) == 1
+    np.testing.assert_allclose(judge.share(_watched(3.0, 0.0)), 0.1, rtol=1e-4)
+    np.testing.assert_allclose(judge.share(_watched(1.0, 0.0)), 0.5, rtol=1e-4)
+    assert float(judge.share(judge.start())) == 0.5
+
+
+def test_few_held_out_segments_decide_nothing() -> None:
+    assert float(_watched(0.01, 0.0, times=2).trusted) == 0
+    assert float(_watched(100.0, 1.0, times=2).trusted) == 1
+
+
+def _trusting(state: State) -> State:
+    return state._replace(judge=state.judge._replace(trusted=jnp.ones(())))
+
+
+def test_without_trust_the_policy_sees_everything(state: State) -> None:
+    found = _look(state, _records(300))
+    trusting = _trusting(found)
+    assert METHOD.policy_mask(trusting).tolist() == [1, 0, 0]
+    assert METHOD.policy_mask(found).tolist() == [1, 1, 1]
+    assert METHOD.reads is not None
+    assert METHOD.reads(trusting).tolist() == [1, 0, 0, 0, 0]
+    assert METHOD.reads(found).tolist() == [1, 1, 1, 1, 1]
+    steps = builders.transitions(0, 6)
+    shifted = steps._replace(observation=steps.observation.at[:, 1:].add(5.0))
+    np.testing.assert_array_equal(METHOD.reward(trusting, shifted), METHOD.reward(trusting, steps))
+    assert np.all(METHOD.reward(found, shifted) != METHOD.reward(found, steps))
+
+
+# --- How much it looks at
+
+
+@pytest.mark.parametrize(
+    ("longest", "segments", "every"),
+    [(1000, 4, 10), (100, 16, 4), (40, 16, 2), (20, 16, 1), (10_000, 4, 100)],
+)
+def test_short_segments_are_seen_more_often(longest: int, segments: int, every: int) -> None:
+    sampling = grd.make(grd.Config()).sampling.suited(longest)
+    assert (sampling.segments, sampling.every) == (segments, every)
+
+
+def test_numbers_that_are_given_hold_for_any_length() -> None:
+    sampling = grd.make(grd.Config(segments=7, update_every=3)).sampling.suited(20)
+    assert (sampling.segments, sampling.every) == (7, 3)

@@ -1,0 +1,156 @@
+"""Units do not matter: observations are standardised by a lane's own data, outsized rewards shrink."""
+
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import builders
+from apportion.core.types import Record
+from apportion.data import replay as replays
+from apportion.envs import acting
+from apportion.envs.make import EnvConfig
+from apportion.methods import METHODS
+from apportion.training import agent as agents
+from apportion.training import scaling
+from apportion.training.loop import online, open_pool
+from apportion.training.presets import paper, preset
+from apportion.training.settings import Config, Schedule
+
+UNKNOWN = scaling.unknown(builders.SPEC)
+
+
+def _replay(observations: np.ndarray) -> replays.Replay:
+    """A replay that holds these rows, and room for as many more."""
+    empty = replays.init(builders.SPEC, 2 * len(observations))
+    filled = empty.observation.at[: len(observations)].set(jnp.asarray(observations, jnp.float32))
+    return empty._replace(observation=filled, rows=jnp.asarray(len(observations) - 1, jnp.int32))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e5])
+def test_mean_and_spread_are_those_of_the_rows_written(offset: float) -> None:
+    rows = np.random.default_rng(0).normal(size=(500, 3)) * [1.0, 100.0, 0.0] + offset
+    rows = rows.astype(np.float32).astype(np.float64)
+    found = jax.jit(scaling.measured)(UNKNOWN, _replay(rows))
+    np.testing.assert_allclose(found.mean, rows.mean(axis=0), rtol=1e-6, atol=0.01)
+    np.testing.assert_allclose(1 / found.scale[:2], rows[:, :2].std(axis=0), rtol=1e-3)
+    assert float(found.scale[2]) == 1  # it never varied, so nothing is known about its size
+
+
+def test_learners_and_workers_see_the_same() -> None:
+    rng = np.random.default_rng(1)
+    rows = (rng.normal(size=(50, 3)) * [3, 1e4, 1e-3] + [1, -1e5, 0]).astype(np.float32)
+    rows[0] += 1e6  # an outlier is cut
+    found = scaling.measured(UNKNOWN, _replay(rows[1:]))
+    learner = scaling.observations(found, jnp.asarray(rows))
+    worker = acting.standardise(rows, np.asarray(found.mean), np.asarray(found.scale))
+    np.testing.assert_array_equal(learner, worker)
+    record = scaling.record(found, Record(rows, np.zeros((49, 2), np.float32), 0.0, False))
+    np.testing.assert_array_equal(record.observations, worker)
+    assert np.abs(worker).max() == acting.FARTHEST
+    assert np.std(worker[1:], axis=0) == pytest.approx(1, abs=0.05)
+
+
+def test_where_nobody_asked_for_it_nothing_changes() -> None:
+    data = builders.batch(0, 6, 4)
+    builders.assert_equal(scaling.batch(None, data), data)
+    assert float(scaling.reward_factor(None)) == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "factor"), [(1.0, 1.0), (0.1, 1.0), (9.9, 1.0), (1e-3, 100.0), (1e4, 1e-3), (0.0, 1.0)]
+)
+def test_only_rewards_far_from_size_one_are_brought_nearer(size: float, factor: float) -> None:
+    found = scaling.watched(UNKNOWN, jnp.asarray([size, -size]))
+    np.testing.assert_allclose(scaling.reward_factor(found), factor, rtol=1e-4)
+
+
+def test_growing_rewards_shrink_at_once_and_falling_ones_are_watched_for_a_while() -> None:
+    large = scaling.watched(scaling.watched(UNKNOWN, jnp.ones(4)), 1e3 * jnp.ones(4))
+    np.testing.assert_allclose(scaling.reward_factor(large), 0.01, rtol=1e-4)
+    smaller = scaling.watched(large, jnp.ones(4))
+    assert 0.01 < float(scaling.reward_factor(smaller)) < 0.02
+
+
+@pytest.mark.parametrize("method", ["grd", "rd", "transformer"])
+def test_rewards_in_own_units_are_those_of_what_the_learners_see(method: str) -> None:
+    contract = METHODS[method].make(METHODS[method].config())
+    backbone = Config(env=EnvConfig("x")).make_backbone()
+    state = agents.init(contract, backbone, jax.random.key(0), builders.SPEC, normalise=True)
+    units = UNKNOWN._replace(mean=jnp.asarray([1.0, -5.0, 100.0]), scale=jnp.asarray([2.0, 0.1, 1e-3]))
+    state = state._replace(scaling=units)
+    own = agents.in_own_units(contract)
+    if contract.credit is None:
+        steps = builders.transitions(0, 6)
+        expected = contract.reward(state.method, scaling.transitions(units, steps))
+        np.testing.assert_array_equal(own.reward(state, steps), expected)
+    else:
+        segments = builders.segments(0, 3)
+        assert own.credit is not None
+        expected = contract.credit(state.method, scaling.segments(units, segments))
+        np.testing.assert_array_equal(own.credit(state, segments), expected)
+
+
+class Tank(gymnasium.Env[Any, Any]):
+    """Two levels to keep apart; the unit of each observation is the caller's choice."""
+
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, size: float = 1.0, offset: float = 0.0) -> None:
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self.size, self.offset = size, offset
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.level = self.np_random.normal(size=2)
+        return self._seen(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.level = 0.8 * self.level + [float(action[0]), 0] + 0.1 * self.np_random.normal(size=2)
+        return self._seen(), float(self.level[0] * self.level[1]), False, False, {}
+
+    def _seen(self) -> Any:
+        return (self.size * self.level + self.offset).astype(np.float32)
+
+
+gymnasium.register("Tank-v0", entry_point=Tank, max_episode_steps=20)
+
+
+@pytest.mark.parametrize("method", ["grd", "rd", "rudder"])
+def test_a_training_is_the_same_in_any_unit(method: str) -> None:
+    """Kelvin for degrees, watts for kilowatts: the same learning, up to rounding."""
+    schedule = Schedule(
+        steps=600,
+        steps_per_iteration=100,
+        updates_per_iteration=4,
+        warmup_steps=400,
+        evaluate_every=10**6,
+        evaluation_episodes=1,
+        replay_steps=2000,
+        workers=0,
+    )
+
+    def metrics(kwargs: str) -> dict[str, Any]:
+        config = preset("Tank-v0", method, "sac")
+        small = replace(config.backbone_config, hidden=(8, 8), batch_size=16)
+        config = replace(config, schedule=schedule, backbone_config=small)
+        config = replace(config, env=EnvConfig("Tank-v0", kwargs=kwargs))
+        with open_pool(config) as pool:
+            *_, last = online(config, pool)
+        found: dict[str, Any] = jax.device_get(last.metrics)
+        return found
+
+    plain, odd = metrics("{}"), metrics('{"size": 1024.0, "offset": 8192.0}')
+    assert plain.keys() == odd.keys()
+    for name, value in plain.items():
+        np.testing.assert_allclose(odd[name], value, rtol=0.02, atol=0.02, err_msg=name)
+
+
+def test_the_paper_s_settings_take_observations_as_they_come() -> None:
+    assert preset("Pendulum-v1", "grd", "sac").normalise
+    assert not paper(preset("Pendulum-v1", "grd", "sac")).normalise
+    assert not paper(preset("Pendulum-v1", "rd", "sac")).normalise
