@@ -61,7 +61,7 @@ def identify(
     rows = [np.concatenate([o[:-1], a], axis=1) for o, a in zip(observations, actions, strict=True)]
     totals = np.asarray(totals, np.float64)
     _check(rows, observations, totals, negligible)
-    # On a busy machine two threads of linear algebra take 40 times as long as one for its many small matrices.
+    # On a busy machine two threads of linear algebra take 40 times as long as one for so small matrices.
     with threadpool_limits(1, user_api="blas"):
         return _identify(rows, observations, totals, seed, negligible)
 
