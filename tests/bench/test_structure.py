@@ -142,7 +142,7 @@ def test_calibration_counts_what_is_right_and_what_is_surely_denied() -> None:
 
 def test_confidences_hold_on_noisy_problems() -> None:
     """A few of those that the search was developed on; what is reported is held out."""
-    data = run_structure(Structure(calibrate=12))
+    data = run_structure(Structure(calibrate=8))
     assert json.loads(json.dumps(data)) == data
     found = data["calibration"]
     assert found["right_at_95"] >= 0.95

@@ -182,3 +182,15 @@ def test_few_transitions_leave_dynamics_undecided() -> None:
     assert not few.graph.state_to_state.any()
     assert np.mean(few.verdict.state_to_state == "undecided") > 0.8
     assert np.all(many.verdict.state_to_state == "absent")
+
+
+def test_the_reward_function_knows_what_was_overlooked_at_first() -> None:
+    """Weak parents that the evidence brings in become part of it where they help to predict."""
+
+    def reward(x: Rows) -> Rows:
+        return np.asarray(x[:, 0] + 0.25 * x[:, 1] + 0.25 * x[:, 2] + 0.25 * x[:, 3])
+
+    result = search(normal(5), reward, 500, noise=0.4)
+    assert np.flatnonzero(result.graph.state_to_reward).tolist() == [0, 1, 2, 3]
+    assert result.reward_model.basis.dims.tolist() == [0, 1, 2, 3]
+    assert np.all(result.strength.state_to_reward[:4] > 0.005)

@@ -19,9 +19,9 @@ from apportion.graph.dynamics import DynamicsEvidence, dynamics_edges
 from apportion.graph.endings import Endings as Endings
 from apportion.graph.endings import ending_dimensions as ending_dimensions
 from apportion.graph.endings import find_endings as find_endings
-from apportion.graph.features import Dictionary, Floats, Scale
+from apportion.graph.features import Dictionary, Floats, Scale, rows_of
 from apportion.graph.model import RewardModel as RewardModel
-from apportion.graph.refine import refine
+from apportion.graph.refine import refine, refit
 from apportion.graph.reward import RewardEvidence, first_edges
 from apportion.graph.ridge import ridge
 from apportion.graph.screen import Segments
@@ -67,6 +67,7 @@ def identify(
     refined = refine(segments, _claims(dictionary, sums, segments), rng)
     everything = ridge(sums, totals, segments.offsets).error / segments.variance
     reward = judge(segments, dictionary, sums, refined, negligible, rng)
+    refined = refit(segments, refined, np.flatnonzero(reward.edges), rng)
     x, following = _transitions(rows, observations, rng)
     evidence = DynamicsEvidence(dictionary.shortened(), Scale.fit(following))
     evidence.add(x, following)
@@ -101,14 +102,11 @@ def _transitions(
     rows: list[NDArray[Any]], observations: list[NDArray[Any]], rng: np.random.Generator
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """State-action rows [N, D] and what came next [N, S]: all, or MAX_TRANSITIONS from all episodes."""
-    ends = np.cumsum([len(each) for each in rows])
-    if ends[-1] <= MAX_TRANSITIONS:
-        return np.concatenate(rows), np.concatenate([each[1:] for each in observations])
-    chosen = np.sort(rng.choice(ends[-1], MAX_TRANSITIONS, replace=False))
-    parts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
-    steps = [part - end + len(each) for part, end, each in zip(parts, ends, rows, strict=True)]
-    x = [each[step] for each, step in zip(rows, steps, strict=True)]
-    return np.concatenate(x), np.concatenate([o[1 + s] for o, s in zip(observations, steps, strict=True)])
+    count, following = sum(map(len, rows)), [each[1:] for each in observations]
+    if count <= MAX_TRANSITIONS:
+        return np.concatenate(rows), np.concatenate(following)
+    chosen = np.sort(rng.choice(count, MAX_TRANSITIONS, replace=False))
+    return rows_of(rows, chosen), rows_of(following, chosen)
 
 
 def _check(

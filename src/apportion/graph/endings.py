@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from apportion.graph.features import CLIP, Floats, varies
+from apportion.graph.features import CLIP, Floats, rows_of, varies
 
 FEWEST = 30  # ends; fewer cannot be told from chance
 SIGNIFICANT = 0.001  # over all dimensions, and over all pairs of them
@@ -66,14 +66,11 @@ def find_endings(observations: list[NDArray[Any]], terminated: NDArray[np.bool_]
 
 def _some(observations: list[NDArray[Any]], rng: np.random.Generator) -> NDArray[Any]:
     """States before the last of each segment: all, or MAX_OTHERS of them."""
-    ends = np.cumsum([len(each) - 1 for each in observations])
-    if ends[-1] <= MAX_OTHERS:
-        return np.concatenate([each[:-1] for each in observations])
-    chosen = np.sort(rng.choice(ends[-1], MAX_OTHERS, replace=False))
-    parts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
-    return np.concatenate(
-        [each[part - end + len(each) - 1] for each, part, end in zip(observations, parts, ends, strict=True)]
-    )
+    before = [each[:-1] for each in observations]
+    count = sum(map(len, before))
+    if count <= MAX_OTHERS:
+        return np.concatenate(before)
+    return rows_of(before, np.sort(rng.choice(count, MAX_OTHERS, replace=False)))
 
 
 def _together(ends: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:

@@ -60,7 +60,8 @@ class Scale:
         mean = np.sum([x.sum(axis=0, dtype=np.float64) for x in parts], axis=0) / count
         squares = [np.sum((x[rows] - mean) ** 2, axis=0) for x in parts for rows in _slices(len(x))]
         std = np.where(live, np.sqrt(np.sum(squares, axis=0) / count), 1.0)
-        some = _some(parts, max(_QUANTILE_SAMPLE, min(_SAMPLE, NUMBERS_AT_ONCE * 4 // max(len(mean), 1))))
+        sample = max(_QUANTILE_SAMPLE, min(_SAMPLE, 4 * NUMBERS_AT_ONCE // max(len(mean), 1)))
+        some = rows_of(parts, _spread(sample, count))
         few = some[_spread(_QUANTILE_SAMPLE, len(some))]
         quantiles = np.quantile(few, np.linspace(0, 1, QUANTILES), axis=0).astype(np.float64)
         quantiles[0], quantiles[-1] = low, high
@@ -135,11 +136,11 @@ def _spread(count: int, rows: int) -> NDArray[np.int64]:
     return np.unique((np.arange(count) * ((5**0.5 - 1) / 2) % 1.0 * rows).astype(np.int64))
 
 
-def _some(parts: list[NDArray[Any]], count: int) -> NDArray[Any]:
-    """Up to so many rows of all parts, as if they were one."""
+def rows_of(parts: list[NDArray[Any]], chosen: NDArray[np.int64]) -> NDArray[Any]:
+    """Rows of all parts by their numbers, which rise, as if the parts were one array."""
     ends = np.cumsum([len(x) for x in parts])
-    chosen = np.split(rows := _spread(count, int(ends[-1])), np.searchsorted(rows, ends[:-1]))
-    return np.concatenate([x[mine - end + len(x)] for x, mine, end in zip(parts, chosen, ends, strict=True)])
+    mine = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
+    return np.concatenate([x[m - end + len(x)] for x, m, end in zip(parts, mine, ends, strict=True)])
 
 
 def _originals(x: NDArray[Any], mean: Floats, std: Floats, live: NDArray[np.bool_]) -> NDArray[np.int64]:

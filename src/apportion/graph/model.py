@@ -53,7 +53,7 @@ class Basis(NamedTuple):
         return cls(
             scale,
             dims,
-            (*(_subsets(k, degree) for degree in degrees), *(np.searchsorted(dims, p)[None] for p in noted)),
+            (*(subsets(k, degree) for degree in degrees), *(np.searchsorted(dims, p)[None] for p in noted)),
             (mixed * rng.normal(size=(waves, k)) * frequencies[:, None]).T,
             rng.uniform(0, 2 * np.pi, waves),
         )
@@ -113,6 +113,6 @@ class RewardModel(NamedTuple):
         return self.per_step + np.concatenate([np.zeros(0), *(part @ self.weights for part in parts)])
 
 
-def _subsets(count: int, size: int) -> NDArray[np.int64]:
+def subsets(count: int, size: int) -> NDArray[np.int64]:
     """[N, size] all choices of so many places."""
     return np.array(list(combinations(range(count), size)), np.int64).reshape(-1, size)

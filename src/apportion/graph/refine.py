@@ -115,6 +115,17 @@ def refine(segments: Segments, claims: dict[int, float], rng: np.random.Generato
     )
 
 
+def refit(segments: Segments, refined: Refined, dims: NDArray[np.int64], rng: np.random.Generator) -> Refined:
+    """The reward as a function of these parents, if it predicts left-out totals no worse: one parent more
+    brings many features, and may cost more than it is worth."""
+    if set(dims.tolist()) == refined.fit.parents:
+        return refined
+    fit = _plainest(segments, fit_to(segments, dims, rng, refined.fit.noted))
+    if fit.ridge.error > refined.fit.ridge.error:
+        return refined
+    return refined._replace(parents=fit.basis.dims, error=fit.ridge.error / segments.variance, fit=fit)
+
+
 def fit_to(
     segments: Segments,
     dims: NDArray[np.int64],

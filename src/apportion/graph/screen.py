@@ -4,14 +4,13 @@ works together with those found."""
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.graph.features import MAX_PAIRED, Floats, Scale, batches
-from apportion.graph.model import Basis
+from apportion.graph.model import Basis, subsets
 from apportion.graph.ridge import Offsets, ridge
 
 _MOST_WORK = 4e9  # multiplications that the search for products of four may take
@@ -60,7 +59,7 @@ def best_product(segments: Segments, remainder: Floats, degree: int) -> tuple[ND
     if len(dims) < degree:
         return np.zeros(0, np.int64), 0.0, 1
     remainder, basis = segments.offsets.remove(remainder), segments.offsets.basis
-    first, second = (_subsets(len(dims), size) for size in (degree // 2 + degree % 2, degree // 2))
+    first, second = (subsets(len(dims), size) for size in (degree // 2 + degree % 2, degree // 2))
     cross, squares = np.zeros((2, len(first), len(second)))
     along = np.zeros((basis.shape[1], len(first), len(second)))
     for number, sums in enumerate(_product_sums(segments, first, second)):
@@ -75,10 +74,6 @@ def best_product(segments: Segments, remainder: Floats, degree: int) -> tuple[ND
     )
     place, last = np.unravel_index(np.argmax(fit), fit.shape)
     return dims[[*first[place], *second[last]]], float(fit.max()), max(int(alive.sum()), 1)
-
-
-def _subsets(count: int, size: int) -> NDArray[np.int64]:
-    return np.array(list(combinations(range(count), size)), np.int64).reshape(-1, size)
 
 
 def _product_sums(

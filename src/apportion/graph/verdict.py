@@ -20,7 +20,7 @@ from apportion.graph.refine import Refined
 from apportion.graph.screen import Segments
 
 SURE = 0.8  # a verdict needs this probability; below, it is "undecided"
-NAMED = 0.02  # a rival that has this share of a parent's place is named with it
+_UNSURE = 0.79  # the most that is known of a dimension for which another may stand
 
 
 class _Prior(NamedTuple):
@@ -74,16 +74,23 @@ def judge(
         strength[place.team] = worth or settled.added.get(int(place.team[0]), 0.0)
         for rival, part in zip(place.rivals, place.share[1:], strict=True):
             absence[rival] *= 1 - place.some * part
-    edges = presence >= 0.5
-    groups = [group for group in map(_group, settled.places) if len(group) > 1]
+    edges, groups = presence >= 0.5, []
+    for members in map(_group, settled.places):
+        if len(members) > 1:
+            together = np.sort(np.concatenate(members))
+            groups.append(tuple(together.tolist()))
+            absence[together] = np.minimum(absence[together], _UNSURE)
     return Judged(edges, np.where(edges, presence, absence), np.where(edges, strength, 0.0), groups)
 
 
-def _group(place: Place) -> tuple[int, ...]:
-    """The dimensions that may stand in a place where something surely does; none where it is one cause's."""
-    pairs = zip(place.rivals, place.share[1:], strict=True)
-    alike = [rival for rival, part in pairs if part > NAMED and place.some > SURE]
-    return tuple(sorted(int(dim) for each in (place.team, *alike) for dim in each)) if alike else ()
+def _group(place: Place) -> list[Dims]:
+    """Who may stand in a place where something surely does: the parent, and its likeliest rivals, until their
+    shares together are sure. The parent alone where it is its own."""
+    if place.some < SURE:
+        return [place.team]
+    order = 1 + np.argsort(-place.share[1:])
+    before = place.share[0] + np.cumsum(place.share[order]) - place.share[order]
+    return [place.team, *(place.rivals[k - 1] for k in order[before < SURE])]
 
 
 def words(edges: NDArray[np.bool_], confidence: Floats) -> NDArray[np.str_]:
