@@ -122,11 +122,12 @@ def main(args: Validation) -> None:
 
 
 def our_settings(args: Validation, task: str, backbone: str) -> Config:
-    """What `apportion train TASK --method oracle` starts from, for as many steps as the peers."""
+    """What `apportion train TASK --method oracle` starts from, for as many steps as the peers and, as theirs,
+    with observations as they come."""
     config = preset(task, "oracle", backbone)
     env = replace(config.env, delay=args.delay)
     schedule = replace(scaled(config.schedule, task, args.steps), overlap=args.overlap)
-    return replace(config, env=env, schedule=schedule, lanes=args.seeds)
+    return replace(config, env=env, schedule=schedule, lanes=args.seeds, normalise=False)
 
 
 def scaled(schedule: Schedule, task: str, steps: int | None) -> Schedule:

@@ -106,6 +106,38 @@ class NanReward(Walk):
         return observation, float("nan") if self.steps == 2 else reward, *rest
 
 
+class HugeReward(Walk):
+    """Pays more than single precision can square."""
+
+    def step(self, action: NDArray[Any]) -> Step:
+        observation, _, terminated, truncated, info = super().step(action)
+        return observation, 1e300, terminated, truncated, info
+
+
+class TextReward(Walk):
+    """Pays in words."""
+
+    def step(self, action: NDArray[Any]) -> Any:
+        observation, _, terminated, truncated, info = super().step(action)
+        return observation, "5", terminated, truncated, info
+
+
+class TextEnd(Walk):
+    """Says in words whether it is over."""
+
+    def step(self, action: NDArray[Any]) -> Any:
+        observation, reward, _, truncated, info = super().step(action)
+        return observation, reward, "no", truncated, info
+
+
+class ClipsInPlace(Walk):
+    """Writes into the action it is given."""
+
+    def step(self, action: NDArray[Any]) -> Step:
+        np.clip(action, -0.1, 0.1, out=action)
+        return super().step(action)
+
+
 class Raises(Walk):
     def step(self, action: NDArray[Any]) -> Step:
         if self.steps == 2:

@@ -151,6 +151,8 @@ def test_noise_disturbs_what_the_policy_sees_and_nothing_else() -> None:
             r"seed 3, episode 0, step 1: observation has shape \(3,\), but observation_space says",
         ),
         ("NanReward", "seed 3, episode 0, step 2: reward is nan"),
+        ("HugeReward", r"seed 3, episode 0, step 1: reward is 1e\+300: return finite numbers up to 1e\+15"),
+        ("TextEnd", "seed 3, episode 0, step 1: terminated is 'no': return True or False"),
         ("Outlives", "seed 3, episode 0, step 3: its declared max_episode_steps has passed, but it goes on"),
     ],
 )
@@ -182,3 +184,13 @@ def test_an_environment_that_ends_elsewhere_cannot_be_put_back() -> None:
     lane.collect(None, 6, 0)
     with pytest.raises(UserError, match="ended while being replayed: it is not deterministic"):
         lane.put_back(lane.where())
+
+
+def test_what_was_chosen_is_stored_though_the_environment_writes_into_it() -> None:
+    chunk = _lane("lane_envs:ClipsInPlace-v0").collect(None, 20, 0)
+    assert np.abs(chunk["action"][: chunk["rows"]]).max() > 0.5
+
+
+def test_a_reward_in_words_is_refused() -> None:
+    with pytest.raises(UserError, match="the reward of a step is '5': return a single number from step"):
+        _lane("lane_envs:TextReward-v0").collect(None, 5, 0)

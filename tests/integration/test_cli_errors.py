@@ -122,7 +122,8 @@ def test_the_line_is_the_same_on_a_terminal(stdout: io.StringIO, monkeypatch: py
     ("flags", "reason"),
     [
         (["--steps", "0"], "steps=0 must be at least 1"),
-        (["--seeds", "0"], "seeds=0 must be at least 1"),
+        (["--seeds", "0"], "seeds=0 must be from 1 to 10,000"),
+        (["--seeds", "1000000000"], "seeds=1000000000 must be from 1 to 10,000"),
         (["--seed", "-1"], "seed=-1 must not be negative"),
         (["--workers", "-1"], "workers=-1 must not be negative"),
         (["--keep", "0"], "keep=0 must be at least 1"),

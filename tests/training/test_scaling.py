@@ -49,7 +49,7 @@ def test_learners_and_workers_see_the_same() -> None:
     learner = scaling.observations(found, jnp.asarray(rows))
     worker = acting.standardise(rows, np.asarray(found.mean), np.asarray(found.scale))
     np.testing.assert_array_equal(learner, worker)
-    record = scaling.record(found, Record(rows, np.zeros((49, 2), np.float32), 0.0, False))
+    record = scaling.record(found, Record(rows, np.zeros((49, 2), np.float32), 0.0, False, 0))
     np.testing.assert_array_equal(record.observations, worker)
     assert np.abs(worker).max() == acting.FARTHEST
     assert np.std(worker[1:], axis=0) == pytest.approx(1, abs=0.05)

@@ -53,7 +53,7 @@ class Batch(NamedTuple):
     transitions: Transitions
 
 
-MOST_SEGMENTS = 16  # beyond, more updates teach more than larger ones
+MOST_SEGMENTS = 8  # beyond, more updates teach more than larger ones
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,7 @@ class Record(NamedTuple):
     actions: NDArray[np.float32]  # [T, A]
     total: float
     terminated: bool  # whether its last step is a true end
+    number: int  # which segment it is, counted from the start of training
 
 
 class Revision(NamedTuple):

@@ -176,17 +176,19 @@ def _first_rows(replay: Replay, lane: int | Int[Array, ""], rows: int) -> Replay
 def records(replay: Replay, max_rows: int) -> list[Record]:
     """Whole segments of one lane's replay on the host: evenly chosen where there are too many."""
     capacity = len(replay.paid)
-    numbers = np.arange(int(replay.oldest), int(replay.segments)) % capacity
+    numbers = np.arange(int(replay.oldest), int(replay.segments))
     start, length, total = (
-        np.asarray(column)[numbers]
+        np.asarray(column)[numbers % capacity]
         for column in (replay.segment_start, replay.segment_length, replay.segment_total)
     )
     observation, action, terminated = map(np.asarray, (replay.observation, replay.action, replay.terminated))
     found = []
-    for number in range(0, len(numbers), max(1, -(-int(length.sum()) // max_rows))):
-        rows = (start[number] + np.arange(length[number] + 1)) % capacity
+    # An odd stride: every eighth segment, say, must be among those chosen as often as among all.
+    for place in range(0, len(numbers), -(-int(length.sum()) // max_rows) | 1):
+        rows = (start[place] + np.arange(length[place] + 1)) % capacity
         ended = bool(terminated[rows[-2]])
-        found.append(Record(observation[rows], action[rows[:-1]], float(total[number]), ended))
+        number = int(numbers[place])
+        found.append(Record(observation[rows], action[rows[:-1]], float(total[place]), ended, number))
     return found
 
 

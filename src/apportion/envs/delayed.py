@@ -61,10 +61,11 @@ class DelayedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
 
 
 def _number(reward: Any) -> float:
-    try:
-        return float(reward)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"the reward of a step is {reward!r}: return a single number from step()") from error
+    """Numbers of any type, but no text that looks like one."""
+    array = np.asarray(reward)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise UserError(f"the reward of a step is {reward!r}: return a single number from step()")
+    return float(array.item())
 
 
 def max_segment_steps(every: Every, max_episode_steps: int) -> int:

@@ -15,6 +15,7 @@ from apportion.envs.acting import Actor, act, random_action
 from apportion.envs.make import EnvConfig, make
 from apportion.envs.wire import Arrays
 
+LARGEST_REWARD = 1e15  # its square, and sums of such squares, still fit into single precision
 _EPISODES, _EXPLORATION, _EVALUATION, _NOISE = range(4)  # separate streams of randomness for one seed
 
 
@@ -70,13 +71,18 @@ class Lane:
 
     def step(self, action: NDArray[np.float32]) -> tuple[float, dict[str, Any], bool, bool]:
         """One checked step: payment, info, terminated, truncated."""
-        observation, paid, terminated, truncated, info = self.env.step(action)
+        # A copy: an environment may write into what it is given, and what was chosen is to be stored.
+        observation, paid, terminated, truncated, info = self.env.step(action.copy())
         self.actions.append(action)
+        for name, value in (("terminated", terminated), ("truncated", truncated)):
+            if np.ndim(value) or np.asarray(value).dtype.kind not in "biu":
+                raise UserError(self._complaint(f"{name} is {value!r}: return True or False"))
         self.observation = self._checked(observation, "observation")
         if len(self.actions) == self.spec.max_episode_steps and not (terminated or truncated):
             raise UserError(self._complaint("its declared max_episode_steps has passed, but it goes on"))
-        if not np.isfinite(info["true_reward"]):
-            raise UserError(self._complaint(f"reward is {info['true_reward']}"))
+        if not abs(info["true_reward"]) <= LARGEST_REWARD:
+            fix = f"return finite numbers up to {LARGEST_REWARD:g}"
+            raise UserError(self._complaint(f"reward is {info['true_reward']}: {fix}"))
         self.steps_in_segment += 1
         self.total += float(paid)
         return float(paid), info, bool(terminated), bool(truncated)

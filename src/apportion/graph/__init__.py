@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from apportion.core.config import check
 from apportion.core.errors import UserError
@@ -60,6 +61,14 @@ def identify(
     rows = [np.concatenate([o[:-1], a], axis=1) for o, a in zip(observations, actions, strict=True)]
     totals = np.asarray(totals, np.float64)
     _check(rows, observations, totals, negligible)
+    # On a busy machine two threads of linear algebra take 40 times as long as one for so small matrices.
+    with threadpool_limits(1, user_api="blas"):
+        return _identify(rows, observations, totals, seed, negligible)
+
+
+def _identify(
+    rows: list[NDArray[Any]], observations: list[NDArray[Any]], totals: Floats, seed: int, negligible: float
+) -> Identification:
     states, rng = observations[0].shape[1], np.random.default_rng(seed)
     dictionary = Dictionary.over(Scale.over(rows))
     segments = Segments(rows, totals, dictionary.scale)

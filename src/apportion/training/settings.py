@@ -12,6 +12,8 @@ from apportion.core.types import Backbone, Method
 from apportion.envs.make import EnvConfig
 from apportion.methods import METHODS
 
+MOST_LANES = 10_000  # in one process; more are a typing error
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -68,7 +70,7 @@ class Config:
             self.backbone in BACKBONES,
             f"unknown backbone {self.backbone!r}{nearest(self.backbone, BACKBONES)}",
         )
-        check(self.lanes >= 1, f"seeds={self.lanes} must be at least 1")
+        check(1 <= self.lanes <= MOST_LANES, f"seeds={self.lanes} must be from 1 to {MOST_LANES:,}")
         check(self.seed >= 0, f"seed={self.seed} must not be negative")
         if self.method_config is None:
             object.__setattr__(self, "method_config", METHODS[self.method].config())

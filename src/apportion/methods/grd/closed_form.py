@@ -15,7 +15,6 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from apportion.core.spec import Spec
 from apportion.core.types import (
-    MOST_SEGMENTS,
     Batch,
     Edges,
     Method,
@@ -47,7 +46,7 @@ from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
 
 STEPS = 4000  # in the segments of one update
-RATE = 1e-3  # Adam's step where an update sees as many segments as it may
+RATE = 1e-3  # Adam's step
 
 
 class Rewards(NamedTuple):
@@ -75,7 +74,7 @@ def make(config: Config) -> Method:
         bases = _pair(additive.zero(states + actions), additive.zero(states + actions))
         return State(
             rewards=Rewards(networks, bases),
-            optimiser=optimise.start(networks, config.learning_rate or _rate(sampling, spec)),
+            optimiser=optimise.start(networks, config.learning_rate or RATE),
             edges=all_edges(states, actions, 1.0),
             looked=nothing_looked_at(spec),
             judge=judges.start(),
@@ -84,7 +83,7 @@ def make(config: Config) -> Method:
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
         segments, bases = batch.segments, state.rewards.bases
         assert segments is not None
-        held_out, importance = judges.held_out(segments.number), segments.length.astype(jnp.float32)
+        held_out, importance = judges.is_held_out(segments.number), segments.length.astype(jnp.float32)
         masks = _masks(state.edges)
 
         def loss(networks: MLP) -> tuple[Float[Array, ""], Float[Array, "2 M"]]:
@@ -139,11 +138,6 @@ def reads(state: State) -> Float[Array, "D"]:
 def _steps(config: Config) -> int:
     """Where one of the two numbers is given, it holds for segments of any length."""
     return STEPS if config.segments is None and config.update_every is None else 0
-
-
-def _rate(sampling: Sampling, spec: Spec) -> float:
-    """Adam's step: of fewer segments, each pulls harder at the networks, which should therefore give less."""
-    return RATE * min(1.0, sampling.suited(spec.max_segment_steps).segments / MOST_SEGMENTS)
 
 
 # --- The two rewards
@@ -218,8 +212,9 @@ def look_again(state: State, records: list[Record], segments: int, config: Confi
         edges, looked = search(state.edges, state.looked, records, segments)
         state = state._replace(edges=edges, looked=looked)
     allowed = np.asarray(reward_mask(state.edges)) > 0
-    rows = [np.concatenate([record.observations[:-1], record.actions], axis=1) for record in records]
-    totals = np.array([record.total for record in records])
+    learned = [record for record in records if not judges.is_held_out(record.number)]
+    rows = [np.concatenate([record.observations[:-1], record.actions], axis=1) for record in learned]
+    totals = np.array([record.total for record in learned])
     constant = additive.fit(rows, totals, np.zeros_like(allowed))
     fitted = additive.fit(rows, totals, allowed) if config.base else constant
     return state._replace(rewards=rebased(state.rewards, _pair(fitted, constant)))

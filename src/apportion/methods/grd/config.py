@@ -22,15 +22,14 @@ class Config:
     dimension (the paper's ablation "w/o CR"). An episode's end counts as the reward does."""
     segments: int | None = None
     """Segments (whole episodes when the reward comes at the end) per reward update: M. When not given, so
-    many as have 4,000 steps together, from 4 to 16; 4 with edges by gradient."""
+    many as have 4,000 steps together, from 4 to 8; 4 with edges by gradient."""
     update_every: int | None = None
     """Updates of the policy for one of the reward model; fewer where these do not divide an iteration's. When
     not given, 10 for segments of 4,000 steps and fewer in proportion; 1 with edges by gradient."""
     hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the reward and dynamics networks."""
     learning_rate: float | None = None
-    """Adam's step for the networks. When not given, 1e-3 for 16 segments per update and in proportion for
-    fewer; 3e-4 with edges by gradient."""
+    """Adam's step for the networks. When not given, 1e-3; 3e-4 with edges by gradient."""
     edge_learning_rate: float = 3e-4
     """Adam's step for the edge logits."""
     initial_edge_logit: float = 5.0

@@ -1,20 +1,22 @@
 """Which reward teaches the policy: the one within the edges found, or the one that sees everything?
 
-Every eighth segment is kept from both networks, and their errors on those segments decide. Where the
+Nothing is fitted to every eighth segment, and the errors of both rewards on those segments decide. Where the
 restricted reward fits them clearly better, it is trusted: the policy gets it alone, and sees only what
 matters to it. Otherwise the policy gets a mixture of both, in which the worse one hardly counts, and sees
 everything: an edge may be missing, or the additive part mislead.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 ONE_IN = 8  # segments, of which one is held out
 MEMORY = 100  # held-out segments that the running errors remember
 ENOUGH = 0.1  # of their weight, before which nothing is decided
-BETTER, NO_BETTER = 0.8, 1.0  # ratios of squared errors at which trust begins, and at which it ends
+BETTER, NO_BETTER = 0.6, 0.9  # ratios of squared errors at which trust begins, and at which it ends
+
+Number = int | Int[Array, "M"]  # of one segment, or of several
 
 RESTRICTED, FREE = 0, 1  # places of the two rewards, wherever they stand side by side
 
@@ -30,8 +32,8 @@ def start() -> Judge:
     return Judge(jnp.zeros(2), jnp.zeros(()), jnp.zeros(()))
 
 
-def held_out(number: Int[Array, "M"]) -> Bool[Array, "M"]:
-    """Segments that no network learns from, by their number since the start of training."""
+def is_held_out(number: Number) -> Any:
+    """Whether nothing is fitted to a segment, by its number since the start of training."""
     return number % ONE_IN == 0
 
 
