@@ -1,5 +1,6 @@
 """Progress goes to stderr only: lines where nobody watches, a bar on a terminal, nothing when quiet."""
 
+import io
 import os
 import pty
 import sys
@@ -121,3 +122,28 @@ def test_a_crash_inside_closes_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
             raise RuntimeError
         assert sys.stderr is terminal
     os.close(master)
+
+
+class _Gone(io.StringIO):
+    """A pipe whose reader has left."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+    def isatty(self) -> bool:
+        return False
+
+
+def test_a_training_goes_on_when_nobody_reads_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", _Gone())
+    with Progress(100, lanes=1, quiet=False) as progress:
+        progress.message("hello")
+        progress.update(50)
+        progress.evaluation([1.0], [None])
+
+
+def test_a_training_goes_on_without_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with Progress(100, lanes=1, quiet=False) as progress:
+        progress.message("hello")
+        progress.update(50)

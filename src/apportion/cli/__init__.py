@@ -37,12 +37,16 @@ def main(argv: list[str] | None = None) -> None:
     if "" not in sys.path:
         sys.path.insert(0, "")  # as with `python -m`: module:Id finds modules in the current folder
     try:
-        sys.exit(_run(words))
+        code = _run(words)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, so that a reader who left is noticed while somebody can deal with it
+        sys.exit(code)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2 if error.usage else 1)
     except BrokenPipeError:
         # The reader of our output left, as `head` does; Python would complain once more while closing stdout.
+        # What there was to do is done: a training ends before its summary is printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:

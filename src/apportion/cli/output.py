@@ -24,6 +24,13 @@ class Output:
     """Print one JSON object on stdout."""
 
 
+class _Stdout(Console):
+    """Where tables go. Rich would end the process with code 1 when the reader leaves; here `main` decides."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def print_data(
     data: dict[str, Any],
     output: Output,
@@ -33,10 +40,12 @@ def print_data(
     """Data as tables or as JSON, and as a JSON file where one is asked for."""
     if file is not None:
         write_data(data, file)
+    if sys.stdout is None:  # closed before the start
+        return
     if output.json:
         print(json.dumps(data))
     elif not output.quiet:
-        tables(Console(soft_wrap=not sys.stdout.isatty()), data)
+        tables(_Stdout(soft_wrap=not sys.stdout.isatty()), data)
 
 
 def write_data(data: dict[str, Any], file: Path) -> None:

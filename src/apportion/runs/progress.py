@@ -64,7 +64,7 @@ class Progress:
 
     def __enter__(self) -> Self:
         self._marks.append((self._clock(), self._start))
-        if not self._quiet:
+        if not self._quiet and sys.stderr is not None:  # it is None where it was closed before the start
             on_terminal = sys.stderr.isatty()
             self._view = _Bar(self._total, self._start) if on_terminal else _Lines(self._clock)
         return self
@@ -72,7 +72,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._view.close()
+        self._tell(lambda view: view.close())
 
     def update(self, step: int) -> None:
         """Reports training up to `step`."""
@@ -97,12 +97,19 @@ class Progress:
 
     def message(self, text: str) -> None:
         """Shows a line of text above the bar."""
-        self._view.message(text)
+        self._tell(lambda view: view.message(text))
 
     def _show(self, step: int, evaluated: bool) -> None:
         self._marks.append((self._clock(), step))
         report = Report(step, self._total, self._pace(), self._score, self._metrics)
-        self._view.show(report, evaluated)
+        self._tell(lambda view: view.show(report, evaluated))
+
+    def _tell(self, what: Callable[[View], None]) -> None:
+        """Training goes on if nobody reads any more (`2>&1 | head`), or the disk of a log is full."""
+        try:
+            what(self._view)
+        except OSError:
+            self._view = _Silence()
 
     def _pace(self) -> str:
         """Speed over the last reports of this process, and the time that the rest will take."""

@@ -1,0 +1,44 @@
+"""Whoever reads our output may leave early, or not be there at all: what was asked for is done anyway."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from driver import GREENHOUSE, tiny
+
+from apportion.runs.folder import read_json
+
+
+def _shell(script: str, *words: str | Path) -> "subprocess.CompletedProcess[str]":
+    """A line of shell, in which "$@" is our command with these words."""
+    command = [
+        "bash",
+        "-o",
+        "pipefail",
+        "-c",
+        script,
+        "bash",
+        sys.executable,
+        "-m",
+        "apportion",
+        *map(str, words),
+    ]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_training_ends_well_though_its_reader_leaves_at_the_first_line(tmp_path: Path) -> None:
+    flags = [flag for flag in tiny("rd") if flag != "--quiet"]
+    found = _shell('"$@" 2>&1 | head -n 1', "train", GREENHOUSE, "--out", tmp_path / "run", *flags)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.count("\n") == 1
+    assert read_json(tmp_path / "run" / "status.json")["state"] == "finished"
+    assert list((tmp_path / "run" / "checkpoints").glob("step_*"))
+
+
+@pytest.mark.parametrize("script", ['"$@" >&-', '"$@" | head -c 1', '"$@" >/dev/null 2>&-'])
+@pytest.mark.parametrize("words", [["list", "methods"], ["list", "methods", "--json"], ["--help"]])
+def test_what_is_printed_may_find_no_reader(script: str, words: list[str]) -> None:
+    found = _shell(script, *words)
+    assert found.returncode == 0
+    assert found.stderr == ""
