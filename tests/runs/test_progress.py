@@ -139,7 +139,7 @@ def test_a_training_goes_on_when_nobody_reads_its_progress(monkeypatch: pytest.M
     with Progress(100, lanes=1, quiet=False) as progress:
         progress.message("hello")
         progress.update(50)
-        progress.evaluation([1.0], [None])
+        progress.evaluation([1.0], [None], [0.25])
 
 
 def test_a_training_goes_on_without_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
