@@ -84,8 +84,11 @@ def test_the_sparsity_loss_is_ours() -> None:
 def test_its_settings_are_our_defaults() -> None:
     ours, policy = workload.PUBLISHED, sac.Config()
     assert (ours.hidden, policy.hidden) == ((peer.HIDDEN,) * 2,) * 2
-    assert (ours.segments, ours.components, policy.batch_size) == (peer.SEGMENTS, peer.COMPONENTS, peer.BATCH)
-    assert {ours.learning_rate, ours.edge_learning_rate, policy.learning_rate} == {peer.LEARNING_RATE}
+    segments = grd.make(ours).sampling.segments
+    assert (segments, ours.components, policy.batch_size) == (peer.SEGMENTS, peer.COMPONENTS, peer.BATCH)
+    state = grd.make(ours).init(jax.random.key(0), workload.made_up_spec(workload.Size(2, 1)))
+    assert float(state.reward_optimiser.learning_rate) == pytest.approx(peer.LEARNING_RATE)
+    assert {ours.edge_learning_rate, policy.learning_rate} == {peer.LEARNING_RATE}
     assert (ours.sparsity, ours.initial_edge_logit) == (peer.SPARSITY, peer.EDGE_LOGIT)
     assert (policy.discount, policy.polyak) == (peer.DISCOUNT, peer.POLYAK)
     assert (ours.log_std_range, sac.LOG_STD_RANGE) == (peer.LOG_STD_RANGE, peer.POLICY_LOG_STD_RANGE)

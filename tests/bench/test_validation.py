@@ -64,7 +64,7 @@ def test_peers_have_as_many_weights_as_ours(args: Any, backbone: str) -> None:
     ours = BACKBONES[backbone].make(BACKBONES[backbone].config())
     spec = Spec("pendulum", ("x", "y", "speed"), ("torque",), max_episode_steps=200, max_segment_steps=1)
     state = jax.eval_shape(lambda key: ours.init(key, spec), jax.random.key(0))
-    networks = [state.actor, state.critic if backbone == "ddpg" else state.critics]
+    networks = [state.actor, state.critics]
     model = peer.make_model(settings(args, backbone))
     theirs = [*model.actor.parameters(), *model.critic.parameters()]
     assert sum(array.size for array in jax.tree.leaves(networks)) == sum(each.numel() for each in theirs)

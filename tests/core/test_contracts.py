@@ -224,7 +224,7 @@ def test_only_the_oracle_reads_the_hidden_reward(method: Subject) -> None:
 def _actor(backbone: Subject, mask: Any) -> dict[str, np.ndarray]:
     """As the trainer sends it to the workers."""
     method = _method("observed")
-    state = agent.AgentState(jnp.asarray(mask, jnp.float32), backbone.state)
+    state = agent.AgentState(jnp.asarray(mask, jnp.float32), backbone.state, None)
     arrays = agent.actor(method.contract, backbone.contract, state)
     return {name: np.asarray(array) for name, array in arrays.items()}
 

@@ -37,6 +37,11 @@ class Plain(gymnasium.Env[Any, NDArray[Any]]):
         return False
 
 
+def make_plain() -> gymnasium.Env[Any, Any]:
+    """The same by a function: with a time limit, but without an id."""
+    return gymnasium.wrappers.TimeLimit(Plain(), 10)
+
+
 class OneStep(Plain):
     def ends(self) -> bool:
         return True

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 from driver import EPISODE, GREENHOUSE, Answer, Run, apportion, assert_same_run, tiny
-from odd_envs import Plain
+from odd_envs import Plain, make_plain
 
 import apportion as door
 from apportion.core.config import to_dict
@@ -41,10 +41,6 @@ TINY: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def run(greenhouse_run: Run) -> door.Run:
     return door.load(greenhouse_run.path)
-
-
-def make_plain() -> gymnasium.Env[Any, Any]:
-    return gymnasium.wrappers.TimeLimit(Plain(), 10)
 
 
 # --- Training
@@ -202,7 +198,7 @@ def _untrained(method: str, out: Path) -> door.Run:
 
 def test_an_importable_function_works_everywhere(out: Path) -> None:
     found = door.train(make_plain, "oracle", steps=400, out=out, settings=TINY, quiet=True)
-    assert found.config["env"]["id"] == "test_front_door:make_plain"
+    assert found.config["env"]["id"] == "odd_envs:make_plain"
     assert door.load(out).resume(steps=800, quiet=True).steps.tolist() == [400, 800]
     assert apportion("eval", out, "--episodes", "1", "--quiet") == Answer(0, "", "")
 

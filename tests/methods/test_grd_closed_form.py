@@ -189,9 +189,9 @@ def test_losses_and_held_out_errors_equal_numpy(state: State) -> None:
         (FREE, "free_reward_loss", "free_held_out_error"),
     ):
         errors, lengths = _plain_errors(state, place)
-        expected = np.average(np.square(errors), weights=lengths)
-        np.testing.assert_allclose(metrics[loss], expected, rtol=1e-4)
         kept = [0, 8]  # of the numbers 0 .. 8
+        learned = np.average(np.square(errors)[1:8], weights=lengths[1:8])
+        np.testing.assert_allclose(metrics[loss], learned, rtol=1e-4)
         judged = np.average(np.square(errors)[kept], weights=np.array(lengths)[kept])
         np.testing.assert_allclose(metrics[held_out], np.sqrt(judged), rtol=1e-4)
     assert set(metrics) == {

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from apportion.core.types import Backbone, Batch, Method, Sampling, Transitions
-from apportion.training import agent
+from apportion.training import agent, scaling
 from apportion.training.agent import AgentState
 from builders import SPEC, batch
 
@@ -43,10 +43,10 @@ def _backbone() -> Backbone:
 
 def _updated(data: Batch) -> tuple[AgentState, Any]:
     method, backbone = _method(), _backbone()
-    state = agent.init(method, backbone, jax.random.key(0), SPEC)
+    state = agent.init(method, backbone, jax.random.key(0), SPEC, normalise=False)
     model_key, policy_key = jax.random.split(jax.random.key(1))
     state, model = agent.update_model(method, state, data, model_key)
-    lesson = agent.lesson(method, state.method, data.transitions, policy_key)
+    lesson = agent.lesson(method, state, data.transitions, policy_key)
     state, policy = agent.update_policy(backbone, state, lesson)
     return state, model | policy
 
@@ -73,7 +73,7 @@ def test_the_two_parts_use_different_randomness() -> None:
 
 
 def test_workers_get_the_mask_with_the_policy() -> None:
-    arrays = agent.actor(_method(), _backbone(), AgentState(jnp.zeros(()), {}))
+    arrays = agent.actor(_method(), _backbone(), AgentState(jnp.zeros(()), {}, None))
     assert set(arrays) == {"mask", "w0", "b0"}
     np.testing.assert_array_equal(arrays["mask"], [1, 0, 0])
 
@@ -85,9 +85,16 @@ def test_what_a_method_recalls_is_learned_beside_the_replays_steps() -> None:
         recall=lambda state, count, key: jax.tree.map(lambda x: x[:count], remembered),
         reward=lambda state, steps: steps.paid,
     )
-    state = agent.init(method, _backbone(), jax.random.key(0), SPEC)
-    lesson = agent.lesson(method, state.method, data.transitions, jax.random.key(1))
+    state = agent.init(method, _backbone(), jax.random.key(0), SPEC, normalise=False)
+    lesson = agent.lesson(method, state, data.transitions, jax.random.key(1))
     state, _ = agent.update_policy(_backbone(), state, lesson)
     np.testing.assert_allclose(
         state.backbone["rewards"], np.concatenate([data.transitions.paid, data.transitions.paid + 1])
     )
+
+
+def test_workers_get_the_units_with_the_policy() -> None:
+    units = scaling.unknown(SPEC)._replace(mean=jnp.asarray([1.0, 2.0, 3.0]))
+    arrays = agent.actor(_method(), _backbone(), AgentState(jnp.zeros(()), {}, units))
+    np.testing.assert_array_equal(arrays["mean"], [1, 2, 3])
+    np.testing.assert_array_equal(arrays["scale"], [1, 1, 1])

@@ -84,18 +84,18 @@ def make(config: Config) -> Method:
         segments, bases = batch.segments, state.rewards.bases
         assert segments is not None
         held_out, importance = judges.is_held_out(segments.number), segments.length.astype(jnp.float32)
+        learned_from, judged_by = jnp.where(held_out, 0.0, importance), jnp.where(held_out, importance, 0.0)
         masks = _masks(state.edges)
 
         def loss(networks: MLP) -> tuple[Float[Array, ""], Float[Array, "2 M"]]:
             errors = segment_errors(Rewards(networks, bases), masks, segments)
-            learned = _mean_square(errors, jnp.where(held_out, 0.0, importance))
             # In units of each one's own error, so that neither learns faster for being worse.
-            return jnp.sum(learned / bases.error**2), errors
+            return jnp.sum(_mean_square(errors, learned_from) / bases.error**2), errors
 
         networks, optimiser, errors = optimise.descend_with(state.optimiser, state.rewards.networks, loss)
-        judge = judges.watch(state.judge, errors, jnp.where(held_out, importance, 0.0))
+        judge = judges.watch(state.judge, errors, judged_by)
         state = state._replace(rewards=Rewards(networks, bases), optimiser=optimiser, judge=judge)
-        return state, _metrics(state, _mean_square(errors, importance))
+        return state, _metrics(state, _mean_square(errors, learned_from))
 
     def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
         x = inputs(
