@@ -32,8 +32,8 @@ def updates(
     count = config.schedule.updates_per_iteration
     wanted = method.sampling.suited(spec.max_segment_steps)
     every = max(n for n in range(1, wanted.every + 1) if count % n == 0)
-    draw_key, update_key = jax.random.split(key)
-    agent = _watch_rewards(method, agent, replay, key)
+    draw_key, update_key, watch_key = jax.random.split(key, 3)
+    agent = _watch_rewards(method, agent, replay, watch_key)
     sampling = dataclasses.replace(wanted, every=every)
     draws = replays.draw(replay, draw_key, sampling, backbone.batch_size, count)
     model_keys, policy_keys = jax.vmap(jax.random.split, out_axes=1)(jax.random.split(update_key, count))
