@@ -5,6 +5,7 @@ is" needs no access to its inside: the episode's number and the actions since it
 environment that honours `reset(seed=...)`.
 """
 
+import contextlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +13,16 @@ from numpy.typing import NDArray
 
 from apportion.core.errors import UserError
 from apportion.envs.acting import Actor, act, random_action
+from apportion.envs.chunk import ChunkWriter
+from apportion.envs.faults import FAILURES, Trouble
+from apportion.envs.lifetime import BEATS, EPISODE, Pulse, no_pulse
 from apportion.envs.make import EnvConfig, make
 from apportion.envs.wire import Arrays
 
 LARGEST_REWARD = 1e15  # its square, and sums of such squares, still fit into single precision
-_EPISODES, _EXPLORATION, _EVALUATION, _NOISE = range(4)  # separate streams of randomness for one seed
+
+# Separate streams of randomness for one seed.
+_EPISODES, _EXPLORATION, _EVALUATION, _NOISE, _EPISODES_AGAIN, _EVALUATION_AGAIN = range(6)
 
 
 class Noise(NamedTuple):
@@ -26,14 +32,23 @@ class Noise(NamedTuple):
     dims: tuple[int, ...]  # empty: all
 
 
+class UnrepeatableError(UserError):
+    """The same seed and actions led elsewhere."""
+
+
 class Lane:
     """The training environment of one lane."""
 
-    def __init__(self, config: EnvConfig, seed: int, head: str) -> None:
+    def __init__(self, config: EnvConfig, seed: int, head: str, pulse: Pulse | None = None) -> None:
+        self.config = config
+        self.pulse = no_pulse() if pulse is None else pulse
+        self.pulse[BEATS] += 1
         self.env, self.spec = make(config)
         self.seed = seed
         self.head = head
         self.episode = -1
+        self.restarts = 0
+        self.left: NDArray[np.float32] | None = None  # where it was when it last left an unfinished episode
         self.actions: list[NDArray[np.float32]] = []  # since the episode began
         self._begin_next_episode()
 
@@ -42,47 +57,72 @@ class Lane:
         self.actions = []
         self.steps_in_segment = 0
         self.total = 0.0
+        self.pulse[BEATS] += 1
         observation, _ = self.env.reset(seed=seed)
         self.observation = self._checked(observation, "observation after reset")
 
     def _begin_next_episode(self) -> None:
         self.episode += 1
-        self.begin(_seed(self.seed, _EPISODES, self.episode))
+        if self.restarts:
+            self.begin(_seed(self.seed, _EPISODES_AGAIN, self.restarts, self.episode))
+        else:
+            self.begin(_seed(self.seed, _EPISODES, self.episode))
 
-    def collect(self, actor: Actor | None, steps: int, iteration: int) -> Arrays:
-        """Act for `steps` steps (at random without an actor); rows and segments as in replay.Chunk."""
+    def collect(
+        self, actor: Actor | None, steps: int, iteration: int, trouble: Trouble | None = None
+    ) -> Arrays:
+        """Act for `steps` steps (at random without an actor); rows and segments as in replay.Chunk.
+
+        With `trouble` a failure is noted there, costs its episode and one step, and restarts the environment.
+        """
         rng = np.random.default_rng([self.seed, _EXPLORATION, iteration])
-        writer = _ChunkWriter(steps, self.spec.observation_size, self.spec.action_size)
+        writer = ChunkWriter(steps, self.spec.observation_size, self.spec.action_size)
+        if self.left is not None:
+            writer.final(self.left)
+            self.left, steps = None, steps - 1
         for _ in range(steps):
-            if actor is None:
-                action = random_action(self.spec, rng)
-            else:
-                action = act(actor, self.head, self.observation, rng)
-            before = self.observation
-            paid, info, terminated, truncated = self.step(action)
-            writer.step(before, action, paid, info["true_reward"], terminated)
-            if info["segment_end"]:
-                writer.segment(self.steps_in_segment, self.total, len(self.actions))
-                self.steps_in_segment, self.total = 0, 0.0
-            if terminated or truncated:
-                writer.final(self.observation)
-                self._begin_next_episode()
+            try:
+                self._collect_step(actor, rng, writer)
+            except FAILURES as error:
+                if trouble is None:
+                    raise
+                if self.actions:  # its closed segments stay: the last of them needs the observation after it
+                    writer.final(self.observation)
+                if not self._restarted(error, trouble):
+                    break
         return writer.finish(self.observation)
+
+    def _collect_step(self, actor: Actor | None, rng: np.random.Generator, writer: ChunkWriter) -> None:
+        if actor is None:
+            action = random_action(self.spec, rng)
+        else:
+            action = act(actor, self.head, self.observation, rng)
+        before = self.observation
+        paid, info, terminated, truncated = self.step(action)
+        writer.step(before, action, paid, info["true_reward"], terminated)
+        if info["segment_end"]:
+            writer.segment(self.steps_in_segment, self.total, len(self.actions))
+            self.steps_in_segment, self.total = 0, 0.0
+        if terminated or truncated:
+            writer.final(self.observation)
+            self._begin_next_episode()
 
     def step(self, action: NDArray[np.float32]) -> tuple[float, dict[str, Any], bool, bool]:
         """One checked step: payment, info, terminated, truncated."""
+        self.pulse[BEATS] += 1
         # A copy: an environment may write into what it is given, and what was chosen is to be stored.
         observation, paid, terminated, truncated, info = self.env.step(action.copy())
         self.actions.append(action)
         for name, value in (("terminated", terminated), ("truncated", truncated)):
             if np.ndim(value) or np.asarray(value).dtype.kind not in "biu":
                 raise UserError(self._complaint(f"{name} is {value!r}: return True or False"))
-        self.observation = self._checked(observation, "observation")
+        checked = self._checked(observation, "observation")
         if len(self.actions) == self.spec.max_episode_steps and not (terminated or truncated):
             raise UserError(self._complaint("its declared max_episode_steps has passed, but it goes on"))
         if not abs(info["true_reward"]) <= LARGEST_REWARD:
             fix = f"return finite numbers up to {LARGEST_REWARD:g}"
             raise UserError(self._complaint(f"reward is {info['true_reward']}: {fix}"))
+        self.observation = checked
         self.steps_in_segment += 1
         self.total += float(paid)
         return float(paid), info, bool(terminated), bool(truncated)
@@ -91,27 +131,60 @@ class Lane:
         """All that is needed to put the lane back here."""
         return {
             "episode": np.asarray(self.episode, np.int64),
+            "restarts": np.asarray(self.restarts, np.int64),
+            "left": np.asarray(False),  # True: this episode was left, and the next has not begun
             "actions": np.asarray(self.actions, np.float32).reshape(-1, self.spec.action_size),
             "observation": self.observation,
         }
 
     def put_back(self, where: Arrays) -> None:
         """Start the same episode from its seed and repeat its actions."""
+        self.restarts = int(where.get("restarts", 0))  # runs of older versions had none
+        if where.get("left", False):
+            self.leave(where)
+            return
         self.episode = int(where["episode"]) - 1
         self._begin_next_episode()
         for action in where["actions"]:
             _, info, terminated, truncated = self.step(action)
             if terminated or truncated:
-                raise UserError(self._complaint("ended while being replayed: it is not deterministic"))
+                ended = "ended while being replayed: it is not deterministic"
+                raise UnrepeatableError(self._complaint(ended))
             if info["segment_end"]:
                 self.steps_in_segment, self.total = 0, 0.0
         if not np.array_equal(self.observation, where["observation"]):
-            raise UserError(
+            raise UnrepeatableError(
                 self._complaint(
                     "is not deterministic (the same seed and actions led elsewhere), so the run "
                     "cannot continue exactly: make reset(seed=...) fix all of its randomness"
                 )
             )
+
+    def leave(self, where: Arrays) -> None:
+        """Begin the episode after the one that was under way there."""
+        self.left = where["observation"] if len(where["actions"]) else None
+        self.episode = int(where["episode"])
+        self._begin_next_episode()
+
+    def close(self) -> None:
+        """Let go of the environment, however it feels about that."""
+        self.pulse[BEATS] += 1
+        with contextlib.suppress(*FAILURES):
+            self.env.close()
+
+    def _restarted(self, error: BaseException, trouble: Trouble) -> bool:
+        """Begin the next episode in a new environment; False when too much went wrong."""
+        while trouble.note(error):
+            self.close()
+            self.restarts += 1
+            try:
+                self.pulse[BEATS] += 1
+                self.env, _ = make(self.config)
+                self._begin_next_episode()
+                return True
+            except FAILURES as again:
+                error = again
+        return False
 
     def _checked(self, observation: Any, what: str) -> NDArray[np.float32]:
         observation = np.asarray(observation, np.float32)
@@ -138,17 +211,23 @@ def play(
 
     `stage` and the number make an episode's randomness, so it does not matter who plays which.
     """
-    played = []
-    for number in range(first, first + episodes):
-        rng = np.random.default_rng([lane.seed, _NOISE, stage, number])
-        seed = _seed(lane.seed, _EVALUATION, stage, number)
-        lane.begin(seed)
-        # With its seed an episode can be played again, to be filmed.
-        played.append({"seed": np.asarray(seed, np.int64), **_play_one(lane, actor, noise, rng)})
-    return played
+    return [play_one(lane, actor, (stage, number), noise) for number in range(first, first + episodes)]
 
 
-def _play_one(lane: Lane, actor: Actor, noise: Noise | None, rng: np.random.Generator) -> Arrays:
+def play_one(
+    lane: Lane, actor: Actor, moment: tuple[int, int], noise: Noise | None = None, failed: int = 0
+) -> Arrays:
+    """The episode of a stage and a number. From another seed where it has `failed` before."""
+    again = (_EVALUATION_AGAIN, failed) if failed else (_EVALUATION,)
+    seed = _seed(lane.seed, *again, *moment)
+    lane.pulse[EPISODE] = moment[1]
+    lane.begin(seed)
+    # With its seed an episode can be played again, to be filmed.
+    rng = np.random.default_rng([lane.seed, _NOISE, *moment])
+    return {"seed": np.asarray(seed, np.int64), **_play_on(lane, actor, noise, rng)}
+
+
+def _play_on(lane: Lane, actor: Actor, noise: Noise | None, rng: np.random.Generator) -> Arrays:
     observations, actions, paid, true_rewards, segment_end = [lane.observation], [], [], [], []
     ended = False
     while not ended:
@@ -183,61 +262,3 @@ def _perturbed(
 
 def _seed(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
-
-
-class _ChunkWriter:
-    """Fills the padded arrays of replay.Chunk, row by row."""
-
-    def __init__(self, steps: int, states: int, actions: int) -> None:
-        rows = (
-            2 * steps + 1
-        )  # the worst case: every episode has one step, and a row for its final observation
-        self.arrays: Arrays = {
-            "observation": np.zeros((rows, states), np.float32),
-            "action": np.zeros((rows, actions), np.float32),
-            "paid": np.zeros(rows, np.float32),
-            "true_reward": np.zeros(rows, np.float32),
-            "terminated": np.zeros(rows, np.bool_),
-            "segment_start": np.zeros(steps, np.int32),
-            "segment_length": np.zeros(steps, np.int32),
-            "segment_total": np.zeros(steps, np.float32),
-            "episode_start": np.zeros(steps, np.int32),
-        }
-        self.rows = 0
-        self.segments = 0
-
-    def step(
-        self,
-        observation: NDArray[np.float32],
-        action: NDArray[np.float32],
-        paid: float,
-        true_reward: float,
-        terminated: bool,
-    ) -> None:
-        row = self.rows
-        self.arrays["observation"][row] = observation
-        self.arrays["action"][row] = action
-        self.arrays["paid"][row] = paid
-        self.arrays["true_reward"][row] = true_reward
-        self.arrays["terminated"][row] = terminated
-        self.rows += 1
-
-    def segment(self, length: int, total: float, steps_in_episode: int) -> None:
-        """The rows just written close a segment."""
-        slot = self.segments
-        self.arrays["segment_start"][slot] = self.rows - length
-        self.arrays["segment_length"][slot] = length
-        self.arrays["segment_total"][slot] = total
-        self.arrays["episode_start"][slot] = self.rows - steps_in_episode
-        self.segments += 1
-
-    def final(self, observation: NDArray[np.float32]) -> None:
-        """The observation after the episode's last step takes a row of its own."""
-        self.arrays["observation"][self.rows] = observation
-        self.rows += 1
-
-    def finish(self, next_observation: NDArray[np.float32]) -> Arrays:
-        self.arrays["observation"][self.rows] = next_observation
-        self.arrays["rows"] = np.asarray(self.rows, np.int32)
-        self.arrays["segments"] = np.asarray(self.segments, np.int32)
-        return self.arrays

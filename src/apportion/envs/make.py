@@ -9,6 +9,7 @@ episodes, `max_episode_steps`; none is required.
 import difflib
 import importlib
 import json
+import math
 import re
 import warnings
 from dataclasses import dataclass
@@ -47,12 +48,20 @@ class EnvConfig:
     """Constructor arguments, as a JSON object."""
     paper: bool = True
     """Set the paper's MuJoCo tasks up as the paper did: 1000 steps, its padding and its dead dimensions."""
+    timeout: float = 120.0
+    """Seconds without a sign of life after which a step or a reset counts as failed."""
+    restarts: int = 10
+    """How often a seed's environment is restarted after a failure, before that seed is frozen."""
 
     def __post_init__(self) -> None:
         parse_delay(self.delay)
         _parse_kwargs(self.kwargs)
         if self.max_episode_steps is not None and self.max_episode_steps < 1:
             raise UserError(f"--env.max-episode-steps {self.max_episode_steps} must be at least 1")
+        if not 0 < self.timeout < math.inf:
+            raise UserError(f"--env.timeout {self.timeout} must be a number of seconds above 0")
+        if self.restarts < 0:
+            raise UserError(f"--env.restarts {self.restarts} must not be negative")
 
     @property
     def task(self) -> MujocoTask | None:

@@ -5,6 +5,7 @@ The same two formats as in checkpoints, so that nothing here can execute code on
 
 import json
 import struct
+from collections.abc import Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -44,8 +45,18 @@ def under(arrays: Arrays, prefix: str) -> Arrays:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
+def prefixed(groups: Mapping[int, Arrays]) -> Arrays:
+    """Arrays of several groups together: those of group i are called `i/...`."""
+    return {f"{i}/{name}": array for i, group in groups.items() for name, array in group.items()}
+
+
 def _exactly(stream: BinaryIO, size: int) -> bytes:
-    data = stream.read(size)
-    if len(data) != size:
-        raise EOFError("the other side closed the stream")
-    return data
+    """A stream without a buffer gives what there is, in several parts."""
+    parts: list[bytes] = []
+    while size > 0:
+        part = stream.read(size)
+        if not part:
+            raise EOFError("the other side closed the stream")
+        parts.append(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

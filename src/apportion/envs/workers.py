@@ -1,200 +1,66 @@
-"""Processes that run environments: each serves some lanes, acts in NumPy, and knows nothing of JAX.
+"""All lanes' environments, spread over worker processes that are replaced when they fail.
 
-A worker is a plain child process (`python -m apportion.envs.workers`) spoken to over its standard streams, so
-that user scripts need no `__main__` guard. With `workers=0` the lanes run inside the calling process instead.
+With `workers=0` the lanes run inside the calling process instead, where nobody can end what hangs.
 """
 
-import contextlib
-import fcntl
 import os
-import signal
-import subprocess
-import sys
-import traceback
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Collection
 from functools import partial
-from typing import Any, BinaryIO, Protocol
+from typing import Any
 
 import numpy as np
 
 from apportion.core.errors import UserError
 from apportion.core.spec import Spec
+from apportion.envs.chunk import ChunkWriter
+from apportion.envs.connections import InlineConnection, LostError, ProcessConnection
 from apportion.envs.factories import only_here
-from apportion.envs.lane import Lane, Noise, play
+from apportion.envs.faults import Faults
+from apportion.envs.lane import Noise
 from apportion.envs.make import EnvConfig
-from apportion.envs.wire import Arrays, Message, receive, send, under
-
-PATIENCE = 5.0  # seconds for a worker to end what it is doing, before it is killed
-SPARE_NICENESS = 10  # of those that only evaluate, so that the training's own need not wait for them
-PIPE_BYTES = 1 << 20  # what Linux gives to anyone; a policy with two layers of 256 takes 300 kB
-
-
-class Server:
-    """The worker's side: answers one request at a time."""
-
-    def __init__(self, config: EnvConfig, seeds: list[int], head: str) -> None:
-        self.config = config
-        self.head = head
-        self.lanes = [Lane(config, seed, head) for seed in seeds]
-        self.evaluation_lanes: list[Lane] = []
-
-    def answer(self, request: Message) -> Message:
-        """Requests name what they want; arrays of lane i are called `i/...`."""
-        head, arrays = request
-        actors = [_unprefixed(arrays, i) for i in range(len(self.lanes))]
-        match head["want"]:
-            case "spec":
-                return Message(self.lanes[0].spec.to_dict(), {})
-            case "chunk":
-                chunks = [
-                    lane.collect(actor or None, head["steps"], head["iteration"])
-                    for lane, actor in zip(self.lanes, actors, strict=True)
-                ]
-                return Message({}, _prefixed(chunks))
-            case "episodes":
-                return self._episodes(head, actors)
-            case "where":
-                return Message({}, _prefixed([lane.where() for lane in self.lanes]))
-            case "put back":
-                for lane, where in zip(self.lanes, actors, strict=True):
-                    lane.put_back(where)
-                return Message({}, {})
-        raise ValueError(f"unknown request {head['want']!r}")
-
-    def _episodes(self, head: dict[str, Any], actors: list[Arrays]) -> Message:
-        if not self.evaluation_lanes:
-            self.evaluation_lanes = [Lane(self.config, lane.seed, self.head) for lane in self.lanes]
-        noise = Noise(head["noise"]["std"], tuple(head["noise"]["dims"])) if head["noise"] else None
-        played = [
-            _prefixed(play(lane, actor, head["stage"], head["episodes"], noise, head["first"]))
-            for lane, actor in zip(self.evaluation_lanes, actors, strict=True)
-        ]
-        return Message({}, _prefixed(played))
-
-
-class Connection(Protocol):
-    """One worker as the trainer sees it. Requests are answered in order."""
-
-    def request(self, head: dict[str, Any], arrays: Arrays) -> None: ...
-
-    def reply(self) -> Message: ...
-
-    def step_back(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class InlineConnection:
-    """A worker inside the calling process."""
-
-    def __init__(self, config: EnvConfig, seeds: list[int], head: str) -> None:
-        with _blaming_environments():
-            self.server = Server(config, seeds, head)
-        self.replies: list[Message] = []
-
-    def request(self, head: dict[str, Any], arrays: Arrays) -> None:
-        with _blaming_environments():
-            self.replies.append(self.server.answer(Message(head, arrays)))
-
-    def reply(self) -> Message:
-        return self.replies.pop(0)
-
-    def step_back(self) -> None:
-        """It does nothing beside this process anyway."""
-
-    def close(self) -> None:
-        for lane in self.server.lanes + self.server.evaluation_lanes:
-            lane.env.close()
-
-
-class ProcessConnection:
-    """A worker in a process of its own."""
-
-    def __init__(self, config: EnvConfig, seeds: list[int], head: str) -> None:
-        # One thread per worker: the policy's products are small, and the learner wants the other cores.
-        threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "apportion.envs.workers"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # The same search path as here, so that a user's module is found; its own process group, so that
-            # Ctrl-C reaches only the trainer, which then finishes its iteration and saves.
-            env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)},
-            process_group=0,
-        )
-        _widen(self._stdin)
-        _widen(self._stdout)
-        send(self._stdin, {"config": asdict(config), "seeds": seeds, "head": head})
-
-    @property
-    def _stdin(self) -> BinaryIO:
-        assert self.process.stdin is not None
-        return self.process.stdin  # type: ignore[return-value]
-
-    @property
-    def _stdout(self) -> BinaryIO:
-        assert self.process.stdout is not None
-        return self.process.stdout  # type: ignore[return-value]
-
-    def request(self, head: dict[str, Any], arrays: Arrays) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it failed earlier: the reason is waiting in reply()
-            send(self._stdin, head, arrays)
-
-    def reply(self) -> Message:
-        try:
-            message = receive(self._stdout)
-        except EOFError:
-            code = self.process.wait()
-            raise UserError(f"an environment worker died (exit code {code}); its output is above") from None
-        if "error" in message.head:
-            raise UserError(message.head["error"])
-        return message
-
-    def step_back(self) -> None:
-        """Take only the time that other processes leave."""
-        with contextlib.suppress(ProcessLookupError):  # it died: the reason will be waiting in reply()
-            niceness = os.getpriority(os.PRIO_PROCESS, 0) + SPARE_NICENESS
-            os.setpriority(os.PRIO_PROCESS, self.process.pid, niceness)
-
-    def close(self) -> None:
-        # Reads what nobody asks for any more, so that the worker can come to the end of its input. A thread
-        # may still wait for that answer: it gets less than it expects, and ends too.
-        try:
-            self.process.communicate(timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.communicate()
+from apportion.envs.staff import Errand, Staff
+from apportion.envs.wire import Arrays, Message, under
 
 
 class Pool:
-    """All lanes' environments, spread over workers. Stacked arrays [L, ...] go in and come out."""
+    """Stacked arrays [L, ...] go in and come out. What fails is told to `faults`; by default it raises."""
 
-    def __init__(self, config: EnvConfig, seeds: list[int], head: str, workers: int) -> None:
+    def __init__(
+        self, config: EnvConfig, seeds: list[int], head: str, workers: int, faults: Faults | None = None
+    ) -> None:
         self.lanes = len(seeds)
+        self.faults = Faults(self.lanes) if faults is None else faults
         workers = 0 if only_here(config.id) else workers
         groups = [list(map(int, g)) for g in np.array_split(np.arange(self.lanes), max(1, workers)) if g.size]
         self.groups = groups
-        self.teams: list[list[Connection]] = []
+        self.has_spare_workers = workers > 0
+        self.most_teams = spare_teams(len(groups)) if workers else 1
+        connect = partial(ProcessConnection if workers else InlineConnection, config, seeds, head)
+        self.staff = Staff(connect, groups, self.faults, config.timeout)
+        self._chunk: Errand  # under way
         try:
-            connect = ProcessConnection if workers else InlineConnection
-            self._hire = partial(self._hire_team, config, seeds, head, connect)
-            self._hire()
-            self.has_spare_workers = workers > 0
-            self.most_teams = spare_teams(len(groups)) if workers else 1
-            self._ask({"want": "spec"})
-            self.spec = Spec.from_dict(self._answers()[0].head)
+            self.staff.hire()
+            self.spec = self._open()
         except BaseException:
+            self.staff.kill()
             self.close()
             raise
 
     def start_chunk(self, actors: Arrays | None, steps: int, iteration: int) -> None:
         """Ask every lane to act for `steps` steps, at random without actors. Returns at once."""
-        self._ask({"want": "chunk", "steps": steps, "iteration": iteration}, actors)
+
+        def task(lane: int, new: bool) -> tuple[dict[str, Any], Arrays]:
+            where = {f"where/{name}": array for name, array in self._where[lane].items()} if new else {}
+            return {}, {**_actor(actors, lane), **where}
+
+        facts, absent = {"steps": steps}, set(self.faults.frozen)
+        self._chunk = Errand("chunk", iteration, facts, task, lambda lane, _: self._leave(lane, 1), absent)
+        self.staff.ask(0, self._chunk)
 
     def finish_chunk(self) -> Arrays:
-        """The stacked arrays of replay.Chunk."""
-        chunks = self._per_lane(self._answers())
+        """The stacked arrays of replay.Chunk. A lane that stands still has no rows in them."""
+        answers = self.staff.answers(0, self._chunk)
+        chunks = [self._moved(lane, answers.get(lane)) for lane in range(self.lanes)]
         return {name: np.stack([chunk[name] for chunk in chunks]) for name in chunks[0]}
 
     def episodes(
@@ -205,38 +71,69 @@ class Pool:
         noise: Noise | None = None,
         *,
         beside_training: bool = False,
+        absent: Collection[int] = (),
     ) -> list[list[Arrays]]:
-        """Evaluation episodes of each lane. No chunk may be under way, unless spare workers are to play."""
+        """Evaluation episodes of each lane; none of lanes that are absent, or that fail too often.
+
+        No chunk may be under way, unless spare workers are to play.
+        """
         first = 1 if beside_training and self.has_spare_workers else 0  # the first team has the training's
         most = max(first + 1, self.most_teams)
-        while len(self.teams) < min(most, first + episodes):
-            self._hire()
-        teams = range(first, len(self.teams))
-        shares = [share for share in np.array_split(np.arange(episodes), len(teams)) if share.size]
-        head = {"want": "episodes", "stage": stage, "noise": None if noise is None else noise._asdict()}
-        for team, share in zip(teams, shares, strict=False):
-            self._ask(head | {"first": int(share[0]), "episodes": len(share)}, actors, team)
+        while len(self.staff.teams) < min(most, first + episodes):
+            self.staff.hire()
+        teams = range(first, len(self.staff.teams))
+        shares = [share.tolist() for share in np.array_split(np.arange(episodes), len(teams)) if share.size]
+        missing, failed = set(absent), np.zeros((self.lanes, episodes), np.int64)
+
+        def lost(lane: int, how: LostError) -> None:
+            failed[lane, how.episode] += 1
+
+        def errand(numbers: list[int]) -> Errand:
+            def task(lane: int, _: bool) -> tuple[dict[str, Any], Arrays]:
+                return {"failed": failed[lane, numbers].tolist()}, _actor(actors, lane)
+
+            facts = {"numbers": numbers, "noise": None if noise is None else noise._asdict()}
+            return Errand("episodes", stage, facts, task, lost, missing)
+
+        errands = list(zip(teams, map(errand, shares), strict=False))
+        for team, each in errands:
+            self.staff.ask(team, each)
         played: list[list[Arrays]] = [[] for _ in range(self.lanes)]
-        for team, share in zip(teams, shares, strict=False):
-            for lane, arrays in enumerate(self._per_lane(self._answers(team))):
-                played[lane] += [_unprefixed(arrays, i) for i in range(len(share))]
-        return played
+        for team, each in errands:
+            for lane, answer in self.staff.answers(team, each).items():
+                numbers = each.facts["numbers"] if answer.arrays else []
+                played[lane] += [under(answer.arrays, f"{number}/") for number in numbers]
+        return [lane if len(lane) == episodes else [] for lane in played]
 
     def where(self) -> list[Arrays]:
         """Where each lane's environment is. No chunk may be under way."""
-        self._ask({"want": "where"})
-        return self._per_lane(self._answers())
+        return list(self._where)
 
     def put_back(self, where: list[Arrays]) -> None:
         """Bring each lane's environment back to where it was."""
-        for connection, group in zip(self.teams[0], self.groups, strict=True):
-            connection.request({"want": "put back"}, _prefixed([where[i] for i in group]))
-        self._answers()
+        self._where = [{"restarts": np.asarray(0), "left": np.asarray(False), **each} for each in where]
+
+        def task(lane: int, _: bool) -> tuple[dict[str, Any], Arrays]:
+            return {}, self._where[lane]
+
+        errand = Errand(
+            "put back", 0, {}, task, lambda lane, _: self._leave(lane, 1), set(self.faults.frozen)
+        )
+        self.staff.ask(0, errand)
+        for lane, answer in self.staff.answers(0, errand).items():
+            if answer.head["faults"]:
+                self._leave(lane, len(answer.head["faults"]))
+
+    def hurry(self) -> None:
+        """A stop is due: from now on nobody is waited for longer than a few seconds, nor asked again."""
+        self.staff.hurry()
+
+    def kill(self) -> None:
+        """End all workers at once."""
+        self.staff.kill()
 
     def close(self) -> None:
-        for connection in [each for team in self.teams for each in team]:
-            connection.close()
-        self.teams = []
+        self.staff.close()
 
     def __enter__(self) -> "Pool":
         return self
@@ -244,33 +141,57 @@ class Pool:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _hire_team(
-        self,
-        config: EnvConfig,
-        seeds: list[int],
-        head: str,
-        connect: type[ProcessConnection] | type[InlineConnection],
-    ) -> None:
-        """One more team of workers, each with some of the lanes. The first team has the training's own."""
-        team: list[Connection] = []
-        self.teams.append(team)
-        for group in self.groups:
-            # One by one: if the next fails, those already hired can still be dismissed.
-            team.append(connect(config, [seeds[i] for i in group], head))
-            if team is not self.teams[0]:
-                team[-1].step_back()
+    def _open(self) -> Spec:
+        """Make all environments. One of many that fails may be tried again; where none can be made, or one
+        hangs, nothing is lost yet by giving up."""
 
-    def _ask(self, head: dict[str, Any], stacked: Arrays | None = None, team: int = 0) -> None:
-        for connection, group in zip(self.teams[team], self.groups, strict=True):
-            lanes = [{name: array[i] for name, array in (stacked or {}).items()} for i in group]
-            connection.request(head, _prefixed(lanes))
+        def lost(_: int, how: LostError) -> None:
+            raise UserError(str(how))
 
-    def _answers(self, team: int = 0) -> list[Message]:
-        return [connection.reply() for connection in self.teams[team]]
+        errand = Errand("open", 0, {}, lambda lane, _: ({}, {}), lost, set(self.faults.frozen))
+        self.staff.ask(0, errand)
+        answers = self.staff.answers(0, errand)
+        specs = [Spec.from_dict(answer.head["spec"]) for answer in answers.values() if answer.arrays]
+        if not specs:
+            raise UserError(next(iter(answers.values())).head["faults"][0])
+        nowhere = _before_the_start(specs[0])
+        self._where = [
+            answers[lane].arrays or nowhere if lane in answers else nowhere for lane in range(self.lanes)
+        ]
+        return specs[0]
 
-    def _per_lane(self, answers: list[Message]) -> list[Arrays]:
-        pairs = zip(answers, self.groups, strict=True)
-        return [_unprefixed(answer.arrays, i) for answer, group in pairs for i in range(len(group))]
+    def _moved(self, lane: int, answer: Message | None) -> Arrays:
+        """The lane's chunk. Its actions since the episode began say where it is now."""
+        before = self._where[lane]
+        if answer is None or not answer.arrays:
+            if answer is not None:
+                self._leave(lane, len(answer.head["faults"]))
+            steps = self._chunk.facts["steps"]
+            empty = ChunkWriter(steps, self.spec.observation_size, self.spec.action_size)
+            return empty.finish(before["observation"])
+        chunk, now = answer.arrays, answer.head["where"]
+        rows = int(chunk["rows"])
+        frozen = len(answer.head["faults"]) > 0 and lane in self.faults.frozen
+        if frozen:
+            actions = before["actions"][:0]  # the episode that failed has been left
+        elif now["episode"] == before["episode"] and now["restarts"] == before["restarts"]:
+            actions = np.concatenate([before["actions"], chunk["action"][:rows]])
+        else:
+            actions = chunk["action"][rows - now["steps"] : rows].copy()
+        self._where[lane] = {
+            "episode": np.asarray(now["episode"], np.int64),
+            "restarts": np.asarray(now["restarts"], np.int64),
+            "left": np.asarray(frozen),
+            "actions": actions,
+            "observation": chunk["observation"][rows].copy(),
+        }
+        return chunk
+
+    def _leave(self, lane: int, faults: int) -> None:
+        """The lane's environment is gone, and with it the episode that was under way."""
+        where = self._where[lane]
+        restarts = np.asarray(int(where["restarts"]) + faults, np.int64)
+        self._where[lane] = {**where, "restarts": restarts, "left": np.asarray(True)}
 
 
 def default_workers(lanes: int, learns_here: bool = True) -> int:
@@ -287,63 +208,16 @@ def spare_teams(workers: int) -> int:
     return max(1, ((os.cpu_count() or 2) - 1) // workers)
 
 
-def _prefixed(groups: list[Arrays]) -> Arrays:
-    return {f"{i}/{name}": array for i, group in enumerate(groups) for name, array in group.items()}
+def _actor(actors: Arrays | None, lane: int) -> Arrays:
+    return {f"actor/{name}": array[lane] for name, array in (actors or {}).items()}
 
 
-def _unprefixed(arrays: Arrays, index: int) -> Arrays:
-    return under(arrays, f"{index}/")
-
-
-def _widen(pipe: BinaryIO) -> None:
-    """Let a pipe hold a whole policy of the usual size, so that nobody waits while it is being read."""
-    if hasattr(fcntl, "F_SETPIPE_SZ"):  # on Linux
-        with contextlib.suppress(OSError):  # more than this user may have
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-
-
-@contextlib.contextmanager
-def _blaming_environments() -> Iterator[None]:
-    """An environment's own bug becomes one line; its author gets the place too."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        traceback.print_exc()
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        if "values to unpack" in reason:  # the most likely mistake, from the days of Gym
-            reason += " (reset returns two values: observation, info; step returns five)"
-        raise UserError(f"the environment raised {reason}") from error
-
-
-def serve(stdin: BinaryIO, stdout: BinaryIO) -> None:
-    """Answer requests until the trainer closes the stream; send errors instead of raising them."""
-    try:
-        head, _ = receive(stdin)
-        with _blaming_environments():
-            server = Server(EnvConfig(**head["config"]), head["seeds"], head["head"])
-        while True:
-            request = receive(stdin)
-            with _blaming_environments():
-                answer = server.answer(request)
-            send(stdout, *answer)
-    except (EOFError, BrokenPipeError):
-        return
-    except UserError as error:
-        send(stdout, {"error": str(error)})
-
-
-def main() -> None:
-    # Whoever stops the trainer may signal us too (a batch system does), but the trainer still needs our
-    # answers to save; when it goes, its stream closes.
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
-    # A trainer that went does not read our last answer: from Python 3.13 on, leaving with it would complain.
-    with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as stdout:
-        os.dup2(2, 1)  # whatever an environment prints goes to stderr, not into our messages
-        serve(sys.stdin.buffer, stdout)
-
-
-if __name__ == "__main__":
-    main()
+def _before_the_start(spec: Spec) -> Arrays:
+    """Where a lane is whose environment could not be made yet: its next episode is the first."""
+    return {
+        "episode": np.asarray(-1, np.int64),
+        "restarts": np.asarray(0, np.int64),
+        "left": np.asarray(True),
+        "actions": np.zeros((0, spec.action_size), np.float32),
+        "observation": np.zeros(spec.observation_size, np.float32),
+    }

@@ -1,0 +1,207 @@
+"""Workers as the trainer sees them: asked over a pipe, watched while they work, ended together."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from multiprocessing.connection import wait
+from typing import Any, BinaryIO, Protocol
+
+from apportion.core.errors import UserError
+from apportion.envs.lifetime import BEATS, EPISODE, LANE, NOBODY, no_pulse, pulse_file, shared_pulse
+from apportion.envs.make import EnvConfig
+from apportion.envs.server import Server
+from apportion.envs.wire import Arrays, Message, receive, send
+
+PATIENCE = 5.0  # seconds for a worker to end what it is doing, before it is killed
+TO_START = 120.0  # seconds for a new process to come to its environments, however short their own time is
+SPARE_NICENESS = 10  # of those that only evaluate, so that the training's own need not wait for them
+PIPE_BYTES = 1 << 20  # what Linux gives to anyone; a policy with two layers of 256 takes 300 kB
+
+# Linux ends a child with the thread that started it, so that thread has to stay as long as this process.
+_starter = ThreadPoolExecutor(1, "apportion-starter")
+
+
+class LostError(Exception):
+    """A worker is gone, by itself or because it did not answer; which lane and episode it was at."""
+
+    def __init__(self, reason: str, lane: int | None, episode: int) -> None:
+        super().__init__(reason)
+        self.lane = lane
+        self.episode = episode
+
+
+class Connection(Protocol):
+    """One worker as the trainer sees it. Requests are answered in order."""
+
+    @property
+    def descriptor(self) -> int | None:
+        """Where its answer will arrive; None: it has answered already."""
+
+    def request(self, head: dict[str, Any], arrays: Arrays) -> None: ...
+
+    def reply(self) -> Message: ...
+
+    def waited(self, seconds: float, at_most: float) -> None:
+        """Nobody has answered for so long: LostError after too long without a sign of life."""
+
+    def step_back(self) -> None:
+        """Take only the time that other processes leave."""
+
+    def dismiss(self) -> None:
+        """Let it come to its end."""
+
+    def end(self, patience: float) -> None:
+        """Wait so long for that, then kill it."""
+
+    def kill(self) -> None:
+        """At once, with all that its environments started."""
+
+
+class InlineConnection:
+    """A worker inside the calling process: nobody can interrupt it, nor need anybody wait for it."""
+
+    descriptor = None
+
+    def __init__(self, config: EnvConfig, seeds: list[int], head: str) -> None:
+        self.server = Server(config, seeds, head, no_pulse())
+        self.replies: list[Message] = []
+
+    def request(self, head: dict[str, Any], arrays: Arrays) -> None:
+        self.replies.append(self.server.answer(Message(head, arrays)))
+
+    def reply(self) -> Message:
+        return self.replies.pop(0)
+
+    def waited(self, seconds: float, at_most: float) -> None:
+        pass
+
+    def step_back(self) -> None:
+        pass
+
+    def dismiss(self) -> None:
+        self.server.close()
+
+    def end(self, patience: float) -> None:
+        pass
+
+    def kill(self) -> None:
+        pass
+
+
+class ProcessConnection:
+    """A worker in a process of its own."""
+
+    def __init__(self, config: EnvConfig, seeds: list[int], head: str) -> None:
+        # One thread per worker: the policy's products are small, and the learner wants the other cores.
+        threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        path = os.pathsep.join(place or os.getcwd() for place in sys.path)
+        pulse = pulse_file()
+        try:
+            self.process = _starter.submit(
+                subprocess.Popen,
+                [sys.executable, "-m", "apportion.envs.server", str(os.getpid()), str(pulse)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                # The same search path as here, so that a user's module is found; its own process group, so
+                # that Ctrl-C reaches only the trainer, which then finishes its iteration and saves.
+                env={**os.environ, **threads, "PYTHONPATH": path},
+                process_group=0,
+                pass_fds=[pulse],
+            ).result()
+            self.pulse = shared_pulse(pulse)
+        finally:
+            os.close(pulse)
+        self._stdin: BinaryIO = self.process.stdin  # type: ignore[assignment]
+        # Without a buffer, so that it shows from outside whether something has arrived.
+        self._stdout: BinaryIO = self.process.stdout.raw  # type: ignore[union-attr]
+        self.descriptor = self._stdout.fileno()
+        self._quiet = 0.0  # seconds that somebody has waited for a sign of life
+        self._beats = 0
+        _widen(self._stdin)
+        _widen(self._stdout)
+        self.request({"config": asdict(config), "seeds": seeds, "head": head}, {})
+
+    def request(self, head: dict[str, Any], arrays: Arrays) -> None:
+        self._quiet = 0.0
+        with contextlib.suppress(BrokenPipeError):  # it failed earlier: the reason is waiting in reply()
+            send(self._stdin, head, arrays)
+
+    def reply(self) -> Message:
+        try:
+            message = receive(self._stdout)
+        except EOFError:
+            os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+            self.kill()  # those that its environments started and left behind
+            code = self.process.wait()
+            raise self._lost(f"an environment worker died (exit code {code}); its output is above") from None
+        if "error" in message.head:
+            raise UserError(message.head["error"])
+        return message
+
+    def waited(self, seconds: float, at_most: float) -> None:
+        beats = self.pulse[BEATS]
+        self._quiet = 0.0 if beats != self._beats else self._quiet + seconds
+        self._beats = beats
+        allowed = at_most if beats else max(at_most, TO_START)
+        if self._quiet >= allowed:
+            self.kill()
+            fix = "raise --env.timeout if it needs longer"
+            raise self._lost(f"the environment did not answer within {allowed:g} s: {fix}")
+
+    def step_back(self) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it died: the reason will be waiting in reply()
+            niceness = os.getpriority(os.PRIO_PROCESS, 0) + SPARE_NICENESS
+            os.setpriority(os.PRIO_PROCESS, self.process.pid, niceness)
+
+    def dismiss(self) -> None:
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+            self.process.stdin = None
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it is gone
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def end(self, patience: float) -> None:
+        # Reads what nobody asks for any more, or the worker could not come to the end of its input. A thread
+        # may still wait for that answer: it gets less than it expects, and ends too.
+        try:
+            self.process.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self.process.communicate()
+
+    def _lost(self, reason: str) -> LostError:
+        lane = self.pulse[LANE]
+        return LostError(reason, None if lane == NOBODY else lane, self.pulse[EPISODE])
+
+
+def answered(connections: Sequence[Connection], seconds: float) -> list[Connection]:
+    """Those who have something to say, as soon as there is one; none after so many seconds."""
+    descriptors = [each.descriptor for each in connections if each.descriptor is not None]
+    ready = wait(descriptors, seconds if len(descriptors) == len(connections) else 0)
+    return [each for each in connections if each.descriptor is None or each.descriptor in ready]
+
+
+def end_all(connections: Sequence[Connection]) -> None:
+    """All together: those that are stuck have the same few seconds."""
+    for each in connections:
+        each.dismiss()
+    until = time.monotonic() + PATIENCE
+    for each in connections:
+        each.end(max(0.0, until - time.monotonic()))
+
+
+def _widen(pipe: BinaryIO) -> None:
+    """Let a pipe hold a whole policy of the usual size, so that nobody waits while it is being read."""
+    if hasattr(fcntl, "F_SETPIPE_SZ"):  # on Linux
+        with contextlib.suppress(OSError):  # more than this user may have
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)

@@ -1,0 +1,116 @@
+"""What goes wrong with lanes: how often each environment was restarted, and which lanes are frozen and why.
+
+A lane is an island: its faults cost it an episode and, when they are too many, its training; never a
+neighbour's. Only a strict training ends at the first fault.
+"""
+
+import sys
+import traceback
+from threading import Lock
+from typing import Any, NamedTuple
+
+from apportion.core.errors import UserError
+
+# An environment's own ways to fail; whoever presses Ctrl-C is none of them.
+FAILURES = (Exception, SystemExit)
+
+
+class Trouble:
+    """What fails in one errand of a lane, which may take so many restarts."""
+
+    def __init__(self, allowed: int, printed: set[str]) -> None:
+        self.allowed = allowed
+        self.printed = printed  # reasons whose traceback its author has seen
+        self.reasons: list[str] = []
+
+    def note(self, error: BaseException) -> bool:
+        """Whether one more restart is allowed."""
+        self.reasons.append(self._blame(error))
+        return len(self.reasons) <= self.allowed
+
+    def _blame(self, error: BaseException) -> str:
+        """An environment's own bug in one line; its author gets the place too, once."""
+        if isinstance(error, UserError):
+            return str(error)
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        if "values to unpack" in said:  # the most likely mistake, from the days of Gym
+            said += " (reset returns two values: observation, info; step returns five)"
+        reason = f"the environment raised {said}"
+        if reason not in self.printed:
+            self.printed.add(reason)
+            traceback.print_exception(error, file=sys.stderr)
+        return reason
+
+
+class Frozen(NamedTuple):
+    """Why a lane stands still, and from which iteration on."""
+
+    iteration: int
+    reason: str
+
+
+class Fault(NamedTuple):
+    """One thing that went wrong, for those who tell of it."""
+
+    lane: int
+    iteration: int
+    reason: str
+    restarts: int | None  # of this lane by now; None: it is frozen instead
+
+
+class Faults:
+    """The faults of all lanes so far. Threads that collect and that evaluate may both report."""
+
+    def __init__(self, lanes: int, limit: int = 0, strict: bool = True) -> None:
+        self.limit = limit
+        self.strict = strict
+        self.restarts = [0] * lanes
+        self.frozen: dict[int, Frozen] = {}
+        self._news: list[Fault] = []
+        self._lock = Lock()
+
+    def allowed(self, lane: int) -> int:
+        """How many more restarts a lane may have."""
+        return 0 if self.strict else self.limit - self.restarts[lane]
+
+    def happened(self, lane: int, iteration: int, reason: str) -> None:
+        """An environment failed: it is restarted, or after too many restarts its lane is frozen."""
+        if self.strict:
+            raise UserError(reason)
+        with self._lock:
+            if lane not in self.frozen and self.restarts[lane] < self.limit:
+                self.restarts[lane] += 1
+                self._news.append(Fault(lane, iteration, reason, self.restarts[lane]))
+                return
+        self.freeze(lane, iteration, reason)
+
+    def freeze(self, lane: int, iteration: int, reason: str) -> None:
+        """From this iteration on the lane stands still."""
+        if self.strict:
+            raise UserError(reason)
+        with self._lock:
+            if lane not in self.frozen:
+                self.frozen[lane] = Frozen(iteration, reason)
+                self._news.append(Fault(lane, iteration, reason, None))
+
+    def frozen_by(self, iteration: int) -> set[int]:
+        """The lanes that stand still in this iteration. One that fails in a chunk ahead does not yet."""
+        with self._lock:
+            return {lane for lane, frozen in self.frozen.items() if frozen.iteration <= iteration}
+
+    def news(self) -> list[Fault]:
+        """What has happened since this was asked last."""
+        with self._lock:
+            told, self._news = self._news, []
+        return told
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        with self._lock:
+            frozen = [[lane, *why] for lane, why in sorted(self.frozen.items())]
+            return {"restarts": list(self.restarts), "frozen": frozen}
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Go on from what `to_dict` wrote."""
+        self.restarts = [int(count) for count in data["restarts"]]
+        self.frozen = {lane: Frozen(iteration, reason) for lane, iteration, reason in data["frozen"]}

@@ -1,0 +1,182 @@
+"""The worker's side: a process that runs some lanes' environments, acts in NumPy, and knows nothing of JAX.
+
+A worker is a plain child process (`python -m apportion.envs.server`) spoken to over its standard streams, so
+that user scripts need no `__main__` guard.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from typing import Any, BinaryIO
+
+from apportion.core.errors import UserError
+from apportion.envs.faults import FAILURES, Trouble
+from apportion.envs.lane import Lane, Noise, UnrepeatableError, play_one
+from apportion.envs.lifetime import BEATS, LANE, NOBODY, Pulse, die_with_parent, shared_pulse
+from apportion.envs.make import EnvConfig
+from apportion.envs.wire import Arrays, Message, prefixed, receive, send, under
+
+
+class Server:
+    """Answers one request at a time, for each lane that it names.
+
+    A lane's answer says in `faults` what went wrong. With more of them than were allowed there may be no
+    arrays, and the lane's environment is gone.
+    """
+
+    def __init__(self, config: EnvConfig, seeds: list[int], head: str, pulse: Pulse) -> None:
+        self.config = config
+        self.seeds = seeds
+        self.head = head
+        self.pulse = pulse
+        self.lanes: dict[int, Lane] = {}
+        self.evaluation_lanes: dict[int, Lane] = {}
+        self.printed: set[str] = set()
+
+    def answer(self, request: Message) -> Message:
+        """Requests name what they want, and of which lanes; arrays of lane i are called `i/...`."""
+        head, arrays = request
+        errands = {
+            "open": self._open,
+            "chunk": self._chunk,
+            "put back": self._put_back,
+            "episodes": self._episodes,
+        }
+        answers: dict[int, Message] = {}
+        for task in head["lanes"]:
+            lane = task["lane"]
+            self.pulse[LANE] = lane
+            trouble = Trouble(task["allowed"], self.printed)
+            found = errands[head["want"]](lane, head | task, under(arrays, f"{lane}/"), trouble)
+            facts = {"lane": lane, "faults": trouble.reasons, "open": lane in self.lanes}
+            answers[lane] = Message(found.head | facts, found.arrays)
+        self.pulse[LANE] = NOBODY
+        return Message(
+            {"lanes": [answer.head for answer in answers.values()]},
+            prefixed({lane: answer.arrays for lane, answer in answers.items()}),
+        )
+
+    def close(self) -> None:
+        for lane in [*self.lanes.values(), *self.evaluation_lanes.values()]:
+            lane.close()
+
+    def _open(self, lane: int, head: dict[str, Any], arrays: Arrays, trouble: Trouble) -> Message:
+        """Make the environment: its facts, and where it stands."""
+        try:
+            self.lanes[lane] = self._make(lane)
+        except FAILURES as error:
+            trouble.note(error)
+            return Message({}, {})
+        return Message({"spec": self.lanes[lane].spec.to_dict()}, self.lanes[lane].where())
+
+    def _chunk(self, lane: int, head: dict[str, Any], arrays: Arrays, trouble: Trouble) -> Message:
+        """So many steps. In a process that is new to the lane, from where it was."""
+        found = self.lanes.get(lane) or self._recover(lane, under(arrays, "where/"), trouble)
+        if found is None:
+            return Message({}, {})
+        chunk = found.collect(under(arrays, "actor/") or None, head["steps"], head["iteration"], trouble)
+        if len(trouble.reasons) > trouble.allowed:
+            self.lanes.pop(lane).close()
+        return Message({"where": _place(found)}, chunk)
+
+    def _put_back(self, lane: int, head: dict[str, Any], arrays: Arrays, trouble: Trouble) -> Message:
+        """As the lane was when a run was saved. An environment that cannot repeat itself is an error."""
+        try:
+            if lane not in self.lanes:
+                self.lanes[lane] = self._make(lane)
+            self.lanes[lane].put_back(arrays)
+        except UnrepeatableError:
+            raise
+        except FAILURES as error:
+            if trouble.note(error):
+                self._recover(lane, arrays, trouble)
+        return Message({}, {})
+
+    def _episodes(self, lane: int, head: dict[str, Any], arrays: Arrays, trouble: Trouble) -> Message:
+        """Evaluation episodes of these numbers, each of which may have failed before."""
+        noise = Noise(head["noise"]["std"], tuple(head["noise"]["dims"])) if head["noise"] else None
+        played: dict[int, Arrays] = {}
+        for number, failed in zip(head["numbers"], head["failed"], strict=True):
+            while number not in played:
+                try:
+                    if lane not in self.evaluation_lanes:
+                        self.evaluation_lanes[lane] = self._make(lane)
+                    host, moment = self.evaluation_lanes[lane], (head["iteration"], number)
+                    played[number] = play_one(host, under(arrays, "actor/"), moment, noise, failed)
+                except FAILURES as error:
+                    failed += 1
+                    if lane in self.evaluation_lanes:
+                        self.evaluation_lanes.pop(lane).close()
+                    if not trouble.note(error):
+                        return Message({}, {})
+        return Message({}, prefixed(played))
+
+    def _make(self, lane: int) -> Lane:
+        return Lane(self.config, self.seeds[lane], self.head, self.pulse)
+
+    def _recover(self, lane: int, where: Arrays, trouble: Trouble) -> Lane | None:
+        """A lane whose environment is gone, where it was; after a failure there, in its next episode.
+
+        One that cannot repeat itself is left there too. That is no failure: a neighbour took it along.
+        """
+        while len(trouble.reasons) <= trouble.allowed:
+            if lane in self.lanes:
+                self.lanes.pop(lane).close()
+            try:
+                found = self._make(lane)
+                if trouble.reasons:
+                    found.restarts = int(where["restarts"]) + len(trouble.reasons)
+                    found.leave(where)
+                else:
+                    _put_back_or_leave(found, where)
+                self.lanes[lane] = found
+                return found
+            except FAILURES as error:
+                trouble.note(error)
+        return None
+
+
+def _put_back_or_leave(lane: Lane, where: Arrays) -> None:
+    try:
+        lane.put_back(where)
+    except UnrepeatableError:
+        lane.leave(where)
+
+
+def _place(lane: Lane) -> dict[str, int]:
+    """With the chunk's own rows, all that `Lane.where` says."""
+    return {"episode": lane.episode, "restarts": lane.restarts, "steps": len(lane.actions)}
+
+
+def serve(stdin: BinaryIO, stdout: BinaryIO, pulse: Pulse) -> None:
+    """Answer requests until the trainer closes the stream; send errors instead of raising them."""
+    try:
+        head, _ = receive(stdin)
+        server = Server(EnvConfig(**head["config"]), head["seeds"], head["head"], pulse)
+        while True:
+            send(stdout, *server.answer(receive(stdin)))
+    except (EOFError, BrokenPipeError):
+        return
+    except UserError as error:
+        send(stdout, {"error": str(error)})
+
+
+def main() -> None:
+    parent, descriptor = map(int, sys.argv[1:])
+    die_with_parent(parent)
+    pulse = shared_pulse(descriptor)
+    pulse[LANE] = NOBODY
+    pulse[BEATS] = 1  # from here on its environments' time counts
+    # Whoever stops the trainer may signal us too (a batch system does), but the trainer still needs our
+    # answers to save; when it goes, so do we.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    # A trainer that went does not read our last answer: from Python 3.13 on, leaving with it would complain.
+    with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as stdout:
+        os.dup2(2, 1)  # whatever an environment prints goes to stderr, not into our messages
+        serve(sys.stdin.buffer, stdout, pulse)
+
+
+if __name__ == "__main__":
+    main()
