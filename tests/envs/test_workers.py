@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 
 from apportion.core.errors import UserError
-from apportion.envs import workers
+from apportion.envs import connections, workers
+from apportion.envs.connections import Connection, ProcessConnection
 from apportion.envs.lane import Noise
 from apportion.envs.make import EnvConfig
-from apportion.envs.workers import Connection, Pool, ProcessConnection, default_workers
+from apportion.envs.workers import Pool, default_workers
 
 HEAD = "tanh_gaussian"
 
@@ -40,6 +42,12 @@ def _niceness(connection: Connection) -> int:
     return os.getpriority(os.PRIO_PROCESS, connection.process.pid) - os.getpriority(os.PRIO_PROCESS, 0)
 
 
+def _process(pool: Pool, worker: int = 0) -> "subprocess.Popen[bytes]":
+    connection = pool.staff.teams[0][worker].connection
+    assert isinstance(connection, ProcessConnection)
+    return connection.process
+
+
 def _assert_same(found: Any, expected: Any) -> None:
     assert found.keys() == expected.keys()
     for name in expected:
@@ -60,8 +68,11 @@ def test_processes_do_exactly_what_this_process_does(monkeypatch: pytest.MonkeyP
         assert first["observation"].shape == (3, 101, 10)
         _assert_same(_chunk(outside, actors, 50, 1), first)
         played = inside.episodes(actors, 1, 3, noise), outside.episodes(actors, 1, 3, noise)
-        assert (len(inside.teams), len(outside.teams)) == (1, 2)
-        assert [[_niceness(each) for each in team] for team in outside.teams] == [[0, 0], [10, 10]]
+        assert (len(inside.staff.teams), len(outside.staff.teams)) == (1, 2)
+        assert [[_niceness(seat.connection) for seat in team] for team in outside.staff.teams] == [
+            [0, 0],
+            [10, 10],
+        ]
         for mine, theirs in zip(*played, strict=True):
             assert len(mine) == 3
             for episode, same in zip(mine, theirs, strict=True):
@@ -83,7 +94,7 @@ def test_spare_workers_play_while_the_others_collect() -> None:
             for episode, same in zip(mine, theirs, strict=True):
                 _assert_same(episode, same)
         assert (outside.has_spare_workers, inside.has_spare_workers) == (True, False)
-        assert len(outside.teams) >= 2
+        assert len(outside.staff.teams) >= 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a pipe's size is the system's")
@@ -92,7 +103,7 @@ def test_a_policy_is_sent_without_waiting_for_who_reads_it() -> None:
     shapes = {"mask": (10,), "w0": (10, 256), "b0": (256,), "w1": (256, 256), "b1": (256,), "w2": (256, 6)}
     actors = {name: np.zeros((1, *shape), np.float32) for name, shape in {**shapes, "b2": (6,)}.items()}
     with _pool("apportion/Greenhouse-v0", 1) as pool:
-        worker = pool.teams[0][0].process.pid  # type: ignore[attr-defined]
+        worker = _process(pool).pid
         os.kill(worker, signal.SIGSTOP)
         sender = threading.Thread(target=pool.start_chunk, args=(actors, 5, 0))
         try:
@@ -157,12 +168,11 @@ def test_a_killed_worker_is_named_not_waited_for(when: str) -> None:
 
 def _use_a_killed_worker(when: str) -> None:
     with _pool("lane_envs:Walk-v0", 1) as pool:
-        connection = pool.teams[0][0]
-        assert isinstance(connection, ProcessConnection)
+        process = _process(pool)
         if when == "asked":
             pool.start_chunk(None, 1_000_000, 0)
-        connection.process.kill()
-        connection.process.wait()
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         if when == "idle":
             pool.start_chunk(None, 5, 0)
         pool.finish_chunk()
@@ -173,18 +183,17 @@ def test_closing_while_a_chunk_is_under_way_leaves_no_process_and_no_noise(
 ) -> None:
     monkeypatch.setenv("PYTHONDEVMODE", "1")  # says what is lost on leaving, as Python 3.13 always does
     pool = _pool("lane_envs:Walk-v0", 1)
-    connection = pool.teams[0][0]
-    assert isinstance(connection, ProcessConnection)
+    process = _process(pool)
     pool.start_chunk(None, 2000, 0)
     pool.close()
-    assert connection.process.returncode is not None
+    assert process.returncode is not None
     assert capfd.readouterr().err == ""
 
 
 def test_closing_ends_an_environment_that_is_stuck_and_who_waits_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(workers, "PATIENCE", 0.2)
+    monkeypatch.setattr(connections, "PATIENCE", 0.2)
     with ThreadPoolExecutor(1) as thread:
         with _pool("lane_envs:Stuck-v0", 2, lanes=2) as pool:
             chunk = thread.submit(_chunk, pool, None, 10, 0)

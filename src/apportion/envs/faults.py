@@ -42,13 +42,6 @@ class Trouble:
         return reason
 
 
-class Frozen(NamedTuple):
-    """Why a lane stands still, and from which iteration on."""
-
-    iteration: int
-    reason: str
-
-
 class Fault(NamedTuple):
     """One thing that went wrong, for those who tell of it."""
 
@@ -65,7 +58,8 @@ class Faults:
         self.limit = limit
         self.strict = strict
         self.restarts = [0] * lanes
-        self.frozen: dict[int, Frozen] = {}
+        self.reasons: list[str | None] = [None] * lanes  # of each lane's last fault
+        self.frozen: dict[int, int] = {}  # lane → iteration from which on it stands still
         self._news: list[Fault] = []
         self._lock = Lock()
 
@@ -80,6 +74,7 @@ class Faults:
         with self._lock:
             if lane not in self.frozen and self.restarts[lane] < self.limit:
                 self.restarts[lane] += 1
+                self.reasons[lane] = reason
                 self._news.append(Fault(lane, iteration, reason, self.restarts[lane]))
                 return
         self.freeze(lane, iteration, reason)
@@ -90,13 +85,14 @@ class Faults:
             raise UserError(reason)
         with self._lock:
             if lane not in self.frozen:
-                self.frozen[lane] = Frozen(iteration, reason)
+                self.frozen[lane] = iteration
+                self.reasons[lane] = reason
                 self._news.append(Fault(lane, iteration, reason, None))
 
     def frozen_by(self, iteration: int) -> set[int]:
         """The lanes that stand still in this iteration. One that fails in a chunk ahead does not yet."""
         with self._lock:
-            return {lane for lane, frozen in self.frozen.items() if frozen.iteration <= iteration}
+            return {lane for lane, since in self.frozen.items() if since <= iteration}
 
     def news(self) -> list[Fault]:
         """What has happened since this was asked last."""
@@ -107,10 +103,11 @@ class Faults:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         with self._lock:
-            frozen = [[lane, *why] for lane, why in sorted(self.frozen.items())]
-            return {"restarts": list(self.restarts), "frozen": frozen}
+            frozen = sorted(self.frozen.items())
+            return {"restarts": list(self.restarts), "reasons": list(self.reasons), "frozen": frozen}
 
     def restore(self, data: dict[str, Any]) -> None:
         """Go on from what `to_dict` wrote."""
         self.restarts = [int(count) for count in data["restarts"]]
-        self.frozen = {lane: Frozen(iteration, reason) for lane, iteration, reason in data["frozen"]}
+        self.reasons = list(data["reasons"])
+        self.frozen = dict(data["frozen"])

@@ -1,4 +1,4 @@
-"""Trainings that go wrong are told of once per lane: numbers that are gone, critics whose loss explodes."""
+"""Trainings that go wrong are told of once per lane: critics whose loss explodes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,6 @@ class Watch:
     def __init__(self, seeds: Sequence[int], normalised: bool) -> None:
         self.seeds = seeds
         self.losses: list[NDArray[np.float64]] = []  # [L] of each line so far
-        self.lost: set[int] = set()
         self.exploded: set[int] = set()
         self.remedy = "a smaller --backbone.learning-rate may help"
         if not normalised:
@@ -33,17 +32,7 @@ class Watch:
 
     def look(self, step: int, metrics: dict[str, NDArray[Any]]) -> list[str]:
         """What to say after one more line."""
-        return self._lost(step, metrics) + self._exploded(step, metrics.get(_NAME))
-
-    def _lost(self, step: int, metrics: dict[str, NDArray[Any]]) -> list[str]:
-        finite = np.all([np.isfinite(values) for values in metrics.values()], axis=0)
-        new = sorted(set(np.flatnonzero(~finite).tolist()) - self.lost)
-        self.lost |= set(new)
-        return [
-            f"seed {self.seeds[lane]} diverged (NaN) by step {step}; the other lanes go on" for lane in new
-        ]
-
-    def _exploded(self, step: int, losses: NDArray[Any] | None) -> list[str]:
+        losses = metrics.get(_NAME)
         if losses is None:
             return []
         self.losses.append(np.array(losses, np.float64))
@@ -52,7 +41,8 @@ class Watch:
         # Of all lines so far: a loss that grows slowly, but without end, leaves their median behind as well.
         usual = np.median(np.nan_to_num(self.losses[:-LASTING], nan=np.inf), axis=0)
         now = np.min(self.losses[-LASTING:], axis=0)
-        large = now > np.maximum(GROWTH * usual, SMALLEST)  # False where a number is gone: that was said
+        # False where a number is gone: such a lane is frozen, or has not begun to learn.
+        large = now > np.maximum(GROWTH * usual, SMALLEST)
         new = sorted(set(np.flatnonzero(large).tolist()) - self.exploded)
         self.exploded |= set(new)
         return [

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
@@ -29,10 +31,11 @@ class Report:
     pace: str  # steps per second and time left
     score: str  # returns and how good the reward is, at the last evaluation
     metrics: str
+    frozen: str = ""  # how many seeds stand still
 
     def line(self) -> str:
         share = f"step {self.step:,}/{self.total:,} ({self.step / max(self.total, 1):.0%})"
-        return "  ".join(part for part in (share, self.pace, self.score, self.metrics) if part)
+        return "  ".join(part for part in (share, self.pace, self.score, self.metrics, self.frozen) if part)
 
 
 class View(Protocol):
@@ -61,6 +64,7 @@ class Progress:
         self._marks: deque[tuple[float, int]] = deque(maxlen=PACE_REPORTS)  # (seconds, step)
         self._score = ""
         self._metrics = ""
+        self._frozen = ""
 
     def __enter__(self) -> Self:
         self._marks.append((self._clock(), self._start))
@@ -82,6 +86,10 @@ class Progress:
         """Shows these numbers of the training from the next report on."""
         self._metrics = "  ".join(f"{name} {_number(value)}" for name, value in values.items())
 
+    def frozen(self, lanes: int) -> None:
+        """Shows from the next report on how many seeds stand still."""
+        self._frozen = f"{lanes} of {self._lanes} seeds frozen" if lanes else ""
+
     def evaluation(
         self, returns: Sequence[float], correlation: Sequence[float | None], return_error: Sequence[float]
     ) -> None:
@@ -101,7 +109,7 @@ class Progress:
 
     def _show(self, step: int, evaluated: bool) -> None:
         self._marks.append((self._clock(), step))
-        report = Report(step, self._total, self._pace(), self._score, self._metrics)
+        report = Report(step, self._total, self._pace(), self._score, self._metrics, self._frozen)
         self._tell(lambda view: view.show(report, evaluated))
 
     def _tell(self, what: Callable[[View], None]) -> None:
@@ -130,6 +138,12 @@ def over_lanes(values: Sequence[float | None], lanes: int) -> str:
     mean = math.fsum(known) / len(known)
     spread = math.sqrt(math.fsum((value - mean) ** 2 for value in known) / len(known))
     return f"mean {_number(mean)} ± {_number(spread)} ({_number(min(known))} to {_number(max(known))})"
+
+
+def over_some(values: NDArray[np.float32]) -> float:
+    """The mean over the lanes that have a number."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if known.size else math.nan
 
 
 class _Silence:
@@ -172,7 +186,7 @@ class _Bar:
 
     def __init__(self, total: int, start: int) -> None:
         steps = "{task.completed:,.0f}/{task.total:,.0f} steps"
-        texts = (steps, "{task.fields[pace]}", "{task.fields[score]}")
+        texts = (steps, "{task.fields[pace]}", "{task.fields[score]}", "{task.fields[frozen]}")
         self._rich = RichProgress(
             BarColumn(bar_width=24),
             *(TextColumn(text, markup=False) for text in texts),
@@ -180,11 +194,13 @@ class _Bar:
             refresh_per_second=4,
             redirect_stdout=False,
         )
-        self._task = self._rich.add_task("", total=total, completed=start, pace="", score="")
+        self._task = self._rich.add_task("", total=total, completed=start, pace="", score="", frozen="")
         self._rich.start()
 
     def show(self, report: Report, evaluated: bool) -> None:
-        self._rich.update(self._task, completed=report.step, pace=report.pace, score=report.score)
+        self._rich.update(
+            self._task, completed=report.step, pace=report.pace, score=report.score, frozen=report.frozen
+        )
 
     def message(self, text: str) -> None:
         self._rich.console.print(text, markup=False, highlight=False)

@@ -12,19 +12,18 @@ from numpy.typing import NDArray
 
 from apportion.core.config import check, from_dict, to_dict
 from apportion.core.errors import UserError
-from apportion.core.types import Metrics
 from apportion.data.replay import capacity_for
 from apportion.envs.factories import only_here
 from apportion.envs.workers import Pool
 from apportion.runs import best as bests
-from apportion.runs import checkpoint, logs
+from apportion.runs import checkpoint, logs, trouble
 from apportion.runs import saved as saving
 from apportion.runs.atomic import write_json
 from apportion.runs.best import Best
 from apportion.runs.divergence import Watch
 from apportion.runs.folder import RunFolder
 from apportion.runs.logs import Events, MetricsLog
-from apportion.runs.progress import Progress
+from apportion.runs.progress import Progress, over_some
 from apportion.runs.signals import StopRequest
 from apportion.training import devices, loop
 from apportion.training.evaluator import Report
@@ -77,7 +76,7 @@ def train(config: Config, checkpoints: Checkpoints, out: Path, quiet: bool) -> O
         capacity_for(pool.spec, schedule.replay_steps, schedule.steps_per_iteration)
         run = RunFolder.create(out, _settings(config, checkpoints), pool.spec)
         with run.lock():
-            return _Recorder(run, config, checkpoints, quiet).record(pool, None, 0.0)
+            return _Recorder(run, config, checkpoints, quiet, pool).record(None, 0.0)
 
 
 def resume(run: RunFolder, quiet: bool, steps: int | None = None) -> Outcome:
@@ -91,17 +90,19 @@ def resume(run: RunFolder, quiet: bool, steps: int | None = None) -> Outcome:
             config = replace(config, schedule=replace(config.schedule, steps=steps))
             behind = config.schedule.iterations < saved.iteration
             check(not behind, f"--steps {steps} is behind the run, which is at step {loaded.step}: raise it")
-        recorder = _Recorder(run, config, checkpoints, quiet)
-        recorder.best = bests.read(run.best, config, spec, loaded.step)
-        recorder.notes = loaded.skipped + recorder.notes_on_best(loaded.step)
-        with loop.open_pool(config) as pool:
+        stuck = len(saved.faults["frozen"]) == config.lanes
+        check(not stuck, f"every seed of {run.path} is frozen: see `apportion show`, and start a new run")
+        with loop.open_pool(config, saved.faults) as pool:
+            recorder = _Recorder(run, config, checkpoints, quiet, pool)
+            recorder.best = bests.read(run.best, config, spec, loaded.step)
+            recorder.notes = loaded.skipped + recorder.notes_on_best(loaded.step)
             pool.put_back(saved.where)
             write_json(run.config, _settings(config, checkpoints))  # with the new number of steps, if any
             run.truncate_after(loaded.step)
             checkpoint.drop_after(run.best, loaded.step)
             MetricsLog(run.metrics).truncate_after(loaded.step)
             recorder.watch.remember(logs.read(run.metrics))
-            return recorder.record(pool, saved, loaded.meta["seconds"])
+            return recorder.record(saved, loaded.meta["seconds"])
 
 
 def _settings(config: Config, checkpoints: Checkpoints) -> dict[str, Any]:
@@ -127,8 +128,11 @@ def read_settings(run: RunFolder) -> tuple[Config, Checkpoints]:
 class _Recorder:
     """Writes what a training yields into its run folder."""
 
-    def __init__(self, run: RunFolder, config: Config, checkpoints: Checkpoints, quiet: bool) -> None:
+    def __init__(
+        self, run: RunFolder, config: Config, checkpoints: Checkpoints, quiet: bool, pool: Pool
+    ) -> None:
         self.run = run
+        self.pool = pool
         self.config = config
         self.checkpoints = checkpoints
         self.quiet = quiet
@@ -136,9 +140,9 @@ class _Recorder:
         self.notes: list[str] = []
         self.watch = Watch(config.seeds, config.normalise)
         self.best: Best | None = None
-        self.metrics_to_come: tuple[int, Metrics] | None = None  # of a step, not written yet
+        self.metrics_to_come: Snapshot | None = None  # of a step, not written yet
 
-    def record(self, pool: Pool, saved: Saved | None, seconds: float) -> Outcome:
+    def record(self, saved: Saved | None, seconds: float) -> Outcome:
         """Run the loop to its end, or until a signal asks for a stop."""
         schedule = self.config.schedule
         first = 0 if saved is None else saved.iteration * schedule.steps_per_iteration
@@ -146,7 +150,7 @@ class _Recorder:
         self.saved_at = time.monotonic()
         total = schedule.iterations * schedule.steps_per_iteration
         with (
-            StopRequest() as stop,
+            StopRequest(self.pool.hurry, self.pool.kill) as stop,
             Events(self.run.tensorboard, resumed_at=None if saved is None else first) as self.events,
             Progress(total, self.config.lanes, self.quiet, first) as self.progress,
         ):
@@ -156,21 +160,25 @@ class _Recorder:
             self._say([*self.notes, *([idle] if idle else []), *here, start])
             step = first
             self._status("running", step)
-            for snapshot in loop.online(self.config, pool, saved):
+            for snapshot in loop.online(self.config, self.pool, saved):
                 step = snapshot.step
                 self._write(snapshot)
                 last = snapshot.iteration + 1 == schedule.iterations
-                if last or stop.requested or self._checkpoint_due(step):
-                    self._checkpoint(snapshot, must_succeed=last or stop.requested)
-                if stop.requested:
+                ends = last or stop.requested or bool(snapshot.frozen.all())
+                if ends or self._checkpoint_due(step):
+                    self._checkpoint(snapshot, must_succeed=ends)
+                if ends:
                     break
+            self._tell_faults()
+        self._end_if_all_are_frozen(step)
         self._status("finished" if step >= total else "stopped", step)
         return Outcome(self.run, step, stop.signal if step < total else None)
 
     def _write(self, snapshot: Snapshot) -> None:
         self._write_metrics()  # of an earlier iteration: by now they are there
         if snapshot.metrics and snapshot.iteration % -(-self.config.schedule.iterations // TRAIN_LINES) == 0:
-            self.metrics_to_come = (snapshot.step, snapshot.metrics)
+            self.metrics_to_come = snapshot
+        self._tell_faults()
         self.progress.update(snapshot.step)
         self._write_reports(snapshot.reports)
         if snapshot.reports:
@@ -180,14 +188,15 @@ class _Recorder:
         """The numbers of the last iteration that has a line. To read them is to wait for the device."""
         if self.metrics_to_come is None:
             return
-        step, values = self.metrics_to_come
+        step, snapshot = self.metrics_to_come.step, self.metrics_to_come
         self.metrics_to_come = None
-        metrics: dict[str, NDArray[np.float32]] = jax.device_get(values)
+        metrics: dict[str, NDArray[np.float32]] = jax.device_get(snapshot.metrics)
+        metrics |= _frozen(snapshot.frozen | ~np.asarray(snapshot.sound))
         self.log.write(step, "train", metrics)
         self.events.write(step, "train", metrics)
         self._say(self.watch.look(step, metrics))
         shown = ("reward_loss", "critic_loss")
-        self.progress.metrics({k: float(np.mean(v)) for k, v in metrics.items() if k in shown})
+        self.progress.metrics({k: over_some(v) for k, v in metrics.items() if k in shown})
 
     def _write_reports(self, reports: list[Report]) -> None:
         for report in reports:
@@ -204,6 +213,7 @@ class _Recorder:
             "episode_correlation": evaluation.episode_correlation,
             "return_error": evaluation.return_error,
             "policy_mask_on": report.policy_mask.mean(axis=1),
+            **_frozen(report.frozen),
         }
         facts = {"step_rewards": evaluation.step_rewards, "seconds": time.monotonic() - self.began}
         self.log.write(step, "eval", scores | facts)
@@ -250,11 +260,35 @@ class _Recorder:
 
     def _status(self, state: str, step: int) -> None:
         seconds = round(time.monotonic() - self.began, 1)
-        write_json(self.run.status, {"state": state, "step": step, "seconds": seconds})
+        faults = self._faults()
+        status = {"state": state, "step": step, "seconds": seconds}
+        write_json(self.run.status, {**status, "faults": faults} if faults else status)
+
+    def _faults(self) -> list[dict[str, Any]]:
+        return trouble.facts(self.pool.faults, self.config.seeds, self.config.schedule.steps_per_iteration)
+
+    def _tell_faults(self) -> None:
+        faults, schedule = self.pool.faults, self.config.schedule
+        news = faults.news()
+        if news:
+            seeds, limit = self.config.seeds, self.config.env.restarts
+            self._say(trouble.news_in_words(news, limit, seeds, schedule.steps_per_iteration))
+            self.progress.frozen(len(faults.frozen))
+
+    def _end_if_all_are_frozen(self, step: int) -> None:
+        if len(self.pool.faults.frozen) == self.config.lanes:
+            self._status("frozen", step)
+            first = trouble.in_words(self._faults())[0]
+            raise UserError(f"no seed is left to train in {self.run.path}. {first}")
 
     def _say(self, messages: Iterable[str]) -> None:
         for message in messages:
             self.progress.message(message)
+
+
+def _frozen(lanes: NDArray[np.bool_]) -> dict[str, NDArray[np.float32]]:
+    """For a line of the log: 1 for lanes that stand still, whose other numbers are missing."""
+    return {"frozen": lanes.astype(np.float32)} if lanes.any() else {}
 
 
 def _thinned(step: int, steps: int, every: int, at_most: int) -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from apportion.core.spec import Spec
 from apportion.data.replay import Replay
+from apportion.envs.faults import Faults
 from apportion.envs.wire import Arrays, under
 from apportion.runs import checkpoint
 from apportion.training import loop as train
@@ -28,7 +29,7 @@ def write(folder: Path, step: int, saved: Saved, seconds: float, keep: int) -> N
     raw |= {f"pending/{name}": array for name, array in saved.pending.items()}
     for lane, where in enumerate(saved.where):
         raw |= {f"where/{lane}/{name}": array for name, array in where.items()}
-    meta = {"iteration": saved.iteration, "seconds": seconds}
+    meta = {"iteration": saved.iteration, "seconds": seconds, "faults": saved.faults}
     checkpoint.save(folder, step, saved.agent, meta, keep, raw)
 
 
@@ -43,6 +44,7 @@ def read(folder: Path, config: Config, spec: Spec) -> tuple[Saved, checkpoint.Lo
         replay=_unfilled(under(loaded.raw, "replay/"), replay),
         pending=under(loaded.raw, "pending/"),
         where=where,
+        faults=loaded.meta.get("faults") or Faults(config.lanes).to_dict(),  # older runs had none
     )
     return saved, loaded
 

@@ -2,14 +2,22 @@
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 
 class StopRequest:
-    """Listens for signals inside a `with` block. Outside the main thread it hears nothing."""
+    """Listens for signals inside a `with` block. Outside the main thread it hears nothing.
 
-    def __init__(self) -> None:
+    `hurry` is called at the first signal, `kill` at the Ctrl-C after it.
+    """
+
+    def __init__(
+        self, hurry: Callable[[], None] = lambda: None, kill: Callable[[], None] = lambda: None
+    ) -> None:
+        self._hurry = hurry
+        self._kill = kill
         self.signal: int | None = None  # the number of the signal that asked us to stop
         self._previous: dict[signal.Signals, Any] = {}
 
@@ -33,6 +41,8 @@ class StopRequest:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.requested and number == signal.SIGINT:
+            self._kill()
             raise KeyboardInterrupt
         if not self.requested:
             self.signal = number
+            self._hurry()

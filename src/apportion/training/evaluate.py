@@ -44,7 +44,9 @@ def make_redistribute(method: Method, spec: Spec) -> Redistribute:
     reward = jax.jit(jax.vmap(method.reward))
 
     def redistribute(states: State, lanes: list[list[Arrays]]) -> list[list[NDArray[np.float32]]]:
-        padded = [[_as_transitions(episode, spec.max_episode_steps) for episode in lane] for lane in lanes]
+        padded = [
+            [_as_transitions(episode, spec.max_episode_steps) for episode in lane] for lane in _filled(lanes)
+        ]
         rewards = np.asarray(reward(states, _stack_lanes(padded)), np.float32)
         return [
             [rewards[i, j, : len(episode["actions"])] for j, episode in enumerate(lane)]
@@ -64,7 +66,7 @@ def _by_segments(credit: Callable[[State, Segments], Array], max_steps: int) -> 
     credit_all = jax.jit(jax.vmap(one_by_one))
 
     def redistribute(states: State, lanes: list[list[Arrays]]) -> list[list[NDArray[np.float32]]]:
-        cut = [[s for episode in lane for s in _as_segments(episode, max_steps)] for lane in lanes]
+        cut = [[s for episode in lane for s in _as_segments(episode, max_steps)] for lane in _filled(lanes)]
         # Rounded up to a power of two: few programs for any number of segments.
         most = 1 << (max(map(len, cut)) - 1).bit_length()
         padded = [lane + [lane[0]] * (most - len(lane)) for lane in cut]
@@ -73,10 +75,16 @@ def _by_segments(credit: Callable[[State, Segments], Array], max_steps: int) -> 
         for lane, given, segments in zip(lanes, credits, cut, strict=True):
             steps = [row[: s.length] for row, s in zip(given, segments, strict=False)]
             ends = np.cumsum([len(episode["actions"]) for episode in lane])
-            joined.append(np.split(np.concatenate(steps), ends[:-1]))
+            joined.append(np.split(np.concatenate(steps), ends[:-1])[: len(lane)])
         return joined
 
     return redistribute
+
+
+def _filled(lanes: list[list[Arrays]]) -> list[list[Arrays]]:
+    """With another lane's episodes where a lane has played none, so that all have the same number."""
+    some = next(lane for lane in lanes if lane)
+    return [lane or some for lane in lanes]
 
 
 def _stack_lanes(lanes: list[list[Any]]) -> Any:
@@ -96,9 +104,9 @@ def judge(
     ]
 
     def per_lane(score: Callable[[list[Arrays]], float]) -> NDArray[np.float64]:
-        return np.array([score(lane) for lane in lanes], np.float64)
+        return np.array([score(lane) if lane else np.nan for lane in lanes], np.float64)
 
-    truth = np.array([rewards_steps(lane) for lane in lanes])
+    truth = np.array([bool(lane) and rewards_steps(lane) for lane in lanes])
     return Evaluation(
         returns=per_lane(lambda lane: float(np.mean(_returns(lane)))),
         return_std=per_lane(lambda lane: float(np.std(_returns(lane)))),

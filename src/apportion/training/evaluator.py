@@ -17,6 +17,7 @@ from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training.agent import AgentState
 from apportion.training.evaluate import Evaluation, judge, make_redistribute, replay_correlation
+from apportion.training.islands import Islands
 from apportion.training.settings import Config
 
 
@@ -30,6 +31,7 @@ class Report(NamedTuple):
     ]  # [L, ...] edge probabilities, and doubts of them; none without a graph
     policy_mask: NDArray[np.float32]  # [L, S]
     agent: AgentState  # [L, ...] as it was, on the host
+    frozen: NDArray[np.bool_]  # [L] lanes that stood still
 
 
 class _Moment(NamedTuple):
@@ -41,14 +43,16 @@ class _Moment(NamedTuple):
     actor: Arrays  # [L, ...]
     correlation: NDArray[np.float32]  # [L]
     edges: dict[str, NDArray[np.float32]]  # [L, ...]
+    frozen: NDArray[np.bool_]  # [L]
 
 
 class Evaluator:
     """Takes one evaluation at a time. Its reports do not depend on when they are asked for."""
 
-    def __init__(self, config: Config, pool: Pool) -> None:
+    def __init__(self, config: Config, pool: Pool, islands: Islands) -> None:
         method = agents.in_own_units(config.make_method())
         self.pool = pool
+        self.islands = islands
         self.episodes = config.schedule.evaluation_episodes
         self._redistribute = make_redistribute(method, pool.spec)
         self._correlate = devices.compiled(partial(replay_correlation, method), config.lanes)
@@ -69,7 +73,11 @@ class Evaluator:
         assert self._under_way is None
         model = agent._replace(backbone=None)
         parts = (agent, actor, self._correlate(model, replay, keys), self._edges(model))
-        self._under_way = self._thread.submit(self._report, _Moment(iteration, step, *jax.device_get(parts)))
+        agent, arrays, correlation, edges = jax.device_get(parts)
+        self.islands.settle()
+        frozen = self.islands.frozen(iteration)
+        moment = _Moment(iteration, step, agent, arrays, correlation, edges, frozen)
+        self._under_way = self._thread.submit(self._report, moment)
         if not self.pool.has_spare_workers:
             self._under_way.exception()  # until it is done
 
@@ -83,14 +91,20 @@ class Evaluator:
         return [] if ended is None else [ended.result()]
 
     def _report(self, moment: _Moment) -> Report:
-        episodes = self.pool.episodes(moment.actor, moment.iteration, self.episodes, beside_training=True)
-        redistributed = self._redistribute(moment.agent._replace(backbone=None), episodes)
+        absent = np.flatnonzero(moment.frozen).tolist()
+        episodes = self.pool.episodes(
+            moment.actor, moment.iteration, self.episodes, beside_training=True, absent=absent
+        )
+        redistributed: list[list[NDArray[np.float32]]] = [[] for _ in episodes]
+        if any(episodes):
+            redistributed = self._redistribute(moment.agent._replace(backbone=None), episodes)
         return Report(
             step=moment.step,
             evaluation=judge(episodes, redistributed, moment.correlation),
             edges=moment.edges,
             policy_mask=moment.actor["mask"],
             agent=moment.agent,
+            frozen=moment.frozen,
         )
 
     def close(self) -> None:

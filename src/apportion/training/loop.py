@@ -8,18 +8,19 @@ seed and the iteration's number, so a run can stop after any iteration and conti
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, UInt32
+from jaxtyping import Array, Bool, PRNGKeyArray, UInt32
 from numpy.typing import NDArray
 
 from apportion.core.spec import Spec
 from apportion.core.types import Metrics
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
+from apportion.envs.faults import Faults
 from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool, default_workers
 from apportion.training import agent as agents
@@ -28,6 +29,7 @@ from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.collector import Collector
 from apportion.training.evaluator import Evaluator, Report
+from apportion.training.islands import Islands, kept_or_taken_back
 from apportion.training.revisions import Reviser
 from apportion.training.settings import Config, Schedule
 from apportion.training.updates import updates
@@ -43,6 +45,7 @@ class Saved(NamedTuple):
     replay: Replay  # [L, ...]
     pending: Arrays  # the chunk for the next iteration, already collected
     where: list[Arrays]  # where each lane's environment is
+    faults: dict[str, Any]  # what went wrong in lanes so far, as Faults.to_dict says it
 
 
 class Snapshot(NamedTuple):
@@ -51,17 +54,22 @@ class Snapshot(NamedTuple):
     iteration: int
     step: int
     metrics: Metrics  # [L] means over the iteration's updates, still being computed; none in warm-up
+    sound: Bool[Array, "L"]  # False for lanes whose losses are no numbers any more; still being computed
+    frozen: NDArray[np.bool_]  # [L] all lanes that stand still, as far as is known by now
     reports: list[Report]  # of evaluations that have ended since: of this step or of earlier ones
     settle: Callable[[], list[Report]]  # waits for the one under way; what is saved now would not bring it
     save: Callable[[], Saved]
 
 
-def open_pool(config: Config) -> Pool:
-    """The environments of a training."""
+def open_pool(config: Config, faults: dict[str, Any] | None = None) -> Pool:
+    """The environments of a training; with the faults of one that goes on."""
+    ledger = Faults(config.lanes, config.env.restarts, config.schedule.strict)
+    if faults is not None:
+        ledger.restore(faults)
     workers = config.schedule.workers
     if workers is None:
         workers = default_workers(config.lanes, learns_here=jax.default_backend() == "cpu")
-    return Pool(config.env, config.seeds, config.make_backbone().head, workers)
+    return Pool(config.env, config.seeds, config.make_backbone().head, workers, ledger)
 
 
 def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
@@ -84,19 +92,12 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
     To continue, the pool must be where it was: call `pool.put_back(saved.where)` first.
     """
     schedule, programs, reviser = config.schedule, _compile(config, pool.spec), Reviser(config)
+    islands = Islands(pool.faults, config.lanes)
     with (
         closing(Collector(pool, schedule)) as collector,
-        closing(Evaluator(config, pool)) as evaluator,
+        closing(Evaluator(config, pool, islands)) as evaluator,
     ):
-        if saved is None:
-            agent, replay = start(config, pool.spec)
-            actor = programs.actor(agent)
-            collector.begin(actor, 0)
-        else:
-            agent, replay = devices.spread((saved.agent, saved.replay), config.lanes)
-            actor = programs.actor(agent)
-            collector.go_on_from(saved.pending, saved.replay.segments)
-
+        agent, replay, actor = _begin(config, collector, programs, saved)
         for iteration in range(0 if saved is None else saved.iteration, schedule.iterations):
             segments_before = collector.segments
             chunk = collector.take()
@@ -108,9 +109,13 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
                 collector.begin(actor, iteration + 1)
             # Units are measured when an iteration ends, so the first segments wait for the next one.
             ready = segments_before if config.normalise else collector.segments
-            if step >= schedule.warmup_steps and np.all(ready > 0):
+            learns = islands.learning(iteration, ready)
+            if step >= schedule.warmup_steps and np.any(learns):
                 origins = _origins(config.seeds, _UPDATE, iteration)
-                agent, replay, metrics, actor = programs.learn(agent, replay, chunk, origins)
+                agent, replay, metrics, actor, sound = programs.learn(
+                    agent, replay, chunk, origins, learns, islands.sound
+                )
+                islands.updated(iteration, sound)
             else:
                 replay = programs.insert(replay, chunk)
             revised = reviser.revise(agent, replay, iteration, segments_before, collector.segments)
@@ -133,20 +138,39 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
                 iteration=iteration,
                 step=step,
                 metrics=metrics,
+                sound=islands.sound,
+                frozen=islands.frozen(iteration),
                 reports=reports,
                 settle=evaluator.wait,
-                save=partial(_save, iteration + 1, agent, replay, collector),
+                save=partial(_save, iteration + 1, agent, replay, collector, islands),
             )
 
 
-def _save(iteration: int, agent: AgentState, replay: Replay, collector: Collector) -> Saved:
-    return Saved(iteration, agent, replay, collector.wait(), collector.pool.where())
+def _begin(
+    config: Config, collector: Collector, programs: "_Programs", saved: Saved | None
+) -> tuple[AgentState, Replay, dict[str, Array]]:
+    """The state of all lanes and their actor, with the first chunk under way."""
+    if saved is None:
+        agent, replay = start(config, collector.pool.spec)
+        actor = programs.actor(agent)
+        collector.begin(actor, 0)
+    else:
+        agent, replay = devices.spread((saved.agent, saved.replay), config.lanes)
+        actor = programs.actor(agent)
+        collector.go_on_from(saved.pending, saved.replay.segments)
+    return agent, replay, actor
+
+
+def _save(iteration: int, agent: AgentState, replay: Replay, collector: Collector, islands: Islands) -> Saved:
+    pending = collector.wait()
+    islands.settle()
+    return Saved(iteration, agent, replay, pending, collector.pool.where(), islands.faults.to_dict())
 
 
 class _Programs(NamedTuple):
     """The compiled functions of one training, each over all lanes."""
 
-    learn: Callable[..., tuple[AgentState, Replay, Metrics, dict[str, Array]]]
+    learn: Callable[..., tuple[AgentState, Replay, Metrics, dict[str, Array], Array]]
     insert: Callable[[Replay, Chunk], Replay]
     actor: Callable[[AgentState], dict[str, Array]]
 
@@ -155,14 +179,20 @@ def _compile(config: Config, spec: Spec) -> _Programs:
     method, backbone = config.make_method(), config.make_backbone()
 
     def learn(
-        agent: AgentState, replay: Replay, chunk: Chunk, origin: UInt32[Array, "3"]
-    ) -> tuple[AgentState, Replay, Metrics, dict[str, Array]]:
-        replay = replays.insert(replay, chunk)
+        agent: AgentState,
+        replay: Replay,
+        chunk: Chunk,
+        origin: UInt32[Array, "3"],
+        learns: Bool[Array, ""],
+        sound: Bool[Array, ""],
+    ) -> tuple[AgentState, Replay, Metrics, dict[str, Array], Bool[Array, ""]]:
+        before, replay = agent, replays.insert(replay, chunk)
         if method.survey is not None:
             looked = scales.survey(agent.scaling, replays.survey(replay, spec.max_segment_steps))
             agent = agent._replace(method=method.survey(agent.method, looked))
         agent, replay, metrics = updates(config, spec, agent, replay, _key(origin))
-        return agent, replay, metrics, actor(agent)
+        agent, metrics, sound = kept_or_taken_back(before, agent, metrics, learns, sound)
+        return agent, replay, metrics, actor(agent), sound
 
     def actor(agent: AgentState) -> dict[str, Array]:
         return agents.actor(method, backbone, agent)

@@ -37,6 +37,8 @@ class Schedule:
     """Collect while updating, with a policy one iteration old; False alternates strictly."""
     workers: int | None = None
     """Environment processes; chosen by the number of lanes and cores when not given. 0: in this process."""
+    strict: bool = False
+    """End at the first failure of an environment, or of a seed's losses, instead of going on without it."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "steps_per_iteration", "updates_per_iteration", "evaluate_every"):
