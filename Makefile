@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: setup demo test check docs cuda peers lock clean
+.PHONY: setup demo test check soak docs cuda peers lock clean
 
 setup: .venv/.ready
 
@@ -31,6 +31,11 @@ check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+# Half an hour of training with a checkpoint after every iteration: does anything grow? MINUTES=5 is a short one.
+MINUTES ?= 30
+soak: setup
+	@$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
 
 # The pages as a site, with navigation, search and the reference. A warning, such as a dead link, is an error.
 docs: setup

@@ -69,10 +69,8 @@ def test_processes_do_exactly_what_this_process_does(monkeypatch: pytest.MonkeyP
         _assert_same(_chunk(outside, actors, 50, 1), first)
         played = inside.episodes(actors, 1, 3, noise), outside.episodes(actors, 1, 3, noise)
         assert (len(inside.staff.teams), len(outside.staff.teams)) == (1, 2)
-        assert [[_niceness(seat.connection) for seat in team] for team in outside.staff.teams] == [
-            [0, 0],
-            [10, 10],
-        ]
+        first_team, second_team = ([_niceness(s.connection) for s in team] for team in outside.staff.teams)
+        assert (first_team, second_team) == ([0, 0], [10, 10])
         for mine, theirs in zip(*played, strict=True):
             assert len(mine) == 3
             for episode, same in zip(mine, theirs, strict=True):

@@ -39,7 +39,9 @@ class UnrepeatableError(UserError):
 class Lane:
     """The training environment of one lane."""
 
-    def __init__(self, config: EnvConfig, seed: int, head: str, pulse: Pulse | None = None) -> None:
+    def __init__(
+        self, config: EnvConfig, seed: int, head: str, pulse: Pulse | None = None, *, start: bool = True
+    ) -> None:
         self.config = config
         self.pulse = no_pulse() if pulse is None else pulse
         self.pulse[BEATS] += 1
@@ -50,7 +52,8 @@ class Lane:
         self.restarts = 0
         self.left: NDArray[np.float32] | None = None  # where it was when it last left an unfinished episode
         self.actions: list[NDArray[np.float32]] = []  # since the episode began
-        self._begin_next_episode()
+        if start:
+            self._begin_next_episode()
 
     def begin(self, seed: int) -> None:
         """Start an episode from this seed."""

@@ -64,7 +64,7 @@ class Server:
     def _open(self, lane: int, head: dict[str, Any], arrays: Arrays, trouble: Trouble) -> Message:
         """Make the environment: its facts, and where it stands."""
         try:
-            self.lanes[lane] = self._make(lane)
+            self.lanes[lane] = self._make(lane, start=True)
         except FAILURES as error:
             trouble.note(error)
             return Message({}, {})
@@ -112,8 +112,8 @@ class Server:
                         return Message({}, {})
         return Message({}, prefixed(played))
 
-    def _make(self, lane: int) -> Lane:
-        return Lane(self.config, self.seeds[lane], self.head, self.pulse)
+    def _make(self, lane: int, start: bool = False) -> Lane:
+        return Lane(self.config, self.seeds[lane], self.head, self.pulse, start=start)
 
     def _recover(self, lane: int, where: Arrays, trouble: Trouble) -> Lane | None:
         """A lane whose environment is gone, where it was; after a failure there, in its next episode.

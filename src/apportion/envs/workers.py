@@ -154,10 +154,11 @@ class Pool:
         specs = [Spec.from_dict(answer.head["spec"]) for answer in answers.values() if answer.arrays]
         if not specs:
             raise UserError(next(iter(answers.values())).head["faults"][0])
-        nowhere = _before_the_start(specs[0])
-        self._where = [
-            answers[lane].arrays or nowhere if lane in answers else nowhere for lane in range(self.lanes)
-        ]
+        self._where = [_before_the_start(specs[0]) for _ in range(self.lanes)]
+        for lane, answer in answers.items():
+            self._where[lane] |= answer.arrays
+            if answer.head["faults"]:
+                self._leave(lane, 1)
         return specs[0]
 
     def _moved(self, lane: int, answer: Message | None) -> Arrays:

@@ -187,7 +187,10 @@ def _rewards(each: Labelled, path: Path) -> Path | None:
     stored = each.run.episode_steps()
     if not stored:
         return None
-    episode = each.run.read_episodes(stored[-1])[0][0]
+    first = each.run.read_episodes(stored[-1])[0]
+    if not first:  # it was frozen by then
+        return None
+    episode = first[0]
     figure = drawing.new_figure(7, 2.8)
     axes = figure.subplots()
     axes.plot(

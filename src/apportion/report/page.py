@@ -23,6 +23,7 @@ from apportion.runs.atomic import write_bytes
 from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder
 from apportion.runs.summary import summarise
+from apportion.runs.trouble import in_words as faults_in_words
 
 LIMIT = 8_000_000  # bytes
 STRUCTURE_BYTES = 2_000_000  # for all runs together, before base64 makes four bytes of three
@@ -104,6 +105,7 @@ class _Facts:
             "seeds": seeds,
             "steps_wanted": self.config.get("schedule", {}).get("steps"),
             "status": self.summary["status"],
+            "faults": faults_in_words(self.summary["faults"]),
             "observation_names": self.spec.observation_names,
             "action_names": self.spec.action_names,
             "dead": self.dead,

@@ -72,6 +72,8 @@ class Explainer:
     def _background(self, stored: list[Any], lane: int) -> Steps:
         """Steps drawn from everything this lane's policies did in stored episodes, early ones included."""
         episodes = [episode for snapshot in stored for episode in snapshot[lane]]
+        if not episodes:  # of a lane that was frozen before the first evaluation: what the others did
+            episodes = [episode for snapshot in stored for others in snapshot for episode in others]
         steps = [Steps.of_episode(episode["observations"], episode["actions"]) for episode in episodes]
         whole = Steps(*(np.concatenate(part) for part in zip(*steps, strict=True)))
         rng = np.random.default_rng([self.config.seeds[lane], _BACKGROUND])
@@ -93,9 +95,11 @@ def explain_run(
 ) -> dict[str, Any]:
     """Plain data for JSON: contributions at each step, by lane and episode, and what they come to."""
     explainer = Explainer(run, precision, best)
-    lanes = selection.lane or tuple(range(explainer.config.lanes))
-    check_lane(max(lanes), explainer.config.lanes, run)
     source, episodes = _episodes(explainer, selection)
+    lanes = selection.lane or tuple(lane for lane, played in enumerate(episodes) if played)
+    check_lane(max(lanes), explainer.config.lanes, run)
+    for lane in lanes:
+        check(bool(episodes[lane]), f"lane {lane} has no episode {source}: it was frozen by then; add --seed")
     found = [_explain_lane(explainer, lane, episodes[lane], selection.step) for lane in lanes]
     names = [*explainer.spec.observation_names, *explainer.spec.action_names]
     per_lane = [_of_lane(each, names, explainer.config.seeds[each.lane]) for each in found]

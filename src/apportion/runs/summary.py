@@ -20,10 +20,12 @@ def summarise(run: RunFolder) -> dict[str, Any]:
     last = evaluations[-1] if evaluations else {}
     edges = run.read_last_edges()
     scores = _structure_scores(edges, spec)
+    status = read_json(run.status) if run.status.exists() else {}
     return {
         "run": str(run.path),
         "env": spec.env_id,
-        "status": read_json(run.status) if run.status.exists() else {},
+        "status": status,
+        "faults": status.get("faults", []),
         "steps": [entry["step"] for entry in evaluations],
         "returns": _per_lane(evaluations, "return"),
         "final_return": last.get("return"),
