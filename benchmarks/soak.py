@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tyro
+from scipy import stats
 
 from apportion.runs import checkpoint, logs
 from apportion.runs.folder import RunFolder, read_json
@@ -28,10 +29,10 @@ from apportion.runs.folder import RunFolder, read_json
 STEPS_PER_ITERATION = 20
 REPLAY_STEPS = 1_000
 PARTS = 11  # equal parts of the time; the first is left out
-STUDENT = 2.306  # 97.5% quantile with as many degrees of freedom as ten means and a line leave: 8
 
 FLAGS = f"""
-    --method grd --seeds 20 --steps 200000 --steps-per-iteration {STEPS_PER_ITERATION} --updates-per-iteration 2
+    --method grd --seeds 20 --steps 200000
+    --steps-per-iteration {STEPS_PER_ITERATION} --updates-per-iteration 2
     --warmup-steps 200 --evaluate-every 400 --evaluation-episodes 1 --replay-steps {REPLAY_STEPS}
     --checkpoint-every {STEPS_PER_ITERATION} --keep 3
     --method.hidden 8 8 --backbone.hidden 8 8 --backbone.batch-size 16 --quiet
@@ -166,7 +167,8 @@ def slope(seconds: Any, values: Any) -> dict[str, float]:
     estimate = float(np.sum(hours * y) / np.sum(hours**2))
     left = y - y.mean() - estimate * hours
     error = float(np.sqrt(np.sum(left**2) / (len(y) - 2) / np.sum(hours**2)))
-    return {"estimate": estimate, "low": estimate - STUDENT * error, "high": estimate + STUDENT * error}
+    width = float(stats.t.ppf(0.975, len(y) - 2)) * error
+    return {"estimate": estimate, "low": estimate - width, "high": estimate + width}
 
 
 def thinned(table: Any, at_most: int = 60) -> Any:

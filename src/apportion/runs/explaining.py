@@ -96,7 +96,7 @@ def explain_run(
     """Plain data for JSON: contributions at each step, by lane and episode, and what they come to."""
     explainer = Explainer(run, precision, best)
     source, episodes = _episodes(explainer, selection)
-    lanes = selection.lane or tuple(lane for lane, played in enumerate(episodes) if played)
+    lanes = selection.lane or tuple(lane for lane, played in enumerate(episodes) if played) or (0,)
     check_lane(max(lanes), explainer.config.lanes, run)
     for lane in lanes:
         check(bool(episodes[lane]), f"lane {lane} has no episode {source}: it was frozen by then; add --seed")

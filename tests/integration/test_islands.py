@@ -1,0 +1,94 @@
+"""A whole training in which one seed fails: the other one's numbers are those of a run without failures."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from driver import Run, apportion, arrays, assert_same_run, records, resume, tiny, train
+
+from apportion.runs import logs
+from faulty_envs import episode_seed, evaluation_seed
+
+FAULTY = "faulty_envs:Faulty-v0"
+FLAGS = tiny("oracle", "--workers", "1", "--steps", "1200", "--checkpoint-every", "400")
+FROZEN_SINCE = 800
+
+
+def _kwargs(how: str, seeds: list[int]) -> list[str]:
+    return ["--env.kwargs", json.dumps({"how": how, "seeds": seeds}), "--env.restarts", "2"]
+
+
+def _lane(run: Run, lane: int) -> list[dict[str, Any]]:
+    """What was logged of one lane."""
+    lines = [{k: v for k, v in line.items() if k != "frozen"} for line in records(run)]
+    return [{k: v[lane] if isinstance(v, list) else v for k, v in line.items()} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tmp_path_factory.mktemp("calm") / "run", FAULTY, *FLAGS)
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, list[str]]:
+    """The second seed dies in an early evaluation and in all episodes from the 65th on, after 640 steps."""
+    seeds = [episode_seed(1, episode, restarts) for episode in range(64, 130) for restarts in range(4)]
+    flags = _kwargs("dies", [*seeds, evaluation_seed(1, 1, 0)])
+    return train(tmp_path_factory.mktemp("failing") / "run", FAULTY, *FLAGS, *flags), flags
+
+
+def test_the_other_seed_does_not_notice(calm: Run, failing: tuple[Run, list[str]]) -> None:
+    run, _ = failing
+    assert _lane(run, 0) == _lane(calm, 0)
+    found, expected = arrays(run), arrays(calm)
+    for name, array in expected.items():
+        if not name.startswith("raw.where/1/"):
+            lane = ... if name.startswith("raw.where/0/") else 0
+            np.testing.assert_array_equal(found[name][lane], array[lane], err_msg=name)
+
+
+def test_the_log_show_and_report_say_who_is_frozen_since_when_and_why(
+    failing: tuple[Run, list[str]], tmp_path: Path
+) -> None:
+    run, _ = failing
+    frozen = [line for line in logs.read(run.metrics) if "frozen" in line]
+    assert {line["step"] for line in frozen} == set(range(FROZEN_SINCE, 1201, 200))
+    for line in frozen:
+        assert line["frozen"] == [0.0, 1.0]
+        assert line["critic_loss" if line["kind"] == "train" else "return"][1] is None
+    shown = apportion("show", run.path, "--json").json
+    [fault] = shown["faults"]
+    assert (fault["seed"], fault["frozen_since"], fault["restarts"]) == (1, FROZEN_SINCE, 2)
+    assert "died (exit code 7)" in fault["reason"]
+    sentence = f"Seed 1 is frozen since step {FROZEN_SINCE}: an environment worker died (exit code 7)"
+    assert sentence in " ".join(apportion("show", run.path).out.split())
+    assert apportion("report", run.path, "--out", tmp_path / "page.html", "--extras", "none").code == 0
+    assert shown["best"][1]["step"] < FROZEN_SINCE
+
+
+def test_a_resumed_run_keeps_it_frozen_and_stays_bit_for_bit(
+    failing: tuple[Run, list[str]], tmp_path: Path
+) -> None:
+    straight, flags = failing
+    run = train(tmp_path / "run", FAULTY, *FLAGS, *flags, "--steps", str(FROZEN_SINCE))
+    resume(run, "--steps", "1200")
+    assert_same_run(run, straight)
+
+
+def test_when_no_seed_is_left_the_run_ends_with_one_line(tmp_path: Path) -> None:
+    seeds = [episode_seed(0, episode, restarts) for episode in range(40, 130) for restarts in range(4)]
+    out = tmp_path / "run"
+    flags = ["--seeds", "1", *_kwargs("nonsense", seeds)]
+    answer = apportion("train", FAULTY, "--out", out, *FLAGS, *flags)
+    assert answer.code == 1
+    [line] = answer.err.splitlines()
+    assert line.startswith(f"error: no seed is left to train in {out}. Seed 0 is frozen since step 600: ")
+    assert "every seed" in apportion("resume", out).err
+
+
+def test_strict_ends_the_run_at_the_first_failure(tmp_path: Path) -> None:
+    flags = [*_kwargs("raises", [episode_seed(1, 30)]), "--strict"]
+    answer = apportion("train", FAULTY, "--out", tmp_path / "run", *FLAGS, *flags)
+    assert (answer.code, answer.err) == (1, "error: the environment raised RuntimeError: the motor is hot\n")
