@@ -3,6 +3,7 @@
 import os
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -36,8 +37,11 @@ class Faulty(gymnasium.Env[NDArray[Any], NDArray[Any]]):
     observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
 
-    def __init__(self, how: str = "", seeds: tuple[int, ...] = (), at: int = FAILS_AT) -> None:
+    def __init__(
+        self, how: str = "", seeds: tuple[int, ...] = (), at: int = FAILS_AT, mark: str = ""
+    ) -> None:
         self.how = how
+        self.mark = mark  # a file that appears just before it fails
         self.seeds = set(seeds)
         self.at = at
 
@@ -53,11 +57,16 @@ class Faulty(gymnasium.Env[NDArray[Any], NDArray[Any]]):
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         self.steps += 1
         self.place = np.tanh(self.place + action + self.np_random.normal(size=2)).astype(np.float32)
+        reward = float(self.place[0])
         if self.fails and self.steps == self.at:
+            if self.mark:
+                Path(self.mark).touch()
             _fail(self.how)
             if self.how == "nonsense":
                 self.place = np.array([np.nan, 0], np.float32)
-        return self.place, float(self.place[0]), False, False, {}
+            if self.how == "pays":
+                reward = 1e6
+        return self.place, reward, False, False, {}
 
 
 def episode_seed(lane_seed: int, episode: int, restarts: int = 0) -> int:
