@@ -33,7 +33,7 @@ SCHEDULE = Schedule(
 
 
 def test_an_update_counts_only_where_a_lane_learns_and_its_losses_are_numbers() -> None:
-    before, after = (AgentState(jnp.full(5, value), None, None) for value in (0.0, 1.0))
+    before, after = (AgentState(jnp.full(5, value), None, None, None) for value in (0.0, 1.0))
     metrics = {"critic_loss": jnp.array([2.0, jnp.nan, jnp.nan, jnp.inf, 2.0]), "value": jnp.ones(5)}
     learns = jnp.array([True, True, False, True, True])
     sound = jnp.array([True, True, True, True, False])

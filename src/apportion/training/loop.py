@@ -91,13 +91,14 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
 
     To continue, the pool must be where it was: call `pool.put_back(saved.where)` first.
     """
-    schedule, programs, reviser = config.schedule, _compile(config, pool.spec), Reviser(config)
+    schedule, programs = config.schedule, _compile(config, pool.spec)
     islands = Islands(pool.faults, config.lanes)
     with (
+        closing(Reviser(config)) as reviser,
         closing(Collector(pool, schedule)) as collector,
         closing(Evaluator(config, pool, islands)) as evaluator,
     ):
-        agent, replay, actor = _begin(config, collector, programs, saved)
+        agent, replay, actor = _begin(config, collector, reviser, programs, saved)
         for iteration in range(0 if saved is None else saved.iteration, schedule.iterations):
             segments_before = collector.segments
             chunk = collector.take()
@@ -142,12 +143,12 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
                 frozen=islands.frozen(iteration),
                 reports=reports,
                 settle=evaluator.wait,
-                save=partial(_save, iteration + 1, agent, replay, collector, islands),
+                save=partial(_save, iteration + 1, agent, replay, collector, reviser, islands),
             )
 
 
 def _begin(
-    config: Config, collector: Collector, programs: "_Programs", saved: Saved | None
+    config: Config, collector: Collector, reviser: Reviser, programs: "_Programs", saved: Saved | None
 ) -> tuple[AgentState, Replay, dict[str, Array]]:
     """The state of all lanes and their actor, with the first chunk under way."""
     if saved is None:
@@ -158,11 +159,19 @@ def _begin(
         agent, replay = devices.spread((saved.agent, saved.replay), config.lanes)
         actor = programs.actor(agent)
         collector.go_on_from(saved.pending, saved.replay.segments)
+        reviser.go_on_from(saved.agent)
     return agent, replay, actor
 
 
-def _save(iteration: int, agent: AgentState, replay: Replay, collector: Collector, islands: Islands) -> Saved:
-    pending = collector.wait()
+def _save(
+    iteration: int,
+    agent: AgentState,
+    replay: Replay,
+    collector: Collector,
+    reviser: Reviser,
+    islands: Islands,
+) -> Saved:
+    agent, pending = reviser.settled(agent), collector.wait()
     islands.settle()
     return Saved(iteration, agent, replay, pending, collector.pool.where(), islands.faults.to_dict())
 
