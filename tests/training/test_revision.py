@@ -11,7 +11,7 @@ import builders
 from apportion.core.spec import BLOCKS
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk
-from apportion.envs.lane import _ChunkWriter
+from apportion.envs.chunk import ChunkWriter
 from apportion.envs.make import EnvConfig
 from apportion.training import scaling
 from apportion.training.loop import online, open_pool
@@ -47,7 +47,7 @@ def _store(lengths: list[int], capacity: int) -> replays.Replay:
     replay = replays.init(builders.SPEC, capacity)
     for number, length in enumerate(lengths):
         observations, actions, total = _episode(number, length)
-        writer = _ChunkWriter(6, 3, 2)
+        writer = ChunkWriter(6, 3, 2)
         for t in range(length):
             writer.step(observations[t], actions[t], 0.0, 0.0, False)
         writer.segment(length, total, length)
