@@ -73,7 +73,9 @@ def _filled(replay: Replay) -> Arrays:
     def cut(name: str, column: Any) -> NDArray[Any]:
         if name in _COUNTERS:
             return np.asarray(column)
-        return np.asarray(column[:, : segments if name.startswith("segment_") else rows])
+        wanted = segments if name.startswith("segment_") else rows
+        # First to a power of two: on the device each size is a program of its own, which stays in memory.
+        return np.ascontiguousarray(np.asarray(column[:, : 1 << wanted.bit_length()])[:, :wanted])
 
     return {name: cut(name, column) for name, column in replay._asdict().items()}
 
