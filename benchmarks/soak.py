@@ -68,7 +68,11 @@ def main(settings: Settings) -> None:
         command = [sys.executable, "-m", "apportion", "train", "apportion/Greenhouse-v0", *FLAGS.split()]
         began = time.monotonic()
         with subprocess.Popen([*command, "--out", str(run.path)], stdout=subprocess.DEVNULL) as training:
-            looks = watch(training, run, settings, began)
+            try:
+                looks = watch(training, run, settings, began)
+            except BaseException:
+                training.kill()  # or leaving would wait for its end
+                raise
             family = [training.pid, *children(training.pid)]
             training.send_signal(signal.SIGTERM)
             code = training.wait()
@@ -97,7 +101,8 @@ def watch(
 def look(process: int, run: RunFolder, seconds: float) -> Look:
     workers = children(process)
     family = [process, *workers]
-    sizes = [size(file) for file in run.checkpoints.rglob("*")]
+    # Of os.walk, which passes over a folder that is just being removed.
+    sizes = [size(Path(folder) / file) for folder, _, files in os.walk(run.checkpoints) for file in files]
     memory = [resident(each) for each in family]
     files = sum(open_files(each) for each in family)
     return Look(seconds, memory[0], sum(memory[1:]), files, len(family), sum(sizes) / 1e6)
