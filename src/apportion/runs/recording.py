@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Array
 from numpy.typing import NDArray
 
 from apportion.core.config import check, from_dict, to_dict
 from apportion.core.errors import UserError
+from apportion.core.types import Metrics
 from apportion.data.replay import capacity_for
 from apportion.envs.factories import only_here
 from apportion.envs.workers import Pool
@@ -125,6 +127,15 @@ def read_settings(run: RunFolder) -> tuple[Config, Checkpoints]:
         raise UserError(f"{run.config} has a setting of a wrong type ({reason}): correct it") from error
 
 
+class _Line(NamedTuple):
+    """What a line about training says; numbers that are still being computed."""
+
+    step: int
+    metrics: Metrics  # [L]
+    sound: Array  # [L]
+    frozen: NDArray[np.bool_]  # [L]
+
+
 class _Recorder:
     """Writes what a training yields into its run folder."""
 
@@ -140,7 +151,7 @@ class _Recorder:
         self.notes: list[str] = []
         self.watch = Watch(config.seeds, config.normalise)
         self.best: Best | None = None
-        self.metrics_to_come: Snapshot | None = None  # of a step, not written yet
+        self.metrics_to_come: _Line | None = None  # not written yet
 
     def record(self, saved: Saved | None, seconds: float) -> Outcome:
         """Run the loop to its end, or until a signal asks for a stop."""
@@ -157,7 +168,9 @@ class _Recorder:
             idle = devices.advice(self.config.lanes)
             here = [_ONLY_HERE] if only_here(self.config.env.id) else []
             start = f"Writing to {self.run.path}. The first updates compile, which takes a while."
-            self._say([*self.notes, *([idle] if idle else []), *here, start])
+            before = [*self.notes, *trouble.in_words(self._faults())]
+            self._say([*before, *([idle] if idle else []), *here, start])
+            self.progress.frozen(len(self.pool.faults.frozen))
             step = first
             self._status("running", step)
             for snapshot in loop.online(self.config, self.pool, saved):
@@ -177,7 +190,7 @@ class _Recorder:
     def _write(self, snapshot: Snapshot) -> None:
         self._write_metrics()  # of an earlier iteration: by now they are there
         if snapshot.metrics and snapshot.iteration % -(-self.config.schedule.iterations // TRAIN_LINES) == 0:
-            self.metrics_to_come = snapshot
+            self.metrics_to_come = _Line(snapshot.step, snapshot.metrics, snapshot.sound, snapshot.frozen)
         self._tell_faults()
         self.progress.update(snapshot.step)
         self._write_reports(snapshot.reports)
@@ -188,10 +201,10 @@ class _Recorder:
         """The numbers of the last iteration that has a line. To read them is to wait for the device."""
         if self.metrics_to_come is None:
             return
-        step, snapshot = self.metrics_to_come.step, self.metrics_to_come
+        step, values, sound, frozen = self.metrics_to_come
         self.metrics_to_come = None
-        metrics: dict[str, NDArray[np.float32]] = jax.device_get(snapshot.metrics)
-        metrics |= _frozen(snapshot.frozen | ~np.asarray(snapshot.sound))
+        metrics: dict[str, NDArray[np.float32]] = jax.device_get(values)
+        metrics |= _frozen(frozen | ~np.asarray(sound))
         self.log.write(step, "train", metrics)
         self.events.write(step, "train", metrics)
         self._say(self.watch.look(step, metrics))
