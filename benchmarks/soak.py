@@ -40,7 +40,7 @@ FLAGS = f"""
 
 
 @dataclass(frozen=True)
-class Settings:
+class Soak:
     """Train for a long time, and watch whether anything grows."""
 
     minutes: float = 30.0
@@ -62,7 +62,7 @@ class Look(NamedTuple):
     disk_mb: float  # of the checkpoints
 
 
-def main(settings: Settings) -> None:
+def main(settings: Soak) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder) / "run")
         command = [sys.executable, "-m", "apportion", "train", "apportion/Greenhouse-v0", *FLAGS.split()]
@@ -83,9 +83,7 @@ def main(settings: Settings) -> None:
     print(json.dumps({name: value for name, value in result.items() if name != "looks"}, indent=1))
 
 
-def watch(
-    training: "subprocess.Popen[bytes]", run: RunFolder, settings: Settings, began: float
-) -> list[Look]:
+def watch(training: "subprocess.Popen[bytes]", run: RunFolder, settings: Soak, began: float) -> list[Look]:
     """Looks from the first checkpoint on."""
     looks: list[Look] = []
     while not checkpoint.steps(run.checkpoints):
@@ -181,4 +179,4 @@ def thinned(table: Any, at_most: int = 60) -> Any:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Settings))
+    main(tyro.cli(Soak))
