@@ -38,7 +38,8 @@ def export(argv: list[str]) -> int:
         check(args.lane >= 0, f"--lane {args.lane} must not be negative")
     policy = read_policy(RunFolder.open(args.run), args.lane, args.best)
     size = export_policy(policy, args.out)
-    data = {"policy": str(args.out), "bytes": size, "lane": args.lane, **policy.facts}
+    facts = {**policy.facts, "skipped": list(policy.skipped)}
+    data = {"policy": str(args.out), "bytes": size, "lane": args.lane, **facts}
     print_data(data, args.output, _line)
     return 0
 

@@ -37,9 +37,13 @@ def print_data(
     tables: Callable[[Console, dict[str, Any]], None],
     file: Path | None = None,
 ) -> None:
-    """Data as tables or as JSON, and as a JSON file where one is asked for."""
+    """Data as tables or as JSON, and as a JSON file where one is asked for. What is to be said about the
+    files it comes from goes to stderr."""
     if file is not None:
         write_data(data, file)
+    if sys.stderr is not None and not output.quiet:
+        for line in (*data.get("notes", ()), *data.get("skipped", ())):
+            print(line, file=sys.stderr)
     if sys.stdout is None:  # closed before the start
         return
     if output.json:

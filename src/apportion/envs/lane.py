@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.errors import UserError
+from apportion.core.spec import Spec
 from apportion.envs.acting import Actor, act, random_action
 from apportion.envs.make import EnvConfig, make
 from apportion.envs.wire import Arrays
@@ -183,6 +184,12 @@ def _perturbed(
 
 def _seed(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
+
+
+def blank_chunk(spec: Spec, steps: int) -> Arrays:
+    """What `collect` returns, before the first step."""
+    size = spec.observation_size
+    return _ChunkWriter(steps, size, spec.action_size).finish(np.zeros(size, np.float32))
 
 
 class _ChunkWriter:
