@@ -56,8 +56,11 @@ def test_a_damaged_checkpoint_is_passed_over_and_made_again(
     damage(copy.checkpoints / "step_000000002000")
     answer = apportion("resume", copy.path)
     assert answer.code == 0
-    (remark,) = remarks(answer.err)
-    assert remark.startswith(f"checkpoint step_000000002000 skipped: {reason}")
+    skipped, kept = remarks(answer.err)
+    assert skipped.startswith(f"checkpoint step_000000002000 skipped: {reason}")
+    aside = copy.checkpoints / "damaged_step_000000002000"
+    assert kept == f"step_000000002000 is kept as {aside}: delete it when you do not need it"
+    assert aside.is_dir()
     assert_same_run(copy, greenhouse_run)
 
 
@@ -95,21 +98,27 @@ def _assert_one_line(answer: Answer, reason: str) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "reason"),
     [
-        (("schedule", "stepz"), 5, "unknown setting schedule.stepz (did you mean 'steps'?)"),
-        (("method", "lambda"), 5, "unknown setting method.lambda"),
-        (("sede",), 5, "unknown setting sede (did you mean 'seed'?)"),
-        (("method", "name"), "gdr", "unknown method 'gdr' (did you mean 'grd'?)"),
-        (("schedule", "steps"), 0, "steps=0 must be at least 1"),
+        (("schedule", "stepz"), 5, "{config}: unknown setting schedule.stepz (did you mean 'steps'?)"),
+        (("method", "lambda"), 5, "{config}: unknown setting method.lambda"),
+        (("sede",), 5, "{config}: unknown setting sede (did you mean 'seed'?)"),
+        (("method", "name"), "gdr", "{config}: unknown method 'gdr' (did you mean 'grd'?)"),
+        (("schedule", "steps"), 0, "{config}: steps=0 must be at least 1"),
+        (("schedule", "steps"), 800, "steps=800 in {config} is behind the run, which is at step 2000"),
         (
             ("method", "sparsity"),
             [-1.0, 0.0, 0.0, 0.0, 0.0],
-            "method.sparsity=(-1.0, 0.0, 0.0, 0.0, 0.0) must",
+            "{config}: method.sparsity=(-1.0, 0.0, 0.0, 0.0, 0.0) must",
         ),
-        (("schedule", "steps"), "many", "{config} has a setting of a wrong type ("),
-        (("lanes",), "two", "{config} has a setting of a wrong type ("),
-        (("method",), ["grd"], "{config} has a setting of a wrong type ("),
+        (("method", "structure"), "closed", "{config}: method.structure='closed' must be one of"),
+        (("schedule", "steps"), "many", "{config} is damaged (schedule.steps='many' must be a whole number)"),
+        (("lanes",), "two", "{config} is damaged (lanes='two' must be a whole number)"),
+        (("lanes",), True, "{config} is damaged (lanes=True must be a whole number)"),
+        (("method",), ["grd"], "{config} is damaged (method=['grd'] must be an object)"),
         # Right, but not what the checkpoints were made with.
-        (("method", "hidden"), [9, 9], "no valid checkpoint in {checkpoints}, start a new run: checkpoint"),
+        (("method", "hidden"), [9, 9], "{config} has method.hidden=[9, 9], but the run was"),
+        (("backbone", "learning_rate"), 0.1, "{config} has backbone.learning_rate=0.1, but the run was"),
+        (("schedule", "steps_per_iteration"), 100, "{config} has schedule.steps_per_iteration=100, but"),
+        (("seed",), 1, "{config} has seed=1, but the run was trained with 0"),
     ],
 )
 def test_an_edited_config(path: tuple[str, ...], value: Any, reason: str, copy: Run) -> None:
@@ -121,7 +130,7 @@ def test_an_edited_config(path: tuple[str, ...], value: Any, reason: str, copy: 
     copy.config.write_text(json.dumps(config))
     state = arrays(copy)
     answer = apportion("resume", copy.path)
-    _assert_one_line(answer, reason.format(config=copy.config, checkpoints=copy.checkpoints))
+    _assert_one_line(answer, reason.format(config=copy.config))
     assert arrays(copy).keys() == state.keys()
 
 
@@ -175,11 +184,15 @@ def test_a_diverged_lane_does_not_stop_the_others(copy: Run, greenhouse_run: Run
     for name, array in loaded.tree.items():
         if name.startswith("backbone.actor."):
             array[0] = np.nan
-    checkpoint.save(copy.checkpoints, 1000, loaded.tree, loaded.meta, 2, loaded.raw)
+    files = {"metrics.jsonl": (copy.checkpoints / "step_000000001000" / "metrics.jsonl").read_bytes()}
+    checkpoint.save(copy.checkpoints, 1000, loaded.tree, loaded.meta, 2, loaded.raw, files)
 
     answer = apportion("resume", copy.path)
     assert answer.code == 0
-    assert remarks(answer.err) == ["seed 0 diverged (NaN) by step 1200; the other lanes go on"]
+    assert remarks(answer.err) == [
+        "the newest checkpoint is of step 1000, but the run had come to step 2000",
+        "seed 0 diverged (NaN) by step 1200; the other lanes go on",
+    ]
     assert read_json(copy.status)["state"] == "finished"
     found, expected = arrays(copy), arrays(greenhouse_run)
     for name in expected:

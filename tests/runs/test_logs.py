@@ -9,14 +9,9 @@ import numpy as np
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from apportion.runs.logs import MetricsLog
-from apportion.runs.logs import read as read_log
+from apportion.runs.logs import MetricsLog, examine, read
 from apportion.runs.tensorboard import Events
 from disks import small_files
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    return read_log(path).entries
 
 
 def write_steps(log: MetricsLog, *steps: int) -> None:
@@ -106,7 +101,7 @@ def test_a_damaged_line_is_left_out_and_named(tmp_path: Path, bad: bytes, reason
     log = MetricsLog(tmp_path / "metrics.jsonl")
     log.write(1, "train", {"loss": [0.5, 0.25]})
     log.path.write_bytes(log.content() + bad + b"\n" + _line(step=3) + b"\n")
-    found = read_log(log.path, lanes=2)
+    found = examine(log.path, lanes=2)
     assert [entry["step"] for entry in found.entries] == [1, 3]
     (note,) = found.notes
     assert note.startswith(f"{log.path}, line 2, is left out: {reason}")
@@ -117,7 +112,7 @@ def test_a_changed_digit_shows(tmp_path: Path) -> None:
     log = MetricsLog(tmp_path / "metrics.jsonl")
     log.write(1, "train", {"loss": [0.5, 0.25]})
     log.path.write_bytes(log.content().replace(b"0.25", b"0.75"))
-    assert read_log(log.path).notes == [f"{log.path}, line 1, is left out: its checksum differs"]
+    assert examine(log.path).notes == [f"{log.path}, line 1, is left out: its checksum differs"]
 
 
 def test_a_line_that_finds_no_room_leaves_no_half_behind(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from apportion.runs.explain import (
 )
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
+from apportion.runs.notes import notes
 
 _BACKGROUND, _ORDERS = range(2)  # separate streams of randomness for one lane's seed
 
@@ -112,7 +113,7 @@ def explain_run(
             "action_names": explainer.spec.action_names,
             "dimensions": _over_lanes(per_lane, names),
             "lanes": per_lane,
-            "skipped": explainer.learned.skipped,
+            "skipped": [*explainer.learned.skipped, *notes(run)],
         }
     )
     return data

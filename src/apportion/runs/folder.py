@@ -132,7 +132,7 @@ class RunFolder:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All entries of metrics.jsonl by step; damaged lines are left out, and named in `notes`."""
-        return logs.read(self.metrics, self.sizes().lanes).entries
+        return logs.examine(self.metrics, self.sizes().lanes).entries
 
     def sizes(self) -> Sizes:
         """What the arrays of this run must fit."""

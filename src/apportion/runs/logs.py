@@ -47,7 +47,7 @@ class MetricsLog:
     def restore(self, content: bytes, step: int) -> list[str]:
         """Makes the file what it was at a checkpoint of this step; says so where it had become another."""
         wanted = content.splitlines()
-        found = [line for line, entry in read(self.path).lines if entry["step"] <= step]
+        found = [line for line, entry in examine(self.path).lines if entry["step"] <= step]
         write_bytes(self.path, b"".join(line + b"\n" for line in wanted))
         self.lines = len(wanted)
         kept = len(set(found) & set(wanted))
@@ -58,7 +58,12 @@ class MetricsLog:
         ]
 
 
-def read(path: Path, lanes: int | None = None) -> Logged:
+def read(path: Path) -> list[dict[str, Any]]:
+    """What can be read of a metrics file, by step."""
+    return examine(path).entries
+
+
+def examine(path: Path, lanes: int | None = None) -> Logged:
     """All of a metrics file; a last line that a crash tore is left out without a word.
 
     Evaluations run beside the training, so theirs may stand behind those of later steps."""

@@ -58,7 +58,7 @@ def _on_config(run: RunFolder) -> list[str]:
 
 def _on_metrics(run: RunFolder) -> list[str]:
     promised = read_status(run)[0].get("lines", 0)
-    found = logs.read(run.metrics, run.sizes().lanes)
+    found = logs.examine(run.metrics, run.sizes().lanes)
     lost = len(found.lines) < promised and not found.notes
     said = [f"{run.metrics} has {len(found.lines)} of {promised} lines"] if lost else []
     return [*found.notes, *said]
