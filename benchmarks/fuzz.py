@@ -304,7 +304,7 @@ def _state(run: RunFolder) -> Any:
     }
 
 
-FLAGS = (
+FLAGS = [
     "--json",
     "--quiet",
     "--best",
@@ -315,8 +315,6 @@ FLAGS = (
     "--help",
     "--episodes",
     "--noise",
-)
-FLAGS += (
     "--extras",
     "--names",
     "--negligible",
@@ -326,24 +324,11 @@ FLAGS += (
     "--seeds",
     "--bogus",
     "--env.kwargs",
-)
+    "--checkpoint-minutes",
+]
 VALUES = (
-    "",
-    "0",
-    "-1",
-    "1e999",
-    "nan",
-    "inf",
-    "9" * 400,
-    "x",
-    "🌱",
-    "[[[",
-    "{" * 3000,
-    "a:b",
-    "../..",
-    "\x00",
-    "None",
-    "--",
+    *("", "0", "-1", "1e999", "nan", "inf", "9" * 400, "x", "🌱", "[[[", "{" * 3000),
+    *("a:b", "../..", "\x00", "None", "--"),
 )
 
 

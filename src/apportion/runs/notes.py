@@ -4,6 +4,7 @@ from typing import Any
 
 from apportion.core.errors import UserError
 from apportion.core.schema import fields
+from apportion.runs import best as bests
 from apportion.runs import logs, snapshots
 from apportion.runs.atomic import read_json
 from apportion.runs.folder import RunFolder
@@ -11,10 +12,12 @@ from apportion.runs.schemas import StatusFile, VersionsFile, blamed_on
 
 
 def notes(run: RunFolder) -> list[str]:
-    """On everything but checkpoints, whose reader has lines of its own."""
+    """On everything but the newest checkpoint, whose reader has lines of its own."""
     _, on_status = read_status(run)
     _, on_versions = read_versions(run)
-    return [*_on_config(run), *on_status, *on_versions, *_on_metrics(run), *_on_snapshots(run)]
+    _, on_best = bests.moments(run.best, run.sizes().lanes)
+    said = [*_on_config(run), *on_status, *on_versions, *_on_metrics(run), *_on_snapshots(run)]
+    return [*said, *on_best]
 
 
 def on_age(run: RunFolder, step: int) -> list[str]:

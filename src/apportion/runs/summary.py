@@ -20,7 +20,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
     last = evaluations[-1] if evaluations else {}
     edges = run.read_last_edges()
     scores = _structure_scores(edges, spec)
-    best, on_best = bests.moments(run.best, run.sizes().lanes)
+    best, _ = bests.moments(run.best, run.sizes().lanes)
     return {
         "run": str(run.path),
         "env": spec.env_id,
@@ -41,7 +41,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "structure_scores": scores,
         "config": run.read_config(),
         "versions": read_versions(run)[0],
-        "notes": [*notes(run), *on_best],
+        "notes": notes(run),
     }
 
 
