@@ -304,28 +304,9 @@ def _state(run: RunFolder) -> Any:
     }
 
 
-FLAGS = [
-    "--json",
-    "--quiet",
-    "--best",
-    "--out",
-    "--lane",
-    "--steps",
-    "--seed",
-    "--help",
-    "--episodes",
-    "--noise",
-    "--extras",
-    "--names",
-    "--negligible",
-    "--step",
-    "--method",
-    "--backbone",
-    "--seeds",
-    "--bogus",
-    "--env.kwargs",
-    "--checkpoint-minutes",
-]
+WORDS = """--json --quiet --best --out --lane --steps --seed --help --episodes --noise --extras --names
+    --negligible --step --method --backbone --seeds --bogus --env.kwargs --checkpoint-minutes --no-env"""
+FLAGS = WORDS.split()
 VALUES = (
     *("", "0", "-1", "1e999", "nan", "inf", "9" * 400, "x", "🌱", "[[[", "{" * 3000),
     *("a:b", "../..", "\x00", "None", "--"),

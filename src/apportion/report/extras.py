@@ -94,6 +94,7 @@ def _pictures(run: RunFolder, episode: Episode, say: Say) -> Mapping[int, bytes]
     """JPEG pictures of some steps, where the environment renders."""
     steps = thinned(min(len(episode["actions"]), STEPS), FRAMES)
     try:
+        run.need_trust("the environment")
         frames = film(read_settings(run)[0].env, episode, steps, SIZE).frames
     except UserError as error:
         say(f"no pictures: {error}")

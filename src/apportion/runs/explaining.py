@@ -130,6 +130,7 @@ def _episodes(explainer: Explainer, selection: Selection) -> tuple[str, list[lis
         given = [Steps.of_episode(*pair) for pair in zip(log.observations, log.actions, strict=True)]
         return str(selection.episode), [given] * config.lanes
     if selection.seed is not None:
+        run.need_trust("the environment")
         played, source = play(explainer.learned, 1, selection.seed, None), f"seed {selection.seed}"
     else:
         last = run.episode_steps()[-1]

@@ -43,6 +43,7 @@ class RunFolder:
 
     path: Path
     env: str | None = None  # the id of its environment here, where that was given again
+    trusted: bool = True  # whether code that it names may be imported: its environment, a user's own method
 
     @classmethod
     def create(cls, path: Path, config: dict[str, Any], spec: Spec) -> "RunFolder":
@@ -60,9 +61,9 @@ class RunFolder:
         return run
 
     @classmethod
-    def open(cls, path: Path, env: str | None = None) -> "RunFolder":
+    def open(cls, path: Path, env: str | None = None, trusted: bool = True) -> "RunFolder":
         """An existing run folder."""
-        run = cls(path, env)
+        run = cls(path, env, trusted)
         for file in (run.config, run.spec):
             if not file.is_file():
                 raise UserError(
@@ -70,6 +71,12 @@ class RunFolder:
                     "name a folder that `apportion train` wrote"
                 )
         return run
+
+    def need_trust(self, what: str) -> None:
+        """Complain of what cannot be had without importing code that the folder names."""
+        check(
+            self.trusted, f"{what} of {self.path} is not loaded: leave out --no-env if you trust the folder"
+        )
 
     @property
     def config(self) -> Path:

@@ -61,6 +61,7 @@ def known_range(run: RunFolder, learned: Learned) -> Spec:
     """The run's environment with its own action range, which older versions did not write down."""
     if "action_low" in read_json(run.spec):
         return learned.spec
+    run.need_trust("the environment")
     env, spec = make(learned.config.env)
     env.close()
     return spec

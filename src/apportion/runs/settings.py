@@ -55,6 +55,9 @@ def read_settings(run: RunFolder) -> tuple[Config, Checkpoints]:
     data = run.read_config()
     if run.env is not None:
         data["env"]["id"] = run.env
+    for part in ("method", "backbone"):
+        if ":" in data[part]["name"]:
+            run.need_trust(f"the {part} {data[part]['name']}")
     try:
         checkpoints = from_dict(Checkpoints, data.pop("checkpoints", {}), "checkpoints.")
         return Config.from_dict(data), checkpoints
