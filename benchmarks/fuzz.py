@@ -162,7 +162,7 @@ class Bench:
     def case(self, command: str, rng: random.Random) -> tuple[str, str, str]:
         """What was done, what came of it, and the details."""
         if command == "words":
-            words = _words(rng, self.run)
+            words = command_line(rng, self.run)
             return "words", *judged(call(*words), None, " ".join(words))
         path = self.log if command == "npz" else rng.choice(self.files(command))
         harm = rng.choice(damage.kinds(path))
@@ -313,7 +313,7 @@ VALUES = (
 )
 
 
-def _words(rng: random.Random, run: Path) -> list[str]:
+def command_line(rng: random.Random, run: Path) -> list[str]:
     """A command line as a monkey would type it. A training is always refused in the end."""
     verb = rng.choice([verb for verb in VERBS if verb not in ("bench", "resume")] + ["shwo", ""])
     words = [verb]

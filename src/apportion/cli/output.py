@@ -11,9 +11,7 @@ import tyro
 from rich.console import Console
 
 Flag = tyro.conf.FlagCreatePairsOff[bool]
-NoEnv = Annotated[
-    Flag, tyro.conf.arg(help="Import no code that the run folder names: for those of strangers.")
-]
+NoEnv = Annotated[Flag, tyro.conf.arg(help="Import no code that the run folder names.")]
 RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 

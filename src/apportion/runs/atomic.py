@@ -49,8 +49,9 @@ def read_json(path: Path, edited: bool = False) -> dict[str, Any]:
     """The object in a JSON file, without its checksum. People may have `edited` it: then that may differ."""
     try:
         return parse_sealed(path.read_bytes(), str(path), edited)
-    except UserError as error:
-        raise UserError(f"{error}: restore it from a copy, or start a new run") from error
+    except (UserError, OSError) as error:
+        reason = f"{path} cannot be read ({error.strerror})" if isinstance(error, OSError) else error
+        raise UserError(f"{reason}: restore it from a copy, or start a new run") from error
 
 
 def parse_sealed(content: bytes, name: str, edited: bool = False) -> dict[str, Any]:

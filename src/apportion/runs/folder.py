@@ -74,9 +74,7 @@ class RunFolder:
 
     def need_trust(self, what: str) -> None:
         """Complain of what cannot be had without importing code that the folder names."""
-        check(
-            self.trusted, f"{what} of {self.path} is not loaded: leave out --no-env if you trust the folder"
-        )
+        check(self.trusted, f"{what} of {self.path} is not loaded: leave out --no-env if you trust it")
 
     @property
     def config(self) -> Path:

@@ -67,7 +67,7 @@ def examine(path: Path, lanes: int | None = None) -> Logged:
     """All of a metrics file; a last line that a crash tore is left out without a word.
 
     Evaluations run beside the training, so theirs may stand behind those of later steps."""
-    content = path.read_bytes() if path.exists() else b""
+    content = path.read_bytes() if path.is_file() else b""
     lines: list[tuple[bytes, dict[str, Any]]] = []
     bad: list[str] = []
     seen: set[tuple[int, str]] = set()
