@@ -25,6 +25,8 @@ from driver import (
     tiny,
 )
 
+from apportion.core.errors import UserError
+from apportion.envs.make import EnvConfig, make
 from apportion.runs import checkpoint
 from apportion.runs import saved as saving
 from apportion.runs.atomic import read_json, write_json
@@ -253,7 +255,8 @@ def test_nothing_that_a_stranger_s_folder_names_is_imported(copy: Run, tmp_path:
         header = read_json(folder / "meta.json")
         header["meta"]["settings"]["env"]["id"] = "stranger:Env-v0"
         write_json(folder / "meta.json", header)
-    (tmp_path / "stranger.py").write_text(f"open({str(tmp_path / 'was_here')!r}, 'w')")
+    touching = f"import pathlib\npathlib.Path({str(tmp_path / 'was_here')!r}).touch()"
+    (tmp_path / "stranger.py").write_text(touching)
     words = ["report", copy.path, "--out", tmp_path / "page.html"]
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(tmp_path))
@@ -264,7 +267,8 @@ def test_nothing_that_a_stranger_s_folder_names_is_imported(copy: Run, tmp_path:
         answer = apportion("explain", copy.path, "--seed", "1", "--no-env")
         _assert_one_line(answer, refused)
         assert not (tmp_path / "was_here").exists()
-        apportion(*words)
+        with pytest.raises(UserError, match="unknown environment"):
+            make(EnvConfig("stranger:Env-v0"))
     assert (tmp_path / "was_here").exists()
 
 

@@ -26,11 +26,24 @@ fuzz = scripts.load("benchmarks/fuzz.py")
 seeds = st.integers(0, 2**32)
 
 
+def in_one_line(error: Exception, start: str = "") -> None:
+    assert str(error).startswith(start)
+    assert "\n" not in str(error)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     made = make_run(tmp_path_factory.mktemp("fuzz") / "run", Recipe(lanes=2, length=4, evaluations=3))
     checkpoint.save(made.best, 50_000, {"weights": np.zeros((2, 3))}, _META, keep=1)
     return made
+
+
+@pytest.fixture(scope="module")
+def before(run: RunFolder) -> dict[str, Any]:
+    """What is said of the run while it is whole."""
+    said = summarise(run)
+    assert said["notes"] == []
+    return said
 
 
 _META = {"steps": [1, 2], "returns": [0.5, None], "settings": {}}
@@ -64,15 +77,15 @@ NAMES = (
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=15)
 @given(seed=seeds)
-def test_a_damaged_file_changes_no_answer_without_a_word(run: RunFolder, name: str, seed: int) -> None:
-    before = summarise(run)
-    assert before["notes"] == []
+def test_a_damaged_file_changes_no_answer_without_a_word(
+    run: RunFolder, before: dict[str, Any], name: str, seed: int
+) -> None:
     place = run.path / name
     files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
     try:
         harm, after = _damaged(run, random.Random(seed).choice(files), seed)
     except UserError as error:
-        assert "\n" not in str(error)
+        in_one_line(error)
     else:
         assert after == before or after["notes"] or harm is damage.forged
 
@@ -89,7 +102,7 @@ def test_a_damaged_checkpoint_is_never_another_one(run: RunFolder, seed: int) ->
         harm(file, rng)
         loaded = checkpoint.load_arrays(run.best)
     except UserError as error:
-        assert "\n" not in str(error)
+        in_one_line(error)
     else:
         assert (loaded.meta, loaded.tree["weights"].tolist()) == (_META, np.zeros((2, 3)).tolist())
     finally:
@@ -113,7 +126,7 @@ def test_a_damaged_log_of_episodes_is_never_another_one(
     try:
         log = read_npz(file)
     except UserError as error:
-        assert "\n" not in str(error)
+        in_one_line(error)
     else:
         assert log.totals.tolist() == totals.tolist()
         assert all((part == 1).all() for part in (*log.observations, *log.actions))
@@ -140,8 +153,7 @@ def test_a_value_has_its_type_or_is_refused_in_one_short_line(value: Any, hint: 
     try:
         found = conform(hint, value, "x")
     except UserError as error:
-        assert str(error).startswith("x")
-        assert "\n" not in str(error)
+        in_one_line(error, "x")
     else:
         assert conform(hint, found, "x") == found
 
@@ -151,4 +163,4 @@ def test_bytes_are_json_or_a_value_error(content: bytes) -> None:
     try:
         parse_json(content)
     except ValueError as error:
-        assert str(error)
+        in_one_line(error)

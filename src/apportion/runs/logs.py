@@ -12,8 +12,8 @@ from apportion.runs.atomic import plain, write_bytes
 from apportion.runs.seals import sealed, unsealed
 
 Kind = Literal["train", "eval"]
-Number = float | bool | None
 
+_NUMBERS = (float, int, bool, type(None))
 STORED = "stored"  # which files an evaluation has beside its line
 
 
@@ -112,9 +112,8 @@ def _entry(row: bytes, lanes: int | None) -> dict[str, Any]:
 
 
 def _check_value(name: str, value: Any, lanes: int | None) -> None:
-    if not isinstance(value, list):
-        conform(Number, value, name)
-        return
-    conform(tuple[Number, ...], value, name)
-    if lanes is not None and len(value) != lanes:
+    listed = value if isinstance(value, list) else [value]
+    if not all(type(each) in _NUMBERS for each in listed):  # the JSON reader lets only finite ones through
+        raise ValueError(f"{name} holds what is no number")
+    if listed is value and lanes is not None and len(value) != lanes:
         raise ValueError(f"{name} has {len(value)} values for {lanes} lanes")
