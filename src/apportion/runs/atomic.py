@@ -67,7 +67,7 @@ def parse_sealed(content: bytes, name: str, edited: bool = False) -> dict[str, A
 
 def write_tensors(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Replaces a safetensors file in one step."""
-    _replace(path, lambda temp: save_tensors(temp, arrays, seal_of_arrays(arrays)))
+    _replace(path, lambda temp: save_tensors(temp, arrays, seal_of_arrays(arrays, path.name)))
 
 
 def read_tensors(path: Path) -> Arrays:
@@ -78,7 +78,7 @@ def read_tensors(path: Path) -> Arrays:
             metadata = file.metadata()
     except (SafetensorError, TypeError, KeyError, AttributeError) as error:
         raise ValueError("its content is no array") from error
-    check_arrays(arrays, metadata)
+    check_arrays(arrays, metadata, path.name)
     return arrays
 
 

@@ -29,9 +29,9 @@ def unsealed(data: Mapping[str, Any]) -> dict[str, Any]:
     return content
 
 
-def seal_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
-    """What a safetensors file holds beside its arrays."""
-    crc = 0
+def seal_of_arrays(arrays: Mapping[str, NDArray[Any]], file: str) -> dict[str, str]:
+    """What a safetensors file of this name holds beside its arrays; under another name it is another's."""
+    crc = zlib.crc32(file.encode())
     for name in sorted(arrays):
         array = np.asarray(arrays[name], order="C")
         crc = zlib.crc32(f"{name} {array.dtype.str} {array.shape} ".encode(), crc)
@@ -39,9 +39,9 @@ def seal_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
     return {CHECKSUM: f"{crc:08x}"}
 
 
-def check_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None) -> None:
+def check_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None, file: str) -> None:
     """ValueError where the arrays are not those that the metadata was made for."""
-    if metadata is not None and dict(metadata) != seal_of_arrays(arrays):
+    if metadata is not None and dict(metadata) != seal_of_arrays(arrays, file):
         raise ValueError(_DIFFERS)
 
 
