@@ -97,6 +97,9 @@ class Fuzz:
     """Only these commands."""
 
 
+Counts = dict[str, collections.Counter[str]]  # of each command, the verdicts
+
+
 class Answer(NamedTuple):
     """What a command did."""
 
@@ -108,7 +111,7 @@ class Answer(NamedTuple):
 
 def fuzz(args: Fuzz) -> None:
     rng, began = random.Random(args.seed), time.monotonic()
-    counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    counts: Counts = collections.defaultdict(collections.Counter)
     failures: list[dict[str, str]] = []
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(Path(name))
@@ -120,22 +123,25 @@ def fuzz(args: Fuzz) -> None:
             if verdict in BAD:
                 failures.append({"command": command, "damage": what, "verdict": verdict, "detail": detail})
                 print(f"{verdict}: {command} after {what}\n{detail}", file=sys.stderr)
-            if (number + 1) % 100 == 0:
+            if (number + 1) % 100 == 0 or number + 1 == args.cases:
                 print(f"{number + 1} of {args.cases} cases, {len(failures)} failures", file=sys.stderr)
+                write_json(args.out, as_data(args.seed, counts, failures, time.monotonic() - began))
+    sys.exit(1 if failures else 0)
+
+
+def as_data(seed: int, counts: Counts, failures: list[dict[str, str]], seconds: float) -> dict[str, Any]:
+    """What there is to say by now."""
     total = sum(counts.values(), collections.Counter())
-    data = {
-        "cases": args.cases,
-        "seed": args.seed,
-        "corruptions": args.cases - sum(counts["words"].values()),
+    return {
+        "cases": total.total(),
+        "corruptions": total.total() - counts["words"].total(),
         "verdicts": dict(total),
         "by_command": {command: dict(each) for command, each in counts.items()},
         "failures": failures,
-        "seconds": round(time.monotonic() - began),
+        "seed": seed,
+        "seconds": round(seconds),
         "versions": versions(),
     }
-    write_json(args.out, data)
-    print(json.dumps(data["verdicts"]))
-    sys.exit(1 if failures else 0)
 
 
 BAD = ("traceback", "untidy", "silent")
