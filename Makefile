@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: setup demo test check soak docs cuda peers lock clean
+.PHONY: setup demo test check soak fuzz kill audit docs cuda peers lock clean
 
 setup: .venv/.ready
 
@@ -41,6 +41,24 @@ soak: setup
 docs: setup
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --fresh-env --conf-dir docs --doctree-dir build/doctrees . build/site
 	@echo "Open build/site/index.html"
+
+# Damaged files and odd command lines, at length: docs/reliability.md says what must not happen.
+fuzz: setup
+	@$(BIN)/python benchmarks/fuzz.py --cases 10000 --out results/fuzz.json
+
+# Trainings that are killed at any moment, resumed, and compared bit for bit with one that never stopped.
+kill: setup
+	@$(BIN)/python benchmarks/kills.py --kills 50 --out results/kills.json
+
+# Known vulnerabilities of the packages in the lock. It asks the advisory database, so it needs a network.
+audit:
+ifneq ($(UV),)
+	$(UV) tool run pip-audit --require-hashes --disable-pip -r requirements-dev.txt
+else
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	build/audit/bin/python -m pip_audit --require-hashes --disable-pip -r requirements-dev.txt
+endif
 
 # JAX for an NVIDIA GPU, in the version that the lock has: the extra `cuda`.
 cuda: setup

@@ -15,7 +15,7 @@ from apportion.core.spec import Spec
 from apportion.core.types import Batch, Sampling
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
-from apportion.envs.lane import _ChunkWriter
+from apportion.envs.chunk import ChunkWriter
 from builders import assert_equal, lane, stack
 
 SPEC = Spec("toy", ("x", "y"), ("u",), max_episode_steps=5, max_segment_steps=5)
@@ -78,7 +78,7 @@ def play(
     """
     walk = _walk(episodes)
     for size in chunk_sizes:
-        writer = _ChunkWriter(size, SPEC.observation_size, SPEC.action_size)
+        writer = ChunkWriter(size, SPEC.observation_size, SPEC.action_size)
         closed, after = [], observe(0)
         for _ in range(size):
             found = next(walk, None)

@@ -67,7 +67,7 @@ def test_constructor_arguments_may_be_a_dict() -> None:
         ({"method": "gdr"}, "unknown method 'gdr' (did you mean 'grd'?)"),
         ({"start": "papers"}, "unknown preset 'papers' (did you mean 'paper'?)"),
         ({"settings": {"steps": 0}}, "steps=0 must be at least 1"),
-        ({"settings": {"steps": "many"}}, "a setting of schedule has a wrong type"),
+        ({"settings": {"steps": "many"}}, "schedule.steps='many' must be a whole number"),
         ({"env": 7}, "7 is no environment: give an id, or a function that makes one"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apportion.cli import main
-from apportion.runs import checkpoint, logs
+from apportion.runs import checkpoint
 from apportion.runs.folder import RunFolder
 
 GREENHOUSE = "apportion/Greenhouse-v0"
@@ -109,7 +109,7 @@ def remarks(stderr: str) -> list[str]:
 
 def records(run: Run) -> list[dict[str, Any]]:
     """All that was logged, but for the time it took."""
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in logs.read(run.metrics)]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in run.read_metrics()]
 
 
 def arrays(run: Run) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def arrays(run: Run) -> dict[str, Any]:
 def best_arrays(run: Run) -> dict[str, Any]:
     """The agents of each lane's best evaluation, and when those were."""
     loaded = checkpoint.load_arrays(run.best)
-    return loaded.tree | {name: np.asarray(values) for name, values in loaded.meta.items()}
+    return loaded.tree | {name: np.asarray(loaded.meta[name]) for name in ("steps", "returns")}
 
 
 def assert_same_arrays(found: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -1,19 +1,39 @@
 """Full disks, damaged checkpoints, edited settings, diverged lanes: what can be saved is."""
 
-import errno
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from driver import GREENHOUSE, Answer, Run, apportion, arrays, assert_same_run, remarks, resume, tiny
+from driver import (
+    GREENHOUSE,
+    Answer,
+    Run,
+    apportion,
+    arrays,
+    assert_same_arrays,
+    assert_same_run,
+    records,
+    remarks,
+    resume,
+    tiny,
+)
 
+from apportion.core.errors import UserError
+from apportion.envs.make import EnvConfig, make
 from apportion.runs import checkpoint
-from apportion.runs.folder import read_json
+from apportion.runs import saved as saving
+from apportion.runs.atomic import read_json, write_json
+from apportion.runs.settings import read_settings
+from apportion.training import loop
+from apportion.training.loop import Snapshot
+from disks import small_files
 
 TALKING = [flag for flag in tiny("grd") if flag != "--quiet"]
 
@@ -56,8 +76,11 @@ def test_a_damaged_checkpoint_is_passed_over_and_made_again(
     damage(copy.checkpoints / "step_000000002000")
     answer = apportion("resume", copy.path)
     assert answer.code == 0
-    (remark,) = remarks(answer.err)
-    assert remark.startswith(f"checkpoint step_000000002000 skipped: {reason}")
+    skipped, kept = remarks(answer.err)
+    assert skipped.startswith(f"checkpoint step_000000002000 skipped: {reason}")
+    aside = copy.checkpoints / "damaged_step_000000002000"
+    assert kept == f"step_000000002000 is kept as {aside}: delete it when you do not need it"
+    assert aside.is_dir()
     assert_same_run(copy, greenhouse_run)
 
 
@@ -95,21 +118,27 @@ def _assert_one_line(answer: Answer, reason: str) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "reason"),
     [
-        (("schedule", "stepz"), 5, "unknown setting schedule.stepz (did you mean 'steps'?)"),
-        (("method", "lambda"), 5, "unknown setting method.lambda"),
-        (("sede",), 5, "unknown setting sede (did you mean 'seed'?)"),
-        (("method", "name"), "gdr", "unknown method 'gdr' (did you mean 'grd'?)"),
-        (("schedule", "steps"), 0, "steps=0 must be at least 1"),
+        (("schedule", "stepz"), 5, "{config}: unknown setting schedule.stepz (did you mean 'steps'?)"),
+        (("method", "lambda"), 5, "{config}: unknown setting method.lambda"),
+        (("sede",), 5, "{config}: unknown setting sede (did you mean 'seed'?)"),
+        (("method", "name"), "gdr", "{config}: unknown method 'gdr' (did you mean 'grd'?)"),
+        (("schedule", "steps"), 0, "{config}: steps=0 must be at least 1"),
+        (("schedule", "steps"), 800, "steps=800 in {config} is behind the run, which is at step 2000"),
         (
             ("method", "sparsity"),
             [-1.0, 0.0, 0.0, 0.0, 0.0],
-            "method.sparsity=(-1.0, 0.0, 0.0, 0.0, 0.0) must",
+            "{config}: method.sparsity=(-1.0, 0.0, 0.0, 0.0, 0.0) must",
         ),
-        (("schedule", "steps"), "many", "{config} has a setting of a wrong type ("),
-        (("lanes",), "two", "{config} has a setting of a wrong type ("),
-        (("method",), ["grd"], "{config} has a setting of a wrong type ("),
+        (("method", "structure"), "closed", "{config}: method.structure='closed' must be one of"),
+        (("schedule", "steps"), "many", "{config} is damaged (schedule.steps='many' must be a whole number)"),
+        (("lanes",), "two", "{config} is damaged (lanes='two' must be a whole number)"),
+        (("lanes",), True, "{config} is damaged (lanes=True must be a whole number)"),
+        (("method",), ["grd"], "{config} is damaged (method=['grd'] must be an object)"),
         # Right, but not what the checkpoints were made with.
-        (("method", "hidden"), [9, 9], "no valid checkpoint in {checkpoints}, start a new run: checkpoint"),
+        (("method", "hidden"), [9, 9], "{config} has method.hidden=[9, 9], but the run was"),
+        (("backbone", "learning_rate"), 0.1, "{config} has backbone.learning_rate=0.1, but the run was"),
+        (("schedule", "steps_per_iteration"), 100, "{config} has schedule.steps_per_iteration=100, but"),
+        (("seed",), 1, "{config} has seed=1, but the run was trained with 0"),
     ],
 )
 def test_an_edited_config(path: tuple[str, ...], value: Any, reason: str, copy: Run) -> None:
@@ -121,8 +150,28 @@ def test_an_edited_config(path: tuple[str, ...], value: Any, reason: str, copy: 
     copy.config.write_text(json.dumps(config))
     state = arrays(copy)
     answer = apportion("resume", copy.path)
-    _assert_one_line(answer, reason.format(config=copy.config, checkpoints=copy.checkpoints))
+    _assert_one_line(answer, reason.format(config=copy.config))
     assert arrays(copy).keys() == state.keys()
+
+
+def test_settings_that_may_change_take_effect_at_a_resume(copy: Run) -> None:
+    config = copy.read_config()
+    config["schedule"]["steps"] = 2400
+    config["checkpoints"]["checkpoint_every"] = 200
+    copy.config.write_text(json.dumps(config))
+    changed = f"{copy.config} was changed after it was written: the run was trained with other settings"
+    assert apportion("show", copy.path, "--json").json["notes"] == []  # no checksum: nobody can tell
+    write_json(copy.config, config)
+    copy.config.write_text(copy.config.read_text().replace("2400", "2200"))
+    assert apportion("show", copy.path).err.splitlines() == [changed]
+    answer = apportion("resume", copy.path)
+    assert answer.code == 0
+    assert remarks(answer.err) == [
+        "schedule.steps is 2200 from here on (2000 before)",
+        "checkpoints.checkpoint_every is 200 from here on (1000 before)",
+    ]
+    assert checkpoint.steps(copy.checkpoints) == [2000, 2200]
+    assert apportion("show", copy.path).err == ""
 
 
 @pytest.mark.parametrize("verb", ["resume", "eval", "show"])
@@ -131,37 +180,137 @@ def test_a_config_that_is_not_json(verb: str, copy: Run) -> None:
     _assert_one_line(apportion(verb, copy.path), f"{copy.config} is damaged (")
 
 
+# --- What was logged
+
+
+@pytest.mark.parametrize("kept", [None, 0, 7])
+def test_a_log_that_is_gone_is_said_and_restored(kept: int | None, copy: Run, greenhouse_run: Run) -> None:
+    lines = copy.metrics.read_bytes().splitlines(keepends=True)
+    copy.metrics.unlink()
+    if kept is not None:
+        copy.metrics.write_bytes(b"".join(lines[:kept]))
+    lost = f"{copy.metrics} has {kept or 0} of {len(lines)} lines"
+    assert apportion("show", copy.path, "--json").json["notes"][0] == lost
+    answer = apportion("resume", copy.path)
+    had = (
+        f"{copy.metrics} had {kept or 0} of {len(lines)} lines up to step 2000: restored from the checkpoint"
+    )
+    assert (answer.code, remarks(answer.err)) == (0, [had])
+    assert_same_run(copy, greenhouse_run)
+
+
+def test_one_bad_snapshot_leaves_the_report_standing(copy: Run) -> None:
+    edges, episodes = (copy.path / name / "step_000000000400.safetensors" for name in ("edges", "episodes"))
+    edges.write_bytes(b"")
+    episodes.write_bytes(episodes.read_bytes()[:-1])
+    (copy.edges / "step_000000000800.safetensors").unlink()
+    answer = apportion("report", copy.path, "--extras", "none")
+    assert answer.code == 0
+    assert answer.err.splitlines()[1:] == [
+        f"{edges} is left out: its content is no array",
+        f"{episodes} is left out: its content is no array",
+        f"{copy.edges / 'step_000000000800.safetensors'} is missing",
+    ]
+    assert copy.edge_steps() == [1200, 1600, 2000]
+
+
+def _retyped(run: Run, name: str, dtype: Any) -> None:
+    """The newest checkpoint with an array of another type, and checksums that fit."""
+    loaded = checkpoint.load_arrays(run.checkpoints)
+    loaded.raw[name] = loaded.raw[name].astype(dtype)
+    log = (run.checkpoints / "step_000000002000" / "metrics.jsonl").read_bytes()
+    checkpoint.save(run.checkpoints, 2000, loaded.tree, loaded.meta, 2, loaded.raw, {"metrics.jsonl": log})
+
+
+@pytest.mark.parametrize("name", ["replay/observation", "pending/paid", "where/0/observation"])
+def test_another_type_in_a_checkpoint_is_refused(name: str, copy: Run) -> None:
+    _retyped(copy, name, np.float64)
+    config, _ = read_settings(copy)
+    found = saving.read(copy.checkpoints, config, copy.read_spec())
+    (skipped,) = found.skipped
+    assert (found.step, skipped.split(",")[0].split("[")[0]) == (
+        1000,
+        f"checkpoint step_000000002000 skipped: {name} is float64",
+    )
+
+
+def test_a_checkpoint_of_another_iteration_is_refused(copy: Run) -> None:
+    for folder in copy.checkpoints.iterdir():
+        header = read_json(folder / "meta.json")
+        header["meta"]["iteration"] += 2
+        write_json(folder / "meta.json", header)
+    answer = apportion("resume", copy.path)
+    assert (answer.code, answer.err.count("\n")) == (1, 1)
+    assert "checkpoint step_000000002000 skipped: iteration 12 ends at step 2400" in answer.err
+
+
+# --- Folders of strangers
+
+
+def test_nothing_that_a_stranger_s_folder_names_is_imported(copy: Run, tmp_path: Path) -> None:
+    config = copy.read_config()
+    config["env"]["id"] = "stranger:Env-v0"
+    write_json(copy.config, config)
+    for folder in (*copy.checkpoints.iterdir(), *copy.best.iterdir()):
+        header = read_json(folder / "meta.json")
+        header["meta"]["settings"]["env"]["id"] = "stranger:Env-v0"
+        write_json(folder / "meta.json", header)
+    touching = f"import pathlib\npathlib.Path({str(tmp_path / 'was_here')!r}).touch()"
+    (tmp_path / "stranger.py").write_text(touching)
+    words = ["report", copy.path, "--out", tmp_path / "page.html"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(tmp_path))
+        answer = apportion(*words, "--no-env")
+        assert (answer.code, (tmp_path / "was_here").exists()) == (0, False)
+        refused = f"the environment of {copy.path} is not loaded: leave out --no-env if you trust it"
+        assert answer.err.splitlines()[1:] == [f"{copy.path}: no pictures: {refused}"]
+        answer = apportion("explain", copy.path, "--seed", "1", "--no-env")
+        _assert_one_line(answer, refused)
+        assert not (tmp_path / "was_here").exists()
+        with pytest.raises(UserError, match="unknown environment"):
+            make(EnvConfig("stranger:Env-v0"))
+    assert (tmp_path / "was_here").exists()
+
+
 # --- Full disk
 
 
-def _disk_is_full_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    save = checkpoint.save_tensors
+@contextmanager
+def _full_disk(first: int, last: int) -> Iterator[None]:
+    """The system itself refuses: from one step to another no file grows beyond 1,500 bytes."""
+    online = loop.online
 
-    def failing(path: Path, tensors: Any) -> None:
-        save(path, tensors)
-        if path.parent.name.endswith(f"step_{step:012d}"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    def watched(*arguments: Any) -> Iterator[Snapshot]:
+        for snapshot in online(*arguments):
+            with small_files(1500) if first <= snapshot.step < last else nullcontext():
+                yield snapshot
 
-    monkeypatch.setattr(checkpoint, "save_tensors", failing)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "online", watched)
+        yield
 
 
-def test_a_full_disk_in_between_is_reported_and_survived(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _disk_is_full_at(1000, monkeypatch)
-    answer = apportion("train", GREENHOUSE, "--out", out, *TALKING)
+def test_a_full_disk_is_said_and_survived(out: Path, greenhouse_run: Run) -> None:
+    with _full_disk(500, 1500):
+        answer = apportion("train", GREENHOUSE, "--out", out, *TALKING)
     assert answer.code == 0
-    assert remarks(answer.err) == ["no checkpoint at step 1000: No space left on device"]
-    assert [folder.name for folder in Run(out).checkpoints.iterdir()] == ["step_000000002000"]
+    full, missed, again = remarks(answer.err)
+    assert re.fullmatch(r"File too large \(.*\): training goes on, what it logs waits for room", full)
+    assert missed.startswith("no checkpoint at step 1000: File too large")
+    assert again == "there is room again: what waited has been written"
+    assert checkpoint.steps(Run(out).checkpoints) == [2000]
+    assert records(Run(out)) == records(greenhouse_run)  # nothing is missing
+    assert_same_arrays(arrays(Run(out)), arrays(greenhouse_run))
 
 
-def test_a_full_disk_at_the_end_leaves_the_earlier_checkpoint(
-    out: Path, monkeypatch: pytest.MonkeyPatch, greenhouse_run: Run
-) -> None:
-    with monkeypatch.context() as patch:
-        _disk_is_full_at(2000, patch)
+def test_a_full_disk_at_the_end_leaves_the_earlier_checkpoint(out: Path, greenhouse_run: Run) -> None:
+    with _full_disk(1500, 10_000):
         answer = apportion("train", GREENHOUSE, "--out", out, *tiny("grd"))
-    reason = f"no checkpoint at step 2000: No space left on device; make room, then `apportion resume {out}`"
-    assert answer == Answer(1, "", f"error: {reason}\n")
-    assert [folder.name for folder in Run(out).checkpoints.iterdir()] == ["step_000000001000"]
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.startswith("error: no checkpoint at step 2000: File too large")
+    assert answer.err.endswith(f"; make room, then `apportion resume {out}`\n")
+    assert answer.err.count("\n") == 1
+    assert checkpoint.steps(Run(out).checkpoints) == [1000]
     resume(Run(out))
     assert_same_run(Run(out), greenhouse_run)
 
@@ -175,11 +324,15 @@ def test_a_diverged_lane_does_not_stop_the_others(copy: Run, greenhouse_run: Run
     for name, array in loaded.tree.items():
         if name.startswith("backbone.actor."):
             array[0] = np.nan
-    checkpoint.save(copy.checkpoints, 1000, loaded.tree, loaded.meta, 2, loaded.raw)
+    files = {"metrics.jsonl": (copy.checkpoints / "step_000000001000" / "metrics.jsonl").read_bytes()}
+    checkpoint.save(copy.checkpoints, 1000, loaded.tree, loaded.meta, 2, loaded.raw, files)
 
     answer = apportion("resume", copy.path)
     assert answer.code == 0
-    assert remarks(answer.err) == ["seed 0 diverged (NaN) by step 1200; the other lanes go on"]
+    assert remarks(answer.err) == [
+        "the newest checkpoint is of step 1000, but the run had come to step 2000",
+        "seed 0 diverged (NaN) by step 1200; the other lanes go on",
+    ]
     assert read_json(copy.status)["state"] == "finished"
     found, expected = arrays(copy), arrays(greenhouse_run)
     for name in expected:

@@ -126,7 +126,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, out: Path)
     assert json.loads(stdout)["status"]["step"] == step
 
     resume(run, "--steps", str(step + 400))
-    assert read_json(run.status) | {"seconds": 0} == {"state": "finished", "step": step + 400, "seconds": 0}
+    assert [read_json(run.status)[key] for key in ("state", "step")] == ["finished", step + 400]
     steps = [line["step"] for line in records(run) if line["kind"] == "train"]
     assert steps == list(range(400, step + 401, 200))
 

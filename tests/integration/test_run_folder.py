@@ -52,7 +52,7 @@ def test_metrics_have_lines_of_training_and_of_evaluation(greenhouse_run: Run) -
     assert [line["step"] for line in training] == list(range(400, 2001, 200))  # the warm-up has no updates
     assert [line["step"] for line in evaluations] == EVALUATIONS
     for line in lines:
-        numbers = [value for name, value in line.items() if name not in ("step", "kind", "seconds")]
+        numbers = [value for name, value in line.items() if name not in ("step", "kind", "seconds", "stored")]
         assert np.shape(numbers) == (len(numbers), 2)
     assert {"reward_loss", "held_out_error", "restricted_share", "critic_loss"} <= training[0].keys()
     assert {"return", "return_std", "length", "reward_correlation", "return_error"} <= evaluations[0].keys()
@@ -66,7 +66,7 @@ def test_tensorboard_says_the_same_as_the_metrics(greenhouse_run: Run) -> None:
     events = _events(file)
     for line in logs.read(greenhouse_run.metrics):
         for name, lanes in line.items():
-            if name not in ("step", "kind", "seconds", "step_rewards") and None not in lanes:
+            if name not in ("step", "kind", "seconds", "step_rewards", "stored") and None not in lanes:
                 assert events[f"{line['kind']}/{name}", line["step"]] == pytest.approx(np.mean(lanes))
                 assert events[f"{line['kind']}/{name}/lane1", line["step"]] == pytest.approx(lanes[1])
 

@@ -69,7 +69,7 @@ def make_run(path: Path, recipe: Recipe) -> RunFolder:
                     episode["redistributed"][:] = np.nan
             run.write_episodes(step, lanes)
     last = steps[-1] if steps else 0
-    write_json(run.status, {"state": recipe.state, "step": last, "seconds": 12.5})
+    write_json(run.status, {"state": recipe.state, "step": last, "seconds": 12.5, "lines": log.lines})
     return run
 
 

@@ -43,6 +43,9 @@ def test_a_return_that_is_no_number_is_never_best() -> None:
 
 
 def test_what_was_written_says_when_it_was(tmp_path: Path) -> None:
-    assert bests.moments(tmp_path) is None
-    bests.write(tmp_path, 20, _best(_report(10, NAN, 1.0), _report(20, NAN, 2.0)), keep=2)
-    assert bests.moments(tmp_path) == [{"step": 10, "return": None}, {"step": 20, "return": 2.0}]
+    assert bests.moments(tmp_path, 2) == (None, [])
+    bests.write(tmp_path, 20, _best(_report(10, NAN, 1.0), _report(20, NAN, 2.0)), keep=2, settings={})
+    told = [{"step": 10, "return": None}, {"step": 20, "return": 2.0}]
+    assert bests.moments(tmp_path, 2) == (told, [])
+    found, (note,) = bests.moments(tmp_path, 3)
+    assert (found, note) == (None, "best: meta has not 3 steps and returns, one for each lane")

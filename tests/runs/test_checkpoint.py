@@ -1,7 +1,6 @@
 """Checkpoints come back as they were, and no crash, full disk or damaged file costs more than the newest."""
 
 import errno
-import json
 import os
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 
 from apportion.core.errors import UserError
 from apportion.runs import checkpoint
+from apportion.runs.atomic import read_json, write_json
 
 
 class Pair(NamedTuple):
@@ -60,7 +60,7 @@ def test_odd_trees_come_back_as_they_were(tmp_path: Path) -> None:
     loaded = checkpoint.load(tmp_path, ODD)
     assert path.name == "step_000000020000"
     assert loaded.step == 20_000
-    assert loaded.meta == {"best": -np.inf, "n": 3, "name": "µ"}
+    assert loaded.meta == {"best": None, "n": 3, "name": "µ"}
     assert loaded.skipped == []
     assert_same(loaded.tree, ODD)
 
@@ -297,14 +297,25 @@ def strip_meta(path: Path) -> None:
     (path / checkpoint.META).write_text('{"step": 200}')
 
 
+def deep_meta(path: Path) -> None:
+    (path / checkpoint.META).write_text("[" * 100_000)
+
+
+def edited_meta(path: Path) -> None:
+    content = (path / checkpoint.META).read_text()
+    (path / checkpoint.META).write_text(content.replace('"step": 200', '"step": 201'))
+
+
 def newer_format(path: Path) -> None:
-    header = json.loads((path / checkpoint.META).read_text())
-    (path / checkpoint.META).write_text(json.dumps(header | {"format": 99}))
+    write_json(path / checkpoint.META, read_json(path / checkpoint.META) | {"format": 99})
 
 
 def other_step(path: Path) -> None:
-    header = json.loads((path / checkpoint.META).read_text())
-    (path / checkpoint.META).write_text(json.dumps(header | {"step": 7}))
+    write_json(path / checkpoint.META, read_json(path / checkpoint.META) | {"step": 7})
+
+
+def other_files(path: Path) -> None:
+    write_json(path / checkpoint.META, read_json(path / checkpoint.META) | {"files": {}})
 
 
 DAMAGE: list[tuple[Callable[[Path], None], str]] = [
@@ -313,11 +324,14 @@ DAMAGE: list[tuple[Callable[[Path], None], str]] = [
     (empty, "state.safetensors has 0 bytes of"),
     (lose_tensors, "state.safetensors is missing"),
     (lose_meta, "meta.json is missing"),
-    (garble_meta, "meta.json is not JSON"),
-    (empty_meta, "meta.json is not JSON"),
-    (strip_meta, "meta.json is incomplete"),
+    (garble_meta, "meta.json is damaged ("),
+    (empty_meta, "meta.json is damaged (Expecting value"),
+    (deep_meta, "meta.json is damaged (nested too deeply)"),
+    (edited_meta, "meta.json is damaged (its checksum differs)"),
+    (strip_meta, "its format is None"),
     (newer_format, "its format is 99"),
     (other_step, "meta.json is of step 7"),
+    (other_files, "meta.json does not list state.safetensors"),
 ]
 
 
@@ -334,12 +348,15 @@ def test_a_damaged_checkpoint_falls_back_and_says_why(
     assert checkpoint.load_arrays(tmp_path).step == 100
 
 
-def test_a_resumed_run_removes_the_damaged_checkpoint_that_it_passed_over(tmp_path: Path) -> None:
+def test_checkpoints_that_were_passed_over_are_kept_under_another_name(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 100, small(1), {}, keep=1)
-    damaged = tmp_path / "step_000000000200"
-    damaged.mkdir()
-    checkpoint.save(tmp_path, 150, small(2), {}, keep=1)
-    assert checkpoint.steps(tmp_path) == [150]
+    for count in ("", "_2"):
+        flip(checkpoint.save(tmp_path, 200, small(2), {}, keep=2))
+        aside = tmp_path / f"damaged_step_000000000200{count}"
+        (note,) = checkpoint.set_aside(tmp_path, after=100)
+        assert note == f"step_000000000200 is kept as {aside}: delete it when you do not need it"
+        assert (aside / checkpoint.TENSORS).exists()
+    assert checkpoint.steps(tmp_path) == [100]
 
 
 @pytest.mark.parametrize(

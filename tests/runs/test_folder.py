@@ -21,17 +21,26 @@ from apportion.runs.folder import PACKAGES, Episode, RunFolder, default_path, re
 
 GRAPH = Graph(np.array([1, 0]), np.array([1]), np.eye(2), np.ones((1, 2)))
 SPEC = Spec("Greenhouse-v0", ("heat", "light"), ("vent",), 50, 10, GRAPH)
+CONFIG = {
+    "env": {"id": "Greenhouse-v0"},
+    "method": {"name": "grd"},
+    "backbone": {"name": "sac", "hidden": (8, 8)},
+    "schedule": {"steps": 100},
+    "seed": 3,
+    "lanes": 2,
+}
+MASK = {"policy_mask": np.ones((2, 2))}
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    return RunFolder.create(tmp_path / "run", {"seed": 3, "lanes": (1, 2)}, SPEC)
+    return RunFolder.create(tmp_path / "run", CONFIG, SPEC)
 
 
 def test_a_new_run_is_read_back(run: RunFolder) -> None:
     again = RunFolder.open(run.path)
     assert again == run
-    assert again.read_config() == {"seed": 3, "lanes": [1, 2]}
+    assert again.read_config() == CONFIG | {"backbone": {"name": "sac", "hidden": [8, 8]}}
     assert again.read_spec().to_dict() == SPEC.to_dict()
     assert read_json(run.versions)["numpy"] == np.__version__
     assert all(folder.is_dir() for folder in (run.edges, run.episodes, run.checkpoints, run.tensorboard))
@@ -95,6 +104,7 @@ def test_json_holds_numpy_and_no_nan(tmp_path: Path) -> None:
     data = {"a": np.float32(0.5), "b": np.array([1.0, np.nan]), "c": float("-inf"), "d": Path("x"), 1: True}
     write_json(tmp_path / "x.json", data)
     strict = json.loads((tmp_path / "x.json").read_text(), parse_constant=pytest.fail)
+    del strict["checksum"]
     assert strict == {"a": 0.5, "b": [1.0, None], "c": None, "d": "x", "1": True}
     with pytest.raises(TypeError, match="cannot write object"):
         plain(object())
@@ -158,11 +168,11 @@ def test_two_runs_in_one_second_get_two_names(tmp_path: Path, monkeypatch: pytes
 
 def test_edges_over_time(run: RunFolder) -> None:
     for step in (2000, 100, 30_000):
-        blocks = {"state_to_reward": np.full((2, 3), step / 1e5), "action_to_reward": np.ones((1, 2)).T}
-        run.write_edges(step, blocks)
+        blocks = {"state_to_reward": np.full((2, 2), step / 1e5), "action_to_reward": np.ones((1, 2)).T}
+        run.write_edges(step, blocks | MASK)
     steps, edges = run.read_edges()
     assert steps.tolist() == [100, 2000, 30_000]
-    assert edges["state_to_reward"].shape == (3, 2, 3)
+    assert edges["state_to_reward"].shape == (3, 2, 2)
     np.testing.assert_allclose(edges["state_to_reward"][:, 0, 0], [0.001, 0.02, 0.3], rtol=1e-3)
 
 
@@ -172,23 +182,33 @@ def test_no_edges_yet(run: RunFolder) -> None:
 
 
 def test_episodes_come_back_by_lane(run: RunFolder) -> None:
-    episode = {"observations": np.ones((4, 2), np.float32), "true.rewards": np.arange(3.0)}
-    lanes: list[list[Episode]] = [[episode, {"actions": np.zeros((11, 1))}], [], [episode] * 11, []]
+    lanes: list[list[Episode]] = [[_episode(3), _episode(11)], [_episode(5)] * 11]
     run.write_episodes(500, lanes)
     found = run.read_episodes(500)
     assert [[sorted(each) for each in lane] for lane in found] == [
         [sorted(e) for e in lane] for lane in lanes
     ]
-    np.testing.assert_array_equal(found[2][10]["true.rewards"], np.arange(3.0))
+    np.testing.assert_array_equal(found[1][10]["true.rewards"], np.arange(5.0))
     assert run.episode_steps() == [500]
     with pytest.raises(UserError, match=r"no episodes at step 7 .* choose from \[500\]"):
         run.read_episodes(7)
 
 
+def _episode(length: int) -> Episode:
+    return {
+        "observations": np.ones((length + 1, 2), np.float32),
+        "actions": np.zeros((length, 1), np.float32),
+        "true_rewards": np.zeros(length),
+        "true.rewards": np.arange(float(length)),
+        "redistributed": np.zeros(length),
+        "segment_end": np.zeros(length, bool),
+    }
+
+
 def test_a_resume_drops_later_snapshots_and_torn_files(run: RunFolder) -> None:
     for step in (100, 200, 300):
-        run.write_edges(step, {"state_to_reward": np.zeros((1, 2))})
-        run.write_episodes(step, [[]])
+        run.write_edges(step, MASK)
+        run.write_episodes(step, [[], []])
     (run.edges / ".step_000000000300.safetensors.tmp").touch()
     run.truncate_after(200)
     assert run.read_edges()[0].tolist() == run.episode_steps() == [100, 200]

@@ -2,14 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from apportion.core.errors import UserError
-from apportion.runs.logs import Events, MetricsLog, read
+from apportion.runs.logs import MetricsLog, examine, read
+from apportion.runs.tensorboard import Events
+from disks import small_files
 
 
 def write_steps(log: MetricsLog, *steps: int) -> None:
@@ -28,6 +30,7 @@ def test_what_is_not_finite_is_null(tmp_path: Path) -> None:
     log = MetricsLog(tmp_path / "metrics.jsonl")
     log.write(1, "eval", {"a": float("nan"), "b": [np.inf, 1.0], "c": jnp.array([jnp.nan, 2.0])})
     entry = json.loads(log.path.read_text(), parse_constant=pytest.fail)
+    del entry["checksum"]
     assert entry == {"step": 1, "kind": "eval", "a": None, "b": [None, 1.0], "c": [None, 2.0]}
 
 
@@ -35,11 +38,13 @@ def test_what_is_not_finite_is_null(tmp_path: Path) -> None:
 def test_a_resumed_log_equals_one_never_stopped(tmp_path: Path, torn: bytes) -> None:
     straight, resumed = MetricsLog(tmp_path / "straight"), MetricsLog(tmp_path / "resumed")
     write_steps(straight, 10, 20, 30, 40)
-    write_steps(resumed, 10, 20, 30)
+    write_steps(resumed, 10, 20)
+    saved = resumed.content()
+    write_steps(resumed, 30)
     with resumed.path.open("ab") as file:
         file.write(torn)
     assert [entry["step"] for entry in read(resumed.path)] == [10, 10, 20, 20, 30, 30]
-    resumed.truncate_after(20)
+    assert resumed.restore(saved, 20) == []
     write_steps(resumed, 30, 40)
     assert resumed.path.read_bytes() == straight.path.read_bytes()
 
@@ -49,20 +54,74 @@ def test_a_whole_last_line_without_its_newline_is_kept(tmp_path: Path) -> None:
     write_steps(log, 10)
     whole = log.path.read_bytes()
     log.path.write_bytes(whole.rstrip(b"\n"))
-    log.truncate_after(10)
+    assert log.restore(whole, 10) == []
     assert log.path.read_bytes() == whole
 
 
 def test_no_file_yet(tmp_path: Path) -> None:
-    MetricsLog(tmp_path / "absent").truncate_after(0)
+    assert MetricsLog(tmp_path / "absent").restore(b"", 0) == []
     assert read(tmp_path / "absent") == []
 
 
-def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1}\nrubbish\n{"step": 2}\n')
-    with pytest.raises(UserError, match="line 2, is not JSON"):
-        read(path)
+@pytest.mark.parametrize("kept", [0, 1, 5])
+def test_lines_that_are_gone_before_a_resume_come_back_from_the_checkpoint(tmp_path: Path, kept: int) -> None:
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    write_steps(log, 10, 20, 30)
+    whole = log.content()
+    log.path.write_bytes(b"".join(whole.splitlines(keepends=True)[:kept]))
+    said = f"{log.path} had {kept} of 6 lines up to step 30: restored from the checkpoint"
+    assert log.restore(whole, 30) == [said]
+    assert (log.content(), log.lines) == (whole, 6)
+
+
+def _line(**changes: Any) -> bytes:
+    return json.dumps({"step": 2, "kind": "train", "loss": [1.0, 2.0]} | changes).encode()
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b"rubbish", "Expecting value"),
+        (b"\xff\xfe", "'utf-8' codec"),
+        (b"[1, 2]", "it is no object"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"step": 2, "step": 3, "kind": "train"}', "'step' is given twice"),
+        (_line(step=-1), "step=-1 is negative"),
+        (_line(step="2"), "step='2' must be a whole number"),
+        (_line(step=10**400), "1000000000"),
+        (_line(kind="training"), "kind='training' must be one of"),
+        (_line(loss=float("nan")), "NaN is no number"),
+        (_line(loss={"deep": 1}), "loss holds what is no number"),
+        (_line(loss=[1.0]), "loss has 1 values for 2 lanes"),
+        (_line(kind="eval"), "an evaluation without returns"),
+        (_line(checksum="00000000"), "its checksum differs"),
+    ],
+)
+def test_a_damaged_line_is_left_out_and_named(tmp_path: Path, bad: bytes, reason: str) -> None:
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    log.write(1, "train", {"loss": [0.5, 0.25]})
+    log.path.write_bytes(log.content() + bad + b"\n" + _line(step=3) + b"\n")
+    found = examine(log.path, lanes=2)
+    assert [entry["step"] for entry in found.entries] == [1, 3]
+    (note,) = found.notes
+    assert note.startswith(f"{log.path}, line 2, is left out: {reason}")
+    assert "\n" not in note
+
+
+def test_a_changed_digit_shows(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    log.write(1, "train", {"loss": [0.5, 0.25]})
+    log.path.write_bytes(log.content().replace(b"0.25", b"0.75"))
+    assert examine(log.path).notes == [f"{log.path}, line 1, is left out: its checksum differs"]
+
+
+def test_a_line_that_finds_no_room_leaves_no_half_behind(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    log.write(1, "train", {"loss": [0.5, 0.25]})
+    whole = log.content()
+    with small_files(len(whole) + 20), pytest.raises(OSError, match="File too large"):
+        log.write(2, "train", {"loss": [0.5, 0.25]})
+    assert (log.content(), log.lines) == (whole, 1)
 
 
 def events(path: Path) -> list[Event]:
@@ -80,10 +139,9 @@ def scalars(path: Path) -> dict[tuple[str, int], float]:
 
 
 def test_events_hold_the_mean_and_each_lane(tmp_path: Path) -> None:
-    with Events(tmp_path) as log:
-        log.write(10, "train", {"loss": [1.0, 3.0], "speed": 5, "one": jnp.array([2.0])})
-        log.write(20, "eval", {"r": [None, 2.0], "nan": float("nan"), "unknown": None})
-        log.flush()
+    log = Events(tmp_path)
+    log.write(10, "train", {"loss": [1.0, 3.0], "speed": 5, "one": jnp.array([2.0])})
+    log.write(20, "eval", {"r": [None, 2.0], "nan": float("nan"), "unknown": None})
     (file,) = tmp_path.iterdir()
     assert scalars(file) == {
         ("train/loss", 10): 2.0,
@@ -98,8 +156,7 @@ def test_events_hold_the_mean_and_each_lane(tmp_path: Path) -> None:
 
 def test_a_quick_resume_purges_later_steps_and_keeps_the_first_file(tmp_path: Path) -> None:
     for resumed_at in (None, 20, 20):
-        with Events(tmp_path, resumed_at) as log:
-            log.write(30, "train", {"loss": 1.0})
+        Events(tmp_path, resumed_at).write(30, "train", {"loss": 1.0})
     files = sorted(tmp_path.iterdir())
     assert [len(scalars(file)) for file in files] == [1, 1, 1]
     starts = [[e.step for e in events(file) if e.HasField("session_log")] for file in files]

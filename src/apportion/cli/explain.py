@@ -12,7 +12,7 @@ from rich.text import Text
 from apportion.cli.arguments import blaming_the_command_line, parse
 from apportion.cli.cache import remember_compilations
 from apportion.cli.display import EDGE_ROWS, number
-from apportion.cli.output import Flag, Output, RunPath, print_data
+from apportion.cli.output import Flag, NoEnv, Output, RunPath, print_data
 from apportion.report.credit import check_plot, plot_credit
 from apportion.runs.explain import Precision
 from apportion.runs.explaining import Selection, explain_run
@@ -38,6 +38,7 @@ def explain(argv: list[str]) -> int:
         """Also write everything, step by step, as JSON, to this file."""
         plot: Path | None = None
         """Also draw it, into this file: .svg, .png, .pdf or .html."""
+        no_env: NoEnv = False
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     with blaming_the_command_line():
@@ -45,7 +46,8 @@ def explain(argv: list[str]) -> int:
         if args.plot is not None:
             check_plot(args.plot)
     remember_compilations()
-    data = explain_run(RunFolder.open(args.run), args.selection, args.precision, args.best)
+    run = RunFolder.open(args.run, trusted=not args.no_env)
+    data = explain_run(run, args.selection, args.precision, args.best)
     print_data(data, args.output, _tables, args.out)
     if args.plot is not None:
         plot_credit(data, args.plot)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from apportion.cli.arguments import blaming_the_command_line, parse
-from apportion.cli.output import Flag, Output, RunPath, print_data
+from apportion.cli.output import Flag, NoEnv, Output, RunPath, print_data
 from apportion.core.config import check
 from apportion.runs.folder import RunFolder
 from apportion.runs.policy import check_export, export_policy, read_policy
@@ -27,6 +27,7 @@ class Export:
     """Which lane's policy, counted from 0."""
     best: Flag = False
     """The policy of the lane's best evaluation, instead of the newest."""
+    no_env: NoEnv = False
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
 
@@ -36,9 +37,10 @@ def export(argv: list[str]) -> int:
     with blaming_the_command_line():
         check_export(args.out)
         check(args.lane >= 0, f"--lane {args.lane} must not be negative")
-    policy = read_policy(RunFolder.open(args.run), args.lane, args.best)
+    policy = read_policy(RunFolder.open(args.run, trusted=not args.no_env), args.lane, args.best)
     size = export_policy(policy, args.out)
-    data = {"policy": str(args.out), "bytes": size, "lane": args.lane, **policy.facts}
+    facts = {**policy.facts, "skipped": list(policy.skipped)}
+    data = {"policy": str(args.out), "bytes": size, "lane": args.lane, **facts}
     print_data(data, args.output, _line)
     return 0
 

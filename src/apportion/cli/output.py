@@ -11,6 +11,7 @@ import tyro
 from rich.console import Console
 
 Flag = tyro.conf.FlagCreatePairsOff[bool]
+NoEnv = Annotated[Flag, tyro.conf.arg(help="Import no code that the run folder names.")]
 RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
@@ -37,9 +38,13 @@ def print_data(
     tables: Callable[[Console, dict[str, Any]], None],
     file: Path | None = None,
 ) -> None:
-    """Data as tables or as JSON, and as a JSON file where one is asked for."""
+    """Data as tables or as JSON, and as a JSON file where one is asked for. What is to be said about the
+    files it comes from goes to stderr."""
     if file is not None:
         write_data(data, file)
+    if sys.stderr is not None and not output.quiet:
+        for line in (*data.get("notes", ()), *data.get("skipped", ())):
+            print(line, file=sys.stderr)
     if sys.stdout is None:  # closed before the start
         return
     if output.json:

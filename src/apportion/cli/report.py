@@ -11,7 +11,7 @@ from rich.text import Text
 
 from apportion.cli.arguments import blaming_the_command_line, parse
 from apportion.cli.cache import remember_compilations
-from apportion.cli.output import Output, print_data
+from apportion.cli.output import NoEnv, Output, print_data
 from apportion.core.config import check
 from apportion.report.drawing import need_matplotlib
 from apportion.report.figures import write_figures
@@ -38,6 +38,7 @@ class Report:
     """Format of the figures."""
     noise_results: tuple[Path, ...] = ()
     """Files of `apportion eval RUN --noise STD --out FILE`: points of the figure on robustness."""
+    no_env: NoEnv = False
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
 
@@ -46,7 +47,7 @@ def report(argv: list[str]) -> int:
     with blaming_the_command_line():
         args = parse(Report, argv, "apportion report")
         check(len(args.runs) > 0, "no run folder given: name at least one")
-    runs = [RunFolder.open(path) for path in args.runs]
+    runs = [RunFolder.open(path, trusted=not args.no_env) for path in args.runs]
     out = page_of(runs, args.out)
     names: Names = {}
     if args.names is not None:

@@ -2,14 +2,15 @@
 
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.errors import UserError
+from apportion.data.npz import read_arrays
 
 REQUIRED = ("observations", "actions", "lengths", "totals")
+NAMES = ("observation_names", "action_names")
 
 
 class Log(NamedTuple):
@@ -26,7 +27,7 @@ class Log(NamedTuple):
 def read_npz(path: Path) -> Log:
     """Arrays observations [E, T+1, S], actions [E, T, A], lengths [E], totals [E]; names are optional, and
     terminated [E]: whether an episode ended by itself."""
-    arrays = _load(path)
+    arrays = load_npz(path)
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:
         raise UserError(f"{path} has no array {missing[0]!r}: it needs {', '.join(REQUIRED)}")
@@ -42,14 +43,9 @@ def read_npz(path: Path) -> Log:
     )
 
 
-def _load(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise UserError(f"no file {path}") from None
-    except (ValueError, OSError, EOFError, BadZipFile, AttributeError) as error:
-        raise UserError(f"{path} cannot be read: write it with numpy.savez, as plain arrays") from error
+def load_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays that are known here, checked before they are unpacked; others are left alone."""
+    return read_arrays(path, numbers=(*REQUIRED, "terminated"), texts=NAMES)
 
 
 def _check_shapes(
@@ -67,6 +63,8 @@ def _check_shapes(
         raise UserError(f"{path}: lengths and totals must have one entry for each of the {episodes} episodes")
     if episodes == 0:
         raise UserError(f"{path} holds no episode")
+    if 0 in observations.shape or 0 in actions.shape:
+        raise UserError(f"{path}: observations and actions need one dimension and one step at the least")
     if not np.issubdtype(lengths.dtype, np.integer) or lengths.min() < 1 or lengths.max() > steps:
         raise UserError(f"{path}: lengths must be whole numbers from 1 to {steps}")
 

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.spec import Spec
 from apportion.envs.wire import Arrays
 
 
@@ -62,3 +63,9 @@ class ChunkWriter:
         self.arrays["rows"] = np.asarray(self.rows, np.int32)
         self.arrays["segments"] = np.asarray(self.segments, np.int32)
         return self.arrays
+
+
+def blank_chunk(spec: Spec, steps: int) -> Arrays:
+    """What a lane hands over that has not acted."""
+    size = spec.observation_size
+    return ChunkWriter(steps, size, spec.action_size).finish(np.zeros(size, np.float32))

@@ -142,8 +142,8 @@ class Lane:
 
     def put_back(self, where: Arrays) -> None:
         """Start the same episode from its seed and repeat its actions."""
-        self.restarts = int(where.get("restarts", 0))  # runs of older versions had none
-        if where.get("left", False):
+        self.restarts = int(where["restarts"])
+        if where["left"]:
             self.leave(where)
             return
         self.episode = int(where["episode"]) - 1

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from apportion.core.config import check, from_dict, nearest, to_dict
-from apportion.core.errors import UserError
 from apportion.envs.factories import Factory, name_factory
 from apportion.runs.recording import Checkpoints
 from apportion.training.presets import default_backbone, paper, preset
@@ -93,11 +92,7 @@ def _fields(config: Any) -> list[str]:
 
 def _changed(config: Any, changes: dict[str, Any], part: str) -> Any:
     changes = {name: _as_flag(value, getattr(config, name)) for name, value in changes.items()}
-    try:
-        return from_dict(type(config), {**to_dict(config), **changes}, f"{part}.")
-    except (TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"a setting of {part} has a wrong type ({reason}): {changes}") from error
+    return from_dict(type(config), {**to_dict(config), **changes}, f"{part}.")
 
 
 def _as_flag(value: Any, default: Any) -> Any:

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.envs.factories import Factory, name_factory
 from apportion.report.making import make_page
-from apportion.runs import logs, recording
+from apportion.runs import recording
 from apportion.runs.evaluation import Playing, evaluate_run
 from apportion.runs.explain import Precision
 from apportion.runs.explaining import Selection, explain_run
 from apportion.runs.folder import Episode, RunFolder
 from apportion.runs.learned import check_lane
+from apportion.runs.logs import STORED
 from apportion.runs.policy import Policy, export_policy, read_policy
 from apportion.runs.recording import Outcome
 from apportion.runs.rewards import learned_rewards
@@ -106,8 +107,8 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """All that was logged, as records for a data frame: one for each step, kind and lane."""
         records, seeds = [], self.seeds
-        for entry in logs.read(self.folder.metrics):
-            values = {name: value for name, value in entry.items() if name not in ("step", "kind")}
+        for entry in self.folder.read_metrics():
+            values = {name: value for name, value in entry.items() if name not in ("step", "kind", STORED)}
             for lane, seed in enumerate(seeds):
                 whose = {"step": entry["step"], "kind": entry["kind"], "lane": lane, "seed": seed}
                 records.append(whose | {name: _of_lane(value, lane) for name, value in values.items()})
@@ -183,7 +184,7 @@ class Run:
         return Run.ended(recording.resume(self.folder, quiet, steps))
 
     def _evaluations(self) -> list[dict[str, Any]]:
-        return [entry for entry in logs.read(self.folder.metrics) if entry["kind"] == "eval"]
+        return [entry for entry in self.folder.read_metrics() if entry["kind"] == "eval"]
 
     def _graph(self, lanes: slice) -> Graph | None:
         edges = self.folder.read_last_edges()

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.envs.film import film
 from apportion.report.episodes import STEPS, Extra, Extras, Place
@@ -19,7 +20,7 @@ from apportion.runs import checkpoint
 from apportion.runs.explain import Precision, Steps
 from apportion.runs.explaining import Explainer
 from apportion.runs.folder import Episode, RunFolder
-from apportion.runs.recording import read_settings
+from apportion.runs.settings import read_settings
 
 CHECKPOINT_BYTES = 1_000_000_000  # larger ones take long to read: only when asked for
 PRECISION = Precision(background=32)
@@ -67,7 +68,10 @@ def _explainer(run: RunFolder, newest: int, always: bool, say: Say) -> Explainer
         say(f"no contributions: reading a checkpoint of {size / 1e9:.1f} GB takes long; pass --extras all")
         return None
     try:
-        return Explainer(run, PRECISION)
+        explainer = Explainer(run, PRECISION)
+        stale = explainer.learned.step != newest
+        check(not stale, "; ".join(explainer.learned.skipped))
+        return explainer
     except UserError as error:
         say(f"no contributions: {error}")
         return None
@@ -90,6 +94,7 @@ def _pictures(run: RunFolder, episode: Episode, say: Say) -> Mapping[int, bytes]
     """JPEG pictures of some steps, where the environment renders."""
     steps = thinned(min(len(episode["actions"]), STEPS), FRAMES)
     try:
+        run.need_trust("the environment")
         frames = film(read_settings(run)[0].env, episode, steps, SIZE).frames
     except UserError as error:
         say(f"no pictures: {error}")

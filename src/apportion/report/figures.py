@@ -18,7 +18,6 @@ from apportion.report.curves import per_lane
 from apportion.report.drawing import COLOURS, shortened
 from apportion.report.statistics import band, mean, thinned
 from apportion.report.structure import mostly_undecided
-from apportion.runs import logs
 from apportion.runs.folder import RunFolder
 from apportion.runs.summary import step_rewards
 
@@ -246,4 +245,4 @@ def _read_noise(path: Path) -> dict[str, Any]:
 
 
 def _evaluations(run: RunFolder) -> list[dict[str, Any]]:
-    return [entry for entry in logs.read(run.metrics) if entry["kind"] == "eval"]
+    return [entry for entry in run.read_metrics() if entry["kind"] == "eval"]

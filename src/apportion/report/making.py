@@ -11,6 +11,7 @@ from apportion.report.extras import make_extras
 from apportion.report.names import Names
 from apportion.report.page import Written, write_report
 from apportion.runs.folder import RunFolder
+from apportion.runs.notes import notes
 
 LANES_EXPLAINED = 3  # of all runs together, but one of each at least
 
@@ -26,9 +27,12 @@ def make_page(
 ) -> Written:
     """Writes it, by default to report.html: of a single run in its own folder, of several ones here.
 
-    `say` is told why a run has no contributions or pictures, each reason once.
+    `say` is told what is damaged, and why a run has no contributions or pictures, each reason once.
     """
     page = page_of(runs, out)
+    if say is not None:
+        for line in (line for run in runs for line in notes(run)):
+            say(line)
 
     def of_run(run: RunFolder) -> EpisodeExtras:
         @cache

@@ -18,7 +18,6 @@ from apportion.report.names import Names, renamed
 from apportion.report.overview import scores, sentence, structure_table
 from apportion.report.packing import compressed, compressed_json
 from apportion.report.structure import drivers, structure
-from apportion.runs import logs
 from apportion.runs.atomic import write_bytes
 from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder
@@ -86,7 +85,7 @@ class _Facts:
         self.summary = summarise(run)
         self.config = self.summary["config"]
         self.lanes = int(self.config.get("lanes", 1))
-        self.evaluations = [entry for entry in logs.read(run.metrics) if entry["kind"] == "eval"]
+        self.evaluations = [entry for entry in run.read_metrics() if entry["kind"] == "eval"]
         self.curves = curves(self.evaluations, self.lanes)
         self.drivers = drivers(run.read_last_edges(), self.spec)
         self.dead = playing.ranges(run, self.spec).dead
@@ -106,6 +105,7 @@ class _Facts:
             "steps_wanted": self.config.get("schedule", {}).get("steps"),
             "status": self.summary["status"],
             "faults": faults_in_words(self.summary["faults"]),
+            "notes": self.summary["notes"],
             "observation_names": self.spec.observation_names,
             "action_names": self.spec.action_names,
             "dead": self.dead,

@@ -11,8 +11,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
+
+from apportion.core.errors import UserError
+from apportion.core.schema import parse_json
+from apportion.runs.seals import CHECKSUM, check_arrays, seal_of_arrays, sealed, unsealed
 
 Arrays = dict[str, NDArray[Any]]  # name → array
 
@@ -31,25 +35,63 @@ def write_bytes(path: Path, content: bytes) -> None:
     _replace(path, lambda temp: temp.write_bytes(content))
 
 
-def write_json(path: Path, data: Any) -> None:
-    """Replaces a JSON file in one step. NaN and infinities become null."""
-    text = json.dumps(plain(data), indent=2, allow_nan=False) + "\n"
-    write_bytes(path, text.encode())
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Replaces a JSON file in one step, with a checksum in it. NaN and infinities become null."""
+    write_bytes(path, json_text(data).encode())
+
+
+def json_text(data: Mapping[str, Any]) -> str:
+    """An object with its checksum, for people and machines."""
+    return json.dumps(sealed(plain(data)), indent=2, allow_nan=False) + "\n"
+
+
+def read_json(path: Path, edited: bool = False) -> dict[str, Any]:
+    """The object in a JSON file, without its checksum. People may have `edited` it: then that may differ."""
+    try:
+        return parse_sealed(path.read_bytes(), str(path), edited)
+    except (UserError, OSError) as error:
+        reason = f"{path} cannot be read ({error.strerror})" if isinstance(error, OSError) else error
+        raise UserError(f"{reason}: restore it from a copy, or start a new run") from error
+
+
+def parse_sealed(content: bytes, name: str, edited: bool = False) -> dict[str, Any]:
+    """The object in the text of a file of this name, without its checksum."""
+    try:
+        data = parse_json(content)
+        if not isinstance(data, dict):
+            raise ValueError("not a JSON object")
+        return {key: data[key] for key in data if key != CHECKSUM} if edited else unsealed(data)
+    except ValueError as error:
+        raise UserError(f"{name} is damaged ({' '.join(str(error).split())})") from error
 
 
 def write_tensors(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Replaces a safetensors file in one step."""
-    _replace(path, lambda temp: save_tensors(temp, arrays))
+    _replace(path, lambda temp: save_tensors(temp, arrays, seal_of_arrays(arrays, path.name)))
 
 
-def save_tensors(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+def read_tensors(path: Path) -> Arrays:
+    """The arrays of a safetensors file; ValueError where they are not as they were written."""
+    try:
+        with safe_open(path, framework="np") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+            metadata = file.metadata()
+    except (SafetensorError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError("its content is no array") from error
+    check_arrays(arrays, metadata, path.name)
+    return arrays
+
+
+def save_tensors(
+    path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str] | None = None
+) -> None:
     """Writes a safetensors file in place; a full disk raises OSError, as it does for any other file."""
     path.touch()
     mode = path.stat().st_mode  # safetensors makes files that only their owner can read
     try:
         # safetensors copies memory as it lies, so a transposed view would come back scrambled.
         # (np.ascontiguousarray would turn 0-d arrays into 1-d ones.)
-        save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
+        save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path, metadata)
     except SafetensorError as error:
         code = re.search(r"\(os error (\d+)\)", str(error))
         if code is None:

@@ -12,10 +12,13 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.config import check
 from apportion.core.errors import UserError
+from apportion.core.schema import fields
 from apportion.core.spec import Spec
 from apportion.runs import checkpoint
 from apportion.runs import saved as saving
+from apportion.runs.schemas import BestMeta
 from apportion.training.agent import AgentState
 from apportion.training.evaluator import Report
 from apportion.training.settings import Config
@@ -49,25 +52,45 @@ def better(best: Best | None, report: Report) -> Best:
     )
 
 
-def write(folder: Path, step: int, best: Best, keep: int) -> None:
+def write(folder: Path, step: int, best: Best, keep: int, settings: dict[str, Any]) -> None:
     """What was best by this step."""
-    checkpoint.save(folder, step, best.agent, {"steps": best.steps, "returns": best.returns}, keep)
+    meta = {"steps": best.steps, "returns": best.returns, "settings": settings}
+    checkpoint.save(folder, step, best.agent, meta, keep)
 
 
-def read(folder: Path, config: Config, spec: Spec, at_most: int) -> Best | None:
-    """What was best by step `at_most`; None where that was not written down, or cannot be read any more."""
+def read(folder: Path, config: Config, spec: Spec, step: int) -> tuple[Best | None, list[str]]:
+    """What was best by a step, None where that cannot be read any more; and a line if it is not that of the
+    step itself, as a checkpoint of the same step has it."""
+    stored = [each for each in checkpoint.steps(folder) if each <= step]
     try:
-        agent, loaded = saving.read_agent(folder, config, spec, at_most)
-    except UserError:
-        return None
-    steps, returns = loaded.meta["steps"], loaded.meta["returns"]
-    return Best(agent, np.array(steps, np.int64), np.array(returns, np.float64))
+        agent, loaded = saving.read_agent(folder, config, spec, step)
+        meta = parse_meta(loaded.meta, config.lanes)
+    except UserError as error:
+        return None, [f"the best policies so far are lost ({error})"] if stored else []
+    returns = [-np.inf if value is None else value for value in meta["returns"]]
+    best = Best(agent, np.array(meta["steps"], np.int64), np.array(returns, np.float64))
+    older = [f"the best policies are those of step {loaded.step}"] if loaded.step < step else []
+    return best, [*loaded.skipped, *older]
 
 
-def moments(folder: Path) -> list[dict[str, Any]] | None:
-    """Step and return of each lane's best evaluation, as last written; None where nothing is kept."""
-    meta = checkpoint.newest_meta(folder)
-    if meta is None:
-        return None
+def moments(folder: Path, lanes: int) -> tuple[list[dict[str, Any]] | None, list[str]]:
+    """Step and return of each lane's best evaluation, as last written, None where nothing is kept; and a line
+    for each newer one that cannot be read."""
+    found, skipped = checkpoint.newest_meta(folder)
+    notes = [f"best: {line}" for line in skipped]
+    if found is None:
+        return None, notes
+    try:
+        meta = parse_meta(found, lanes)
+    except UserError as error:
+        return None, [*notes, f"best: {error}"]
     pairs = zip(meta["steps"], meta["returns"], strict=True)
-    return [{"step": step, "return": value if np.isfinite(value) else None} for step, value in pairs]
+    return [{"step": step, "return": value} for step, value in pairs], notes
+
+
+def parse_meta(meta: dict[str, Any], lanes: int) -> BestMeta:
+    """What stands beside the best agents."""
+    found = fields(BestMeta, meta, "meta")
+    fits = len(found["steps"]) == len(found["returns"]) == lanes
+    check(fits, f"meta has not {lanes} steps and returns, one for each lane")
+    return found

@@ -1,11 +1,10 @@
 """Checkpoints: a pytree of arrays as safetensors, beside JSON. Never half written, checked when read.
 
 A checkpoint is a folder `step_000000020000` with state.safetensors and meta.json. It is written under a
-hidden name, synced, and renamed, so a crash at any moment leaves the earlier ones as they were.
+hidden name, synced, and renamed, so a crash at any moment leaves the earlier ones as they were. meta.json
+holds the checksums of all other files, and its own.
 """
 
-import contextlib
-import json
 import os
 import re
 import shutil
@@ -15,19 +14,19 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from apportion.core.errors import UserError
+from apportion.core.schema import fields
 from apportion.envs.wire import under
-from apportion.runs.atomic import Arrays, checksum, save_tensors, sync
+from apportion.runs.atomic import Arrays, checksum, json_text, parse_sealed, save_tensors, sync
+from apportion.runs.schemas import Header
 
-FORMAT = 1
+FORMAT = 2
 TENSORS = "state.safetensors"
 META = "meta.json"
 
-_FIELDS = {"format", "step", "bytes", "crc32", "keys", "meta"}
 _COMPLETE = re.compile(r"step_(\d{12})")
 _SET_ASIDE = re.compile(r"\.replaced_step_(\d{12})")  # the old one, while its replacement takes its place
 _UNFINISHED = re.compile(r"\.tmp_(\d+)_.*")  # named for the process that writes it
@@ -45,25 +44,28 @@ class Loaded(NamedTuple):
     skipped: list[str]  # one line for each newer checkpoint that could not be used
 
 
-class _DamagedError(Exception):
-    """Why a checkpoint cannot be used."""
+class Stored(NamedTuple):
+    """A checkpoint as it lies on the disk, its checksums verified."""
 
-
-class _Stored(NamedTuple):
     step: int
     tensors: Arrays
     meta: dict[str, Any]
     raw: Arrays
     keys: dict[str, str]  # leaves that are random keys, and their kind
+    files: dict[str, bytes]  # whatever lies beside the arrays
 
 
 def save(
-    folder: Path, step: int, tree: Any, meta: dict[str, Any], keep: int, raw: Arrays | None = None
+    folder: Path,
+    step: int,
+    tree: Any,
+    meta: dict[str, Any],
+    keep: int,
+    raw: Arrays | None = None,
+    files: dict[str, bytes] | None = None,
 ) -> Path:
-    """Writes one checkpoint, then removes all but the newest `keep`. `raw` takes arrays of any size.
-
-    Checkpoints of later steps go too: a resumed run passed them over because they are damaged.
-    """
+    """Writes one checkpoint, then removes all but the newest `keep`. `raw` takes arrays of any size, `files`
+    whatever else belongs to this moment."""
     if keep < 1:
         raise UserError(f"keep={keep} checkpoints must be at least 1: raise it")
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,14 +74,15 @@ def save(
     temp = folder / f".tmp_{os.getpid()}_{final.name}"
     try:
         temp.mkdir()
-        _write(temp, step, tree, meta, raw or {})
+        _write(temp, step, tree, meta, raw or {}, files or {})
         _publish(temp, final)
     except BaseException:
         shutil.rmtree(temp, ignore_errors=True)
         _recover(folder)
         raise
     _recover(folder)
-    _prune(folder, step, keep)
+    for old in steps(folder)[:-keep]:
+        _discard(folder / _name(old))
     return final
 
 
@@ -89,17 +92,13 @@ def load(folder: Path, template: Any, at_most: int | None = None) -> Loaded:
     The template's leaves are arrays or jax.ShapeDtypeStruct. Checkpoints after step `at_most` do not count.
     """
 
-    def read(step: int, path: Path) -> tuple[_Stored, Any]:
-        stored = _read(step, path)
-        return stored, _restore(template, stored)
-
-    (stored, tree), skipped = _newest(folder, read, at_most)
+    (stored, tree), skipped = newest(folder, lambda stored: (stored, restore(template, stored)), at_most)
     return Loaded(stored.step, tree, stored.meta, stored.raw, skipped)
 
 
 def load_arrays(folder: Path) -> Loaded:
     """Reads the newest valid checkpoint without a template: its tree is a dict, dotted path → array."""
-    stored, skipped = _newest(folder, _read)
+    stored, skipped = newest(folder, lambda stored: stored)
     return Loaded(stored.step, stored.tensors, stored.meta, stored.raw, skipped)
 
 
@@ -108,13 +107,31 @@ def steps(folder: Path) -> list[int]:
     return sorted(step for step, path in _candidates(folder) if _COMPLETE.fullmatch(path.name))
 
 
-def newest_meta(folder: Path) -> dict[str, Any] | None:
-    """The meta of the newest checkpoint that has a readable one; the arrays are not looked at."""
+def newest_meta(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
+    """The meta of the newest checkpoint that has a readable one, and a line for each that has not; the arrays
+    are not looked at."""
+    skipped: list[str] = []
     for step, path in _candidates(folder):
-        with contextlib.suppress(_DamagedError, OSError):
-            meta: dict[str, Any] = _read_header(step, path)["meta"]
-            return meta
-    return None
+        try:
+            return _read_header(step, path)["meta"], skipped
+        except (UserError, OSError) as error:
+            skipped.append(_skipped(path, error))
+    return None, skipped
+
+
+def set_aside(folder: Path, after: int) -> list[str]:
+    """Renames checkpoints of later steps, which could not be used, so that a resumed run does not replace
+    them; a line for each says where it is."""
+    notes = []
+    for step in [each for each in steps(folder) if each > after]:
+        path = folder / _name(step)
+        aside, number = folder / f"damaged_{path.name}", 1
+        while aside.exists():
+            number += 1
+            aside = folder / f"damaged_{path.name}_{number}"
+        os.rename(path, aside)
+        notes.append(f"{path.name} is kept as {aside}: delete it when you do not need it")
+    return notes
 
 
 def drop_after(folder: Path, step: int) -> None:
@@ -126,16 +143,20 @@ def drop_after(folder: Path, step: int) -> None:
 # Writing
 
 
-def _write(temp: Path, step: int, tree: Any, meta: dict[str, Any], raw: Arrays) -> None:
+def _write(
+    temp: Path, step: int, tree: Any, meta: dict[str, Any], raw: Arrays, files: dict[str, bytes]
+) -> None:
     tensors, keys = _flatten(tree)
     arrays = {f"tree.{name}": array for name, array in tensors.items()}
     arrays |= {f"raw.{name}": array for name, array in raw.items()}
     save_tensors(temp / TENSORS, arrays)
-    size, crc = checksum(temp / TENSORS)
-    header = {"format": FORMAT, "step": step, "bytes": size, "crc32": crc, "keys": keys, "meta": meta}
-    # Python's dialect of JSON: a best return of -Infinity must come back as it was.
-    (temp / META).write_text(json.dumps(header, indent=2, default=_number) + "\n")
-    for path in (temp / TENSORS, temp / META, temp):
+    for name, content in files.items():
+        (temp / name).write_bytes(content)
+    names = (TENSORS, *files)
+    sums = {name: dict(zip(("bytes", "crc32"), checksum(temp / name), strict=True)) for name in names}
+    header = {"format": FORMAT, "step": step, "files": sums, "keys": keys, "meta": meta}
+    (temp / META).write_text(json_text(header))
+    for path in (*(temp / name for name in names), temp / META, temp):
         sync(path)
 
 
@@ -182,14 +203,6 @@ def _clean(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _prune(folder: Path, step: int, keep: int) -> None:
-    present = steps(folder)
-    later = [other for other in present if other > step]
-    older = [other for other in present if other <= step][:-keep]
-    for other in later + older:
-        _discard(folder / _name(other))
-
-
 def _discard(path: Path) -> None:
     """Removes a checkpoint; hidden first, so that no reader finds half of one."""
     hidden = path.with_name(f".tmp_{os.getpid()}_old_{path.name}")
@@ -200,19 +213,24 @@ def _discard(path: Path) -> None:
 # Reading
 
 
-def _newest(folder: Path, read: Callable[[int, Path], T], at_most: int | None = None) -> tuple[T, list[str]]:
-    """The newest checkpoint that `read` accepts, and a line for each that it refused."""
+def newest(folder: Path, read: Callable[[Stored], T], at_most: int | None = None) -> tuple[T, list[str]]:
+    """What `read` makes of the newest checkpoint that it accepts, and a line for each that is damaged or that
+    it refused, with a UserError."""
     skipped: list[str] = []
     for step, path in _candidates(folder):
         if at_most is not None and step > at_most:
             continue
         try:
-            return read(step, path), skipped
-        except (_DamagedError, OSError) as error:
-            skipped.append(f"checkpoint {path.name} skipped: {error}")
+            return read(_read(step, path)), skipped
+        except (UserError, OSError) as error:
+            skipped.append(_skipped(path, error))
     if not skipped:
         raise UserError(f"no checkpoint in {folder}: start a new run")
     raise UserError(f"no valid checkpoint in {folder}, start a new run: {'; '.join(skipped)}")
+
+
+def _skipped(path: Path, error: Exception) -> str:
+    return f"checkpoint {path.name} skipped: {' '.join(str(error).split())}"
 
 
 def _candidates(folder: Path) -> list[tuple[int, Path]]:
@@ -225,69 +243,78 @@ def _candidates(folder: Path) -> list[tuple[int, Path]]:
     return sorted(found, key=lambda item: (item[0], item[1].name), reverse=True)
 
 
-def _read(step: int, path: Path) -> _Stored:
+def _read(step: int, path: Path) -> Stored:
     header = _read_header(step, path)
-    _verify(path / TENSORS, header)
+    for name, facts in header["files"].items():
+        _verify(path / name, facts["bytes"], facts["crc32"])
     try:
         arrays = load_file(path / TENSORS)
-    except SafetensorError as error:
-        raise _DamagedError(f"{TENSORS} cannot be read ({error})") from error
-    return _Stored(
+    except (SafetensorError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{TENSORS} cannot be read ({error})") from error
+    return Stored(
         step,
         tensors=under(arrays, "tree."),
         meta=header["meta"],
         raw=under(arrays, "raw."),
         keys=header["keys"],
+        files={name: (path / name).read_bytes() for name in header["files"] if name != TENSORS},
     )
 
 
-def _read_header(step: int, path: Path) -> dict[str, Any]:
-    try:
-        header = json.loads((path / META).read_bytes())
-    except FileNotFoundError as error:
-        raise _DamagedError(f"{META} is missing") from error
-    except ValueError as error:
-        raise _DamagedError(f"{META} is not JSON") from error
-    if not isinstance(header, dict) or not set(header) >= _FIELDS:
-        raise _DamagedError(f"{META} is incomplete")
-    if header["format"] != FORMAT:
-        raise _DamagedError(f"its format is {header['format']}, this version of apportion reads {FORMAT}")
+def _read_header(step: int, path: Path) -> Header:
+    if not (path / META).is_file():
+        raise UserError(f"{META} is missing")
+    data = parse_sealed((path / META).read_bytes(), META)
+    if data.get("format") != FORMAT:
+        raise UserError(f"its format is {data.get('format')}, this version of apportion reads {FORMAT}")
+    header = fields(Header, data, f"{META}: ")
     if header["step"] != step:
-        raise _DamagedError(f"{META} is of step {header['step']}")
+        raise UserError(f"{META} is of step {header['step']}")
+    plain_names = all(re.fullmatch(r"\w[\w.]*", name) for name in header["files"])
+    if TENSORS not in header["files"] or not plain_names:
+        raise UserError(f"{META} does not list {TENSORS}")
     return header
 
 
-def _verify(path: Path, header: dict[str, Any]) -> None:
+def _verify(path: Path, size: int, crc: int) -> None:
     if not path.is_file():
-        raise _DamagedError(f"{path.name} is missing")
-    size, crc = checksum(path)
-    if size != header["bytes"]:
-        raise _DamagedError(f"{path.name} has {size} bytes of {header['bytes']}")
-    if crc != header["crc32"]:
-        raise _DamagedError(f"{path.name} is damaged (its checksum differs)")
+        raise UserError(f"{path.name} is missing")
+    found, sum_found = checksum(path)
+    if found != size:
+        raise UserError(f"{path.name} has {found} bytes of {size}")
+    if sum_found != crc:
+        raise UserError(f"{path.name} is damaged (its checksum differs)")
 
 
-def _restore(template: Any, stored: _Stored) -> Any:
+def restore(template: Any, stored: Stored) -> Any:
     """Puts stored leaves into the template's structure, and refuses any of another shape or type."""
     wanted, structure = jax.tree_util.tree_flatten_with_path(template)
     leaves = [_leaf(_dotted(path), leaf, stored) for path, leaf in wanted]
     return jax.tree_util.tree_unflatten(structure, leaves)
 
 
-def _leaf(name: str, wanted: Any, stored: _Stored) -> Any:
+def _leaf(name: str, wanted: Any, stored: Stored) -> Any:
     if name not in stored.tensors:
-        raise _DamagedError(f"{name} is missing: another version of apportion wrote it")
+        raise UserError(f"{name} is missing: another version of apportion wrote it")
     found: Any = stored.tensors[name]
     if name in stored.keys:
-        found = jax.random.wrap_key_data(found, impl=stored.keys[name])
+        try:
+            found = jax.random.wrap_key_data(found, impl=stored.keys[name])
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{name} is no random key") from error
     if not isinstance(wanted, jax.ShapeDtypeStruct | jax.Array | np.ndarray):
         wanted = np.asarray(wanted)
+    check_like(name, found, wanted)
+    return found
+
+
+def check_like(name: str, found: Any, wanted: Any) -> None:
+    """Refuses an array of another shape or type."""
     if (found.shape, found.dtype.name) != (wanted.shape, wanted.dtype.name):
-        raise _DamagedError(
+        raise UserError(
             f"{name} is {found.dtype.name}{list(found.shape)}, "
             f"this program wants {wanted.dtype.name}{list(wanted.shape)}"
         )
-    return found
 
 
 # Small things
@@ -303,14 +330,6 @@ def _dotted(path: tuple[Any, ...]) -> str:
 
 def _is_key(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _number(value: NDArray[Any]) -> Any:
-    """What json cannot write by itself: NumPy and JAX numbers, and arrays as lists."""
-    array = np.asarray(value)
-    if array.dtype == object:
-        raise TypeError(f"checkpoint meta holds a {type(value).__name__}: pass plain data")
-    return array.tolist()
 
 
 def _alive(process: int) -> bool:

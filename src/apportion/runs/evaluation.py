@@ -50,6 +50,7 @@ class Evaluated(NamedTuple):
 
 def evaluate_run(run: RunFolder, playing: Playing, best: bool = False) -> Evaluated:
     """Scores of each lane over fresh episodes of its newest policy, or of its best one."""
+    run.need_trust("the environment")
     noise = playing.perturbation(run.read_spec())
     learned = read_learned(run, best)
     played = play(learned, playing.episodes, playing.seed, noise)

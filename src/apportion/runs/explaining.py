@@ -22,6 +22,7 @@ from apportion.runs.explain import (
 )
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
+from apportion.runs.notes import notes
 
 _BACKGROUND, _ORDERS = range(2)  # separate streams of randomness for one lane's seed
 
@@ -116,7 +117,7 @@ def explain_run(
             "action_names": explainer.spec.action_names,
             "dimensions": _over_lanes(per_lane, names),
             "lanes": per_lane,
-            "skipped": explainer.learned.skipped,
+            "skipped": [*explainer.learned.skipped, *notes(run)],
         }
     )
     return data
@@ -133,6 +134,7 @@ def _episodes(explainer: Explainer, selection: Selection) -> tuple[str, list[lis
         given = [Steps.of_episode(*pair) for pair in zip(log.observations, log.actions, strict=True)]
         return str(selection.episode), [given] * config.lanes
     if selection.seed is not None:
+        run.need_trust("the environment")
         played, source = play(explainer.learned, 1, selection.seed, None), f"seed {selection.seed}"
     else:
         last = run.episode_steps()[-1]

@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import importlib.metadata
-import json
 import os
 import platform
 import re
@@ -18,17 +17,23 @@ from typing import Any
 import jax
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file
 
 from apportion import __version__
+from apportion.core.config import check
 from apportion.core.errors import UserError
+from apportion.core.schema import conform, fields
 from apportion.core.spec import Spec
-from apportion.runs.atomic import Arrays, write_json, write_tensors
-
-Episode = dict[str, NDArray[Any]]  # observations [T+1, S], actions [T, A], true_rewards [T], ...
+from apportion.runs import logs, snapshots
+from apportion.runs.atomic import Arrays, read_json, write_json
+from apportion.runs.schemas import SpecFile, blamed_on, check_spec
+from apportion.runs.snapshots import Episode as Episode
+from apportion.runs.snapshots import Sizes
+from apportion.training.settings import MOST_LANES
 
 PACKAGES = ("jax", "jaxlib", "optax", "equinox", "gymnasium", "mujoco", "numpy")
-_SNAPSHOT = re.compile(r"step_(\d{12})\.safetensors")
+# What a run of any version says of itself in config.json.
+_NEEDED = {"env.id": str, "method.name": str, "backbone.name": str, "schedule.steps": int, "seed": int}
+_NEEDED |= {"lanes": int}
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -38,6 +43,7 @@ class RunFolder:
 
     path: Path
     env: str | None = None  # the id of its environment here, where that was given again
+    trusted: bool = True  # whether code that it names may be imported: its environment, a user's own method
 
     @classmethod
     def create(cls, path: Path, config: dict[str, Any], spec: Spec) -> "RunFolder":
@@ -55,9 +61,9 @@ class RunFolder:
         return run
 
     @classmethod
-    def open(cls, path: Path, env: str | None = None) -> "RunFolder":
+    def open(cls, path: Path, env: str | None = None, trusted: bool = True) -> "RunFolder":
         """An existing run folder."""
-        run = cls(path, env)
+        run = cls(path, env, trusted)
         for file in (run.config, run.spec):
             if not file.is_file():
                 raise UserError(
@@ -65,6 +71,10 @@ class RunFolder:
                     "name a folder that `apportion train` wrote"
                 )
         return run
+
+    def need_trust(self, what: str) -> None:
+        """Complain of what cannot be had without importing code that the folder names."""
+        check(self.trusted, f"{what} of {self.path} is not loaded: leave out --no-env if you trust it")
 
     @property
     def config(self) -> Path:
@@ -107,23 +117,43 @@ class RunFolder:
         return self.path / "best"
 
     def read_config(self) -> dict[str, Any]:
-        return read_json(self.config)
+        """Every setting, as config.json has it."""
+        data = read_json(self.config, edited=True)
+        with blamed_on(self.config):
+            for name, hint in _NEEDED.items():
+                section, _, key = name.rpartition(".")
+                within = conform(dict[str, Any], data.get(section), section) if section else data
+                conform(hint, within.get(key), name)
+            check(1 <= data["lanes"] <= MOST_LANES, f"lanes={data['lanes']} must be from 1 to {MOST_LANES:,}")
+        return data
 
     def read_spec(self) -> Spec:
-        return Spec.from_dict(read_json(self.spec))
+        """What is known about the environment."""
+        data = read_json(self.spec)
+        with blamed_on(self.spec):
+            known = fields(SpecFile, data)
+            check_spec(known)
+            return Spec.from_dict(dict(known))
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All entries of metrics.jsonl by step; damaged lines are left out, and named in `notes`."""
+        return logs.examine(self.metrics, self.sizes().lanes).entries
+
+    def sizes(self) -> Sizes:
+        """What the arrays of this run must fit."""
+        spec = self.read_spec()
+        return Sizes(self.read_config()["lanes"], spec.observation_size, spec.action_size)
 
     def write_edges(self, step: int, edges: Mapping[str, NDArray[Any]]) -> None:
         """Stores edge probabilities [L, ...] at one step; half precision is plenty for a page."""
-        halves = {name: _half(block) for name, block in edges.items()}
-        write_tensors(_snapshot(self.edges, step), halves)
+        snapshots.write(self.edges, step, {name: _half(block) for name, block in edges.items()})
 
     def read_edges(self) -> tuple[NDArray[np.int64], Arrays]:
         """Steps [K] of all snapshots, and each block of edges over them [K, L, ...]."""
-        steps = _snapshot_steps(self.edges)
-        snapshots = [load_file(_snapshot(self.edges, step)) for step in steps]
-        names = sorted(snapshots[0]) if snapshots else []
-        stacked = {name: np.stack([each[name] for each in snapshots]).astype(np.float32) for name in names}
-        return np.asarray(steps, np.int64), stacked
+        steps = self.edge_steps()
+        found = [self.read_edges_at(step) for step in steps]
+        names = [name for name in sorted(found[-1]) if all(name in each for each in found)] if found else []
+        return np.asarray(steps, np.int64), {name: np.stack([each[name] for each in found]) for name in names}
 
     def read_last_edges(self) -> Arrays:
         """Each block of edges [L, ...] in the newest snapshot; none before the first evaluation."""
@@ -132,44 +162,32 @@ class RunFolder:
 
     def read_edges_at(self, step: int) -> Arrays:
         """Each block of edges [L, ...] in the snapshot of one step."""
-        return {
-            name: block.astype(np.float32) for name, block in load_file(_snapshot(self.edges, step)).items()
-        }
+        blocks = snapshots.read(self.edges, step, snapshots.check_edges, self.sizes())
+        return {name: block.astype(np.float32) for name, block in blocks.items()}
 
     def edge_steps(self) -> list[int]:
-        """Steps whose edges are stored, oldest first."""
-        return _snapshot_steps(self.edges)
+        """Steps whose edges can be read, oldest first."""
+        return snapshots.steps(self.edges, snapshots.check_edges, self.sizes())
 
     def write_episodes(self, step: int, lanes: Sequence[Sequence[Episode]]) -> None:
         """Stores a few evaluation episodes of each lane."""
-        arrays: Arrays = {"episodes_per_lane": np.array([len(episodes) for episodes in lanes], np.int32)}
-        for lane, episodes in enumerate(lanes):
-            for number, episode in enumerate(episodes):
-                arrays |= {f"lane{lane}.episode{number}.{name}": array for name, array in episode.items()}
-        write_tensors(_snapshot(self.episodes, step), arrays)
+        snapshots.write(self.episodes, step, snapshots.from_lanes(lanes))
 
     def read_episodes(self, step: int) -> list[list[Episode]]:
         """The episodes stored at one step, by lane."""
-        file = _snapshot(self.episodes, step)
-        if not file.is_file():
+        if not snapshots.place(self.episodes, step).is_file():
             raise UserError(f"no episodes at step {step} in {self.path}: choose from {self.episode_steps()}")
-        arrays = load_file(file)
-        lanes: list[list[Episode]] = [[{} for _ in range(count)] for count in arrays.pop("episodes_per_lane")]
-        for key in sorted(arrays):
-            lane, number, name = key.split(".", 2)
-            episode = lanes[int(lane.removeprefix("lane"))][int(number.removeprefix("episode"))]
-            episode[name] = arrays[key]
-        return lanes
+        return snapshots.by_lane(snapshots.read(self.episodes, step, snapshots.check_episodes, self.sizes()))
 
     def episode_steps(self) -> list[int]:
-        """Steps whose evaluation episodes are stored, oldest first."""
-        return _snapshot_steps(self.episodes)
+        """Steps whose evaluation episodes can be read, oldest first."""
+        return snapshots.steps(self.episodes, snapshots.check_episodes, self.sizes())
 
     def truncate_after(self, step: int) -> None:
         """Drops edges and episodes of later steps, and what a crash left half written, before a resume."""
         for folder in (self.edges, self.episodes):
-            for later in [each for each in _snapshot_steps(folder) if each > step]:
-                _snapshot(folder, later).unlink()
+            for later in [each for each in snapshots.stored(folder) if each > step]:
+                snapshots.place(folder, later).unlink()
             for torn in folder.glob(".*"):
                 torn.unlink()
 
@@ -186,17 +204,6 @@ class RunFolder:
             os.ftruncate(descriptor, 0)
         finally:
             os.close(descriptor)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file of the run."""
-    try:
-        data = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}): restore it from a copy, or start a new run") from error
-    if not isinstance(data, dict):
-        raise UserError(f"{path} is damaged (not a JSON object): restore it from a copy, or start a new run")
-    return data
 
 
 def default_path(env_id: str, method: str, root: Path = Path("runs")) -> Path:
@@ -264,12 +271,3 @@ def _half(probabilities: NDArray[Any]) -> NDArray[np.float16]:
     halves = np.asarray(probabilities, np.float16)
     below = np.nextafter(np.float16(0.5), np.float16(0))
     return np.where(np.asarray(probabilities) < 0.5, np.minimum(halves, below), halves)
-
-
-def _snapshot(folder: Path, step: int) -> Path:
-    return folder / f"step_{step:012d}.safetensors"
-
-
-def _snapshot_steps(folder: Path) -> list[int]:
-    matches = [_SNAPSHOT.fullmatch(path.name) for path in folder.glob("step_*")]
-    return sorted(int(match[1]) for match in matches if match)

@@ -13,10 +13,12 @@ from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Method, State
 from apportion.envs.wire import Arrays
+from apportion.runs import best as bests
 from apportion.runs import checkpoint
 from apportion.runs import saved as saving
 from apportion.runs.folder import RunFolder
-from apportion.runs.recording import read_settings
+from apportion.runs.notes import on_age
+from apportion.runs.settings import as_data, changes, read_settings
 from apportion.training import agent as agents
 from apportion.training.agent import AgentState
 from apportion.training.settings import Config
@@ -33,7 +35,7 @@ class Learned:
     agent: AgentState  # [L, ...]
     step: int | None  # of the checkpoint; None where each lane has its own
     best_steps: list[int] | None  # [L] where these are the best agents
-    skipped: list[str]  # one line for each newer checkpoint that could not be used
+    skipped: list[str]  # a line for each newer checkpoint that could not be used, or is gone
 
     @cached_property
     def actors(self) -> Arrays:
@@ -71,18 +73,21 @@ def read_learned(run: RunFolder, best: bool = False) -> Learned:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
-    config, _ = read_settings(run)
+    config, checkpoints = read_settings(run)
     spec = run.read_spec()
+    changes(run, saving.settings(run.best if best else run.checkpoints), as_data(config, checkpoints))
     if not best:
         agent, loaded = saving.read_agent(run.checkpoints, config, spec)
-        return Learned(config, spec, agent, loaded.step, None, loaded.skipped)
+        notes = loaded.skipped or on_age(run, loaded.step)
+        return Learned(config, spec, agent, loaded.step, None, notes)
     check(
         bool(checkpoint.steps(run.best)),
         f"{run.path} has kept no best policy (it was not evaluated and saved yet, or by an older version): "
         "take the newest one instead, without --best or best=True",
     )
     agent, loaded = saving.read_agent(run.best, config, spec)
-    return Learned(config, spec, agent, None, loaded.meta["steps"], loaded.skipped)
+    steps = list(bests.parse_meta(loaded.meta, config.lanes)["steps"])
+    return Learned(config, spec, agent, None, steps, loaded.skipped or on_age(run, loaded.step))
 
 
 def _state_of_files(run: RunFolder) -> tuple[Any, ...]:

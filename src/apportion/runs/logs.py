@@ -1,100 +1,119 @@
-"""The run's numbers over time: metrics.jsonl, which is the record, and TensorBoard's copy of it."""
+"""The run's numbers over time: metrics.jsonl, which is the record; TensorBoard has a copy of it."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
-
-import numpy as np
-from tensorboardX import SummaryWriter
+from typing import Any, Literal, NamedTuple
 
 from apportion.core.errors import UserError
+from apportion.core.schema import conform, parse_json
+from apportion.runs.appending import append
 from apportion.runs.atomic import plain, write_bytes
+from apportion.runs.seals import sealed, unsealed
 
 Kind = Literal["train", "eval"]
 
+_NUMBERS = (float, int, bool, type(None))
+STORED = "stored"  # which files an evaluation has beside its line
+
+
+class Logged(NamedTuple):
+    """What a metrics file says."""
+
+    entries: list[dict[str, Any]]  # by step
+    lines: list[tuple[bytes, dict[str, Any]]]  # as they stand in the file
+    notes: list[str]  # on what cannot be read
+
 
 class MetricsLog:
-    """Lines of JSON, only ever added to: {"step": 2000, "kind": "train", "reward_loss": [0.1, 0.2], ...}."""
+    """Lines of JSON, only ever added to: {"step": 2000, "kind": "train", "reward_loss": [0.1, 0.2], ...}.
+
+    Each ends with a checksum of its own."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.lines = 0  # that have been written
 
     def write(self, step: int, kind: Kind, values: Mapping[str, Any]) -> None:
         """Adds one line. Values are numbers or lists over lanes [L]; NaN and infinities become null."""
-        line = json.dumps(plain({"step": step, "kind": kind, **values}), allow_nan=False)
-        # Opened for each line, so every line has left the process before training goes on.
-        with self.path.open("a") as file:
-            file.write(line + "\n")
+        line = json.dumps(sealed(plain({"step": step, "kind": kind, **values})), allow_nan=False)
+        append(self.path, f"{line}\n".encode())
+        self.lines += 1
 
-    def truncate_after(self, step: int) -> None:
-        """Drops lines of later steps and one that a crash tore, as if the run had stopped at `step`."""
-        if self.path.exists():
-            kept = [line for line, entry in _entries(self.path) if entry["step"] <= step]
-            write_bytes(self.path, b"".join(line + b"\n" for line in kept))
+    def content(self) -> bytes:
+        """All lines so far."""
+        return self.path.read_bytes() if self.path.exists() else b""
+
+    def restore(self, content: bytes, step: int) -> list[str]:
+        """Makes the file what it was at a checkpoint of this step; says so where it had become another."""
+        wanted = content.splitlines()
+        found = [line for line, entry in examine(self.path).lines if entry["step"] <= step]
+        write_bytes(self.path, b"".join(line + b"\n" for line in wanted))
+        self.lines = len(wanted)
+        kept = len(set(found) & set(wanted))
+        if found == wanted:
+            return []
+        return [
+            f"{self.path} had {kept} of {len(wanted)} lines up to step {step}: restored from the checkpoint"
+        ]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All entries of a metrics file by step; a torn last line is left out.
+    """What can be read of a metrics file, by step."""
+    return examine(path).entries
+
+
+def examine(path: Path, lanes: int | None = None) -> Logged:
+    """All of a metrics file; a last line that a crash tore is left out without a word.
 
     Evaluations run beside the training, so theirs may stand behind those of later steps."""
-    entries = [entry for _, entry in _entries(path)] if path.exists() else []
-    return sorted(entries, key=lambda entry: (entry["step"], entry.get("kind") == "eval"))
-
-
-class Events:
-    """TensorBoard's event files: `train/x` is the mean over lanes, `train/x/lane0` one lane.
-
-    After a resume at `resumed_at`, TensorBoard hides what was written for later steps before.
-    """
-
-    def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._writer = SummaryWriter(
-            str(folder),
-            purge_step=None if resumed_at is None else resumed_at + 1,
-            flush_secs=10,
-            # Files are named by the second; without a number a quick resume would empty the first one.
-            filename_suffix=f".{len(list(folder.iterdir()))}",
-        )
-
-    def write(self, step: int, kind: Kind, values: Mapping[str, Any]) -> None:
-        """Adds the numbers of one report; what is missing or not finite is left out."""
-        for name, value in values.items():
-            lanes = np.atleast_1d(np.asarray(value, np.float64))
-            finite = lanes[np.isfinite(lanes)]
-            if finite.size:
-                self._writer.add_scalar(f"{kind}/{name}", float(finite.mean()), step)
-            if lanes.size > 1:
-                for lane in np.flatnonzero(np.isfinite(lanes)):
-                    self._writer.add_scalar(f"{kind}/{name}/lane{lane}", float(lanes[lane]), step)
-
-    def flush(self) -> None:
-        self._writer.flush()
-
-    def close(self) -> None:
-        self._writer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def _entries(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
-    """Each line with what it says."""
-    lines = path.read_bytes().splitlines()
-    entries = []
-    for number, line in enumerate(lines, start=1):
+    content = path.read_bytes() if path.is_file() else b""
+    lines: list[tuple[bytes, dict[str, Any]]] = []
+    bad: list[str] = []
+    seen: set[tuple[int, str]] = set()
+    rows = content.split(b"\n")
+    for number, row in enumerate(rows, start=1):
+        if not row and number == len(rows):
+            break
         try:
-            entry = json.loads(line)
-        except ValueError as error:
-            if number == len(lines):
-                break  # torn by a crash
-            raise UserError(f"{path}, line {number}, is not JSON: remove that line") from error
-        entries.append((line, entry))
-    return entries
+            entry = _entry(row, lanes)
+            if (entry["step"], entry["kind"]) in seen:
+                raise UserError("it is there twice")
+        except (ValueError, UserError) as error:
+            if number < len(rows):  # else torn by a crash
+                bad.append(f"{path}, line {number}, is left out: {' '.join(str(error).split())}")
+            continue
+        seen.add((entry["step"], entry["kind"]))
+        lines.append((row, entry))
+    if len(bad) > 1:
+        bad = [f"{bad[0]}; and {len(bad) - 1} more lines"]
+    entries = sorted((entry for _, entry in lines), key=lambda each: (each["step"], each["kind"] == "eval"))
+    return Logged(entries, lines, bad)
+
+
+def _entry(row: bytes, lanes: int | None) -> dict[str, Any]:
+    """What a line says; ValueError or UserError where it cannot be trusted."""
+    data = parse_json(row)
+    if not isinstance(data, dict):
+        raise ValueError("it is no object")
+    entry = unsealed(data)
+    step = conform(int, entry.get("step"), "step")
+    kind = conform(Kind, entry.get("kind"), "kind")
+    if step < 0:
+        raise ValueError(f"step={step} is negative")
+    if kind == "eval" and not isinstance(entry.get("return"), list):
+        raise ValueError("an evaluation without returns")
+    for name, value in entry.items():
+        if name == STORED:
+            conform(tuple[str, ...], value, name)
+        elif name not in ("step", "kind"):
+            _check_value(name, value, lanes)
+    return entry
+
+
+def _check_value(name: str, value: Any, lanes: int | None) -> None:
+    listed = value if isinstance(value, list) else [value]
+    if not all(type(each) in _NUMBERS for each in listed):  # the JSON reader lets only finite ones through
+        raise ValueError(f"{name} holds what is no number")
+    if listed is value and lanes is not None and len(value) != lanes:
+        raise ValueError(f"{name} has {len(value)} values for {lanes} lanes")

@@ -17,8 +17,8 @@ from apportion.core.spec import Spec
 from apportion.envs.acting import Actor, act
 from apportion.envs.make import make
 from apportion.envs.ranges import bounds, own_action
-from apportion.runs.atomic import write_bytes
-from apportion.runs.folder import RunFolder, read_json
+from apportion.runs.atomic import read_json, write_bytes
+from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, check_lane, read_learned
 
 
@@ -31,6 +31,7 @@ class Policy:
     head: str
     actor: Actor
     facts: dict[str, Any]  # whose policy it is: env, method, seed, step
+    skipped: tuple[str, ...] = ()  # a line for each newer checkpoint that could not be used, or is gone
 
     def __call__(self, observation: Any, rng: np.random.Generator | None = None) -> Any:
         seen = np.asarray(observation, np.float32)
@@ -52,13 +53,15 @@ def read_policy(run: RunFolder, lane: int = 0, best: bool = False) -> Policy:
         "seed": learned.config.seeds[lane],
         "step": learned.step if learned.best_steps is None else learned.best_steps[lane],
     }
-    return Policy(spec, learned.config.make_backbone().head, _own_inputs(actor, spec, learned), facts)
+    own, head = _own_inputs(actor, spec, learned), learned.config.make_backbone().head
+    return Policy(spec, head, own, facts, tuple(learned.skipped))
 
 
 def known_range(run: RunFolder, learned: Learned) -> Spec:
     """The run's environment with its own action range, which older versions did not write down."""
     if "action_low" in read_json(run.spec):
         return learned.spec
+    run.need_trust("the environment")
     env, spec = make(learned.config.env)
     env.close()
     return spec

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,22 +12,29 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
-from apportion.core.config import check, from_dict, to_dict
+from apportion.core.config import check
 from apportion.core.errors import UserError
+from apportion.core.spec import Spec
 from apportion.core.types import Metrics
 from apportion.data.replay import capacity_for
 from apportion.envs.factories import only_here
 from apportion.envs.workers import Pool
 from apportion.runs import best as bests
-from apportion.runs import checkpoint, logs, trouble
+from apportion.runs import checkpoint, trouble
 from apportion.runs import saved as saving
 from apportion.runs.atomic import write_json
 from apportion.runs.best import Best
 from apportion.runs.divergence import Watch
 from apportion.runs.folder import RunFolder
-from apportion.runs.logs import Events, MetricsLog
+from apportion.runs.logs import STORED, MetricsLog
+from apportion.runs.notes import notes, on_age
 from apportion.runs.progress import Progress, over_some
+from apportion.runs.settings import Checkpoints as Checkpoints
+from apportion.runs.settings import as_data, changes
+from apportion.runs.settings import read_settings as read_settings
 from apportion.runs.signals import StopRequest
+from apportion.runs.tensorboard import Events
+from apportion.runs.waiting import WaitingLine, Write
 from apportion.training import devices, loop
 from apportion.training.evaluator import Report
 from apportion.training.loop import Saved, Snapshot
@@ -43,25 +51,6 @@ _ONLY_HERE = (
 )
 
 
-@dataclass(frozen=True)
-class Checkpoints:
-    """When to save. A run is also saved when it ends, and when it is asked to stop."""
-
-    checkpoint_minutes: float = 5.0
-    """Save after so many minutes."""
-    checkpoint_every: int | None = None
-    """Save after so many steps, too."""
-    keep: int = 2
-    """How many checkpoints to keep."""
-
-    def __post_init__(self) -> None:
-        check(self.checkpoint_minutes > 0, f"checkpoint_minutes={self.checkpoint_minutes} must be positive")
-        check(
-            self.checkpoint_every is None or self.checkpoint_every >= 1, "checkpoint_every must be at least 1"
-        )
-        check(self.keep >= 1, f"keep={self.keep} must be at least 1")
-
-
 class Outcome(NamedTuple):
     """How a training ended."""
 
@@ -76,7 +65,7 @@ def train(config: Config, checkpoints: Checkpoints, out: Path, quiet: bool) -> O
         config.check_actions(pool.spec)  # what cannot work: complain before there is a folder
         schedule = config.schedule
         capacity_for(pool.spec, schedule.replay_steps, schedule.steps_per_iteration)
-        run = RunFolder.create(out, _settings(config, checkpoints), pool.spec)
+        run = RunFolder.create(out, as_data(config, checkpoints), pool.spec)
         with run.lock():
             return _Recorder(run, config, checkpoints, quiet, pool).record(None, 0.0)
 
@@ -87,44 +76,21 @@ def resume(run: RunFolder, quiet: bool, steps: int | None = None) -> Outcome:
     config, checkpoints = read_settings(run)
     with run.lock():
         spec = run.read_spec()
-        saved, loaded = saving.read(run.checkpoints, config, spec)
+        edited = changes(run, saving.settings(run.checkpoints), as_data(config, checkpoints))
+        found = saving.read(run.checkpoints, config, spec)
         if steps is not None:
             config = replace(config, schedule=replace(config.schedule, steps=steps))
-            behind = config.schedule.iterations < saved.iteration
-            check(not behind, f"--steps {steps} is behind the run, which is at step {loaded.step}: raise it")
-        stuck = len(saved.faults["frozen"]) == config.lanes
+        behind = config.schedule.iterations < found.saved.iteration
+        wanted = f"--steps {steps}" if steps is not None else f"steps={config.schedule.steps} in {run.config}"
+        check(not behind, f"{wanted} is behind the run, which is at step {found.step}: raise it")
+        stuck = len(found.saved.faults["frozen"]) == config.lanes
         check(not stuck, f"every seed of {run.path} is frozen: see `apportion show`, and start a new run")
-        with loop.open_pool(config, saved.faults) as pool:
+        with loop.open_pool(config, found.saved.faults) as pool:
             recorder = _Recorder(run, config, checkpoints, quiet, pool)
-            recorder.best = bests.read(run.best, config, spec, loaded.step)
-            recorder.notes = loaded.skipped + recorder.notes_on_best(loaded.step)
-            pool.put_back(saved.where)
-            write_json(run.config, _settings(config, checkpoints))  # with the new number of steps, if any
-            run.truncate_after(loaded.step)
-            checkpoint.drop_after(run.best, loaded.step)
-            MetricsLog(run.metrics).truncate_after(loaded.step)
-            recorder.watch.remember(logs.read(run.metrics))
-            return recorder.record(saved, loaded.meta["seconds"])
-
-
-def _settings(config: Config, checkpoints: Checkpoints) -> dict[str, Any]:
-    """What config.json holds, and `read_settings` reads."""
-    return {**config.to_dict(), "checkpoints": to_dict(checkpoints)}
-
-
-def read_settings(run: RunFolder) -> tuple[Config, Checkpoints]:
-    """The settings that a run was made with."""
-    data = run.read_config()
-    try:
-        if run.env is not None:
-            data["env"]["id"] = run.env
-        checkpoints = from_dict(Checkpoints, data.pop("checkpoints"), "checkpoints.")
-        return Config.from_dict(data), checkpoints
-    except KeyError as error:
-        raise UserError(f"{run.config} has no {error}: it was not written by this version") from error
-    except (TypeError, ValueError, AttributeError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{run.config} has a setting of a wrong type ({reason}): correct it") from error
+            recorder.notes = [*found.skipped, *edited]
+            pool.put_back(found.saved.where)
+            recorder.go_back_to(found, spec)
+            return recorder.record(found.saved, found.seconds)
 
 
 class _Line(NamedTuple):
@@ -152,6 +118,23 @@ class _Recorder:
         self.watch = Watch(config.seeds, config.normalise)
         self.best: Best | None = None
         self.metrics_to_come: _Line | None = None  # not written yet
+        self.waiting = WaitingLine(lambda line: self._say([line]))
+
+    def go_back_to(self, found: saving.Read, spec: Spec) -> None:
+        """Make the folder what it was at a checkpoint, and note what had been damaged since."""
+        run, step = self.run, found.step
+        self.began = time.monotonic() - found.seconds
+        self.notes += [] if found.skipped else on_age(run, step)
+        write_json(run.config, as_data(self.config, self.checkpoints))  # with what has changed, if anything
+        self.notes += checkpoint.set_aside(run.checkpoints, step)
+        self.notes += self.log.restore(found.log, step)
+        run.truncate_after(step)
+        self.best, on_best = bests.read(run.best, self.config, spec, step)
+        self.notes += on_best + self._notes_on_best()
+        checkpoint.drop_after(run.best, step)
+        self._status("running", step)
+        self.notes += notes(run)
+        self.watch.remember(run.read_metrics())
 
     def record(self, saved: Saved | None, seconds: float) -> Outcome:
         """Run the loop to its end, or until a signal asks for a stop."""
@@ -162,9 +145,9 @@ class _Recorder:
         total = schedule.iterations * schedule.steps_per_iteration
         with (
             StopRequest(self.pool.hurry, self.pool.kill) as stop,
-            Events(self.run.tensorboard, resumed_at=None if saved is None else first) as self.events,
             Progress(total, self.config.lanes, self.quiet, first) as self.progress,
         ):
+            self.events = Events(self.run.tensorboard, resumed_at=None if saved is None else first)
             idle = devices.advice(self.config.lanes)
             here = [_ONLY_HERE] if only_here(self.config.env.id) else []
             start = f"Writing to {self.run.path}. The first updates compile, which takes a while."
@@ -172,7 +155,7 @@ class _Recorder:
             self._say([*before, *([idle] if idle else []), *here, start])
             self.progress.frozen(len(self.pool.faults.frozen))
             step = first
-            self._status("running", step)
+            self.waiting.write(partial(self._status, "running", step))
             for snapshot in loop.online(self.config, self.pool, saved):
                 step = snapshot.step
                 self._write(snapshot)
@@ -183,8 +166,11 @@ class _Recorder:
                 if ends:
                     break
             self._tell_faults()
-        self._end_if_all_are_frozen(step)
-        self._status("finished" if step >= total else "stopped", step)
+            stuck = len(self.pool.faults.frozen) == self.config.lanes
+            self._finish("frozen" if stuck else "finished" if step >= total else "stopped", step)
+        if stuck:
+            why = trouble.in_words(self._faults())[0]
+            raise UserError(f"no seed is left to train in {self.run.path}. {why}")
         return Outcome(self.run, step, stop.signal if step < total else None)
 
     def _write(self, snapshot: Snapshot) -> None:
@@ -195,7 +181,7 @@ class _Recorder:
         self.progress.update(snapshot.step)
         self._write_reports(snapshot.reports)
         if snapshot.reports:
-            self._status("running", snapshot.step)
+            self.waiting.write(partial(self._status, "running", snapshot.step))
 
     def _write_metrics(self) -> None:
         """The numbers of the last iteration that has a line. To read them is to wait for the device."""
@@ -205,8 +191,10 @@ class _Recorder:
         self.metrics_to_come = None
         metrics: dict[str, NDArray[np.float32]] = jax.device_get(values)
         metrics |= _frozen(frozen | ~np.asarray(sound))
-        self.log.write(step, "train", metrics)
-        self.events.write(step, "train", metrics)
+        self.waiting.write(
+            partial(self.log.write, step, "train", metrics),
+            partial(self.events.write, step, "train", metrics),
+        )
         self._say(self.watch.look(step, metrics))
         shown = ("reward_loss", "critic_loss")
         self.progress.metrics({k: over_some(v) for k, v in metrics.items() if k in shown})
@@ -228,18 +216,29 @@ class _Recorder:
             "policy_mask_on": report.policy_mask.mean(axis=1),
             **_frozen(report.frozen),
         }
+        stored, writes = self._snapshots(report)
         facts = {"step_rewards": evaluation.step_rewards, "seconds": time.monotonic() - self.began}
-        self.log.write(step, "eval", scores | facts)
-        self.events.write(step, "eval", scores)
-        self.events.flush()
-        schedule = self.config.schedule
-        last = step >= schedule.iterations * schedule.steps_per_iteration
-        if last or _thinned(step, schedule.steps, schedule.evaluate_every, EDGE_SNAPSHOTS):
-            self.run.write_edges(step, {**report.edges, "policy_mask": report.policy_mask})
-        if last or _thinned(step, schedule.steps, schedule.evaluate_every, EPISODE_SNAPSHOTS):
-            self.run.write_episodes(step, [lane[:EPISODES_KEPT] for lane in evaluation.episodes])
+        # The line comes after the files that it names: so these are there, or were damaged.
+        self.waiting.write(
+            *writes,
+            partial(self.log.write, step, "eval", {**scores, **facts, STORED: stored}),
+            partial(self.events.write, step, "eval", scores),
+        )
         shown = (evaluation.returns, evaluation.reward_correlation, evaluation.return_error)
         self.progress.evaluation(*(values.tolist() for values in shown))
+
+    def _snapshots(self, report: Report) -> tuple[list[str], list[Write]]:
+        """Which files an evaluation gets, and how they are written."""
+        step, schedule = report.step, self.config.schedule
+        last = step >= schedule.iterations * schedule.steps_per_iteration
+        files: dict[str, Write] = {}
+        if last or _thinned(step, schedule.steps, schedule.evaluate_every, EDGE_SNAPSHOTS):
+            edges = {**report.edges, "policy_mask": report.policy_mask}
+            files[self.run.edges.name] = partial(self.run.write_edges, step, edges)
+        if last or _thinned(step, schedule.steps, schedule.evaluate_every, EPISODE_SNAPSHOTS):
+            kept = [lane[:EPISODES_KEPT] for lane in report.evaluation.episodes]
+            files[self.run.episodes.name] = partial(self.run.write_episodes, step, kept)
+        return list(files), list(files.values())
 
     def _checkpoint_due(self, step: int) -> bool:
         every = self.checkpoints.checkpoint_every
@@ -250,31 +249,44 @@ class _Recorder:
     def _checkpoint(self, snapshot: Snapshot, must_succeed: bool) -> None:
         self._write_metrics()
         self._write_reports(snapshot.settle())
+        self.waiting.retry()
+        reason = self.waiting.problem or self._save(snapshot)
+        if reason is not None:
+            # The earlier checkpoints are untouched: a run that goes on may still find room later.
+            line = f"no checkpoint at step {snapshot.step}: {reason}"
+            check(not must_succeed, f"{line}; make room, then `apportion resume {self.run.path}`")
+            self._say([line])
+        self.saved_at = time.monotonic()
+
+    def _save(self, snapshot: Snapshot) -> str | None:
+        """One checkpoint of all that is written down by now; why not, if there is no room."""
+        settings, keep = as_data(self.config, self.checkpoints), self.checkpoints.keep
         try:
             seconds = time.monotonic() - self.began
             if self.best is not None:
                 # One more than checkpoints: after a crash right here, the last of those still has its own.
-                bests.write(self.run.best, snapshot.step, self.best, self.checkpoints.keep + 1)
-            saving.write(self.run.checkpoints, snapshot.step, snapshot.save(), seconds, self.checkpoints.keep)
+                bests.write(self.run.best, snapshot.step, self.best, keep + 1, settings)
+            log = self.log.content()
+            saving.write(self.run.checkpoints, snapshot.step, snapshot.save(), seconds, keep, settings, log)
         except OSError as error:
-            # The earlier checkpoints are untouched: a run that goes on may still find room later.
-            reason = f"no checkpoint at step {snapshot.step}: {error.strerror or error}"
-            if must_succeed:
-                raise UserError(f"{reason}; make room, then `apportion resume {self.run.path}`") from error
-            self._say([reason])
-        self.saved_at = time.monotonic()
+            return error.strerror or str(error)
+        return None
 
-    def notes_on_best(self, step: int) -> list[str]:
-        """What to say when evaluations came before this step, but the best of them was not kept."""
-        earlier = [entry for entry in logs.read(self.run.metrics) if entry["step"] <= step]
-        if self.best is not None or all(entry["kind"] != "eval" for entry in earlier):
+    def _finish(self, state: str, step: int) -> None:
+        self.waiting.write(partial(self._status, state, step))
+        fix = f"make room, then `apportion resume {self.run.path}`"
+        check(self.waiting.problem is None, f"{self.waiting.problem} after the last checkpoint: {fix}")
+
+    def _notes_on_best(self) -> list[str]:
+        """What to say when there were evaluations, but the best of them was not kept."""
+        if self.best is not None or all(entry["kind"] != "eval" for entry in self.run.read_metrics()):
             return []
         return [f"{self.run.best} has no best policy so far: one is kept from here on"]
 
     def _status(self, state: str, step: int) -> None:
         seconds = round(time.monotonic() - self.began, 1)
+        status = {"state": state, "step": step, "seconds": seconds, "lines": self.log.lines}
         faults = self._faults()
-        status = {"state": state, "step": step, "seconds": seconds}
         write_json(self.run.status, {**status, "faults": faults} if faults else status)
 
     def _faults(self) -> list[dict[str, Any]]:
@@ -287,12 +299,6 @@ class _Recorder:
             seeds, limit = self.config.seeds, self.config.env.restarts
             self._say(trouble.news_in_words(news, limit, seeds, schedule.steps_per_iteration))
             self.progress.frozen(len(faults.frozen))
-
-    def _end_if_all_are_frozen(self, step: int) -> None:
-        if len(self.pool.faults.frozen) == self.config.lanes:
-            self._status("frozen", step)
-            first = trouble.in_words(self._faults())[0]
-            raise UserError(f"no seed is left to train in {self.run.path}. {first}")
 
     def _say(self, messages: Iterable[str]) -> None:
         for message in messages:

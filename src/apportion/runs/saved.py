@@ -4,49 +4,86 @@ Of the replay only the rows in use are written, so early checkpoints are small.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.config import check
+from apportion.core.schema import fields
 from apportion.core.spec import Spec
 from apportion.data.replay import Replay
-from apportion.envs.faults import Faults
+from apportion.envs.chunk import blank_chunk
 from apportion.envs.wire import Arrays, under
 from apportion.runs import checkpoint
+from apportion.runs.checkpoint import Stored, check_like
+from apportion.runs.schemas import FaultsMeta, TrainingMeta
 from apportion.training import loop as train
 from apportion.training.agent import AgentState
 from apportion.training.loop import Saved
 from apportion.training.settings import Config
 
+LOG = "metrics.jsonl"  # a copy of what was logged until then
+
 _COUNTERS = ("rows", "steps", "segments", "oldest")
 
 
-def write(folder: Path, step: int, saved: Saved, seconds: float, keep: int) -> None:
-    """One checkpoint of everything."""
+class Read(NamedTuple):
+    """A training as a checkpoint has it."""
+
+    step: int
+    saved: Saved
+    seconds: float
+    log: bytes
+    skipped: list[str]  # one line for each newer checkpoint that could not be used
+
+
+def write(
+    folder: Path, step: int, saved: Saved, seconds: float, keep: int, settings: dict[str, Any], log: bytes
+) -> None:
+    """One checkpoint of everything, with the settings it was made by and the log that led to it."""
     raw = {f"replay/{name}": array for name, array in _filled(saved.replay).items()}
     raw |= {f"pending/{name}": array for name, array in saved.pending.items()}
     for lane, where in enumerate(saved.where):
         raw |= {f"where/{lane}/{name}": array for name, array in where.items()}
-    meta = {"iteration": saved.iteration, "seconds": seconds, "faults": saved.faults}
-    checkpoint.save(folder, step, saved.agent, meta, keep, raw)
+    meta: TrainingMeta = {
+        "iteration": saved.iteration,
+        "seconds": seconds,
+        "settings": settings,
+        "faults": fields(FaultsMeta, saved.faults),
+    }
+    checkpoint.save(folder, step, saved.agent, dict(meta), keep, raw, {LOG: log})
 
 
-def read(folder: Path, config: Config, spec: Spec) -> tuple[Saved, checkpoint.Loaded]:
-    """The newest checkpoint that can be read, as training left it."""
+def read(folder: Path, config: Config, spec: Spec) -> Read:
+    """The newest checkpoint that holds a whole training, as it was left."""
     agent, replay = _template(config, spec)
-    loaded = checkpoint.load(folder, agent)
-    where = [under(loaded.raw, f"where/{lane}/") for lane in range(config.lanes)]
-    saved = Saved(
-        iteration=loaded.meta["iteration"],
-        agent=loaded.tree,
-        replay=_unfilled(under(loaded.raw, "replay/"), replay),
-        pending=under(loaded.raw, "pending/"),
-        where=where,
-        faults=loaded.meta.get("faults") or Faults(config.lanes).to_dict(),  # older runs had none
-    )
-    return saved, loaded
+
+    def whole(stored: Stored) -> Read:
+        meta = fields(TrainingMeta, stored.meta, "meta")
+        wanted = meta["iteration"] * config.schedule.steps_per_iteration
+        check(wanted == stored.step, f"iteration {meta['iteration']} ends at step {wanted}")
+        check(LOG in stored.files, f"{LOG} is missing")
+        saved = Saved(
+            iteration=meta["iteration"],
+            agent=checkpoint.restore(agent, stored),
+            replay=_unfilled(under(stored.raw, "replay/"), replay),
+            pending=_pending(under(stored.raw, "pending/"), config, spec),
+            where=[_where(under(stored.raw, f"where/{lane}/"), lane, spec) for lane in range(config.lanes)],
+            faults=_faults(meta["faults"], config.lanes),
+        )
+        return Read(stored.step, saved, meta["seconds"], stored.files[LOG], [])
+
+    found, skipped = checkpoint.newest(folder, whole)
+    return found._replace(skipped=skipped)
+
+
+def settings(folder: Path) -> dict[str, Any] | None:
+    """What the agents in the newest readable checkpoint were trained with; None where there is none."""
+    meta, _ = checkpoint.newest_meta(folder)
+    found = None if meta is None else meta.get("settings")
+    return found if isinstance(found, dict) else None
 
 
 def read_agent(
@@ -83,10 +120,48 @@ def _filled(replay: Replay) -> Arrays:
 def _unfilled(columns: Arrays, template: Replay) -> Replay:
     """The columns of the replay at full size again."""
 
-    def grow(name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    def grow(name: str, wanted: Any) -> NDArray[Any]:
+        check(name in columns, f"replay/{name} is missing")
         column = columns[name]
-        padding = [(0, wanted - have) for wanted, have in zip(shape, column.shape, strict=True)]
-        return np.pad(column, padding)
+        if name not in _COUNTERS and column.ndim == len(wanted.shape):
+            more = max(0, wanted.shape[1] - column.shape[1])
+            column = np.pad(column, [(0, more if axis == 1 else 0) for axis in range(column.ndim)])
+        check_like(f"replay/{name}", column, wanted)
+        return column
 
-    full: dict[str, Any] = {name: grow(name, leaf.shape) for name, leaf in template._asdict().items()}
+    full: dict[str, Any] = {name: grow(name, leaf) for name, leaf in template._asdict().items()}
     return Replay(**full)
+
+
+def _pending(arrays: Arrays, config: Config, spec: Spec) -> Arrays:
+    """The chunk for the next iteration, if it is one."""
+    for name, blank in blank_chunk(spec, config.schedule.steps_per_iteration).items():
+        check(name in arrays, f"pending/{name} is missing")
+        check_like(f"pending/{name}", arrays[name], np.broadcast_to(blank, (config.lanes, *blank.shape)))
+    return arrays
+
+
+def _faults(data: FaultsMeta, lanes: int) -> dict[str, Any]:
+    """What went wrong in lanes so far, if there are such."""
+    for name in ("restarts", "reasons"):
+        check(len(data[name]) == lanes, f"faults.{name} must have {lanes} entries")
+    check(
+        all(0 <= lane < lanes for lane, _ in data["frozen"]), "faults.frozen names a lane that is not there"
+    )
+    return dict(data)
+
+
+def _where(arrays: Arrays, lane: int, spec: Spec) -> Arrays:
+    """Where a lane's environment is, if it can be there."""
+    steps = len(np.atleast_1d(arrays.get("actions", np.zeros(0))))
+    wanted = {
+        "episode": np.zeros((), np.int64),
+        "restarts": np.zeros((), np.int64),
+        "left": np.zeros((), np.bool_),
+        "actions": np.zeros((min(steps, spec.max_episode_steps), spec.action_size), np.float32),
+        "observation": np.zeros(spec.observation_size, np.float32),
+    }
+    for name, like in wanted.items():
+        check(name in arrays, f"where/{lane}/{name} is missing")
+        check_like(f"where/{lane}/{name}", arrays[name], like)
+    return arrays

@@ -7,20 +7,21 @@ from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.runs import best as bests
-from apportion.runs import logs
 from apportion.runs.certified import certificates
-from apportion.runs.folder import RunFolder, read_json
+from apportion.runs.folder import RunFolder
+from apportion.runs.notes import notes, read_status, read_versions
 from apportion.training.evaluate import structure_scores
 
 
 def summarise(run: RunFolder) -> dict[str, Any]:
     """Plain data for JSON: curves per lane, last scores, edges, structure scores where the truth is known."""
     spec = run.read_spec()
-    evaluations = [entry for entry in logs.read(run.metrics) if entry["kind"] == "eval"]
+    evaluations = [entry for entry in run.read_metrics() if entry["kind"] == "eval"]
     last = evaluations[-1] if evaluations else {}
     edges = run.read_last_edges()
     scores = _structure_scores(edges, spec)
-    status = read_json(run.status) if run.status.exists() else {}
+    best, _ = bests.moments(run.best, run.sizes().lanes)
+    status = read_status(run)[0]
     return {
         "run": str(run.path),
         "env": spec.env_id,
@@ -32,7 +33,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         **_last_score("reward_correlation", last),
         **_last_score("return_error", last),
         "step_rewards": step_rewards(evaluations),
-        "best": bests.moments(run.best),
+        "best": best,
         "observation_names": list(spec.observation_names),
         "action_names": list(spec.action_names),
         "graph": _graph(edges),
@@ -41,7 +42,8 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "structure": None if scores is None else {block: each["f1"] for block, each in scores.items()},
         "structure_scores": scores,
         "config": run.read_config(),
-        "versions": read_json(run.versions) if run.versions.exists() else {},
+        "versions": read_versions(run)[0],
+        "notes": notes(run),
     }
 
 
@@ -60,7 +62,7 @@ def _per_lane(evaluations: list[dict[str, Any]], name: str) -> list[list[float |
 
 def _last_score(name: str, last: dict[str, Any]) -> dict[str, Any]:
     """A score of the last evaluation: its median over lanes, and each lane's."""
-    lanes = last.get(name)
+    lanes = last.get(name, [None] * len(last["return"]) if last else None)
     known = [value for value in lanes or [] if value is not None]
     return {name: float(np.median(known)) if known else None, f"{name}_per_lane": lanes}
 

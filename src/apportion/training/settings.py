@@ -53,6 +53,19 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class _Parts:
+    """What `Config.to_dict` writes; each part is read by its own class."""
+
+    env: dict[str, Any]
+    method: dict[str, Any]
+    backbone: dict[str, Any]
+    schedule: dict[str, Any]
+    seed: int
+    lanes: int
+    normalise: bool = False  # older runs took observations as they came
+
+
+@dataclass(frozen=True)
 class Config:
     """One training: an environment, a method, a backbone, and lanes with seeds seed, seed+1, ..."""
 
@@ -114,10 +127,10 @@ class Config:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Config":
-        known = ("env", "method", "backbone", "schedule", "seed", "lanes", "normalise")
-        for key in data:
-            check(key in known, f"unknown setting {key}{nearest(key, known)}")
-        method, backbone = dict(data["method"]), dict(data["backbone"])
+        parts = from_dict(_Parts, data)
+        method, backbone = dict(parts.method), dict(parts.backbone)
+        for section, part in (("method", method), ("backbone", backbone)):
+            check(isinstance(part.get("name"), str), f"{section}.name is missing")
         method_name, backbone_name = method.pop("name"), backbone.pop("name")
         check(method_name in METHODS, f"unknown method {method_name!r}{nearest(method_name, METHODS)}")
         check(
@@ -125,13 +138,13 @@ class Config:
             f"unknown backbone {backbone_name!r}{nearest(backbone_name, BACKBONES)}",
         )
         return cls(
-            env=from_dict(EnvConfig, data["env"], "env."),
+            env=from_dict(EnvConfig, parts.env, "env."),
             method=method_name,
             method_config=from_dict(METHODS[method_name].config, method, "method."),
             backbone=backbone_name,
             backbone_config=from_dict(BACKBONES[backbone_name].config, backbone, "backbone."),
-            schedule=from_dict(Schedule, data["schedule"], "schedule."),
-            seed=data["seed"],
-            lanes=data["lanes"],
-            normalise=data.get("normalise", False),  # older runs took observations as they came
+            schedule=from_dict(Schedule, parts.schedule, "schedule."),
+            seed=parts.seed,
+            lanes=parts.lanes,
+            normalise=parts.normalise,
         )

@@ -20,7 +20,9 @@ function drawOverview() {
   }
 }
 
-const certificate = (run) => [...run.faults, ...run.certified].map((text) => el("p", { class: "note" }, text));
+// First what is damaged or gone in the run folder, and which seeds failed.
+const certificate = (run) =>
+  [...run.notes, ...run.faults, ...run.certified].map((text) => el("p", { class: "note" }, text));
 
 // What belongs to the reward's quality, the most telling first: a correlation needs a true reward of each step.
 const qualities = (stepRewards) => (stepRewards ? ["reward_correlation", "return_error"] : ["return_error", "reward_correlation"]);

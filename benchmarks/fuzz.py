@@ -1,0 +1,338 @@
+"""Damage a run folder in many ways, and see that every command either says so or answers as before.
+
+    python benchmarks/fuzz.py --cases 10000 --out results/fuzz.json
+
+One small run is trained; each case damages one of its files, runs one command and puts the file back. Three
+things must not happen: a traceback, an error of more than one line, and another answer without a word. Files
+of logged episodes and random command lines are tried in the same way. A forged file, with a checksum that
+fits, may change an answer, but must not lead to a traceback either.
+"""
+
+import base64
+import collections
+import contextlib
+import gzip
+import io
+import json
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import damage
+import numpy as np
+import tyro
+
+from apportion.cli import VERBS, main
+from apportion.core.errors import UserError
+from apportion.data.logged import read_npz
+from apportion.runs import checkpoint
+from apportion.runs.atomic import write_json
+from apportion.runs.folder import RunFolder, versions
+
+ENV = "apportion/Greenhouse-v0"
+SETTINGS = [
+    "--backbone.hidden",
+    "8",
+    "8",
+    "--backbone.batch-size",
+    "16",
+    "--method.hidden",
+    "8",
+    "8",
+    "--steps",
+    "1200",
+    "--warmup-steps",
+    "400",
+    "--steps-per-iteration",
+    "200",
+    "--updates-per-iteration",
+    "3",
+    "--evaluate-every",
+    "400",
+    "--evaluation-episodes",
+    "2",
+    "--checkpoint-every",
+    "600",
+    "--checkpoint-minutes",
+    "1e9",
+    "--replay-steps",
+    "1000",
+    "--env.max-episode-steps",
+    "10",
+    "--seeds",
+    "2",
+]
+# How often each command is chosen: the slow ones rarely.
+COMMANDS = {
+    "show": 40,
+    "report": 14,
+    "export": 8,
+    "explain": 4,
+    "eval": 3,
+    "resume": 3,
+    "npz": 14,
+    "words": 14,
+}
+
+
+@dataclass(frozen=True)
+class Fuzz:
+    """Damage files and command lines, and count what comes of it."""
+
+    out: Path
+    """JSON file to write."""
+    cases: int = 10_000
+    """How many."""
+    seed: int = 0
+    """Of the damage."""
+    only: tuple[str, ...] = ()
+    """Only these commands."""
+
+
+Counts = dict[str, collections.Counter[str]]  # of each command, the verdicts
+
+
+class Answer(NamedTuple):
+    """What a command did."""
+
+    code: int
+    said: tuple[str, ...]  # lines on stderr, but for progress
+    result: Any  # what it answered, without moments of time
+    trace: str | None  # an exception that reached the user
+
+
+def fuzz(args: Fuzz) -> None:
+    rng, began = random.Random(args.seed), time.monotonic()
+    counts: Counts = collections.defaultdict(collections.Counter)
+    failures: list[dict[str, str]] = []
+    with tempfile.TemporaryDirectory() as name:
+        bench = Bench(Path(name))
+        weights = {each: COMMANDS[each] for each in args.only or COMMANDS}
+        for number in range(args.cases):
+            command = rng.choices(list(weights), list(weights.values()))[0]
+            what, verdict, detail = bench.case(command, random.Random(rng.random()))
+            counts[command][verdict] += 1
+            if verdict in BAD:
+                failures.append({"command": command, "damage": what, "verdict": verdict, "detail": detail})
+                print(f"{verdict}: {command} after {what}\n{detail}", file=sys.stderr)
+            if (number + 1) % 100 == 0 or number + 1 == args.cases:
+                print(f"{number + 1} of {args.cases} cases, {len(failures)} failures", file=sys.stderr)
+                write_json(args.out, as_data(args.seed, counts, failures, time.monotonic() - began))
+    sys.exit(1 if failures else 0)
+
+
+def as_data(seed: int, counts: Counts, failures: list[dict[str, str]], seconds: float) -> dict[str, Any]:
+    """What there is to say by now."""
+    total = sum(counts.values(), collections.Counter())
+    return {
+        "cases": total.total(),
+        "corruptions": total.total() - counts["words"].total(),
+        "verdicts": dict(total),
+        "by_command": {command: dict(each) for command, each in counts.items()},
+        "failures": failures,
+        "seed": seed,
+        "seconds": round(seconds),
+        "versions": versions(),
+    }
+
+
+BAD = ("traceback", "untidy", "silent")
+
+
+class Bench:
+    """One run, its files, and what the commands say while they are whole."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.run = root, root / "run"
+        told = call("train", ENV, "--out", self.run, "--quiet", *SETTINGS)
+        assert told.code == 0, told
+        shutil.copytree(self.run, root / "whole")
+        self.log = root / "log.npz"
+        rng = np.random.default_rng(0)
+        arrays = {"observations": rng.random((4, 6, 3)), "actions": rng.random((4, 5, 2))}
+        np.savez(self.log, **arrays, lengths=np.array([5, 4, 5, 3]), totals=rng.random(4))
+        self.answers = {}
+        for command in COMMANDS.keys() - {"words"}:
+            self.answers[command] = self.ask(command)
+            self.renew()
+        assert all(answer.code == 0 for answer in self.answers.values()), self.answers
+
+    def case(self, command: str, rng: random.Random) -> tuple[str, str, str]:
+        """What was done, what came of it, and the details."""
+        if command == "words":
+            words = command_line(rng, self.run)
+            return "words", *judged(call(*words), None, " ".join(words))
+        path = self.log if command == "npz" else rng.choice(self.files(command))
+        harm = rng.choice(damage.kinds(path))
+        whole = path.read_bytes()
+        try:
+            harm(path, rng)
+            answer = self.ask(command)
+        finally:
+            self.repair(path, whole, everything=command == "resume")
+        before = None if harm is damage.forged else self.answers[command]
+        return f"{harm.__name__} {path.relative_to(self.root)}", *judged(answer, before)
+
+    def files(self, command: str) -> list[Path]:
+        """Those that the command reads, and a few that it does not."""
+        skipped = ("tensorboard", "episodes") if command in ("show", "export", "eval") else ("tensorboard",)
+        files = [path for path in sorted(self.run.rglob("*")) if path.is_file() and path.name != ".lock"]
+        return [each for each in files if each.relative_to(self.run).parts[0] not in skipped]
+
+    def repair(self, path: Path, whole: bytes, everything: bool) -> None:
+        if everything:
+            self.renew()
+        else:
+            if path.is_dir():
+                path.rmdir()
+            path.write_bytes(whole)
+
+    def renew(self) -> None:
+        """The whole run again, as new files."""
+        shutil.rmtree(self.run)
+        shutil.copytree(self.root / "whole", self.run, copy_function=shutil.copy)
+
+    def ask(self, command: str) -> Answer:
+        """One command, and its answer in a form that can be compared."""
+        if command == "npz":
+            return _reading(
+                lambda: [part.tolist() for part in (*read_npz(self.log).actions, *_log(self.log))]
+            )
+        out = {name: self.root / f"out.{name}" for name in ("html", "npz")}
+        for file in out.values():
+            file.unlink(missing_ok=True)
+        words = {
+            "report": ("--out", out["html"], "--extras", "none"),
+            "export": ("--out", out["npz"]),
+            "explain": ("--step", "0", "--lane", "0", "--json"),
+            "eval": ("--episodes", "1", "--json"),
+            "resume": ("--json",),
+            "show": ("--json",),
+        }
+        answer = call(command, self.run, *words[command])
+        if answer.code != 0:
+            return answer
+        return answer._replace(result=self.result(command, answer, out))
+
+    def result(self, command: str, answer: Answer, out: dict[str, Path]) -> Any:
+        match command:
+            case "report":
+                return _page(out["html"])
+            case "export":
+                return out["npz"].read_bytes()
+            case "resume":
+                return _state(RunFolder(self.run))
+        return json.loads(answer.result)
+
+
+def call(*words: Any) -> Answer:
+    """A command in this process."""
+    out, err, code, trace = io.StringIO(), io.StringIO(), 0, None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main([str(word) for word in words])
+        except SystemExit as leaving:
+            code = int(leaving.code or 0)
+        except BaseException:
+            trace = traceback.format_exc()
+    said = [
+        line for line in err.getvalue().splitlines() if not line.startswith(("step ", "Writing", "Reading"))
+    ]
+    return Answer(code, tuple(said), out.getvalue(), trace)
+
+
+def _reading(read: Callable[[], Any]) -> Answer:
+    try:
+        return Answer(0, (), read(), None)
+    except UserError as error:
+        return Answer(1, tuple(f"error: {error}".splitlines()), None, None)
+    except BaseException:
+        return Answer(1, (), None, traceback.format_exc())
+
+
+def judged(answer: Answer, before: Answer | None, words: str = "") -> tuple[str, str]:
+    """What to think of an answer, beside that of whole files; None where it may be another."""
+    if answer.trace is not None:
+        return "traceback", f"{words}\n{answer.trace}"
+    if answer.code != 0:
+        tidy = len([line for line in answer.said if line.startswith("error: ")]) == 1
+        return ("refused" if tidy and answer.said[-1].startswith("error: ") else "untidy"), str(answer.said)
+    if before is None or answer.result == before.result:
+        return "same" if not answer.said else "told", ""
+    new = set(answer.said) - set(before.said)
+    return ("told", "") if new else ("silent", _difference(answer.result, before.result))
+
+
+def _difference(found: Any, wanted: Any) -> str:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        keys = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
+        return ", ".join(
+            f"{key}: {str(found.get(key))[:80]} / {str(wanted.get(key))[:80]}" for key in keys[:5]
+        )
+    return f"{str(found)[:200]} / {str(wanted)[:200]}"
+
+
+def _log(path: Path) -> Any:
+    log = read_npz(path)
+    return (*log.observations, log.totals, np.array(log.observation_names), np.array(log.action_names))
+
+
+def _page(path: Path) -> Any:
+    """The data of a page, but for when it was made."""
+    text = re.search(r'id="data">([^<]*)<', path.read_text("utf-8"))
+    assert text is not None
+    data = json.loads(gzip.decompress(base64.b64decode(text[1])))
+    return data | {"made": None}
+
+
+def _state(run: RunFolder) -> Any:
+    """What a resumed run comes to, but for times and for what is only about files."""
+    loaded = checkpoint.load_arrays(run.checkpoints)
+    arrays = {**loaded.tree, **loaded.raw}
+    entries = [{key: each[key] for key in each if key != "seconds"} for each in run.read_metrics()]
+    found = [path for folder in (run.edges, run.episodes) for path in folder.glob("*") if path.is_file()]
+    files = {str(path): path.read_bytes() for path in found}
+    config = run.read_config()
+    return {
+        "arrays": {name: array.tobytes() for name, array in arrays.items()},
+        "entries": entries,
+        "files": files,
+        "config": config,
+        "best": checkpoint.load_arrays(run.best).meta,
+    }
+
+
+WORDS = """--json --quiet --best --out --lane --steps --seed --help --episodes --noise --extras --names
+    --negligible --step --method --backbone --seeds --bogus --env.kwargs --checkpoint-minutes --no-env"""
+FLAGS = WORDS.split()
+VALUES = (
+    *("", "0", "-1", "1e999", "nan", "inf", "9" * 400, "x", "🌱", "[[[", "{" * 3000),
+    *("a:b", "../..", "\x00", "None", "--"),
+)
+
+
+def command_line(rng: random.Random, run: Path) -> list[str]:
+    """A command line as a monkey would type it. A training is always refused in the end."""
+    verb = rng.choice([verb for verb in VERBS if verb not in ("bench", "resume")] + ["shwo", ""])
+    words = [verb]
+    if rng.random() < 0.7:
+        words.append(rng.choice((str(run), str(run / "config.json"), "nowhere", ENV, "a" * 300)))
+    for _ in range(rng.randrange(5)):
+        words.append(rng.choice(FLAGS))
+        if rng.random() < 0.7:
+            words.append(rng.choice(VALUES))
+    # Nothing is to be written over the run, or trained for long.
+    words = ["--json" if word == "--out" else word for word in words]
+    return [*words, "--env.max-episode-steps", "0"] if verb == "train" else words
+
+
+if __name__ == "__main__":
+    fuzz(tyro.cli(Fuzz))
