@@ -331,7 +331,8 @@ def test_a_diverged_lane_does_not_stop_the_others(copy: Run, greenhouse_run: Run
     assert answer.code == 0
     assert remarks(answer.err) == [
         "the newest checkpoint is of step 1000, but the run had come to step 2000",
-        "seed 0 diverged (NaN) by step 1200; the other lanes go on",
+        "warning: seed 0 is frozen from step 1,200 on: its losses are no numbers any more (NaN): "
+        "a smaller --backbone.learning-rate may help",
     ]
     assert read_json(copy.status)["state"] == "finished"
     found, expected = arrays(copy), arrays(greenhouse_run)
