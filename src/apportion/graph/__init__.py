@@ -20,7 +20,7 @@ from apportion.graph.dynamics import DynamicsEvidence, dynamics_edges
 from apportion.graph.endings import Endings as Endings
 from apportion.graph.endings import ending_dimensions as ending_dimensions
 from apportion.graph.endings import find_endings as find_endings
-from apportion.graph.features import Dictionary, Floats, Scale, rows_of
+from apportion.graph.features import MAX_PAIRED, Dictionary, Floats, Scale, rows_of
 from apportion.graph.model import RewardModel as RewardModel
 from apportion.graph.refine import Refined, refine, refit
 from apportion.graph.reward import RewardEvidence, first_edges
@@ -29,7 +29,7 @@ from apportion.graph.screen import Segments
 from apportion.graph.verdict import Judged, judge, with_copies, words
 
 MAX_TRANSITIONS = 30_000
-ROUNDS = 2  # in which parents that were overlooked are looked at together with all others
+ROUNDS = 2  # in which parents that were overlooked are looked at again with all others, if these are few
 TIME_LIMIT = 0.1  # share of the segments that must have the greatest length for it to be one
 
 
@@ -87,7 +87,7 @@ def _identify(
     refined = refine(segments, _claims(dictionary, sums, segments), rng)
     everything = ridge(sums, totals, segments.offsets).error / segments.variance
     reward = judge(segments, dictionary, sums, refined, negligible, rng)
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS if len(dictionary.scale.dims) <= MAX_PAIRED else 0):
         again = refine_with(segments, refined, reward, rng)
         if again is refined:
             break

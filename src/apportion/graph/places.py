@@ -11,7 +11,7 @@ from scipy import special
 
 from apportion.graph.candidates import Candidates, Dims, Known
 from apportion.graph.evidence import Columns, Remainder
-from apportion.graph.features import Floats
+from apportion.graph.features import MAX_PAIRED, Floats
 from apportion.graph.refine import Refined, fit_to
 from apportion.graph.ridge import ridge
 from apportion.graph.screen import Segments
@@ -23,10 +23,12 @@ class _Limits(NamedTuple):
     """A dimension that was overlooked comes in with the probability `enter`, at most `most` of them. So many
     `rivals` are compared with each parent; those whose log ratio is above `rival`, and not more than `close`
     below the parent's own, by putting the first `swaps` in its place. At most `most` times a parent that
-    others make needless leaves, or gives its place to a likelier rival, for good."""
+    others make needless leaves, or gives its place to a likelier rival, for good; `most_of_many` times where
+    dimensions are so many that each time takes seconds."""
 
     enter: float = 0.9
     most: int = 8
+    most_of_many: int = 2
     rivals: int = 12
     rival: float = 3.0
     close: float = 8.0
@@ -79,13 +81,14 @@ class Contest:
     def settle(self) -> Settled:
         """Add what was overlooked; let the weakest go, or its better take its place; and look again."""
         known, barred, added = Known.of(self.refined.fit), list[int](), dict[int, float]()
+        most = LIMITS.most if len(self.teams) <= MAX_PAIRED else LIMITS.most_of_many
         while True:
             known, remainder = self._overlooked(known, barred, added)
             found = known.found
             others = [team for team in self.teams if not found[team].any()]
             places = [self._place(known, team, others) for team in self.teams if found[team].any()]
             weakest = min(places, key=lambda place: place.presence, default=None)
-            if weakest is None or weakest.presence >= 0.5 or len(barred) >= LIMITS.most:
+            if weakest is None or weakest.presence >= 0.5 or len(barred) >= most:
                 return Settled(places, others, found, remainder, added)
             known = known.without(weakest.team)
             barred.append(int(weakest.team[0]))
