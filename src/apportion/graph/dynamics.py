@@ -115,7 +115,7 @@ def _thin(
         place[:], place[columns] = -1, np.arange(len(columns))
         touching = [place[1 + dictionary.touching(team)] for team in teams]
         touching = [mine[mine >= 0] for mine in touching]
-        losses = np.array([float(_loss(inverse, weights[:, None], t)[0]) for t in touching])
+        losses = _losses(inverse, weights, touching)
         weakest = int(np.argmin(losses))
         growth = losses[weakest] / rest
         price = _price(len(touching[weakest]), n, len(dictionary.scale.live))
@@ -134,6 +134,18 @@ def _loss(inverse: Floats, weights: Floats, features: NDArray[np.int64]) -> Floa
     return np.asarray(
         np.sum(block * linalg.solve(inverse[np.ix_(features, features)], block, assume_a="pos"), axis=0)
     )
+
+
+def _losses(inverse: Floats, weights: Floats, blocks: list[NDArray[np.int64]]) -> Floats:
+    """The same for one target and many blocks of features: those of a size together, for each is small."""
+    losses, sizes = np.zeros(len(blocks)), np.array([len(block) for block in blocks])
+    for size in np.unique(sizes):
+        alike = np.flatnonzero(sizes == size)
+        features = np.stack([blocks[k] for k in alike])
+        own = weights[features]
+        solved = np.linalg.solve(inverse[features[:, :, None], features[:, None, :]], own[:, :, None])
+        losses[alike] = np.sum(own * solved[:, :, 0], axis=1)
+    return losses
 
 
 def _without(
