@@ -64,6 +64,16 @@ def choose(
     return Chosen(config, parts["checkpoints"])
 
 
+def changed_method(config: Config, settings: Mapping[str, Any]) -> Config:
+    """With some settings of the method, by their flags' names: {"method.hidden": (64, 64)}."""
+    given = _flat(settings)
+    known = [_flag("method", field) for field in _fields(config.method_config)]
+    for name in given:
+        check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
+    changes = {name.removeprefix("method."): value for name, value in given.items()}
+    return dataclasses.replace(config, method_config=_changed(config.method_config, changes, "method"))
+
+
 def starting_point(env_id: str, method: str, backbone: str, start: str) -> Config:
     """What suits the task, or what was published."""
     check(start in PRESETS, f"unknown preset {start!r}{nearest(start, PRESETS)}")

@@ -213,7 +213,9 @@ def look_again(state: State, records: list[Record], segments: int, config: Confi
         state = state._replace(edges=edges, looked=looked)
     allowed = np.asarray(reward_mask(state.edges)) > 0
     learned = [record for record in records if not judges.is_held_out(record.number)]
-    rows = [np.concatenate([record.observations[:-1], record.actions], axis=1) for record in learned]
+    rows = [
+        np.concatenate([each.observations[: len(each.actions)], each.actions], axis=1) for each in learned
+    ]
     totals = np.array([record.total for record in learned])
     constant = additive.fit(rows, totals, np.zeros_like(allowed))
     fitted = additive.fit(rows, totals, allowed) if config.base else constant
