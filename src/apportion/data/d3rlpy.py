@@ -97,9 +97,7 @@ def _dumped_rows(source: str, file: Any) -> Rows:
         if not len(seen) == len(done) == length or length == 0:
             shapes = f"{len(seen)} observations, {len(done)} actions and {length} rewards"
             raise UserError(f"{source}: episode {number} has {shapes}: give one of each for every step")
-    joined = (
-        _joined(source, name, parts) for name, parts in (("observations", observations), ("actions", actions))
-    )
+    seen_at, done_at = _joined(source, "observations", observations), _joined(source, "actions", actions)
     flat = np.concatenate([np.asarray(each, np.float64).reshape(-1) for each in rewards])
     return _rows(source, seen_at, done_at, flat, lengths)
 

@@ -70,7 +70,7 @@ class Coded:
             if text not in place:
                 known = ", ".join(self.levels)
                 raise UserError(
-                    f"{source}, row {row + 1}: column {self.name!r} holds {text!r}: the run knows {known} only"
+                    f"{source}, row {row + 1}: column {self.name!r} holds {text!r}, the run knows {known}"
                 )
             codes[row] = place[text]
         return codes

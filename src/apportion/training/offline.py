@@ -116,19 +116,19 @@ def fill(spec: Spec, records: list[Record]) -> Replay:
     ends = np.cumsum(lengths + 1)
     starts = (ends - lengths - 1).astype(np.int32)
     rows = int(ends[-1])
-    columns: dict[str, Any] = dict(
-        observation=np.zeros((rows + 1, spec.observation_size), np.float32),
-        action=np.zeros((rows + 1, spec.action_size), np.float32),
-        paid=np.zeros(rows + 1, np.float32),
-        true_reward=np.full(rows + 1, np.nan, np.float32),
-        terminated=np.zeros(rows + 1, np.bool_),
-        rows=np.asarray(rows, np.int32),
-        segment_start=starts,
-        segment_length=lengths,
-        segment_total=np.array([record.total for record in records], np.float32),
-        episode_start=starts,
-        segments=np.asarray(len(records), np.int32),
-    )
+    columns: dict[str, Any] = {
+        "observation": np.zeros((rows + 1, spec.observation_size), np.float32),
+        "action": np.zeros((rows + 1, spec.action_size), np.float32),
+        "paid": np.zeros(rows + 1, np.float32),
+        "true_reward": np.full(rows + 1, np.nan, np.float32),
+        "terminated": np.zeros(rows + 1, np.bool_),
+        "rows": np.asarray(rows, np.int32),
+        "segment_start": starts,
+        "segment_length": lengths,
+        "segment_total": np.array([record.total for record in records], np.float32),
+        "episode_start": starts,
+        "segments": np.asarray(len(records), np.int32),
+    }
     for record, first, length in zip(records, starts, lengths, strict=True):
         columns["observation"][first : first + length + 1] = with_last(record.observations, length)
         columns["action"][first : first + length] = record.actions
