@@ -132,7 +132,7 @@ class Encoding:
             observation_names=(*names, *late_names),
             action_names=action_names,
             levels=(*levels, *late, *acted),
-            notes=(*self._notes(rows), *equal_groups([*names, *action_names], np.hstack([seen, actions]))),
+            notes=(*self._notes(rows), *self._equals(rows)),
         )
 
     def _columns(self, rows: Rows) -> list[tuple[Coded, dict[str, Column]]]:
@@ -148,6 +148,12 @@ class Encoding:
         assert rows.last is not None
         columns = [coded.numbers(rows.source, rows.last[coded.name]) for coded in self.states]
         return np.column_stack([*columns, *[np.zeros(len(rows.lengths))] * marks])
+
+    def _equals(self, rows: Rows) -> list[str]:
+        """Sentences on columns of numbers that go along with each other."""
+        numbers = [(coded.name, part[coded.name]) for coded, part in self._columns(rows) if not coded.levels]
+        columns = [np.asarray(column, np.float64) for _, column in numbers]
+        return equal_groups([name for name, _ in numbers], np.column_stack(columns)) if columns else []
 
     def _notes(self, rows: Rows) -> list[str]:
         count, notes = int(rows.lengths.sum()), []

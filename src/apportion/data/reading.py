@@ -65,6 +65,8 @@ class Read(NamedTuple):
 def read_log(data: str, columns: Columns, tell: Tell = nobody) -> Read:
     """The episodes in a file or data set."""
     source, rows = read_rows(data, columns, tell)
+    wrong = np.flatnonzero(~np.isfinite(rows.totals))
+    check(not wrong.size, f"{data}: the outcome of episode {wrong[:1]} is NaN or infinite: mend or remove it")
     encoding = Encoding.of(rows, columns.lags)
     log = encoding.apply(rows)
     guessed = None if source.choice is None else source.choice.in_words()

@@ -3,9 +3,11 @@
 import csv
 import io
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
@@ -171,17 +173,24 @@ def write_minari(name: str, new: str, rows: Rows, reward: Floats, credit: Credit
             )
         )
     try:
-        package.create_dataset_from_buffers(
-            new,
-            buffers,
-            env=found.env_spec,
-            observation_space=found.observation_space,
-            action_space=found.action_space,
-            algorithm_name="apportion relabel",
-            description=f"{name} with learned rewards of single steps",
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it complains of authors and addresses that are not given
+            package.create_dataset_from_buffers(
+                new,
+                buffers,
+                env=_known(found.env_spec),
+                observation_space=found.observation_space,
+                action_space=found.action_space,
+                algorithm_name="apportion relabel",
+                description=f"{name} with learned rewards of single steps",
+            )
     except ValueError as error:
         raise UserError(f"--out {new}: {' '.join(str(error).split())}") from error
+
+
+def _known(spec: Any) -> Any:
+    """The environment that a data set is of, where it can be made here."""
+    return spec if spec is not None and spec.id in gymnasium.registry else None
 
 
 def _one_more(values: Floats) -> Floats:
