@@ -52,7 +52,8 @@ def test_credit_adds_up_to_the_reward(fitted: apportion.Run, tmp_path: Path) -> 
     shares = [name for name in found.columns if name.startswith("credit_")]
     assert shares == ["credit_s_0", "credit_s_1", "credit_s_2", "credit_a_0", "credit_baseline"]
     np.testing.assert_allclose(found.select(shares).sum_horizontal(), found["reward"], atol=1e-5)
-    assert set(found["credit_s_2"]) == {0.0}
+    size = {name: float(found[name].abs().mean()) for name in shares}
+    assert size["credit_s_2"] < 0.2 * min(size["credit_s_0"], size["credit_a_0"])
 
 
 def test_other_formats_come_back_in_their_own(
@@ -141,7 +142,7 @@ def test_a_category_is_one_dimension_everywhere(tmp_path: Path, capsys: pytest.C
     found = json.loads(capsys.readouterr().out)
     assert found["verdict"]["state_to_reward"] == ["present", "absent", "present"]
     assert found["verdict"]["action_to_reward"] == ["present"]
-    small = ["--updates", "200", "--check-every", "200", "--method.hidden", "8", "--quiet"]
+    small = ["--updates", "20", "--check-every", "20", "--method.hidden", "8", "--quiet"]
     assert cli._run(["fit", str(file), *flags, "--out", str(tmp_path / "run"), *small]) == 0
     run = apportion.load(tmp_path / "run")
     assert run.graph is not None
@@ -156,7 +157,7 @@ def test_data_without_an_answer_are_called_so(tmp_path: Path, capsys: pytest.Cap
     luck = rng.normal(size=40)
     noise = [row | {"outcome": float(luck[row["episode"]])} for row in rows]
     file = data.write_csv(tmp_path / "noise.csv", noise)
-    few = {**data.SMALL, "updates": 40, "check_every": 20, "method.hidden": (4,)}
+    few = {**data.SMALL, "updates": 40, "check_every": 20, "method.hidden": (4,), "method.segments": 4}
     run = apportion.fit(file, "rd", states="s_", out=tmp_path / "run", settings=_of_rd(few), quiet=True)
     assert cli._run(["show", str(run.path)]) == 0
     assert "The data cannot support an answer (seed 0)" in " ".join(capsys.readouterr().out.split())

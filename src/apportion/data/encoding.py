@@ -34,7 +34,7 @@ class Coded:
     @classmethod
     def of(cls, source: str, name: str, column: Column) -> "Coded":
         """As a column needs it."""
-        if column.dtype == object:
+        if column.dtype == object and any(value is not None for value in column):
             levels = sorted({UNKNOWN if value is None else str(value) for value in column})
             if len(levels) > MOST_CATEGORIES:
                 raise UserError(
@@ -83,6 +83,7 @@ class Encoding:
     states: tuple[Coded, ...]
     actions: tuple[Coded, ...]
     lags: int = 0
+    followed: bool = False  # whether what was observed after an episode's last step is known, and used
 
     @classmethod
     def of(cls, rows: Rows, lags: int) -> "Encoding":
@@ -91,7 +92,7 @@ class Encoding:
             tuple(Coded.of(rows.source, name, column) for name, column in part.items())
             for part in (rows.states, rows.actions)
         )
-        return cls(states, actions, lags)
+        return cls(states, actions, lags, rows.last is not None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -103,7 +104,7 @@ class Encoding:
         states, actions = (
             tuple(from_dict(Coded, column) for column in data[part]) for part in ("states", "actions")
         )
-        return cls(states, actions, data["lags"])
+        return cls(states, actions, data["lags"], data["followed"])
 
     def apply(self, rows: Rows) -> Log:
         """The episodes as numbers, with notes on what was done to them."""
@@ -115,7 +116,7 @@ class Encoding:
         names = [coded.name for coded in self.states] + [f"{coded.name} missing" for coded, _ in marked]
         levels = [len(coded.levels) for coded in self.states] + [0] * len(marks)
         acted = [len(coded.levels) for coded in self.actions]
-        after = None if rows.last is None else self._after(rows, len(marks))
+        after = None if rows.last is None or not self.followed else self._after(rows, len(marks))
         observations, done = rows.split(seen), rows.split(actions)
         if after is not None:
             pairs = zip(observations, after, strict=True)
