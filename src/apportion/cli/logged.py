@@ -37,9 +37,9 @@ def identify_graph(argv: list[str]) -> int:
         """Find which dimensions feed the reward, and each other, in logged episodes."""
 
         data: Data
-        """A table (.csv, .parquet) with a row for each step; arrays (.npz): observations [E, T+1, S],
-        actions [E, T, A], lengths [E], totals [E], and if you like observation_names [S], action_names [A]; a
-        file of d3rlpy (.h5); or the id of a Minari data set."""
+        """A table (.csv, .parquet) with a row for each step; arrays (.npz) observations [E, T+1, S], actions
+        [E, T, A], lengths [E], totals [E], and if you like terminated [E] (whether an episode ended by itself),
+        observation_names [S], action_names [A]; a file of d3rlpy (.h5); or the id of a Minari data set."""
         columns: tyro.conf.OmitArgPrefixes[Columns] = field(default_factory=Columns)
         negligible: float = 0.01
         """Share of the totals' variance; a dimension worth less counts as absent."""

@@ -123,7 +123,7 @@ def _rows(
 ) -> Rows:
     totals = np.add.reduceat(rewards, np.cumsum(lengths) - lengths)
     states, acts = counted(source, "s", observations), counted(source, "a", actions)
-    return Rows(source, lengths, states, acts, totals, None, named=False)
+    return Rows(source, lengths, states, acts, totals, None, None, named=False)
 
 
 def counted(source: str, letter: str, values: Array) -> dict[str, Column]:

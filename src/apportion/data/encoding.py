@@ -83,7 +83,8 @@ class Encoding:
     states: tuple[Coded, ...]
     actions: tuple[Coded, ...]
     lags: int = 0
-    followed: bool = False  # whether what was observed after an episode's last step is known, and used
+    followed: bool = False  # whether what was observed after an episode's last step is known, and used;
+    ended: bool = False  # and whether it is known which episodes ended by themselves
 
     @classmethod
     def of(cls, rows: Rows, lags: int) -> "Encoding":
@@ -92,7 +93,7 @@ class Encoding:
             tuple(Coded.of(rows.source, name, column) for name, column in part.items())
             for part in (rows.states, rows.actions)
         )
-        return cls(states, actions, lags, rows.last is not None)
+        return cls(states, actions, lags, rows.last is not None, rows.terminated is not None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -104,7 +105,7 @@ class Encoding:
         states, actions = (
             tuple(from_dict(Coded, column) for column in data[part]) for part in ("states", "actions")
         )
-        return cls(states, actions, data["lags"], data["followed"])
+        return cls(states, actions, data["lags"], data["followed"], data["ended"])
 
     def apply(self, rows: Rows) -> Log:
         """The episodes as numbers, with notes on what was done to them."""
@@ -133,6 +134,7 @@ class Encoding:
             observation_names=(*names, *late_names),
             action_names=action_names,
             levels=(*levels, *late, *acted),
+            terminated=rows.terminated if self.ended else None,
             notes=(*self._notes(rows), *self._equals(rows)),
         )
 

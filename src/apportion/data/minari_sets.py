@@ -38,7 +38,7 @@ def open_set(name: str) -> Any:
 def read(name: str, tell: Tell) -> Rows:
     """All steps of a data set."""
     found = open_set(name)
-    observed, acted, rewards, lengths = [], [], [], []
+    observed, acted, rewards, lengths, ended = [], [], [], [], []
     count = int(found.total_episodes)
     if count == 0:
         raise UserError(f"{name} holds no episode")
@@ -50,6 +50,7 @@ def read(name: str, tell: Tell) -> Rows:
         acted.append(flat(found.action_space, episode.actions))
         rewards.append(float(np.sum(episode.rewards, dtype=np.float64)))
         lengths.append(len(episode))
+        ended.append(bool(episode.terminations[-1]))
         tell(number, count)
     return Rows(
         source=name,
@@ -58,6 +59,7 @@ def read(name: str, tell: Tell) -> Rows:
         actions=_columns(name, "a", acted),
         totals=np.array(rewards),
         last=_columns(name, "s", [[part[-1:] for part in each] for each in observed]),
+        terminated=np.array(ended, np.bool_),
         named=False,
     )
 

@@ -88,6 +88,7 @@ def _npz_rows(path: Path) -> Rows:
         actions=by_name(log.action_names, np.concatenate(log.actions)),
         totals=log.totals,
         last=by_name(log.observation_names, after),
+        terminated=log.terminated,
         named="observation_names" in arrays and "action_names" in arrays,
     )
 

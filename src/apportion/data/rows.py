@@ -22,6 +22,7 @@ class Rows(NamedTuple):
     actions: dict[str, Column]
     totals: NDArray[np.float64]  # [E]
     last: dict[str, Column] | None  # [E] the states after each episode's last step, where they are known
+    terminated: NDArray[np.bool_] | None  # [E] which episodes ended by themselves, where that is known
     named: bool  # False: dimensions have no names of their own, but are counted
 
     @property

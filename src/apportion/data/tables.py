@@ -40,7 +40,7 @@ def read_table(path: Path, columns: Columns | Choice, tell: Tell) -> tuple[Choic
         str(path), choice.outcome, table[choice.outcome], table[choice.episode], lengths
     )
     states, actions = ({name: table[name] for name in part} for part in (choice.states, choice.actions))
-    return choice, Rows(str(path), lengths, states, actions, totals, None, named=True)
+    return choice, Rows(str(path), lengths, states, actions, totals, None, None, named=True)
 
 
 def polars() -> Any:

@@ -19,7 +19,7 @@ def identify_log(log: Log, negligible: float) -> dict[str, Any]:
     spec = Spec("", log.observation_names, log.action_names, 1, 1, levels=log.levels)
     observations = [one_hot(each, log.levels[:states]) for each in log.observations]
     actions = [one_hot(each, log.levels[states:]) for each in log.actions]
-    found = identify(observations, actions, log.totals, negligible=negligible)
+    found = identify(observations, actions, log.totals, negligible=negligible, terminated=log.terminated)
     whose = owners(spec)
     return {
         "episodes": len(log.totals),
@@ -32,6 +32,7 @@ def identify_log(log: Log, negligible: float) -> dict[str, Any]:
         "groups": _own_groups(found.groups, whose),
         "negligible": negligible,
         "explained": found.explained,
+        "end_pays": found.reward_model.per_end,
         "certificate": found.certificate._asdict(),
         "notes": list(log.notes),
     }

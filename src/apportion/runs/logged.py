@@ -49,13 +49,13 @@ def people_s(spec: Spec, log: Log, number: int) -> Arrays:
 
 
 def learners_record(spec: Spec, log: Log, number: int, name: int) -> Record:
-    """An episode as learners see it, under the number that they know it by. Whether it ended by itself or was
-    cut off, nobody knows."""
+    """An episode as learners see it, under the number that they know it by. Where nobody knows whether it
+    ended by itself, it counts as cut off: an end that all have could be paid for anything."""
     return Record(
         observations=expand_observations(spec, np.asarray(log.observations[number], np.float32)),
         actions=expand_actions(spec, learners_actions(spec, log.actions[number])),
         total=float(log.totals[number]),
-        terminated=False,
+        terminated=log.terminated is not None and bool(log.terminated[number]),
         number=name,
     )
 

@@ -230,12 +230,11 @@ def _looked_at_all(config: Config, agent: AgentState, records: list[Record]) -> 
     some = records[:: -(-steps // revision.max_rows) | 1]
     scaling = jax.device_get(devices.one_lane(agent.scaling, 0)) if agent.scaling is not None else None
     scaled = [scales.record(scaling, record) for record in some]
-    method = agent.method
     with threadpool_limits(1, "blas"):
-        for lane in range(config.lanes):
-            after = revision.revise(devices.one_lane(agent.method, lane), scaled, len(records))
-            method = devices.with_lane(method, lane, after)
-    return agent._replace(method=method)
+        findings = revision.look(devices.one_lane(agent.method, 0), scaled, len(records))
+    # All lanes have seen the same, so one look is enough.
+    accept = jax.jit(jax.vmap(revision.accept, in_axes=(0, None)))
+    return agent._replace(method=accept(agent.method, findings))
 
 
 def _compile(config: Config, spec: Spec, updates: int) -> Callable[..., tuple[AgentState, Metrics]]:
