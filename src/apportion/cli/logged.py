@@ -38,7 +38,7 @@ def identify_graph(argv: list[str]) -> int:
 
         data: Data
         """A table (.csv, .parquet) with a row for each step; arrays (.npz) observations [E, T+1, S], actions
-        [E, T, A], lengths [E], totals [E], and if you like terminated [E] (whether an episode ended by itself),
+        [E, T, A], lengths [E], totals [E]; if you like terminated [E] (whether an episode ended by itself),
         observation_names [S], action_names [A]; a file of d3rlpy (.h5); or the id of a Minari data set."""
         columns: tyro.conf.OmitArgPrefixes[Columns] = field(default_factory=Columns)
         negligible: float = 0.01
