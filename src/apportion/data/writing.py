@@ -91,7 +91,7 @@ def _write_npz(path: Path, target: Path, rows: Rows, reward: Floats, credit: Cre
     arrays = load_npz(path)
     if d3rlpy.is_flat(arrays):
         paid = np.asarray(arrays["rewards"])
-        arrays |= {"rewards": reward.reshape(paid.shape).astype(paid.dtype), f"{PAID}s": paid}
+        arrays |= {"rewards": _like(reward, paid), f"{PAID}s": paid}
         arrays |= _stacked(credit)
     else:
         longest = arrays["actions"].shape[1]
@@ -102,6 +102,12 @@ def _write_npz(path: Path, target: Path, rows: Rows, reward: Floats, credit: Cre
         arrays |= {name: array for name, array in _stacked(credit).items() if array.ndim == 1}
     with target.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
+
+
+def _like(reward: Floats, paid: NDArray[Any]) -> NDArray[Any]:
+    """In the shape of what was paid, and in its precision, unless that knows whole numbers only."""
+    kind = paid.dtype if np.issubdtype(paid.dtype, np.floating) else np.float32
+    return reward.reshape(paid.shape).astype(kind)
 
 
 def _padded(rows: Rows, values: Floats, longest: int) -> Floats:
@@ -129,9 +135,10 @@ def _write_hdf5(path: Path, target: Path, rows: Rows, reward: Floats, credit: Cr
             [None] * len(parts) if not credit else [stacked[CREDIT]] if flat else rows.split(stacked[CREDIT])
         )
         for part, given, share in zip(parts, rewards, shares, strict=True):
-            paid = file[f"rewards{part}"]
-            file[f"{PAID}s{part}"] = paid[()]
-            paid[...] = given.reshape(paid.shape)
+            paid = file[f"rewards{part}"][()]
+            file[f"{PAID}s{part}"] = paid
+            del file[f"rewards{part}"]  # which may hold whole numbers only
+            file[f"rewards{part}"] = _like(given, paid)
             if share is not None:
                 file[f"{CREDIT}{part}"] = share
         if credit:
