@@ -1,6 +1,7 @@
 """Fitting into a run folder: what is learned from logged episodes is logged and saved like a training."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from apportion.runs.progress import Progress
 from apportion.runs.recording import Checkpoints, settings_data
 from apportion.runs.signals import StopRequest
 from apportion.training.offline import Fitting, Logged, Look, episode_arrays, offline
-from apportion.training.settings import Config
+from apportion.training.settings import Config, Schedule
 
 FEWEST = 10  # episodes
 STORED = 16  # held-out episodes of each lane, for pages and explanations
@@ -44,6 +45,7 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     spec = spec_of(source.data, log)
     order = np.random.default_rng(config.seed).permutation(count)
     held_out = np.sort(order[: max(1, round(fitting.held_out * count))])
+    config = replace(config, schedule=_schedule(fitting))
     run = RunFolder.create(out, settings_data(config, Checkpoints()), spec)
     facts = {
         **source.to_dict(),
@@ -57,6 +59,18 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     with run.lock():
         _Recorder(run, config, fitting, spec, log, held_out).record(quiet)
     return run
+
+
+def _schedule(fitting: Fitting) -> Schedule:
+    """As a training would have it, for those who read the settings: a step is an update."""
+    every = fitting.check_every
+    return Schedule(
+        steps=fitting.updates,
+        steps_per_iteration=every,
+        updates_per_iteration=every,
+        warmup_steps=0,
+        evaluate_every=every,
+    )
 
 
 class _Recorder:
