@@ -24,7 +24,7 @@ import tyro
 import scripts
 from apportion import cli
 from apportion.backbones import BACKBONES
-from apportion.cli import bench, verbs
+from apportion.cli import bench, logged, verbs
 from apportion.core.config import to_dict
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
@@ -36,6 +36,7 @@ from apportion.methods import METHODS, Entry
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
 from apportion.runs.recording import Checkpoints
+from apportion.training.offline import Fitting
 from apportion.training.presets import CARTPOLE, GREENHOUSE, PAPER_SPARSITY, default_backbone, preset
 from apportion.training.settings import Schedule
 
@@ -44,9 +45,15 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 GRD, METRICS, ENVIRONMENTS = DOCS / "methods/grd.md", DOCS / "metrics.md", DOCS / "environments.md"
-OWN, STOP, READ, ELSEWHERE = (
+OWN, STOP, READ, ELSEWHERE, LOGGED = (
     DOCS / "guides" / f"{name}.md"
-    for name in ("train-your-own-environment", "stop-and-resume", "read-a-run", "run-a-policy-elsewhere")
+    for name in (
+        "train-your-own-environment",
+        "stop-and-resume",
+        "read-a-run",
+        "run-a-policy-elsewhere",
+        "fit-logged-episodes",
+    )
 )
 
 SPEC = Spec("toy", ("height", "speed"), ("push",), max_episode_steps=6, max_segment_steps=4)
@@ -206,7 +213,8 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(verbs, "start", stop)
     monkeypatch.setattr(verbs.RunFolder, "open", stop)
-    monkeypatch.setattr(verbs, "read_npz", stop)
+    monkeypatch.setattr(logged, "read_log", stop)
+    monkeypatch.setattr(logged, "relabel", stop)
     monkeypatch.setattr(bench, "measure", stop)
 
 
@@ -239,7 +247,7 @@ def check_verb(page: Path, argv: list[str]) -> None:
     except Parsed as parsed:
         if argv[0] == "train":
             check_environment(page, parsed.config.env.id)
-        elif argv[0] not in ("identify", "bench"):  # the first reads a file that the user has, the other none
+        elif argv[0] not in ("identify", "fit", "bench"):  # which read a file that the user has, or none
             assert f"--out {argv[1]} " in page.read_text(), f"nothing on this page makes {argv[1]}"
 
 
@@ -297,6 +305,7 @@ SETTINGS = [
     pytest.param(ENVIRONMENTS, EnvConfig, "env.", id="env"),
     pytest.param(OWN, Schedule, "", id="schedule"),
     pytest.param(STOP, Checkpoints, "", id="checkpoints"),
+    pytest.param(LOGGED, Fitting, "", id="fitting"),
 ]
 
 

@@ -1,7 +1,8 @@
 """apportion: who earned the reward?
 
 Learn dense, interpretable rewards from delayed ones, and policies from them. What stands in `__all__` is the
-public face: `train` and `load` give a `Run`, `identify` finds the causal graph in logged episodes.
+public face: `train`, `fit` and `load` give a `Run`, `identify` finds the causal graph in logged episodes, and
+`relabel` writes them again with the reward of each step.
 Importing the package registers its environments with Gymnasium and stays light: no JAX until it is needed.
 """
 
@@ -15,21 +16,36 @@ if TYPE_CHECKING:
     from apportion.core.spec import Graph as Graph
     from apportion.front.door import load as load
     from apportion.front.door import train as train
+    from apportion.front.logs import fit as fit
+    from apportion.front.logs import relabel as relabel
     from apportion.front.run import Run as Run
     from apportion.front.run import Stopped as Stopped
     from apportion.graph import identify as identify
 
 __version__ = "0.1.0"
 
-__all__ = ["Graph", "Run", "Stopped", "UserError", "__version__", "identify", "load", "train"]
+__all__ = [
+    "Graph",
+    "Run",
+    "Stopped",
+    "UserError",
+    "__version__",
+    "fit",
+    "identify",
+    "load",
+    "relabel",
+    "train",
+]
 
 _HOMES = {
     "Graph": "core.spec",
     "Run": "front.run",
     "Stopped": "front.run",
     "UserError": "core.errors",
+    "fit": "front.logs",
     "identify": "graph",
     "load": "front.door",
+    "relabel": "front.logs",
     "train": "front.door",
 }
 

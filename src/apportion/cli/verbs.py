@@ -16,12 +16,10 @@ from apportion.cli.cache import remember_compilations
 from apportion.cli.output import Flag, Output, RunPath, print_data
 from apportion.core.config import check
 from apportion.core.errors import UserError
-from apportion.data.logged import read_npz
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.front.choosing import starting_point
 from apportion.front.door import load, start
 from apportion.front.run import Run, Stopped
-from apportion.graph import identify
 from apportion.methods import METHODS
 from apportion.report import video
 from apportion.runs import recording
@@ -178,48 +176,6 @@ def show(argv: list[str]) -> int:
 
     args = parse(Show, argv, "apportion show")
     print_data(load(args.run).summary(), args.output, display.summary)
-    return 0
-
-
-def identify_graph(argv: list[str]) -> int:
-    """Find who feeds the reward in logged episodes."""
-
-    @dataclass(frozen=True)
-    class Identify:
-        """Find which dimensions feed the reward, and each other, in logged episodes."""
-
-        file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.npz")]
-        """Arrays observations [E, T+1, S], actions [E, T, A], lengths [E], totals [E]; optional
-        terminated [E] (whether an episode ended by itself), observation_names [S], action_names [A]."""
-        negligible: float = 0.01
-        """Share of the totals' variance; a dimension worth less counts as absent."""
-        out: Path | None = None
-        """Also write the result, as JSON, to this file."""
-        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
-
-    args = parse(Identify, argv, "apportion identify")
-    with blaming_the_command_line():
-        check(0 < args.negligible < 1, f"--negligible {args.negligible} must be between 0 and 1")
-    log = read_npz(args.file)
-    result = identify(
-        log.observations, log.actions, log.totals, negligible=args.negligible, terminated=log.terminated
-    )
-    data = {
-        "file": str(args.file),
-        "episodes": len(log.totals),
-        "observation_names": list(log.observation_names),
-        "action_names": list(log.action_names),
-        "graph": result.graph.to_dict(),
-        "strength": result.strength.to_dict(),
-        "confidence": result.confidence.to_dict(),
-        "verdict": result.verdict.to_dict(),
-        "groups": result.groups,
-        "negligible": args.negligible,
-        "explained": result.explained,
-        "end_pays": result.reward_model.per_end,
-        "certificate": result.certificate._asdict(),
-    }
-    print_data(data, args.output, display.identification, args.out)
     return 0
 
 

@@ -96,7 +96,7 @@ class Edges(NamedTuple):
 class Record(NamedTuple):
     """One closed segment, on the host and without padding."""
 
-    observations: NDArray[np.float32]  # [T+1, S]
+    observations: NDArray[np.float32]  # [T+1, S]; [T, S] where a log does not have the last one
     actions: NDArray[np.float32]  # [T, A]
     total: float
     terminated: bool  # whether its last step is a true end

@@ -15,18 +15,20 @@ REQUIRED = ("observations", "actions", "lengths", "totals")
 class Log(NamedTuple):
     """Episodes (or segments) without padding, what each was paid, and what the dimensions are called."""
 
-    observations: list[NDArray[Any]]  # of each episode, [T+1, S]
+    observations: list[NDArray[Any]]  # of each episode, [T+1, S]; [T, S] where the last one is not known
     actions: list[NDArray[Any]]  # [T, A]
     totals: NDArray[np.float64]  # [E]
     observation_names: tuple[str, ...]
     action_names: tuple[str, ...]
+    levels: tuple[int, ...] = ()  # [S+A] how many categories a dimension has, 0: numbers; empty: all numbers
+    notes: tuple[str, ...] = ()  # what was done to the data on the way here
     terminated: NDArray[np.bool_] | None = None  # [E] which ended by themselves, where that is known
 
 
 def read_npz(path: Path) -> Log:
     """Arrays observations [E, T+1, S], actions [E, T, A], lengths [E], totals [E]; names are optional, and
     terminated [E]: whether an episode ended by itself."""
-    arrays = _load(path)
+    arrays = load_npz(path)
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:
         raise UserError(f"{path} has no array {missing[0]!r}: it needs {', '.join(REQUIRED)}")
@@ -42,7 +44,8 @@ def read_npz(path: Path) -> Log:
     )
 
 
-def _load(path: Path) -> dict[str, NDArray[Any]]:
+def load_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of a file."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from apportion.core.categories import expanded
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Method, State
@@ -29,7 +30,7 @@ class Learned:
     """The agents of all lanes, and what they were trained with."""
 
     config: Config
-    spec: Spec
+    spec: Spec  # as learners know it
     agent: AgentState  # [L, ...]
     step: int | None  # of the checkpoint; None where each lane has its own
     best_steps: list[int] | None  # [L] where these are the best agents
@@ -72,7 +73,7 @@ def read_learned(run: RunFolder, best: bool = False) -> Learned:
 @lru_cache(maxsize=_REMEMBERED)
 def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
     config, _ = read_settings(run)
-    spec = run.read_spec()
+    spec = expanded(run.read_spec())
     if not best:
         agent, loaded = saving.read_agent(run.checkpoints, config, spec)
         return Learned(config, spec, agent, loaded.step, None, loaded.skipped)

@@ -76,7 +76,7 @@ def train(config: Config, checkpoints: Checkpoints, out: Path, quiet: bool) -> O
         config.check_actions(pool.spec)  # what cannot work: complain before there is a folder
         schedule = config.schedule
         capacity_for(pool.spec, schedule.replay_steps, schedule.steps_per_iteration)
-        run = RunFolder.create(out, _settings(config, checkpoints), pool.spec)
+        run = RunFolder.create(out, settings_data(config, checkpoints), pool.spec)
         with run.lock():
             return _Recorder(run, config, checkpoints, quiet, pool).record(None, 0.0)
 
@@ -99,7 +99,7 @@ def resume(run: RunFolder, quiet: bool, steps: int | None = None) -> Outcome:
             recorder.best = bests.read(run.best, config, spec, loaded.step)
             recorder.notes = loaded.skipped + recorder.notes_on_best(loaded.step)
             pool.put_back(saved.where)
-            write_json(run.config, _settings(config, checkpoints))  # with the new number of steps, if any
+            write_json(run.config, settings_data(config, checkpoints))  # with the new number of steps, if any
             run.truncate_after(loaded.step)
             checkpoint.drop_after(run.best, loaded.step)
             MetricsLog(run.metrics).truncate_after(loaded.step)
@@ -107,7 +107,7 @@ def resume(run: RunFolder, quiet: bool, steps: int | None = None) -> Outcome:
             return recorder.record(saved, loaded.meta["seconds"])
 
 
-def _settings(config: Config, checkpoints: Checkpoints) -> dict[str, Any]:
+def settings_data(config: Config, checkpoints: Checkpoints) -> dict[str, Any]:
     """What config.json holds, and `read_settings` reads."""
     return {**config.to_dict(), "checkpoints": to_dict(checkpoints)}
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.categories import expand_actions, expand_observations
 from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.core.spec import Spec
@@ -27,8 +28,8 @@ def learned_rewards(
     learned = read_learned(run, best)
     check_lane(lane, learned.config.lanes, run)
     spec = known_range(run, learned)
-    taken = learners_actions(spec, actions)
-    seen = _learners_observations(spec, learned.config.env, observations)
+    taken = expand_actions(spec, learners_actions(spec, actions))
+    seen = expand_observations(spec, _learners_observations(spec, learned.config.env, observations))
     check(
         len(seen) - len(taken) in (0, 1) and len(taken) > 0,
         f"{len(seen)} observations and {len(taken)} actions: give one observation for each action, "
@@ -42,7 +43,7 @@ def learned_rewards(
     reason = why_not_alone(learned.config.method, learned.method, state, whole)
     if reason is not None:
         raise UserError(f"{reason}: see what it gave to stored episodes, `redistributed` in Run.episodes()")
-    reward_of = _compiled(learned.config, spec.observation_size)
+    reward_of = _compiled(learned.config, learned.spec.observation_size)
     rewards = reward_of(state, steps.rows())
     # A method that reads the next observation makes NaN of one that is not there.
     unknown = not followed and np.isnan(rewards).any() and not np.isnan(reward_of(state, whole.rows())).any()

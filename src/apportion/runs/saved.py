@@ -16,6 +16,7 @@ from apportion.envs.faults import Faults
 from apportion.envs.wire import Arrays, under
 from apportion.runs import checkpoint
 from apportion.training import loop as train
+from apportion.training import offline
 from apportion.training.agent import AgentState
 from apportion.training.loop import Saved
 from apportion.training.settings import Config
@@ -53,8 +54,16 @@ def read_agent(
     folder: Path, config: Config, spec: Spec, at_most: int | None = None
 ) -> tuple[AgentState, checkpoint.Loaded]:
     """Only the agent of the newest checkpoint that can be read, of step `at_most` or before."""
-    loaded = checkpoint.load(folder, _template(config, spec)[0], at_most)
+    loaded = checkpoint.load(folder, _agent_template(config, spec), at_most)
     return loaded.tree, loaded
+
+
+def _agent_template(config: Config, spec: Spec) -> AgentState:
+    """Shapes and types of an agent; one that was fitted to logged episodes has no policy."""
+    if config.has_policy:
+        return _template(config, spec)[0]
+    agent: AgentState = jax.eval_shape(lambda: offline.start(config, spec))
+    return agent
 
 
 def _template(config: Config, spec: Spec) -> tuple[AgentState, Replay]:

@@ -9,7 +9,7 @@ from typing import Any
 from apportion.backbones import ddpg, dqn, sac, td3
 from apportion.envs.make import EnvConfig
 from apportion.methods import grd, rd, rrd, rudder, transformer
-from apportion.training.settings import Config, Schedule
+from apportion.training.settings import NO_POLICY, Config, Schedule
 
 GREENHOUSE = "apportion/Greenhouse-v0"
 CARTPOLE = "CartPole-v1"
@@ -76,6 +76,19 @@ def preset(env_id: str, method: str, backbone: str) -> Config:
     if name == CARTPOLE:
         return _cartpole(config)
     return config
+
+
+LOGGED_METHODS: dict[str, Any] = {
+    **GREENHOUSE_METHODS,
+    "grd": grd.Config(hidden=(64, 64), segments=32, learning_rate=1e-3, update_every=1),
+}
+
+
+def logged(data: str, method: str) -> Config:
+    """The settings that fitting to logged episodes starts from: no policy, and a method that learns from many
+    episodes at once, for all of them are there."""
+    config = Config(env=EnvConfig(data), method=method, backbone=NO_POLICY)
+    return replace(config, method_config=LOGGED_METHODS.get(method, config.method_config))
 
 
 def _name(env_id: str) -> str:

@@ -13,6 +13,7 @@ from apportion.envs.make import EnvConfig
 from apportion.methods import METHODS
 
 MOST_LANES = 10_000  # in one process; more are a typing error
+NO_POLICY = "none"  # the backbone of a run that was fitted to logged episodes
 
 
 @dataclass(frozen=True)
@@ -68,25 +69,32 @@ class Config:
 
     def __post_init__(self) -> None:
         check(self.method in METHODS, f"unknown method {self.method!r}{nearest(self.method, METHODS)}")
-        check(
-            self.backbone in BACKBONES,
-            f"unknown backbone {self.backbone!r}{nearest(self.backbone, BACKBONES)}",
-        )
+        _check_backbone(self.backbone)
         check(1 <= self.lanes <= MOST_LANES, f"seeds={self.lanes} must be from 1 to {MOST_LANES:,}")
         check(self.seed >= 0, f"seed={self.seed} must not be negative")
         if self.method_config is None:
             object.__setattr__(self, "method_config", METHODS[self.method].config())
-        if self.backbone_config is None:
+        if self.backbone_config is None and self.has_policy:
             object.__setattr__(self, "backbone_config", BACKBONES[self.backbone].config())
 
     @property
     def seeds(self) -> list[int]:
         return [self.seed + lane for lane in range(self.lanes)]
 
+    @property
+    def has_policy(self) -> bool:
+        """False for a decomposition that was learned from logged episodes."""
+        return self.backbone != NO_POLICY
+
     def make_method(self) -> Method:
         return METHODS[self.method].make(self.method_config)
 
     def make_backbone(self) -> Backbone:
+        check(
+            self.has_policy,
+            f"this run was fitted to logged episodes ({self.env.id}) and has no policy: "
+            "`apportion train` makes one that has",
+        )
         return BACKBONES[self.backbone].make(self.backbone_config)
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,7 +102,10 @@ class Config:
         return {
             "env": to_dict(self.env),
             "method": {"name": self.method, **to_dict(self.method_config)},
-            "backbone": {"name": self.backbone, **to_dict(self.backbone_config)},
+            "backbone": {
+                "name": self.backbone,
+                **(to_dict(self.backbone_config) if self.has_policy else {}),
+            },
             "schedule": to_dict(self.schedule),
             "seed": self.seed,
             "lanes": self.lanes,
@@ -120,18 +131,22 @@ class Config:
         method, backbone = dict(data["method"]), dict(data["backbone"])
         method_name, backbone_name = method.pop("name"), backbone.pop("name")
         check(method_name in METHODS, f"unknown method {method_name!r}{nearest(method_name, METHODS)}")
-        check(
-            backbone_name in BACKBONES,
-            f"unknown backbone {backbone_name!r}{nearest(backbone_name, BACKBONES)}",
-        )
+        _check_backbone(backbone_name)
+        policy = backbone_name != NO_POLICY
         return cls(
             env=from_dict(EnvConfig, data["env"], "env."),
             method=method_name,
             method_config=from_dict(METHODS[method_name].config, method, "method."),
             backbone=backbone_name,
-            backbone_config=from_dict(BACKBONES[backbone_name].config, backbone, "backbone."),
+            backbone_config=from_dict(BACKBONES[backbone_name].config, backbone, "backbone.")
+            if policy
+            else None,
             schedule=from_dict(Schedule, data["schedule"], "schedule."),
             seed=data["seed"],
             lanes=data["lanes"],
             normalise=data.get("normalise", False),  # older runs took observations as they came
         )
+
+
+def _check_backbone(name: str) -> None:
+    check(name in (*BACKBONES, NO_POLICY), f"unknown backbone {name!r}{nearest(name, BACKBONES)}")

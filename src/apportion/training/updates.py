@@ -53,13 +53,13 @@ def updates(
         agent, metrics = agents.update_model(method, agent, drawn._replace(transitions=first), model_key)
         # The model stands still for a round: all of its rewards in one pass.
         lessons = jax.vmap(partial(agents.lesson, method, agent))(drawn.transitions, policy_keys)
-        agent, policy_metrics = _repeat(partial(agents.update_policy, backbone), agent, lessons)
+        agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
         if method.credit is not None and drawn.segments is not None:
             now = replays.with_credit(now, drawn.segments, method.credit(agent.method, drawn.segments))
         return (agent, now.credit), metrics | policy_metrics
 
     start = (agent, replay.credit)
-    (agent, credit), metrics = _repeat(one_round, start, (rounds, draws.segments, model_keys[::every]))
+    (agent, credit), metrics = repeat(one_round, start, (rounds, draws.segments, model_keys[::every]))
     return agent, replay._replace(credit=credit), metrics
 
 
@@ -73,9 +73,7 @@ def _watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGK
     return agent._replace(scaling=scales.watched(agent.scaling, rewards))
 
 
-def _repeat(
-    update: Callable[[Any, Any], tuple[Any, Metrics]], state: Any, inputs: Any
-) -> tuple[Any, Metrics]:
+def repeat(update: Callable[[Any, Any], tuple[Any, Metrics]], state: Any, inputs: Any) -> tuple[Any, Metrics]:
     """An update for each of the inputs, one after the other, and the mean of their metrics.
 
     The metrics travel as one array: on a GPU each array that a scan collects costs a kernel.
