@@ -27,6 +27,7 @@ from apportion.runs.logs import Events, MetricsLog
 from apportion.runs.progress import Progress
 from apportion.runs.signals import StopRequest
 from apportion.training import devices, loop
+from apportion.training.conformance import check_own
 from apportion.training.evaluator import Report
 from apportion.training.loop import Saved, Snapshot
 from apportion.training.settings import Config
@@ -73,6 +74,7 @@ def train(config: Config, checkpoints: Checkpoints, out: Path, quiet: bool) -> O
     """Train from the start into a new run folder."""
     with loop.open_pool(config) as pool:
         config.check_actions(pool.spec)  # what cannot work: complain before there is a folder
+        check_own(config, pool.spec)
         schedule = config.schedule
         capacity_for(pool.spec, schedule.replay_steps, schedule.steps_per_iteration)
         run = RunFolder.create(out, _settings(config, checkpoints), pool.spec)
