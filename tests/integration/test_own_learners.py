@@ -11,18 +11,9 @@ from apportion.core import registry
 @pytest.fixture(scope="module")
 def own_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Trained with a worker process, which imports the backbone's head."""
-    flags = [
-        "--method.factor",
-        "3",
-        "--method.hidden",
-        "8",
-        "--backbone",
-        "own_learners:make_backbone",
-        "--workers",
-        "1",
-    ]
+    flags = "--method.factor 3 --method.hidden 8 --backbone own_learners:make_backbone --workers 1"
     out = tmp_path_factory.mktemp("own") / "run"
-    return train(out, GREENHOUSE, *tiny("own_learners:make"), *flags)
+    return train(out, GREENHOUSE, *tiny("own_learners:make"), *flags.split())
 
 
 def test_their_settings_are_flags_and_are_recorded(own_run: Run) -> None:

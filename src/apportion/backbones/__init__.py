@@ -1,4 +1,4 @@
-"""The registry of policy learners. Adding one: a file, and a line here; a user's own needs neither."""
+"""The registry of policy learners. Adding one: a file, and a line here."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

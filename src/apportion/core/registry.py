@@ -26,22 +26,23 @@ def find(kind: str, name: str, known: Mapping[str, Parts], contract: type[Any]) 
     if name in known:
         return known[name]
     check(own(name), f"unknown {kind} {name!r}{nearest(name, known)}")
-    return _import(kind, name, contract)
+    config, make, made = _import(kind, name, contract.__name__)
+    found = type(made).__name__
+    check(isinstance(made, contract), f"--{kind} {name} made no {contract.__name__} but a {found}")
+    return config, make
 
 
 @lru_cache(maxsize=32)
-def _import(kind: str, name: str, contract: type[Any]) -> Parts:
+def _import(kind: str, name: str, makes: str) -> tuple[type[Any], Callable[[Any], Any], Any]:
+    """The settings' class, the function, and what it makes of the settings' defaults."""
     make = import_name(name, f"--{kind}")
     config = _settings_of(make)
-    example = f"def make(config: Config) -> {contract.__name__}, with a frozen dataclass of settings"
+    example = f"def make(config: Config) -> {makes}, with a frozen dataclass of settings"
     check(config is not None, f"--{kind} {name} is no function that makes one: write {example}")
     assert config is not None
     missing = [field.name for field in dataclasses.fields(config) if _required(field)]
     check(not missing, f"--{kind} {name}: give its setting {', '.join(missing)} a default")
-    made = make(config())
-    found = type(made).__name__
-    check(isinstance(made, contract), f"--{kind} {name} made no {contract.__name__} but a {found}")
-    return config, make
+    return config, make, make(config())
 
 
 def _settings_of(make: Any) -> type[Any] | None:
@@ -52,7 +53,8 @@ def _settings_of(make: Any) -> type[Any] | None:
     found = [hints.get(argument) for argument in inspect.signature(make).parameters]
     if len(found) != 1 or not isinstance(found[0], type) or not dataclasses.is_dataclass(found[0]):
         return None
-    return found[0] if found[0].__dataclass_params__.frozen else None
+    frozen: bool = found[0].__dataclass_params__.frozen  # type: ignore[attr-defined]
+    return found[0] if frozen else None
 
 
 def _required(field: "dataclasses.Field[Any]") -> bool:

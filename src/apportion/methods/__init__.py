@@ -1,4 +1,4 @@
-"""The registry of return-decomposition methods. Adding one: a file, and a line here; a user's own needs neither."""
+"""The registry of return-decomposition methods. Adding one: a file, and a line here."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -107,7 +107,7 @@ def _shapes(whose: str, function: Any) -> dict[str, Any]:
 def _check_state(whose: str, found: dict[str, Any]) -> None:
     """The state keeps its form in an update, and metrics are single numbers."""
     before, after = found["state"], found["after"]
-    same = jax.tree.structure(before) == jax.tree.structure(after)
+    same = bool(jax.tree.structure(before) == jax.tree.structure(after))  # type: ignore[operator]
     check(same, f"{whose}: update gives a state of another structure than init")
     pairs = zip(jax.tree.leaves_with_path(before), jax.tree.leaves(after), strict=True)
     for (path, old), new in pairs:
