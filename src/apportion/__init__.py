@@ -33,6 +33,9 @@ _HOMES = {
     "train": "front.door",
 }
 
+# `apportion.sb3` and its like are modules of their own, and live where the layers have them.
+__path__ = [*__path__, f"{__path__[0]}/front/beside"]
+
 if not TYPE_CHECKING:  # or a type checker would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
