@@ -149,9 +149,9 @@ class RewardLearner:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         RewardLearner.__init__(self, Config.from_dict(state["config"]), Spec.from_dict(state["spec"]))
-        leaves = [jnp.asarray(leaf) for leaf in state["agent"]]
-        self.agent = jax.tree.unflatten(jax.tree.structure(self.agent), leaves)
-        self.replay = jax.tree.map(jnp.asarray, replays.unfilled(state["replay"], self.replay))
+        agent = jax.tree.unflatten(jax.tree.structure(self.agent), state["agent"])
+        replay = replays.unfilled(state["replay"], self.replay)
+        self.agent, self.replay = devices.spread((agent, replay), 1)
         for name, value in state["counters"].items():
             setattr(self, name, value)
 
@@ -165,7 +165,7 @@ class RewardLearner:
         agent = AgentState(self.method.init(key, spec), None, scaling)
         replay = replays.init(spec, replays.capacity_for(spec, scheduled, 1))
         alone: tuple[AgentState, Replay] = jax.tree.map(lambda x: x[None], (agent, replay))
-        return alone
+        return devices.spread(alone, 1)  # where looks leave it too: a program serves one place only
 
     def _origin(self, stream: int, number: int) -> NDArray[np.uint32]:
         return np.array([(self.config.seed, stream, number)], np.uint32)

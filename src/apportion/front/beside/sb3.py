@@ -79,7 +79,7 @@ class DecomposedReplayBuffer(ReplayBuffer):  # type: ignore[misc]
         self.metrics: dict[str, float] = {}  # of the method's last update
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
-        """One step of each environment. A segment closes with its episode, or where an info has segment_end."""
+        """One step of each environment. A segment closes with its episode, or at an info's segment_end."""
         actions = self._learners_actions(np.asarray(action))
         for env, unfinished in enumerate(self.unfinished):
             after = infos[env].get(_RAW_LAST, next_obs[env])
@@ -102,7 +102,7 @@ class DecomposedReplayBuffer(ReplayBuffer):  # type: ignore[misc]
         if isinstance(env, PolicyView):
             env.follow(self.learner.view)
         steps, rewards = self.learner.draw(batch_size)
-        action: NDArray[Any] = steps.action
+        action = np.asarray(steps.action)
         if self.learner.spec.discrete:
             action = np.argmax(action, axis=1)[:, None] + self.learner.spec.first_action
         found = (
