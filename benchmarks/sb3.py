@@ -41,8 +41,8 @@ ENVIRONMENTS = 4  # that SB3 plays side by side
 VARIANTS = {
     "SB3 SAC": "the delayed reward as it is",
     "SB3 SAC + buffer": "the same with DecomposedReplayBuffer",
-    "SB3 SAC + buffer + view": "and PolicyView: standardised observations behind the policy mask",
     "apportion": "our own trainer",
+    "SB3 SAC + buffer + view": "and PolicyView: standardised observations behind the policy mask",
 }
 
 
@@ -54,9 +54,9 @@ class Sb3:
     """JSON file to write."""
     seeds: int = 5
     """Seeds of each variant."""
-    steps: int = 24_000
+    steps: int = 16_000
     """Environment steps per seed."""
-    warmup_steps: int = 6_000
+    warmup_steps: int = 4_000
     """Steps with random actions before the first update."""
     steps_per_update: int = 8
     """Environment steps for each update."""
