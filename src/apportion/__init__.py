@@ -17,14 +17,26 @@ if TYPE_CHECKING:
     from apportion.front.door import train as train
     from apportion.front.run import Run as Run
     from apportion.front.run import Stopped as Stopped
+    from apportion.front.wrapper import RewardModelWrapper as RewardModelWrapper
     from apportion.graph import identify as identify
 
 __version__ = "0.1.0"
 
-__all__ = ["Graph", "Run", "Stopped", "UserError", "__version__", "identify", "load", "train"]
+__all__ = [
+    "Graph",
+    "RewardModelWrapper",
+    "Run",
+    "Stopped",
+    "UserError",
+    "__version__",
+    "identify",
+    "load",
+    "train",
+]
 
 _HOMES = {
     "Graph": "core.spec",
+    "RewardModelWrapper": "front.wrapper",
     "Run": "front.run",
     "Stopped": "front.run",
     "UserError": "core.errors",

@@ -1,7 +1,7 @@
 """Training into a run folder: what the loop yields is logged and checkpointed, and can be resumed."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,7 +70,12 @@ class Outcome(NamedTuple):
     signal: int | None  # the signal that stopped it early
 
 
-def train(config: Config, checkpoints: Checkpoints, out: Path, quiet: bool) -> Outcome:
+Listener = Callable[[dict[str, Any]], object]  # hears of each line of metrics; False asks for a stop
+
+
+def train(
+    config: Config, checkpoints: Checkpoints, out: Path, quiet: bool, listeners: Sequence[Listener] = ()
+) -> Outcome:
     """Train from the start into a new run folder."""
     with loop.open_pool(config) as pool:
         config.check_actions(pool.spec)  # what cannot work: complain before there is a folder
@@ -79,10 +84,12 @@ def train(config: Config, checkpoints: Checkpoints, out: Path, quiet: bool) -> O
         capacity_for(pool.spec, schedule.replay_steps, schedule.steps_per_iteration)
         run = RunFolder.create(out, _settings(config, checkpoints), pool.spec)
         with run.lock():
-            return _Recorder(run, config, checkpoints, quiet).record(pool, None, 0.0)
+            return _Recorder(run, config, checkpoints, quiet, listeners).record(pool, None, 0.0)
 
 
-def resume(run: RunFolder, quiet: bool, steps: int | None = None) -> Outcome:
+def resume(
+    run: RunFolder, quiet: bool, steps: int | None = None, listeners: Sequence[Listener] = ()
+) -> Outcome:
     """Continue a run from its newest checkpoint, exactly as if it had never stopped."""
     check(steps is None or steps >= 1, f"--steps {steps} must be at least 1")
     config, checkpoints = read_settings(run)
@@ -93,7 +100,7 @@ def resume(run: RunFolder, quiet: bool, steps: int | None = None) -> Outcome:
             config = replace(config, schedule=replace(config.schedule, steps=steps))
             behind = config.schedule.iterations < saved.iteration
             check(not behind, f"--steps {steps} is behind the run, which is at step {loaded.step}: raise it")
-        recorder = _Recorder(run, config, checkpoints, quiet)
+        recorder = _Recorder(run, config, checkpoints, quiet, listeners)
         recorder.best = bests.read(run.best, config, spec, loaded.step)
         recorder.notes = loaded.skipped + recorder.notes_on_best(loaded.step)
         with loop.open_pool(config) as pool:
@@ -129,11 +136,20 @@ def read_settings(run: RunFolder) -> tuple[Config, Checkpoints]:
 class _Recorder:
     """Writes what a training yields into its run folder."""
 
-    def __init__(self, run: RunFolder, config: Config, checkpoints: Checkpoints, quiet: bool) -> None:
+    def __init__(
+        self,
+        run: RunFolder,
+        config: Config,
+        checkpoints: Checkpoints,
+        quiet: bool,
+        listeners: Sequence[Listener],
+    ) -> None:
         self.run = run
         self.config = config
         self.checkpoints = checkpoints
         self.quiet = quiet
+        self.listeners = listeners
+        self.stop_wanted = False  # by a listener
         self.log = MetricsLog(run.metrics)
         self.notes: list[str] = []
         self.watch = Watch(config.seeds, config.normalise)
@@ -161,10 +177,10 @@ class _Recorder:
             for snapshot in loop.online(self.config, pool, saved):
                 step = snapshot.step
                 self._write(snapshot)
-                last = snapshot.iteration + 1 == schedule.iterations
-                if last or stop.requested or self._checkpoint_due(step):
-                    self._checkpoint(snapshot, must_succeed=last or stop.requested)
-                if stop.requested:
+                ends = snapshot.iteration + 1 == schedule.iterations or stop.requested or self.stop_wanted
+                if ends or self._checkpoint_due(step):
+                    self._checkpoint(snapshot, must_succeed=ends)
+                if ends:
                     break
         self._status("finished" if step >= total else "stopped", step)
         return Outcome(self.run, step, stop.signal if step < total else None)
@@ -185,7 +201,7 @@ class _Recorder:
         step, values = self.metrics_to_come
         self.metrics_to_come = None
         metrics: dict[str, NDArray[np.float32]] = jax.device_get(values)
-        self.log.write(step, "train", metrics)
+        self._tell(self.log.write(step, "train", metrics))
         self.events.write(step, "train", metrics)
         self._say(self.watch.look(step, metrics))
         shown = ("reward_loss", "critic_loss")
@@ -208,7 +224,7 @@ class _Recorder:
             "policy_mask_on": report.policy_mask.mean(axis=1),
         }
         facts = {"step_rewards": evaluation.step_rewards, "seconds": time.monotonic() - self.began}
-        self.log.write(step, "eval", scores | facts)
+        self._tell(self.log.write(step, "eval", scores | facts))
         self.events.write(step, "eval", scores)
         self.events.flush()
         schedule = self.config.schedule
@@ -253,6 +269,11 @@ class _Recorder:
     def _status(self, state: str, step: int) -> None:
         seconds = round(time.monotonic() - self.began, 1)
         write_json(self.run.status, {"state": state, "step": step, "seconds": seconds})
+
+    def _tell(self, line: dict[str, Any]) -> None:
+        # Each of them hears it, also after one has asked for a stop.
+        if any([listener(line) is False for listener in self.listeners]):
+            self.stop_wanted = True
 
     def _say(self, messages: Iterable[str]) -> None:
         for message in messages:
