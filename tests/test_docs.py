@@ -124,7 +124,7 @@ class own_modules:  # noqa: N801 - reads like a function
     def __exit__(self, *error: object) -> None:
         for env_id in set(gymnasium.registry) - self.registry:
             del gymnasium.registry[env_id]
-        for name in (set(sys.modules) - self.modules) & {"oven", "ovens", "boat", "run_policy"}:
+        for name in (set(sys.modules) - self.modules) & {"oven", "ovens", "boat", "run_policy", "even"}:
             del sys.modules[name]
 
 

@@ -190,8 +190,9 @@ class Run:
     def resume(
         self, steps: int | None = None, quiet: bool = False, callback: Listener | None = None
     ) -> "Run":
-        """Go on from the newest checkpoint as if it had never stopped, up to `steps` if given. `callback` is that
-        of `apportion.train`."""
+        """Go on from the newest checkpoint as if it had never stopped, up to `steps` if given.
+
+        `callback` is that of `apportion.train`."""
         listeners = () if callback is None else (callback,)
         return Run.ended(recording.resume(self.folder, quiet, steps, listeners))
 

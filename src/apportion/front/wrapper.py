@@ -41,8 +41,8 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         normalise: bool = True,
         seed: int = 0,
     ) -> None:
-        """`settings` are the method's, by name. The model makes `updates_per_step` updates for each step of an
-        episode that has ended. `max_episode_steps` is needed where the environment does not say."""
+        """`settings` are the method's, by name. For each step of a finished episode it makes `updates_per_step`
+        updates. `max_episode_steps` is needed where the environment does not say."""
         given = {name: value for name, value in locals().items() if name not in ("self", "env", "__class__")}
         RecordConstructorArgs.__init__(self, **given)
         super().__init__(env)
@@ -69,7 +69,7 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         after, paid, terminated, truncated, info = super().step(action)
         before, self._observation = self._observation, after
         taken = learners_actions(self.learner.spec, np.asarray(action)[None])[0]
-        reward = float(paid)  # type: ignore[arg-type]
+        reward = float(paid)
         self._unfinished.step(before, taken, after, reward, info)
         learned = self.episodes >= self.first_episodes
         given = self._reward(before, taken, after, bool(terminated)) if learned else reward

@@ -22,7 +22,7 @@ class MetricsLog:
         self.path = path
 
     def write(self, step: int, kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Adds one line, and says what is in it. Values are numbers or lists over lanes [L]; NaN and infinities
+        """Adds one line, and says what is in it. Values are numbers or lists over lanes [L]; NaN and infinity
         become null."""
         entry: dict[str, Any] = plain({"step": step, "kind": kind, **values})
         # Opened for each line, so every line has left the process before training goes on.

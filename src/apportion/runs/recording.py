@@ -271,9 +271,9 @@ class _Recorder:
         write_json(self.run.status, {"state": state, "step": step, "seconds": seconds})
 
     def _tell(self, line: dict[str, Any]) -> None:
-        # Each of them hears it, also after one has asked for a stop.
-        if any([listener(line) is False for listener in self.listeners]):
-            self.stop_wanted = True
+        for listener in self.listeners:
+            if listener(line) is False:
+                self.stop_wanted = True
 
     def _say(self, messages: Iterable[str]) -> None:
         for message in messages:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from stable_baselines3 import DQN, SAC
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize, sync_envs_normalization
 
 from apportion.core.errors import UserError
+from apportion.data import replay as replays
 from apportion.envs.delayed import DelayedReward
 from apportion.training.learner import View
 
@@ -83,12 +85,8 @@ def test_what_an_episode_paid_becomes_a_reward_of_its_steps(trained: Any) -> Non
 
 
 def test_ends_of_time_are_no_ends_and_both_environments_are_there(trained: Any) -> None:
-    replay = trained.replay_buffer.learner.replay
-    stored = int(replay.segments[0])
-    lengths = np.asarray(replay.segment_length[0, :stored])
-    assert set(lengths.tolist()) == {3, 5}
-    ends = np.asarray(replay.terminated[0, np.asarray(replay.segment_start[0, :stored]) + lengths - 1])
-    assert (ends == (lengths == 3)).all()
+    stored = replays.records(replays.of_lane(trained.replay_buffer.learner.replay, 0), 10_000)
+    assert {(len(record.actions), record.terminated) for record in stored} == {(3, True), (5, False)}
     assert trained.replay_buffer.size() <= 200 + 2 * STEPS
 
 
@@ -180,6 +178,8 @@ def test_sbx_learns_from_the_same_buffer() -> None:
     sbx = pytest.importorskip("sbx")
     learned = model(tracks(), kind=sbx.SAC, updates_per_sample=2)
     learned.gradient_steps = 2
-    learned.learn(100)
-    assert learned.replay_buffer.learner.updates >= 2 * 39
+    # SBX is not written for the strictness of our tests.
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        learned.learn(60)
+    assert learned.replay_buffer.learner.updates >= 2 * 19
     assert np.isfinite(learned.replay_buffer.metrics["reward_loss"])
