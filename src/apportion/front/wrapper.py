@@ -41,7 +41,7 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         normalise: bool = True,
         seed: int = 0,
     ) -> None:
-        """`settings` are the method's, by name. For each step of a finished episode it makes `updates_per_step`
+        """`settings` are the method's, by name. For each step of an ended episode it makes `updates_per_step`
         updates. `max_episode_steps` is needed where the environment does not say."""
         given = {name: value for name, value in locals().items() if name not in ("self", "env", "__class__")}
         RecordConstructorArgs.__init__(self, **given)
