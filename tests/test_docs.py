@@ -25,6 +25,7 @@ import scripts
 from apportion import cli
 from apportion.backbones import BACKBONES
 from apportion.cli import bench, verbs
+from apportion.core import registry
 from apportion.core.config import to_dict
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
@@ -115,6 +116,13 @@ def run_blocks(page: Path, folder: Path) -> None:
                 exec(compile(code, relative(page), "exec"), namespace)
 
 
+def write_modules(page: Path, folder: Path) -> None:
+    """The blocks of a page that are modules, as files."""
+    for code in blocks(page, "python"):
+        if module := re.match(r"# (\w+)\.py\n", code):
+            (folder / f"{module[1]}.py").write_text(code)
+
+
 class own_modules:  # noqa: N801 - reads like a function
     """Forget the modules and environments that were added inside the block."""
 
@@ -126,6 +134,7 @@ class own_modules:  # noqa: N801 - reads like a function
             del gymnasium.registry[env_id]
         for name in (set(sys.modules) - self.modules) & {"oven", "ovens", "boat", "run_policy", "even"}:
             del sys.modules[name]
+        registry._import.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -218,7 +227,16 @@ def all_commands() -> Iterator[Any]:
 
 @pytest.mark.usefixtures("only_parse")
 @pytest.mark.parametrize(("page", "command"), list(all_commands()))
-def test_commands_are_understood(page: Path, command: str) -> None:
+def test_commands_are_understood(
+    page: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_modules(page, tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with own_modules():
+        check_command(page, command)
+
+
+def check_command(page: Path, command: str) -> None:
     words = shlex.split(command)
     if words[:3] == ["python", "-m", "apportion"]:
         words = words[2:]
