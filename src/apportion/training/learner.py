@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt32
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from apportion import methods
 from apportion.core.config import check, from_dict, to_dict
 from apportion.core.registry import own
 from apportion.core.spec import Spec
-from apportion.core.types import Method, Metrics, Sampling, Transitions
+from apportion.core.types import Method, Metrics, Revision, Sampling, Transitions
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
 from apportion.envs.make import EnvConfig
@@ -28,7 +29,7 @@ from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.conformance import check_method
 from apportion.training.episodes import Episode, as_chunk
-from apportion.training.revisions import Reviser
+from apportion.training.revisions import lanes_due
 from apportion.training.settings import Config, Schedule
 from apportion.training.updates import watch_rewards
 
@@ -96,12 +97,15 @@ class RewardLearner:
 
     def add(self, episode: Episode) -> None:
         """Store a finished episode; units are measured anew and the method looks again when that is due."""
-        before = np.array([self.segments])
+        before = self.segments
         chunk = jax.tree.map(lambda x: x[None], as_chunk(episode, self.spec))
         self.replay = self._programs.insert(self.replay, chunk)
         self.segments += int(chunk.segments[0])
-        after = np.array([self.segments])
-        self.agent = self._reviser.revise(self.agent, self.replay, 0, before, after)
+        if self.config.normalise and self._due(scales.FIRST, scales.GROWTH, before):
+            self.agent = self._programs.measure(self.agent, self.replay)
+        revision = self.method.revision
+        if revision is not None and self._due(revision.first, revision.growth, before):
+            self._look(revision)
         if self.method.survey is not None:
             self.agent = self._programs.survey(self.agent, self.replay)
 
@@ -170,9 +174,21 @@ class RewardLearner:
     def _origin(self, stream: int, number: int) -> NDArray[np.uint32]:
         return np.array([(self.config.seed, stream, number)], np.uint32)
 
-    @cached_property
-    def _reviser(self) -> Reviser:
-        return Reviser(self.config)
+    def _due(self, first: float, growth: float, before: int) -> bool:
+        """Whether segments have reached another one of first, first * growth, ..., as in our own trainer."""
+        counts = np.array([before]), np.array([self.segments])
+        later = 1  # than the first iteration, whose segments before do not count
+        return bool(lanes_due(first, growth, self.config.schedule, later, *counts, lambda _: 0).any())
+
+    def _look(self, revision: Revision) -> None:
+        """Let the method look at many segments at once, and wait for what it finds."""
+        records = replays.records(replays.of_lane(self.replay, 0), revision.max_rows)
+        state, scaling = devices.one_lane((self.agent.method, self.agent.scaling), 0)
+        units = jax.device_get(scaling)
+        with threadpool_limits(1, "blas"):
+            found = revision.revise(state, [scales.record(units, each) for each in records], self.segments)
+        found = devices.spread(jax.tree.map(lambda x: x[None], found), 1)
+        self.agent = self.agent._replace(method=found)
 
     @cached_property
     def _programs(self) -> "_Programs":
@@ -183,6 +199,7 @@ class _Programs(NamedTuple):
     """The compiled functions of one learner."""
 
     insert: Callable[[Replay, Chunk], Replay]
+    measure: Callable[[AgentState, Replay], AgentState]
     survey: Callable[[AgentState, Replay], AgentState]
     watch: Callable[[AgentState, Replay, Any], AgentState]
     rewards: Callable[[AgentState, Transitions], Array]
@@ -192,6 +209,10 @@ class _Programs(NamedTuple):
 
 
 def _compile(method: Method, spec: Spec) -> _Programs:
+    def measure(agent: AgentState, replay: Replay) -> AgentState:
+        assert agent.scaling is not None
+        return agent._replace(scaling=scales.measured(agent.scaling, replay))
+
     def survey(agent: AgentState, replay: Replay) -> AgentState:
         assert method.survey is not None
         looked = scales.survey(agent.scaling, replays.survey(replay, spec.max_segment_steps))
@@ -217,6 +238,7 @@ def _compile(method: Method, spec: Spec) -> _Programs:
 
     return _Programs(
         insert=devices.compiled(replays.insert, 1, donate=(0,)),
+        measure=devices.compiled(measure, 1),
         survey=devices.compiled(survey, 1),
         watch=devices.compiled(watch, 1),
         rewards=devices.compiled(agents.in_own_units(method).reward, 1),
