@@ -52,6 +52,8 @@ if not TYPE_CHECKING:  # or a type checker would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
         """Fetch a public name from where it lives, when it is first asked for."""
+        if name == "sb3":  # a module, and only for those who have Stable-Baselines3
+            return importlib.import_module("apportion.sb3")
         if name not in _HOMES:
             raise AttributeError(f"module 'apportion' has no attribute {name!r}")
         value = getattr(importlib.import_module(f"apportion.{_HOMES[name]}"), name)
