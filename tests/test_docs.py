@@ -25,6 +25,7 @@ import scripts
 from apportion import cli
 from apportion.backbones import BACKBONES
 from apportion.cli import bench, logged, verbs
+from apportion.core import registry
 from apportion.core.config import to_dict
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
@@ -122,6 +123,13 @@ def run_blocks(page: Path, folder: Path) -> None:
                 exec(compile(code, relative(page), "exec"), namespace)
 
 
+def write_modules(page: Path, folder: Path) -> None:
+    """The blocks of a page that are modules, as files."""
+    for code in blocks(page, "python"):
+        if module := re.match(r"# (\w+)\.py\n", code):
+            (folder / f"{module[1]}.py").write_text(code)
+
+
 class own_modules:  # noqa: N801 - reads like a function
     """Forget the modules and environments that were added inside the block."""
 
@@ -131,8 +139,9 @@ class own_modules:  # noqa: N801 - reads like a function
     def __exit__(self, *error: object) -> None:
         for env_id in set(gymnasium.registry) - self.registry:
             del gymnasium.registry[env_id]
-        for name in (set(sys.modules) - self.modules) & {"oven", "ovens", "boat", "run_policy"}:
+        for name in (set(sys.modules) - self.modules) & {"oven", "ovens", "boat", "run_policy", "even"}:
             del sys.modules[name]
+        registry._import.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -226,7 +235,16 @@ def all_commands() -> Iterator[Any]:
 
 @pytest.mark.usefixtures("only_parse")
 @pytest.mark.parametrize(("page", "command"), list(all_commands()))
-def test_commands_are_understood(page: Path, command: str) -> None:
+def test_commands_are_understood(
+    page: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_modules(page, tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with own_modules():
+        check_command(page, command)
+
+
+def check_command(page: Path, command: str) -> None:
     words = shlex.split(command)
     if words[:3] == ["python", "-m", "apportion"]:
         words = words[2:]

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from apportion.front.logs import relabel as relabel
     from apportion.front.run import Run as Run
     from apportion.front.run import Stopped as Stopped
+    from apportion.front.wrapper import RewardModelWrapper as RewardModelWrapper
     from apportion.graph import identify as identify
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Graph",
+    "RewardModelWrapper",
     "Run",
     "Stopped",
     "UserError",
@@ -39,6 +41,7 @@ __all__ = [
 
 _HOMES = {
     "Graph": "core.spec",
+    "RewardModelWrapper": "front.wrapper",
     "Run": "front.run",
     "Stopped": "front.run",
     "UserError": "core.errors",
@@ -49,10 +52,15 @@ _HOMES = {
     "train": "front.door",
 }
 
+# `apportion.sb3` and its like are modules of their own, and live where the layers have them.
+__path__ = [*__path__, f"{__path__[0]}/front/beside"]
+
 if not TYPE_CHECKING:  # or a type checker would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
         """Fetch a public name from where it lives, when it is first asked for."""
+        if name == "sb3":  # a module, and only for those who have Stable-Baselines3
+            return importlib.import_module("apportion.sb3")
         if name not in _HOMES:
             raise AttributeError(f"module 'apportion' has no attribute {name!r}")
         value = getattr(importlib.import_module(f"apportion.{_HOMES[name]}"), name)

@@ -1,7 +1,8 @@
 """What each verb does: read its flags, call the layers below, print."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,8 +25,9 @@ from apportion.methods import METHODS
 from apportion.report import video
 from apportion.runs import recording
 from apportion.runs.evaluation import Playing, evaluate_run
-from apportion.runs.folder import RunFolder
-from apportion.runs.recording import Checkpoints
+from apportion.runs.folder import RunFolder, default_path
+from apportion.runs.recording import Checkpoints, Listener
+from apportion.runs.wandb_log import WandbLog
 from apportion.training.presets import default_backbone
 from apportion.training.settings import Config, Schedule
 
@@ -42,7 +44,9 @@ def train(argv: list[str]) -> int:
     if config.backbone == "dqn" and not flag_value(argv, "--backbone", "") and not args.output.quiet:
         print(f"{args.id} has discrete actions: --backbone dqn", file=sys.stderr)
     remember_compilations()
-    return _ended(lambda: start(config, args.checkpoints, args.out, args.output.quiet), args.output)
+    out = args.out or default_path(config.env.id, config.method)
+    with _listeners(args.wandb, out, config.to_dict()) as listeners:
+        return _ended(lambda: start(config, args.checkpoints, out, args.output.quiet, listeners), args.output)
 
 
 def _train_settings(argv: list[str]) -> tuple[Any, Config]:
@@ -101,6 +105,8 @@ def _train_flags(config: Config) -> Any:
         """The first seed; lanes have seed, seed+1, ..."""
         normalise: bool = config.normalise
         """Standardise observations by what was seen so far; scale rewards that are far from size one."""
+        wandb: Flag = False
+        """Also log to Weights & Biases: the extra `wandb`."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
         schedule: tyro.conf.OmitArgPrefixes[Schedule] = config.schedule
         checkpoints: tyro.conf.OmitArgPrefixes[Checkpoints] = field(default_factory=Checkpoints)
@@ -122,13 +128,18 @@ def resume(argv: list[str]) -> int:
         """The run folder."""
         steps: int | None = None
         """Train up to so many steps instead of those the run was made for."""
+        wandb: Flag = False
+        """Also log to Weights & Biases: the extra `wandb`."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     args = parse(Resume, argv, "apportion resume")
     with blaming_the_command_line():
         check(args.steps is None or args.steps >= 1, f"--steps {args.steps} must be at least 1")
     remember_compilations()
-    return _ended(lambda: load(args.run).resume(args.steps, args.output.quiet), args.output)
+    run = load(args.run)
+    with _listeners(args.wandb, run.path, run.config) as listeners:
+        callback = listeners[0] if listeners else None
+        return _ended(lambda: run.resume(args.steps, args.output.quiet, callback), args.output)
 
 
 def evaluate(argv: list[str]) -> int:
@@ -212,6 +223,16 @@ def list_things(argv: list[str]) -> int:
 
 def _first_line(documented: type[Any]) -> str:
     return (documented.__doc__ or "").strip().splitlines()[0]
+
+
+@contextmanager
+def _listeners(wandb: bool, run: Path, config: dict[str, Any]) -> Iterator[list[Listener]]:
+    """Who else hears of the metrics."""
+    if not wandb:
+        yield []
+        return
+    with WandbLog(run, config) as log:
+        yield [log]
 
 
 def _ended(training: Callable[[], Run], output: Output) -> int:

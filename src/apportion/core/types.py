@@ -148,6 +148,6 @@ class Backbone(NamedTuple):
     update: Callable[[State, Transitions, Float[Array, "B"], PRNGKeyArray], tuple[State, Metrics]]
     act: Callable[[State, Float[Array, "S"], PRNGKeyArray, bool], Float[Array, "A"]]
     actor: Callable[[State], dict[str, Array]]  # plain arrays for envs.acting, which acts in NumPy
-    head: str  # how envs.acting turns the actor's outputs into an action: a key of acting.HEADS
+    head: str  # of acting.HEADS, or module:function: how envs.acting turns outputs into an action
     batch_size: int
     discrete: bool = False  # serves discrete actions, given and taken as one-hot vectors; else continuous

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from apportion.core import registry
 from apportion.core.types import Method
 from apportion.methods import fixed, grd, ircr, rd, rrd, rudder, transformer
 
@@ -23,3 +24,8 @@ METHODS: dict[str, Entry] = {
     "observed": Entry(fixed.ObservedConfig, fixed.make_observed),
     "oracle": Entry(fixed.OracleConfig, fixed.make_oracle),
 }
+
+
+def find(name: str) -> Entry:
+    """A method by its name here, or a user's own by module:name."""
+    return Entry(*registry.find("method", name, METHODS, Method))

@@ -21,12 +21,14 @@ class MetricsLog:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def write(self, step: int, kind: Kind, values: Mapping[str, Any]) -> None:
-        """Adds one line. Values are numbers or lists over lanes [L]; NaN and infinities become null."""
-        line = json.dumps(plain({"step": step, "kind": kind, **values}), allow_nan=False)
+    def write(self, step: int, kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Adds one line, and says what is in it. Values are numbers or lists over lanes [L]; NaN and infinity
+        become null."""
+        entry: dict[str, Any] = plain({"step": step, "kind": kind, **values})
         # Opened for each line, so every line has left the process before training goes on.
         with self.path.open("a") as file:
-            file.write(line + "\n")
+            file.write(json.dumps(entry, allow_nan=False) + "\n")
+        return entry
 
     def truncate_after(self, step: int) -> None:
         """Drops lines of later steps and one that a crash tore, as if the run had stopped at `step`."""

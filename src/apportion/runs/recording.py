@@ -1,7 +1,7 @@
 """Training into a run folder: what the loop yields is logged and checkpointed, and can be resumed."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ from apportion.runs.logs import Events, MetricsLog
 from apportion.runs.progress import Progress, over_some
 from apportion.runs.signals import StopRequest
 from apportion.training import devices, loop
+from apportion.training.conformance import check_own
 from apportion.training.evaluator import Report
 from apportion.training.loop import Saved, Snapshot
 from apportion.training.settings import Config
@@ -70,18 +71,26 @@ class Outcome(NamedTuple):
     signal: int | None  # the signal that stopped it early
 
 
-def train(config: Config, checkpoints: Checkpoints, out: Path, quiet: bool) -> Outcome:
+Listener = Callable[[dict[str, Any]], object]  # hears of each line of metrics; False asks for a stop
+
+
+def train(
+    config: Config, checkpoints: Checkpoints, out: Path, quiet: bool, listeners: Sequence[Listener] = ()
+) -> Outcome:
     """Train from the start into a new run folder."""
     with loop.open_pool(config) as pool:
         config.check_actions(pool.spec)  # what cannot work: complain before there is a folder
+        check_own(config, pool.spec)
         schedule = config.schedule
         capacity_for(pool.spec, schedule.replay_steps, schedule.steps_per_iteration)
         run = RunFolder.create(out, settings_data(config, checkpoints), pool.spec)
         with run.lock():
-            return _Recorder(run, config, checkpoints, quiet, pool).record(None, 0.0)
+            return _Recorder(run, config, checkpoints, quiet, listeners, pool).record(None, 0.0)
 
 
-def resume(run: RunFolder, quiet: bool, steps: int | None = None) -> Outcome:
+def resume(
+    run: RunFolder, quiet: bool, steps: int | None = None, listeners: Sequence[Listener] = ()
+) -> Outcome:
     """Continue a run from its newest checkpoint, exactly as if it had never stopped."""
     check(steps is None or steps >= 1, f"--steps {steps} must be at least 1")
     config, checkpoints = read_settings(run)
@@ -95,7 +104,7 @@ def resume(run: RunFolder, quiet: bool, steps: int | None = None) -> Outcome:
         stuck = len(saved.faults["frozen"]) == config.lanes
         check(not stuck, f"every seed of {run.path} is frozen: see `apportion show`, and start a new run")
         with loop.open_pool(config, saved.faults) as pool:
-            recorder = _Recorder(run, config, checkpoints, quiet, pool)
+            recorder = _Recorder(run, config, checkpoints, quiet, listeners, pool)
             recorder.best = bests.read(run.best, config, spec, loaded.step)
             recorder.notes = loaded.skipped + recorder.notes_on_best(loaded.step)
             pool.put_back(saved.where)
@@ -140,13 +149,21 @@ class _Recorder:
     """Writes what a training yields into its run folder."""
 
     def __init__(
-        self, run: RunFolder, config: Config, checkpoints: Checkpoints, quiet: bool, pool: Pool
+        self,
+        run: RunFolder,
+        config: Config,
+        checkpoints: Checkpoints,
+        quiet: bool,
+        listeners: Sequence[Listener],
+        pool: Pool,
     ) -> None:
         self.run = run
         self.pool = pool
         self.config = config
         self.checkpoints = checkpoints
         self.quiet = quiet
+        self.listeners = listeners
+        self.stop_wanted = False  # by a listener
         self.log = MetricsLog(run.metrics)
         self.notes: list[str] = []
         self.watch = Watch(config.seeds, config.normalise)
@@ -177,7 +194,7 @@ class _Recorder:
                 step = snapshot.step
                 self._write(snapshot)
                 last = snapshot.iteration + 1 == schedule.iterations
-                ends = last or stop.requested or bool(snapshot.frozen.all())
+                ends = last or stop.requested or self.stop_wanted or bool(snapshot.frozen.all())
                 if ends or self._checkpoint_due(step):
                     self._checkpoint(snapshot, must_succeed=ends)
                 if ends:
@@ -205,7 +222,7 @@ class _Recorder:
         self.metrics_to_come = None
         metrics: dict[str, NDArray[np.float32]] = jax.device_get(values)
         metrics |= _frozen(frozen | ~np.asarray(sound))
-        self.log.write(step, "train", metrics)
+        self._tell(self.log.write(step, "train", metrics))
         self.events.write(step, "train", metrics)
         self._say(self.watch.look(step, metrics))
         shown = ("reward_loss", "critic_loss")
@@ -229,7 +246,7 @@ class _Recorder:
             **_frozen(report.frozen),
         }
         facts = {"step_rewards": evaluation.step_rewards, "seconds": time.monotonic() - self.began}
-        self.log.write(step, "eval", scores | facts)
+        self._tell(self.log.write(step, "eval", scores | facts))
         self.events.write(step, "eval", scores)
         self.events.flush()
         schedule = self.config.schedule
@@ -293,6 +310,11 @@ class _Recorder:
             self._status("frozen", step)
             first = trouble.in_words(self._faults())[0]
             raise UserError(f"no seed is left to train in {self.run.path}. {first}")
+
+    def _tell(self, line: dict[str, Any]) -> None:
+        for listener in self.listeners:
+            if listener(line) is False:
+                self.stop_wanted = True
 
     def _say(self, messages: Iterable[str]) -> None:
         for message in messages:

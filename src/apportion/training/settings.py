@@ -4,13 +4,12 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from apportion.backbones import BACKBONES
+from apportion import backbones, methods
 from apportion.core.config import check, from_dict, nearest, to_dict
 from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Method
 from apportion.envs.make import EnvConfig
-from apportion.methods import METHODS
 
 MOST_LANES = 10_000  # in one process; more are a typing error
 NO_POLICY = "none"  # the backbone of a run that was fitted to logged episodes
@@ -68,14 +67,14 @@ class Config:
     normalise: bool = True
 
     def __post_init__(self) -> None:
-        check(self.method in METHODS, f"unknown method {self.method!r}{nearest(self.method, METHODS)}")
-        _check_backbone(self.backbone)
+        method = methods.find(self.method)
+        backbone = backbones.find(self.backbone) if self.has_policy else None
         check(1 <= self.lanes <= MOST_LANES, f"seeds={self.lanes} must be from 1 to {MOST_LANES:,}")
         check(self.seed >= 0, f"seed={self.seed} must not be negative")
         if self.method_config is None:
-            object.__setattr__(self, "method_config", METHODS[self.method].config())
-        if self.backbone_config is None and self.has_policy:
-            object.__setattr__(self, "backbone_config", BACKBONES[self.backbone].config())
+            object.__setattr__(self, "method_config", method.config())
+        if self.backbone_config is None and backbone is not None:
+            object.__setattr__(self, "backbone_config", backbone.config())
 
     @property
     def seeds(self) -> list[int]:
@@ -87,7 +86,7 @@ class Config:
         return self.backbone != NO_POLICY
 
     def make_method(self) -> Method:
-        return METHODS[self.method].make(self.method_config)
+        return methods.find(self.method).make(self.method_config)
 
     def make_backbone(self) -> Backbone:
         check(
@@ -95,7 +94,7 @@ class Config:
             f"this run was fitted to logged episodes ({self.env.id}) and has no policy: "
             "`apportion train` makes one that has",
         )
-        return BACKBONES[self.backbone].make(self.backbone_config)
+        return backbones.find(self.backbone).make(self.backbone_config)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data with every setting in it, defaults included."""
@@ -130,15 +129,13 @@ class Config:
             check(key in known, f"unknown setting {key}{nearest(key, known)}")
         method, backbone = dict(data["method"]), dict(data["backbone"])
         method_name, backbone_name = method.pop("name"), backbone.pop("name")
-        check(method_name in METHODS, f"unknown method {method_name!r}{nearest(method_name, METHODS)}")
-        _check_backbone(backbone_name)
         policy = backbone_name != NO_POLICY
         return cls(
             env=from_dict(EnvConfig, data["env"], "env."),
             method=method_name,
-            method_config=from_dict(METHODS[method_name].config, method, "method."),
+            method_config=from_dict(methods.find(method_name).config, method, "method."),
             backbone=backbone_name,
-            backbone_config=from_dict(BACKBONES[backbone_name].config, backbone, "backbone.")
+            backbone_config=from_dict(backbones.find(backbone_name).config, backbone, "backbone.")
             if policy
             else None,
             schedule=from_dict(Schedule, data["schedule"], "schedule."),
@@ -146,7 +143,3 @@ class Config:
             lanes=data["lanes"],
             normalise=data.get("normalise", False),  # older runs took observations as they came
         )
-
-
-def _check_backbone(name: str) -> None:
-    check(name in (*BACKBONES, NO_POLICY), f"unknown backbone {name!r}{nearest(name, BACKBONES)}")

@@ -33,7 +33,7 @@ def updates(
     wanted = method.sampling.suited(spec.max_segment_steps)
     every = max(n for n in range(1, wanted.every + 1) if count % n == 0)
     draw_key, update_key, watch_key = jax.random.split(key, 3)
-    agent = _watch_rewards(method, agent, replay, watch_key)
+    agent = watch_rewards(method, agent, replay, watch_key)
     sampling = dataclasses.replace(wanted, every=every)
     draws = replays.draw(replay, draw_key, sampling, backbone.batch_size, count)
     model_keys, policy_keys = jax.vmap(jax.random.split, out_axes=1)(jax.random.split(update_key, count))
@@ -63,7 +63,7 @@ def updates(
     return agent, replay._replace(credit=credit), metrics
 
 
-def _watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKeyArray) -> AgentState:
+def watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKeyArray) -> AgentState:
     """Note how large the model's rewards are by now."""
     if agent.scaling is None:
         return agent
