@@ -115,8 +115,9 @@ class Method(NamedTuple):
     """Turns sums of reward into a reward for each step. Pure functions of an explicit state.
 
     Most methods need the first six only. Those that judge a step by its whole segment have `credit`: what it
-    gives to the segments of an update is kept in the replay, and comes back as Transitions.credit. Those that
-    keep a memory of episodes fill it in `survey`, and may teach the policy from it by `recall`.
+    gives to the segments of an update is kept in the replay, and comes back as Transitions.credit; where
+    something else is to come back, `kept` says what. Those that keep a memory of episodes fill it in `survey`,
+    and may teach the policy from it by `recall`.
     """
 
     init: Callable[[PRNGKeyArray, Spec], State]
@@ -131,6 +132,7 @@ class Method(NamedTuple):
     recall: Callable[[State, int, PRNGKeyArray], Transitions] | None = None  # so many, beside the replay's
     reads: Callable[[State], Float[Array, "D"]] | None = None  # 1 for states and actions that r̂ depends on
     doubts: Callable[[State], Float[Array, "N"]] | None = None  # 1 for each graph.certificate.Doubt of edges
+    kept: Callable[[State, Segments], Float[Array, "M T"]] | None = None  # instead of `credit`
 
 
 class Backbone(NamedTuple):

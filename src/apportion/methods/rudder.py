@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.core.config import check
 from apportion.core.spec import Spec
@@ -20,6 +20,7 @@ from apportion.data.memory import Memory
 from apportion.nn import optimise
 from apportion.nn.optimise import Optimiser
 from apportion.nn.recurrent import LSTM
+from apportion.nn.segments import masked_mean, sum_exactly
 
 MOST_UPDATES = 1000  # running statistics forget what is older
 FARTHEST = 10.0  # standard deviations: inputs are cut there
@@ -151,10 +152,7 @@ def redistribute(
 ) -> Float[Array, "M T"]:
     """g_t - g_{t-1} + (total - Σ) / T, with g_t = (t + 1) rate + unit y_t, and g_{-1} = 0."""
     rises = jnp.diff(foreseen, axis=1, prepend=jnp.zeros_like(foreseen[:, :1]))
-    rewards = jnp.where(segments.mask, statistics.rate + unit(statistics) * rises, 0.0)
-    length = jnp.maximum(segments.length, 1).astype(foreseen.dtype)
-    remainder = (segments.total - jnp.sum(rewards, axis=1)) / length
-    return jnp.where(segments.mask, rewards + remainder[:, None], 0.0)
+    return sum_exactly(statistics.rate + unit(statistics) * rises, segments)
 
 
 def unit(statistics: Statistics) -> Float[Array, ""]:
@@ -183,9 +181,3 @@ def follow(statistics: Statistics, segments: Segments) -> Statistics:
         rate=rate,
         surplus=move(statistics.surplus, surplus),
     )
-
-
-def masked_mean(values: Float[Array, "*B T"], mask: Bool[Array, "*B T"]) -> Float[Array, "*B"]:
-    """Over the last axis, where the mask is on; 0 where it never is."""
-    count = jnp.maximum(jnp.sum(mask, axis=-1), 1).astype(values.dtype)
-    return jnp.sum(jnp.where(mask, values, 0.0), axis=-1) / count

@@ -14,6 +14,7 @@ from apportion.methods import regression
 from apportion.methods.regression import State
 from apportion.nn import losses
 from apportion.nn.attention import Transformer
+from apportion.nn.segments import tokens_of
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,6 @@ def reward_loss(network: Transformer, segments: Segments, penalty: float) -> Flo
 
 def predict_rewards(network: Transformer, segments: Segments) -> Float[Array, "M T"]:
     """r̂_t = Transformer([s_1, a_1] ... [s_t, a_t]); 0 on padding."""
-    tokens = jnp.concatenate([segments.observations[:, :-1], segments.actions], axis=-1)
     # Padding comes last, where no real step looks. But weight 0 times a NaN there would still be NaN.
-    tokens = jnp.where(segments.mask[:, :, None], tokens, 0.0)
-    rewards = jnp.squeeze(jax.vmap(network)(tokens), axis=-1)
+    rewards = jnp.squeeze(jax.vmap(network)(tokens_of(segments)), axis=-1)
     return jnp.where(segments.mask, rewards, 0.0)

@@ -56,7 +56,7 @@ class Explainer:
         self.run = run
         self.precision = precision
         self.learned = read_learned(run, best)
-        self.config, self.spec, self.method = self.learned.config, self.learned.spec, self.learned.method
+        self.config, self.spec, self.method = self.learned.config, self.learned.spec, self.learned.step_method
         stored = [run.read_episodes(step) for step in run.episode_steps()]
         check(bool(stored), f"{run.path} has no stored episodes to compare with: train until an evaluation")
         self.background = [self._background(stored, lane) for lane in range(self.config.lanes)]

@@ -11,6 +11,7 @@ from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Method
 from apportion.envs.make import EnvConfig
 from apportion.methods import METHODS
+from apportion.training.exact_sum import exact_sum
 
 MOST_LANES = 10_000  # in one process; more are a typing error
 
@@ -63,6 +64,7 @@ class Config:
     seed: int = 0
     lanes: int = 1
     normalise: bool = True
+    exact_sum: bool = False
 
     def __post_init__(self) -> None:
         check(self.method in METHODS, f"unknown method {self.method!r}{nearest(self.method, METHODS)}")
@@ -76,12 +78,20 @@ class Config:
             object.__setattr__(self, "method_config", METHODS[self.method].config())
         if self.backbone_config is None:
             object.__setattr__(self, "backbone_config", BACKBONES[self.backbone].config())
+        check(
+            not self.exact_sum or self.make_step_method().sampling.segments > 0,
+            f"{self.method} fits no rewards to what segments paid: leave out --method.exact-sum",
+        )
 
     @property
     def seeds(self) -> list[int]:
         return [self.seed + lane for lane in range(self.lanes)]
 
     def make_method(self) -> Method:
+        return exact_sum(self.make_step_method()) if self.exact_sum else self.make_step_method()
+
+    def make_step_method(self) -> Method:
+        """For steps of which no segment is known: exact_sum has no say."""
         return METHODS[self.method].make(self.method_config)
 
     def make_backbone(self) -> Backbone:
@@ -97,6 +107,7 @@ class Config:
             "seed": self.seed,
             "lanes": self.lanes,
             "normalise": self.normalise,
+            "exact_sum": self.exact_sum,
         }
 
     def check_actions(self, spec: Spec) -> None:
@@ -112,7 +123,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Config":
-        known = ("env", "method", "backbone", "schedule", "seed", "lanes", "normalise")
+        known = ("env", "method", "backbone", "schedule", "seed", "lanes", "normalise", "exact_sum")
         for key in data:
             check(key in known, f"unknown setting {key}{nearest(key, known)}")
         method, backbone = dict(data["method"]), dict(data["backbone"])
@@ -132,4 +143,5 @@ class Config:
             seed=data["seed"],
             lanes=data["lanes"],
             normalise=data.get("normalise", False),  # older runs took observations as they came
+            exact_sum=data.get("exact_sum", False),
         )
