@@ -116,8 +116,8 @@ class Method(NamedTuple):
 
     Most methods need the first six only. Those that judge a step by its whole segment have `credit`: what it
     gives to the segments of an update is kept in the replay, and comes back as Transitions.credit; where
-    something else is to come back, `kept` says what. Those that keep a memory of episodes fill it in `survey`,
-    and may teach the policy from it by `recall`.
+    something else is to come back, `kept` says what. Those that keep a memory of episodes fill it in
+    `survey`, and may teach the policy from it by `recall`.
     """
 
     init: Callable[[PRNGKeyArray, Spec], State]

@@ -12,6 +12,7 @@ from apportion.methods import grd, rd, rrd, rudder, transformer
 from apportion.training.settings import Config, Schedule
 
 GREENHOUSE = "apportion/Greenhouse-v0"
+KEY_DOOR = "apportion/KeyDoor-v0"
 CARTPOLE = "CartPole-v1"
 
 PAPER_SPARSITY: dict[str, tuple[float, float, float, float, float]] = {
@@ -25,13 +26,13 @@ PAPER_SPARSITY: dict[str, tuple[float, float, float, float, float]] = {
     "HumanoidStandup-v4": (1e-5, 1e-4, 1e-6, 1e-7, 1e-7),
 }
 
-GREENHOUSE_BACKBONES: dict[str, Any] = {
+SMALL_BACKBONES: dict[str, Any] = {
     "sac": sac.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
     "td3": td3.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
     "ddpg": ddpg.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
 }
 
-GREENHOUSE_METHODS: dict[str, Any] = {
+SMALL_METHODS: dict[str, Any] = {
     "grd": grd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3, update_every=1),
     "rd": rd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3),
     "rrd": rrd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3),
@@ -72,7 +73,9 @@ def preset(env_id: str, method: str, backbone: str) -> Config:
     if name in PAPER_SPARSITY and method == "grd":
         return replace(config, method_config=grd.Config(sparsity=PAPER_SPARSITY[name]))
     if name == GREENHOUSE:
-        return _greenhouse(config)
+        return _small(config)
+    if name == KEY_DOOR:
+        return _far_sighted(_small(config))
     if name == CARTPOLE:
         return _cartpole(config)
     return config
@@ -83,7 +86,12 @@ def _name(env_id: str) -> str:
     return env_id.rpartition(":")[2]
 
 
-def _greenhouse(config: Config) -> Config:
+def _far_sighted(config: Config) -> Config:
+    """What comes thirty steps later counts."""
+    return replace(config, backbone_config=replace(config.backbone_config, discount=0.99))
+
+
+def _small(config: Config) -> Config:
     """Small networks and few updates: 40-step episodes of a smooth task, minutes on a laptop."""
     schedule = Schedule(
         steps=48_000,
@@ -95,10 +103,10 @@ def _greenhouse(config: Config) -> Config:
         replay_steps=100_000,
     )
     config = replace(config, schedule=schedule)
-    if config.backbone in GREENHOUSE_BACKBONES:
-        config = replace(config, backbone_config=GREENHOUSE_BACKBONES[config.backbone])
-    if config.method in GREENHOUSE_METHODS:
-        config = replace(config, method_config=GREENHOUSE_METHODS[config.method])
+    if config.backbone in SMALL_BACKBONES:
+        config = replace(config, backbone_config=SMALL_BACKBONES[config.backbone])
+    if config.method in SMALL_METHODS:
+        config = replace(config, method_config=SMALL_METHODS[config.method])
     return config
 
 
