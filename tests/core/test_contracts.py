@@ -32,7 +32,7 @@ SMALL = {
 
 # Those whose update draws nothing at random; rudder not before it has lessons to draw from. All others must
 # differ from key to key.
-KEYLESS = {"dqn", "observed", "oracle", "rd", "ddpg", "grd", "ircr", "rudder", "transformer"}
+KEYLESS = {"dqn", "observed", "oracle", "rd", "ddpg", "grd", "ircr", "rudder", "transformer", "rbt", "gp-lrr"}
 
 # The same contract under other settings, where these choose another way to learn.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"grd-by-gradient": ("grd", {"structure": "gradient"})}

@@ -37,15 +37,9 @@ class Config:
     """Adam's step."""
 
     def __post_init__(self) -> None:
-        for name in ("segments", "update_every", "width", "heads", "layers"):
-            check(getattr(self, name) >= 1, f"method.{name}={getattr(self, name)} must be at least 1")
-        check(
-            self.width % self.heads == 0,
-            f"method.width={self.width} is no multiple of method.heads={self.heads}: change either",
-        )
+        regression.check_transformer(self)
         penalty = self.variance_penalty
         check(penalty >= 0, f"method.variance_penalty={penalty} must not be negative")
-        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
 
 
 def make(config: Config) -> Method:
