@@ -59,7 +59,7 @@ def test_a_history_holds_sums_and_highest_values(trained: hopfield.State) -> Non
 
 
 def test_nobody_is_asked_about_himself(trained: hopfield.State) -> None:
-    """What a stored segment paid has no say in what is expected of it; in what is expected of others, it has."""
+    """What a stored segment paid has a say in what is expected of others only."""
     stored = trained.stored
     changed = trained._replace(stored=stored._replace(total=stored.total.at[0].add(100.0)))
     data = segments(7, 2)._replace(number=jnp.stack([stored.number[0], jnp.asarray(99, jnp.int32)]))
@@ -73,7 +73,7 @@ def test_nobody_is_asked_about_himself(trained: hopfield.State) -> None:
 
 def test_with_nothing_stored_each_step_gets_the_mean(fresh: hopfield.State) -> None:
     data = segments(7, 4)
-    mean = np.asarray(data.total / data.length)[:, None]
+    mean = (np.asarray(data.total) / np.asarray(data.length))[:, None]
     np.testing.assert_allclose(credit(fresh, data), np.where(data.mask, mean, 0.0), atol=1e-6)
 
 
@@ -89,12 +89,14 @@ def test_padding_has_no_say(trained: hopfield.State) -> None:
 
 def test_all_segments_have_the_same_chance_to_stay(fresh: hopfield.State) -> None:
     """Ten offered one after the other, three stay: of 60 trials the first is among them in about 18."""
-    state, early = fresh, 0
-    offer = jax.jit(
-        lambda memory, data, key: hopfield.memories.offer(memory, data, jax.random.uniform(key, (1,)))
-    )
+    early = 0
+
+    @jax.jit
+    def offer(memory: Any, data: Any, key: jax.Array) -> Any:
+        return hopfield.memories.offer(memory, data, jax.random.uniform(key, (1,)))
+
     for trial in range(60):
-        memory = state.stored
+        memory = fresh.stored
         for number in range(10):
             one = segments(0, 1)._replace(number=jnp.asarray([number], jnp.int32))
             memory = offer(memory, one, jax.random.key(100 * trial + number))
