@@ -42,7 +42,7 @@ class Methods:
     methods: tuple[str, ...] = ()
     """Which methods, the oracle among them; all when not given."""
     exact_sum: bool = False
-    """Move the rewards of every method so that segments sum to what they paid; only where that is possible."""
+    """Move the rewards of each method that fits any, so that segments sum to what they paid."""
     seeds: int = 5
     """Seeds per method."""
     steps: int | None = None
@@ -111,8 +111,9 @@ def interval(values: list[float | None]) -> list[float] | None:
 def command(args: Methods) -> str:
     steps = "" if args.steps is None else f" --steps {args.steps}"
     methods = f" --methods {' '.join(args.methods)}" if args.methods else ""
+    exact = " --exact-sum" if args.exact_sum else ""
     return (
-        f"python benchmarks/methods.py --env {args.env} --delay {args.delay}{methods}{' --exact-sum' if args.exact_sum else ''} "
+        f"python benchmarks/methods.py --env {args.env} --delay {args.delay}{methods}{exact} "
         f"--seeds {args.seeds}{steps} --out {args.out}"
     )
 

@@ -109,6 +109,7 @@ class Revision(NamedTuple):
     first: float  # how many closed segments the first look waits for
     growth: float  # the next look comes after so many times more
     max_rows: int  # steps it can look at; of more, segments are chosen evenly over the replay
+    shown: tuple[Record, ...] = ()  # segments from elsewhere, in the environment's units; numbered below 0
 
 
 class Method(NamedTuple):

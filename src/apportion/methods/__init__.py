@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from apportion.core.types import Method
 from apportion.methods import (
+    align_rudder,
     diaster,
     fixed,
     gp_lrr,
@@ -32,6 +33,7 @@ METHODS: dict[str, Entry] = {
     "ircr": Entry(ircr.Config, ircr.make),
     "rudder": Entry(rudder.Config, rudder.make),
     "hopfield-rudder": Entry(hopfield_rudder.Config, hopfield_rudder.make),
+    "align-rudder": Entry(align_rudder.Config, align_rudder.make),
     "transformer": Entry(transformer.Config, transformer.make),
     "rbt": Entry(rbt.Config, rbt.make),
     "diaster": Entry(diaster.Config, diaster.make),

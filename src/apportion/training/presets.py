@@ -8,7 +8,18 @@ from typing import Any
 
 from apportion.backbones import ddpg, dqn, sac, td3
 from apportion.envs.make import EnvConfig
-from apportion.methods import diaster, gp_lrr, grd, hopfield_rudder, rbt, rd, rrd, rudder, transformer
+from apportion.methods import (
+    align_rudder,
+    diaster,
+    gp_lrr,
+    grd,
+    hopfield_rudder,
+    rbt,
+    rd,
+    rrd,
+    rudder,
+    transformer,
+)
 from apportion.training.settings import Config, Schedule
 
 GREENHOUSE = "apportion/Greenhouse-v0"
@@ -40,6 +51,7 @@ SMALL_METHODS: dict[str, Any] = {
     "transformer": transformer.Config(width=32, layers=1, segments=16, update_every=1, learning_rate=3e-3),
     "rudder": rudder.Config(cells=32, segments=16, lessons_per_update=8, update_every=1, learning_rate=3e-3),
     "hopfield-rudder": hopfield_rudder.Config(segments=16, update_every=1, learning_rate=3e-3),
+    "align-rudder": align_rudder.Config(segments=16, update_every=1),
     "gp-lrr": gp_lrr.Config(hidden=(64, 64), segments=16, update_every=1, learning_rate=3e-3),
     "rbt": rbt.Config(width=32, layers=1, segments=16, update_every=1, learning_rate=3e-3),
     "diaster": diaster.Config(cells=32, hidden=(64, 64), segments=16, update_every=1, learning_rate=3e-3),

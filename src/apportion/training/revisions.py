@@ -70,7 +70,7 @@ def look(revision: Revision, agent: AgentState, replay: Replay, lanes: list[int]
         before = devices.one_lane(agent.method, lane)
         scaling = jax.device_get(devices.one_lane(agent.scaling, lane))
         records = replays.records(replays.of_lane(replay, lane), revision.max_rows)
-        records = [scales.record(scaling, record) for record in records]
+        records = [scales.record(scaling, record) for record in (*revision.shown, *records)]
         return revision.revise(before, records, int(segments[lane]))
 
     method = agent.method
