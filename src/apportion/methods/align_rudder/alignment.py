@@ -28,7 +28,7 @@ def substitution(frequency: Scores) -> Scores:
 
 
 def align(sequences: list[Sequence], worth: Scores) -> NDArray[np.int64]:
-    """[N, C] the sequences with gaps: the one most like all others first, then in turn the next most alike."""
+    """[N, C] the sequences with gaps: the one most like all others first, then the next most alike."""
     likeness = np.array([[best_path(worth[np.ix_(a, b)])[0] for b in sequences] for a in sequences])
     centre = int(np.argmax(likeness.sum(axis=1)))
     order = sorted(range(len(sequences)), key=lambda i: (i != centre, -likeness[centre, i], i))

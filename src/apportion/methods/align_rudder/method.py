@@ -26,7 +26,7 @@ MOST_EVENTS = 200  # of a demonstration: aligning takes their square
 
 @dataclass(frozen=True)
 class Config:
-    """Align-RUDDER: reward for the way of demonstrations, which it needs: a file, or a run's best episodes."""
+    """Align-RUDDER: reward for the way of demonstrations, which it needs: a file or a run's best episodes."""
 
     demonstrations: str = ""
     """NPZ file of demonstrations, as `apportion identify` takes it; the run's own best when not given."""
