@@ -6,6 +6,7 @@ expected, is off by the same δ = total - Σ μ; the likelihood of these errors 
 tells any two steps apart and nothing else varies, this is RD's squared error.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -57,8 +58,10 @@ class Process(NamedTuple):
 def make(config: Config) -> Method:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
         inputs = spec.observation_size + spec.action_size
-        half, length = jnp.log(jnp.asarray(0.5)), jnp.asarray(config.length_scale * inputs**0.5)
-        kernel = Kernel(half, half, jnp.log(length)) if config.kernel == "rbf" else None
+        half, length = (
+            jnp.asarray(math.log(x), jnp.float32) for x in (0.5, config.length_scale * inputs**0.5)
+        )
+        kernel = Kernel(half, half, length) if config.kernel == "rbf" else None
         process = Process(MLP.init(key, (inputs, *config.hidden, 1)), kernel)
         return regression.start(process, config.learning_rate, spec)
 
