@@ -76,3 +76,23 @@ def test_noise_is_not_predicted_where_features_outnumber_segments(segments: int,
     assert ridge(sums, noise, Offsets.of(steps)).error > 0.9 * noise.var()
     weak = ridge(sums, noise, Offsets.of(steps), np.array([1e-8])).error
     assert weak > 0.9 * noise.var()
+
+
+def test_what_an_end_pays_is_found_beside_what_the_features_do() -> None:
+    sums, totals, steps = data(80, 4)
+    ends = np.random.default_rng(1).random(80) < 0.4
+    blind = ridge(sums, totals - 40.0 * ends, Offsets.of(steps))
+    fit = ridge(sums, totals - 40.0 * ends, Offsets.of(steps, ends))
+    assert fit.per_end == pytest.approx(-40.0, abs=1.0)
+    assert blind.per_end == 0.0
+    assert fit.error < 0.1 * blind.error
+
+
+@pytest.mark.parametrize("ends", [np.ones(50), np.zeros(50), np.arange(50) >= 25])
+def test_offsets_that_tell_nothing_new_are_left_out(ends: np.ndarray) -> None:
+    """Every episode ended, or none did, or just those did that are short."""
+    steps = np.where(np.arange(50) < 25, 20, 10)
+    offsets = Offsets.of(steps, ends)
+    assert offsets.basis.shape == (50, 2)
+    np.testing.assert_allclose(offsets.basis.T @ offsets.basis, np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(offsets.remove(np.asarray(ends, np.float64)), 0.0, atol=1e-12)

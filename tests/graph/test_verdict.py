@@ -194,3 +194,65 @@ def test_the_reward_function_knows_what_was_overlooked_at_first() -> None:
     assert np.flatnonzero(result.graph.state_to_reward).tolist() == [0, 1, 2, 3]
     assert result.reward_model.basis.dims.tolist() == [0, 1, 2, 3]
     assert np.all(result.strength.state_to_reward[:4] > 0.005)
+
+
+def burst(episodes: int, seed: int = 0) -> dict[str, Any]:
+    """A tank that bursts when its pressure, which a policy steers ever better, goes too high: that ends the
+    episode and costs 40. Beside it a clock and a gauge. Paid are price x pressure and the fine."""
+    rng = np.random.default_rng(seed)
+    log: dict[str, list[Any]] = {name: [] for name in ("observations", "actions", "totals", "terminated")}
+    for episode in range(episodes):
+        state, rows, moves, total, gain = np.array([1.0, 0.5, 0.0, 0.0]), [], [], 0.0, episode / episodes
+        for step in range(40):
+            move = float(np.clip(1.5 * rng.normal() - gain * (state[1] - 1.0), -2, 2))
+            rows.append(state)
+            moves.append([move])
+            total += state[0] * state[1]
+            price = np.clip(state[0] + 0.2 * rng.normal(), 0.2, 2.0)
+            state = np.array([price, 0.9 * state[1] + 0.4 * move + 0.2, step + 1.0, rng.normal()])
+            if state[1] > 2.9:
+                break
+        rows.append(state)
+        for name, value in zip(
+            log, (rows, moves, total - 40 * (state[1] > 2.9), state[1] > 2.9), strict=True
+        ):
+            log[name].append(np.array(value))
+    return {**log, "totals": np.array(log["totals"]), "terminated": np.array(log["terminated"])}
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_fine_at_an_early_end_is_not_the_clocks(told: bool) -> None:
+    """Whether a log says which episodes ended by themselves, or that has to be told from their lengths."""
+    log = burst(300)
+    assert 0.2 < log["terminated"].mean() < 0.8
+    result = identify(**(log if told else log | {"terminated": None}))
+    assert result.verdict.state_to_reward.tolist() == ["present", "present", "absent", "absent"]
+    assert result.verdict.action_to_reward.tolist() == ["absent"]
+    assert result.certificate.reward
+    assert result.reward_model.per_end == pytest.approx(-40, abs=1)
+    steps = np.concatenate(
+        [
+            np.concatenate([o[:-1], a], axis=1)
+            for o, a in zip(log["observations"], log["actions"], strict=True)
+        ]
+    )
+    np.testing.assert_allclose(result.reward_model.predict(steps), steps[:, 0] * steps[:, 1], atol=0.3)
+
+
+def test_bystanders_leave_when_an_overlooked_parent_comes_in() -> None:
+    """x3 drives x1 and x4 drives x2, so that each may stand for the other; paid is x0 x1 x2 + 0.3 x5."""
+
+    def columns(rng: np.random.Generator, rows: int) -> Rows:
+        x = rng.normal(size=(rows, 6)) + rng.normal(size=6)
+        x[1:, 1] = 0.9 * x[:-1, 3] + 0.1 * x[1:, 1]
+        x[:, 2] = 0.5 * x[:, 4] + 0.5 * x[:, 2]
+        return x
+
+    result = search(columns, lambda x: x[:, 0] * x[:, 1] * x[:, 2] + 0.3 * x[:, 5], 400)
+    assert result.graph.state_to_reward.tolist() == [True, True, True, False, False, True]
+
+
+def test_terminated_needs_an_entry_for_each_segment() -> None:
+    log = burst(160)
+    with pytest.raises(UserError, match="160 segments but 3 entries in terminated"):
+        identify(**log | {"terminated": np.zeros(3)})

@@ -152,7 +152,7 @@ def _plain_errors(state: State, place: int) -> tuple[list[float], list[int]]:
     """(Σ r̂ - total) / T of the builders' segments by one of the two rewards, step by step."""
     segments = builders.numpy(SEGMENTS)
     on = np.asarray(parts.reward_mask(state.edges))
-    mask = np.concatenate([on, np.zeros(4)]) if place == RESTRICTED else np.ones(9)
+    mask = np.concatenate([on, np.zeros(3), [1.0]]) if place == RESTRICTED else np.ones(9)
     base = jax.tree.map(lambda leaf: leaf[place], state.rewards.bases)
     errors = []
     for m, length in enumerate(segments.length):
@@ -163,7 +163,7 @@ def _plain_errors(state: State, place: int) -> tuple[list[float], list[int]]:
             end = float(segments.terminated[m] and t == length - 1)
             seen = np.concatenate([x, after - before, [end]]) * mask
             rest = _mlp(builders.numpy(state.rewards.networks), place, seen)[0]
-            total += float(additive.predict(base, jnp.asarray(x)[None])[0] + base.error * rest)
+            total += float(additive.predict(base, jnp.append(x, end)[None])[0] + base.error * rest)
         errors.append((total - float(segments.total[m])) / length)
     return errors, segments.length.tolist()
 
@@ -222,12 +222,14 @@ def test_nothing_is_fitted_to_held_out_segments(state: State) -> None:
     builders.assert_equal(_look(state, other).rewards, _look(state, records).rewards)
 
 
-def test_without_an_edge_the_restricted_reward_is_its_base(state: State) -> None:
+def test_without_an_edge_the_restricted_reward_tells_only_ends_from_other_steps(state: State) -> None:
     off = state._replace(edges=jax.tree.map(jnp.zeros_like, state.edges))
-    steps = builders.transitions(0, 6)
+    steps = builders.transitions(0, 6)._replace(terminated=jnp.zeros(6, bool))
     rewards = METHOD.reward(_trusting(off), steps)
     np.testing.assert_allclose(rewards, np.full(6, float(rewards[0])), rtol=1e-6)
     assert np.ptp(METHOD.reward(off, steps)) > 1e-3
+    ends = steps._replace(terminated=jnp.arange(6) == 0)
+    assert np.ptp(METHOD.reward(_trusting(off), ends)) > 1e-6
 
 
 def test_another_base_leaves_what_the_networks_add_as_it_was(state: State) -> None:

@@ -7,14 +7,14 @@ less than the negligible share of the totals' variance. An undecided one counts 
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from apportion.bench.structure_noisy import NOISES, Noisy, draw
+from apportion.bench.structure_noisy import NOISES, Family, Noisy, draw
 from apportion.graph import Identification, identify
 
 SEEDS = {"dev": range(1000), "train": range(1000, 2000), "held-out": range(10_000, 11_000)}
@@ -27,6 +27,7 @@ class Outcome(NamedTuple):
     """What was said about the dimensions [S + A] of a problem, and what is true."""
 
     seed: int
+    family: Family
     edges: NDArray[np.bool_]
     confidence: NDArray[np.float64]
     undecided: NDArray[np.bool_]
@@ -51,23 +52,32 @@ class Outcome(NamedTuple):
 
 
 def run_calibration(part: str, problems: int, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Reliability of confidences, and what was denied, over so many problems."""
+    """Reliability of confidences, and what was denied, over so many problems of each family in turn."""
+    families: tuple[Family, ...] = get_args(Family)
     outcomes = []
     for seed in SEEDS[part][:problems]:
-        outcomes.append(_outcome(seed, draw(seed)))
+        family = families[seed % len(families)]
+        outcomes.append(_outcome(seed, family, draw(seed, family)))
         if len(outcomes) % 20 == 0:
             tell(f"{len(outcomes)} noisy problems")
-    return calibration(outcomes)
+    apart = {name: [each for each in outcomes if each.family == name] for name in families}
+    return {**calibration(outcomes), "families": {name: calibration(mine) for name, mine in apart.items()}}
 
 
-def _outcome(seed: int, problem: Noisy) -> Outcome:
+def _outcome(seed: int, family: Family, problem: Noisy) -> Outcome:
     start = time.process_time()
-    found = identify(problem.observations, problem.actions, problem.totals, negligible=NEGLIGIBLE)
+    found = identify(
+        problem.observations,
+        problem.actions,
+        problem.totals,
+        negligible=NEGLIGIBLE,
+        terminated=problem.terminated,
+    )
     seconds = time.process_time() - start
     edges, confidence, verdict = (_to_reward(found, part) for part in ("graph", "confidence", "verdict"))
     undecided = verdict == "undecided"
     facts = (problem.parents, problem.worth, found.certificate.reward, problem.traits)
-    return Outcome(seed, edges, confidence, undecided, *facts, seconds)
+    return Outcome(seed, family, edges, confidence, undecided, *facts, seconds)
 
 
 def _to_reward(found: Identification, part: str) -> NDArray[Any]:
@@ -78,7 +88,7 @@ def _to_reward(found: Identification, part: str) -> NDArray[Any]:
 def calibration(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """All numbers of the table, and the seeds of problems in which a parent was surely denied."""
     sure, right, edges, undecided, matter, denied = (
-        np.concatenate([getattr(each, name) for each in outcomes])
+        np.concatenate([np.zeros(0, np.bool_), *(getattr(each, name) for each in outcomes)])
         for name in ("confidence", "right", "edges", "undecided", "matter", "denied")
     )
     certified = [each for each in outcomes if each.certified]
@@ -93,7 +103,7 @@ def calibration(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "parents": int(matter.sum()),
         "parents_found": _mean(edges[matter]),
         "parents_surely_denied": _mean(denied[matter]),
-        "certified": len(certified) / len(outcomes),
+        "certified": len(certified) / max(len(outcomes), 1),
         "certified_that_deny": len(denying) / max(len(certified), 1),
         "denying_seeds": denying,
         "undecided": _mean(undecided),
@@ -120,7 +130,7 @@ def _mean(values: NDArray[Any]) -> float:
 
 
 def show_calibration(console: Console, part: str, data: dict[str, Any]) -> None:
-    """Reliability by bin, then the shares that matter."""
+    """Reliability by bin, then the shares that matter, of all problems and of each family."""
     title = f"Verdicts on {data['problems']} noisy {part} problems: how often are they right?"
     table = Table(title=title, title_justify="left")
     for column in ("confidence", "verdicts", "said", "right"):
@@ -130,17 +140,31 @@ def show_calibration(console: Console, part: str, data: dict[str, Any]) -> None:
             shares = (f"{each[name]:.3f}" for name in ("confidence", "right"))
             table.add_row(f"{each['from']:g} to {each['to']:g}", f"{each['verdicts']:,}", *shares)
     console.print(table)
-    console.print(
-        f"right at >= .95: {data['right_at_95']:.1%}, at >= .99: {data['right_at_99']:.1%}; "
-        f"Brier score {data['brier']:.3f}; {data['undecided']:.0%} undecided"
-    )
-    console.print(
-        f"{data['parents']} parents worth >= {NEGLIGIBLE:.0%}: {data['parents_found']:.0%} found, "
-        f"{data['parents_surely_denied']:.1%} surely denied"
-    )
-    denying = f"{data['certified_that_deny']:.1%} of those surely deny one"
-    console.print(f"{data['certified']:.0%} of graphs certified, {denying}")
+    console.print(_by_family(data))
     for noise, each in data["by_noise"].items():
         if each["problems"]:
             scores = f"F1 {each['f1']:.3f}, {each['undecided']:.0%} undecided"
             console.print(f"noise {float(noise):.0%} of the variance: {scores}")
+
+
+def _by_family(data: dict[str, Any]) -> Table:
+    """A row for all problems, then one for each family that has any."""
+    title = f"Parents are worth >= {NEGLIGIBLE:.0%}; denied: said to be absent at >= {DENIED}"
+    table = Table(title=title, title_justify="left")
+    columns = {
+        "right at >= .95": "right_at_95",
+        "at >= .99": "right_at_99",
+        "Brier": "brier",
+        "undecided": "undecided",
+        "parents found": "parents_found",
+        "denied": "parents_surely_denied",
+        "certified": "certified",
+        "of these deny one": "certified_that_deny",
+    }
+    for column in ("family", "problems", *columns):
+        table.add_column(column, justify="right")
+    for name, part in {"all": data, **data["families"]}.items():
+        if part["problems"]:
+            shares = (f"{part[key]:.3f}" for key in columns.values())
+            table.add_row(name, str(part["problems"]), *shares)
+    return table

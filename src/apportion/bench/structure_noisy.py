@@ -1,12 +1,15 @@
 """Problems as real data are: noisy outcomes, few episodes, weak effects, proxies, one-hot groups, rare flags.
 
 A problem is a seed. Its reward is a sum of terms, each a function of one to four dimensions; what a dimension
-is worth is the share of the totals' variance that lies in the terms it takes part in.
+is worth is the share of the totals' variance that lies in the terms it takes part in. Those of the family
+"steered" come from a policy that looks at the state and changes over time, and end early, with a fine or a
+prize; a clock tells how long an episode is. Those that are "crooked", too, have products of curves: of
+thresholds, kinks and waves of two or three dimensions, which no dictionary holds.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +20,12 @@ NOISES = (0.0, 0.2, 0.5)  # share of the totals' variance
 EPISODES = (160, 800)
 STEPS = (10, 50)
 EFFECTS = 20.0  # the strongest term's spread is at most so many times the weakest one's
+END_EARLY = (0.1, 0.7)  # share of the steered episodes
+END_PAYS = (0.3, 3.0)  # an end, in standard deviations of all that is earned
+SMALLEST = 6  # continuous states
 _BEFORE = 5  # steps that are simulated but not shown
+
+Family = Literal["open", "steered", "crooked"]
 
 
 class Noisy(NamedTuple):
@@ -26,6 +34,7 @@ class Noisy(NamedTuple):
     observations: list[Floats]  # [T+1, S]
     actions: list[Floats]  # [T, A]
     totals: Floats  # [E]
+    terminated: NDArray[np.bool_]  # [E]
     parents: NDArray[np.bool_]  # [S + A]
     worth: Floats  # [S + A] share of the totals' variance
     traits: dict[str, float]  # what is hard about it
@@ -39,36 +48,74 @@ class _Columns:
     causes: list[NDArray[np.int64]]
 
 
-def draw(seed: int) -> Noisy:
+class _Degrees(NamedTuple):
+    """How many dimensions a term is a product of."""
+
+    chances: tuple[float, float, float]  # of one, two and three
+    four: bool  # whether one of them has four
+    curved: bool  # whether products are of curves
+
+    @classmethod
+    def of(cls, family: Family, four: bool) -> "_Degrees":
+        crooked = family == "crooked"
+        return cls((0.4, 0.35, 0.25) if crooked else (0.75, 0.25, 0.0), four and not crooked, crooked)
+
+
+def draw(seed: int, family: Family = "open") -> Noisy:
     """6 to 16 states, 2 to 4 actions, and a share of everything that is known to mislead."""
     rng = np.random.default_rng(seed)
     episodes = int(np.exp(rng.uniform(*np.log(EPISODES))))
     steps, noise = int(rng.integers(*STEPS)), float(rng.choice(NOISES))
-    states, actions = _columns(rng, episodes, steps)
+    states, actions = _columns(rng, episodes, steps, family)
     whole = np.concatenate([states.values[:, :-1], actions.values], axis=2)
     count = states.values.shape[2]
     causes = [*states.causes, *(count + cause for cause in actions.causes)]
     four = bool(rng.random() < 0.12)
-    terms, owners = _terms(rng, whole, causes, four)
+    lengths, ended = np.full(episodes, steps), np.zeros(episodes, np.bool_)
+    if family != "open":
+        lengths, ended = _early_ends(rng, states.values[:, :, int(rng.integers(SMALLEST))])
+    terms, owners = _terms(rng, whole, causes, lengths, _Degrees.of(family, four))
     clean = terms.sum(axis=0)
-    spread = clean.std() * np.sqrt(noise / (1 - noise))
+    offsets = np.stack([np.ones(episodes), lengths, ended], axis=1)
+    if family != "open":
+        fine = rng.choice([0.0, -1.0, 1.0], p=[0.2, 0.6, 0.2]) * rng.uniform(*END_PAYS)
+        clean = clean + fine * clean.std() * ended
+    spread = _beside(offsets, clean).std() * np.sqrt(noise / (1 - noise))
     totals = clean + spread * rng.normal(size=episodes)
     touches = np.array([[d in owner for owner in owners] for d in range(whole.shape[2])])
-    worth = np.array([np.var(terms[mine].sum(axis=0)) if mine.any() else 0.0 for mine in touches])
+    worth = np.array([np.var(_beside(offsets, terms[mine].sum(axis=0))) for mine in touches])
     return Noisy(
-        list(states.values),
-        list(actions.values),
+        [each[: length + 1] for each, length in zip(states.values, lengths, strict=True)],
+        [each[:length] for each, length in zip(actions.values, lengths, strict=True)],
         totals,
+        ended,
         np.asarray(touches.any(axis=1)),
-        worth / np.var(totals),
+        worth / np.var(_beside(offsets, totals)),
         {"noise": noise, "episodes": float(episodes), "four": float(four)},
     )
 
 
-def _columns(rng: np.random.Generator, episodes: int, steps: int) -> tuple[_Columns, _Columns]:
+def _beside(offsets: Floats, totals: Floats) -> Floats:
+    """What length and end do not explain of some totals [E]."""
+    return np.asarray(totals - offsets @ np.linalg.lstsq(offsets, totals, rcond=None)[0])
+
+
+def _early_ends(rng: np.random.Generator, x: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Steps [E] until a state [E, T+1] goes beyond what some share of all episodes reach, and whether it
+    does."""
+    limit = np.quantile(x[:, 1:].max(axis=1), 1 - rng.uniform(*END_EARLY))
+    beyond = x[:, 1:] > limit
+    ended = beyond.any(axis=1)
+    return np.where(ended, 1 + beyond.argmax(axis=1), beyond.shape[1]), np.asarray(ended)
+
+
+def _columns(
+    rng: np.random.Generator, episodes: int, steps: int, family: Family
+) -> tuple[_Columns, _Columns]:
     """A system of continuous states with its actions, then flags, one-hot groups and proxies beside them."""
-    size, levers = int(rng.integers(6, 12)), int(rng.integers(2, 5))
-    states, moves = _simulate(rng, size, levers, episodes, steps)
+    size, levers = int(rng.integers(SMALLEST, 12)), int(rng.integers(2, 5))
+    gain = rng.normal(size=(size, levers)) / np.sqrt(size) if family != "open" else np.zeros((size, levers))
+    states, moves = _simulate(rng, gain, episodes, steps)
     parts, causes = [states], [np.array([d]) for d in range(size)]
 
     def add(columns: Floats) -> None:
@@ -87,16 +134,19 @@ def _columns(rng: np.random.Generator, episodes: int, steps: int) -> tuple[_Colu
         else:
             blur = rng.uniform(0.1, 0.6) * source.std()
             add((source + blur * rng.normal(size=source.shape))[:, :, None])
+    if family != "open" and rng.random() < 0.5:  # a clock, which is no cause
+        parts.append(np.broadcast_to(np.arange(steps + 1.0)[None, :, None], (episodes, steps + 1, 1)))
     columns = _Columns(np.concatenate(parts, axis=2), causes)
     if rng.random() < 0.2:  # discrete actions, of which the system feels none
         return columns, _Columns(np.eye(3)[rng.integers(3, size=(episodes, steps))], [np.arange(3)])
     return columns, _Columns(moves, [np.array([a]) for a in range(levers)])
 
 
-def _simulate(
-    rng: np.random.Generator, size: int, levers: int, episodes: int, steps: int
-) -> tuple[Floats, Floats]:
-    """s' = tanh(W s + V a) + noise, with actions that lean another way in each episode."""
+def _simulate(rng: np.random.Generator, gain: Floats, episodes: int, steps: int) -> tuple[Floats, Floats]:
+    """s' = tanh(W s + V a) + noise, with actions that lean another way in each episode, and that follow the
+    state by the gain [S, A], more so in later episodes."""
+    size, levers = gain.shape
+    trained = np.linspace(0, 2, episodes)[:, None]
     mixing = rng.normal(size=(size, size)) * (rng.random((size, size)) < 2.0 / size)
     mixing += np.diag(rng.uniform(0.3, 0.9, size))
     mixing *= 0.9 / np.maximum(np.abs(mixing).sum(axis=0), 0.9)
@@ -104,7 +154,7 @@ def _simulate(
     bias = rng.uniform(-0.6, 0.6, (episodes, levers)) * (np.arange(episodes) % 2)[:, None]
     now, states, moves = rng.uniform(-1, 1, (episodes, size)), [], []
     for _ in range(_BEFORE + steps + 1):
-        move = np.clip(bias + rng.uniform(-1, 1, bias.shape), -1, 1)
+        move = np.clip(bias + trained * (now @ gain) + rng.uniform(-1, 1, bias.shape), -1, 1)
         states.append(now)
         moves.append(move)
         now = np.tanh(now @ mixing + move @ push) + 0.3 * rng.normal(size=now.shape)
@@ -113,17 +163,22 @@ def _simulate(
 
 
 def _terms(
-    rng: np.random.Generator, x: Floats, causes: list[NDArray[np.int64]], four: bool
+    rng: np.random.Generator,
+    x: Floats,
+    causes: list[NDArray[np.int64]],
+    lengths: NDArray[np.int64],
+    degrees: "_Degrees",
 ) -> tuple[Floats, list[set[int]]]:
     """Sums over each episode of 2 to 6 terms [terms, E], and the dimensions that each of them looks at."""
+    alive = np.arange(x.shape[1])[None, :] < lengths[:, None]
     spread = x.std(axis=(0, 1))
     z = (x - x.mean(axis=(0, 1))) / np.where(spread > 0, spread, 1.0)
     terms, owners = [], []
     for number in range(int(rng.integers(2, 7))):
-        degree = 4 if four and number == 0 else int(rng.choice([1, 2], p=[0.75, 0.25]))
+        degree = 4 if degrees.four and number == 0 else 1 + int(rng.choice(3, p=degrees.chances))
         chosen = rng.choice(len(causes), min(degree, len(causes)), replace=False)
-        factors = [_factor(rng, z[:, :, causes[c]], degree) for c in chosen]
-        term: Floats = np.prod(np.stack(factors), axis=0).sum(axis=1)
+        factors = [_factor(rng, z[:, :, causes[c]], degree == 1 or degrees.curved) for c in chosen]
+        term: Floats = (alive * np.prod(np.stack(factors), axis=0)).sum(axis=1)
         size = EFFECTS if degree == 4 else float(np.exp(rng.uniform(0, np.log(EFFECTS))))
         terms.append(size * (term - term.mean()) / max(term.std(), 1e-9))
         owners.append({int(d) for c in chosen for d in causes[c]})
@@ -140,9 +195,9 @@ _SHAPES: tuple[Callable[[Floats], Floats], ...] = (
 )
 
 
-def _factor(rng: np.random.Generator, z: Floats, degree: int) -> Floats:
+def _factor(rng: np.random.Generator, z: Floats, curved: bool) -> Floats:
     """A function of one cause [E, T]: a table over a one-hot group, a curve of a single column."""
     if z.shape[2] > 1:
         table = rng.normal(size=(z.shape[2],))
         return np.asarray((z * (table - table.mean())).sum(axis=2))
-    return z[:, :, 0] if degree > 1 else _SHAPES[int(rng.integers(len(_SHAPES)))](z[:, :, 0])
+    return _SHAPES[int(rng.integers(len(_SHAPES)))](z[:, :, 0]) if curved else z[:, :, 0]

@@ -193,7 +193,7 @@ def identify_graph(argv: list[str]) -> int:
 
         file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.npz")]
         """Arrays observations [E, T+1, S], actions [E, T, A], lengths [E], totals [E]; optional
-        observation_names [S], action_names [A]."""
+        terminated [E] (whether an episode ended by itself), observation_names [S], action_names [A]."""
         negligible: float = 0.01
         """Share of the totals' variance; a dimension worth less counts as absent."""
         out: Path | None = None
@@ -204,7 +204,9 @@ def identify_graph(argv: list[str]) -> int:
     with blaming_the_command_line():
         check(0 < args.negligible < 1, f"--negligible {args.negligible} must be between 0 and 1")
     log = read_npz(args.file)
-    result = identify(log.observations, log.actions, log.totals, negligible=args.negligible)
+    result = identify(
+        log.observations, log.actions, log.totals, negligible=args.negligible, terminated=log.terminated
+    )
     data = {
         "file": str(args.file),
         "episodes": len(log.totals),
@@ -217,6 +219,7 @@ def identify_graph(argv: list[str]) -> int:
         "groups": result.groups,
         "negligible": args.negligible,
         "explained": result.explained,
+        "end_pays": result.reward_model.per_end,
         "certificate": result.certificate._asdict(),
     }
     print_data(data, args.output, display.identification, args.out)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from apportion.core.spec import Spec
 
 State = Any  # a pytree of arrays, private to the method or backbone that made it
+Findings = Any  # a pytree of arrays, what a method's look at many segments brings
 Metrics = dict[str, Array]  # name → scalar
 
 
@@ -103,13 +104,20 @@ class Record(NamedTuple):
 
 
 class Revision(NamedTuple):
-    """A look at many segments at once, on the host, each time their number has grown enough."""
+    """A look at many segments at once, on the host, each time their number has grown enough. The training
+    goes on meanwhile, and accepts what was found at a later iteration that is known beforehand."""
 
-    revise: Callable[[State, list[Record], int], State]  # with how many segments have been closed so far
+    look: Callable[[State, list[Record], int], Findings]  # with how many segments have been closed so far
+    accept: Callable[[State, Findings], State]  # in JAX
+    findings: Callable[[State], Findings]  # those that would change nothing: the same arrays, of a state
     first: float  # how many closed segments the first look waits for
     growth: float  # the next look comes after so many times more
     max_rows: int  # steps it can look at; of more, segments are chosen evenly over the replay
     shown: tuple[Record, ...] = ()  # segments from elsewhere, in the environment's units; numbered below 0
+
+    def revise(self, state: State, records: list[Record], segments: int) -> State:
+        """Look, and accept at once."""
+        return self.accept(state, self.look(state, records, segments))
 
 
 class Method(NamedTuple):

@@ -20,10 +20,12 @@ class Log(NamedTuple):
     totals: NDArray[np.float64]  # [E]
     observation_names: tuple[str, ...]
     action_names: tuple[str, ...]
+    terminated: NDArray[np.bool_] | None = None  # [E] which ended by themselves, where that is known
 
 
 def read_npz(path: Path) -> Log:
-    """Arrays observations [E, T+1, S], actions [E, T, A], lengths [E], totals [E]; names are optional."""
+    """Arrays observations [E, T+1, S], actions [E, T, A], lengths [E], totals [E]; names are optional, and
+    terminated [E]: whether an episode ended by itself."""
     arrays = _load(path)
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:
@@ -36,6 +38,7 @@ def read_npz(path: Path) -> Log:
         totals=np.asarray(totals, np.float64),
         observation_names=_names(path, arrays, "observation_names", observations.shape[2], "s"),
         action_names=_names(path, arrays, "action_names", actions.shape[2], "a"),
+        terminated=_terminated(path, arrays, len(totals)),
     )
 
 
@@ -66,6 +69,15 @@ def _check_shapes(
         raise UserError(f"{path} holds no episode")
     if not np.issubdtype(lengths.dtype, np.integer) or lengths.min() < 1 or lengths.max() > steps:
         raise UserError(f"{path}: lengths must be whole numbers from 1 to {steps}")
+
+
+def _terminated(path: Path, arrays: dict[str, NDArray[Any]], episodes: int) -> NDArray[np.bool_] | None:
+    if "terminated" not in arrays:
+        return None
+    terminated = arrays["terminated"]
+    if terminated.shape != (episodes,) or terminated.dtype.kind not in "biu":
+        raise UserError(f"{path}: terminated must say True or False for each of the {episodes} episodes")
+    return terminated.astype(np.bool_)
 
 
 def _names(path: Path, arrays: dict[str, NDArray[Any]], key: str, size: int, letter: str) -> tuple[str, ...]:

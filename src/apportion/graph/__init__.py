@@ -22,13 +22,15 @@ from apportion.graph.endings import ending_dimensions as ending_dimensions
 from apportion.graph.endings import find_endings as find_endings
 from apportion.graph.features import Dictionary, Floats, Scale, rows_of
 from apportion.graph.model import RewardModel as RewardModel
-from apportion.graph.refine import refine, refit
+from apportion.graph.refine import Refined, refine, refit
 from apportion.graph.reward import RewardEvidence, first_edges
 from apportion.graph.ridge import ridge
 from apportion.graph.screen import Segments
-from apportion.graph.verdict import judge, with_copies, words
+from apportion.graph.verdict import Judged, judge, with_copies, words
 
 MAX_TRANSITIONS = 30_000
+ROUNDS = 2  # in which parents that were overlooked are looked at together with all others
+TIME_LIMIT = 0.1  # share of the segments that must have the greatest length for it to be one
 
 
 class Identification(NamedTuple):
@@ -51,8 +53,11 @@ def identify(
     totals: NDArray[Any],
     seed: int = 0,
     negligible: float = 0.01,
+    terminated: NDArray[Any] | None = None,
 ) -> Identification:
-    """From segments: observations [T+1, S] and actions [T, A] of each, and what each was paid.
+    """From segments: observations [T+1, S] and actions [T, A] of each, and what each was paid; and whether
+    each ended by itself, so that what an end pays is not taken for some dimension's merit. Where that is not
+    known, segments count as ended that are shorter than the longest, if many have just that length.
 
     An edge to the reward is absent if it is worth less than `negligible` of the totals' variance, as a
     function of the dimension alone or in a product of two; one to a next state, if the part of its variance
@@ -60,22 +65,33 @@ def identify(
     """
     rows = [np.concatenate([o[:-1], a], axis=1) for o, a in zip(observations, actions, strict=True)]
     totals = np.asarray(totals, np.float64)
-    _check(rows, observations, totals, negligible)
+    ends = _cut_short(rows) if terminated is None else np.asarray(terminated, np.bool_)
+    _check(rows, observations, totals, negligible, ends)
     # On a busy machine two threads of linear algebra take 40 times as long as one for so small matrices.
     with threadpool_limits(1, user_api="blas"):
-        return _identify(rows, observations, totals, seed, negligible)
+        return _identify(rows, observations, totals, seed, negligible, ends)
 
 
 def _identify(
-    rows: list[NDArray[Any]], observations: list[NDArray[Any]], totals: Floats, seed: int, negligible: float
+    rows: list[NDArray[Any]],
+    observations: list[NDArray[Any]],
+    totals: Floats,
+    seed: int,
+    negligible: float,
+    ends: NDArray[np.bool_],
 ) -> Identification:
     states, rng = observations[0].shape[1], np.random.default_rng(seed)
     dictionary = Dictionary.over(Scale.over(rows))
-    segments = Segments(rows, totals, dictionary.scale)
+    segments = Segments(rows, totals, dictionary.scale, ends)
     sums = dictionary.sums(rows)
     refined = refine(segments, _claims(dictionary, sums, segments), rng)
     everything = ridge(sums, totals, segments.offsets).error / segments.variance
     reward = judge(segments, dictionary, sums, refined, negligible, rng)
+    for _ in range(ROUNDS):
+        again = refine_with(segments, refined, reward, rng)
+        if again is refined:
+            break
+        refined, reward = again, judge(segments, dictionary, sums, again, negligible, rng)
     refined = refit(segments, refined, np.flatnonzero(reward.edges), rng)
     x, following = _transitions(rows, observations, rng)
     evidence = DynamicsEvidence(dictionary.shortened(), Scale.fit(following))
@@ -98,11 +114,24 @@ def _identify(
     )
 
 
+def refine_with(segments: Segments, refined: Refined, judged: Judged, rng: np.random.Generator) -> Refined:
+    """Refined once more, from the parents that were overlooked at first: beside them, bystanders that had
+    taken their place may not be missed. As before, if there are none, or nothing is gained."""
+    overlooked = set(np.flatnonzero(judged.edges).tolist()) - refined.fit.parents
+    if not overlooked:
+        return refined
+    claims = {dim: float(judged.strength[dim]) for dim in sorted(overlooked | refined.fit.parents)}
+    again = refine(segments, claims, rng)
+    return again if again.error < refined.error else refined
+
+
 def _claims(dictionary: Dictionary, sums: Floats, segments: Segments) -> dict[int, float]:
     """The first candidates, and the share of the totals' variance that each of them seems worth."""
     evidence = RewardEvidence(dictionary, folds=1)
     # Offsets are taken out before, for second moments of totals far from zero would be rounding.
-    evidence.add_sums(sums, segments.lengths, segments.offsets.remove(segments.totals))
+    left = segments.offsets.remove(sums)
+    dead = np.sum(left**2, axis=0) <= 1e-9 * np.sum(sums**2, axis=0)
+    evidence.add_sums(np.where(dead, 0.0, left), segments.lengths, segments.offsets.remove(segments.totals))
     edges, strength = first_edges(evidence)
     return {int(dim): float(strength[dim]) for dim in np.flatnonzero(edges)}
 
@@ -119,16 +148,29 @@ def _transitions(
 
 
 def _check(
-    rows: list[NDArray[Any]], observations: list[NDArray[Any]], totals: Floats, negligible: float
+    rows: list[NDArray[Any]],
+    observations: list[NDArray[Any]],
+    totals: Floats,
+    negligible: float,
+    ends: NDArray[np.bool_],
 ) -> None:
     check(0 < negligible < 1, f"negligible={negligible} must be between 0 and 1: a share of the variance")
     if len(rows) != len(totals):
         raise UserError(f"{len(rows)} segments but {len(totals)} totals: give one total per segment")
+    if len(rows) != len(ends):
+        raise UserError(f"{len(rows)} segments but {len(ends)} entries in terminated: give one per segment")
     if not rows or min(len(each) for each in rows) < 1:
         raise UserError("a segment without any step tells nothing: remove it first")
     for number, parts in enumerate(zip(rows, observations, totals, strict=True)):
         if not all(np.isfinite(part).all() for part in parts):
             raise UserError(f"segment {number} holds NaN or infinity: remove it, and all others like it")
+
+
+def _cut_short(rows: list[NDArray[Any]]) -> NDArray[np.bool_]:
+    """Which segments a time limit seems not to have ended: those shorter than a length that many share."""
+    lengths = np.array([len(each) for each in rows])
+    short = lengths < lengths.max(initial=0)
+    return short if np.sum(~short) >= TIME_LIMIT * len(short) else np.zeros_like(short)
 
 
 def _shared(edges: NDArray[np.bool_], confidence: Floats, copies: dict[int, int]) -> Floats:

@@ -101,13 +101,14 @@ class RewardModel(NamedTuple):
     weights: Floats  # [P]
     per_step: float  # a constant in every step
     per_segment: float  # a constant in every total, which belongs to no step
+    per_end: float  # what a step pays besides that ends an episode by itself
 
     @classmethod
     def of(cls, basis: Basis, fit: Ridge) -> "RewardModel":
-        return cls(basis, fit.weights, fit.per_step, fit.per_segment)
+        return cls(basis, fit.weights, fit.per_step, fit.per_segment, fit.per_end)
 
     def predict(self, x: NDArray[Any]) -> Floats:
-        """Reward of each row [N, D]: [N]."""
+        """Reward of each row [N, D], without what an end pays: [N]."""
         x, rows = np.asarray(x), rows_at_once(len(self.weights))
         parts = [self.basis.features(x[start : start + rows]) for start in range(0, len(x), rows)]
         return self.per_step + np.concatenate([np.zeros(0), *(part @ self.weights for part in parts)])

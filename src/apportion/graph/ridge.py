@@ -17,7 +17,8 @@ class Ridge(NamedTuple):
 
     weights: Floats  # [P]
     per_segment: float  # a constant in every total,
-    per_step: float  # and one in every step
+    per_step: float  # one in every step,
+    per_end: float  # and one in every total whose segment ended by itself
     errors: Floats  # [E] leave-one-out
     penalty: float
 
@@ -27,17 +28,26 @@ class Ridge(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """What every total may contain besides features: a constant, and a constant per step."""
+    """What every total may contain besides features: a constant per step, a constant, and what an end by
+    itself pays. Without the last, the fine at an early end would fall to whatever tells an episode's length.
+    """
 
-    columns: Floats  # [E, 1 or 2]; where all lengths are equal the two are one
-    basis: Floats  # the same, orthonormal
+    columns: Floats  # [E, 3]; 0 where one tells nothing that those before it do not
+    basis: Floats  # [E, 1 to 3] the same, orthonormal
 
     @classmethod
-    def of(cls, lengths: NDArray[Any]) -> "Offsets":
+    def of(cls, lengths: NDArray[Any], ends: NDArray[Any] | None = None) -> "Offsets":
         lengths = np.asarray(lengths, np.float64)
-        constant = np.ones_like(lengths)
-        columns = np.stack([lengths, constant] if np.ptp(lengths) > 0 else [lengths], axis=1)
-        return cls(columns, np.linalg.qr(columns)[0])
+        ends = np.zeros_like(lengths) if ends is None else np.asarray(ends, np.float64)
+        columns, basis = np.stack([lengths, np.ones_like(lengths), ends], axis=1), np.zeros((len(lengths), 0))
+        for place, column in enumerate(columns.T):
+            left = column - basis @ (basis.T @ column)
+            size = np.sqrt(left @ left)
+            if size > 1e-6 * np.sqrt(column @ column):
+                basis = np.column_stack([basis, left / size])
+            else:
+                columns[:, place] = 0.0
+        return cls(columns, basis)
 
     def remove(self, x: Floats) -> Floats:
         return np.asarray(x - self.basis @ (self.basis.T @ x))
@@ -73,7 +83,7 @@ class Spectrum(NamedTuple):
         # may be as small as 1e-9: it is added up, for 1 minus a leverage near 1 would be rounding.
         outside = 1 - np.sum(self.offsets.basis**2, axis=1) - np.sum(directions**2, axis=1)
         outside, missed = np.where(outside > _ROUNDING, outside, 0.0), y - directions @ along
-        best = Ridge(np.zeros(0), 0.0, 0.0, np.full(len(y), np.inf), 0.0)
+        best = Ridge(np.zeros(0), 0.0, 0.0, 0.0, np.full(len(y), np.inf), 0.0)
         for penalty in penalties:
             kept_back = self.kept_back(penalty)
             slack = np.maximum(outside + directions**2 @ kept_back, 1e-15)
@@ -84,8 +94,8 @@ class Spectrum(NamedTuple):
         response = directions @ (along / (self.variances + len(y) * best.penalty))
         weights = self.scale**2 * (self.offsets.remove(self.sums).T @ response)
         constants = np.linalg.lstsq(self.offsets.columns, totals - self.sums @ weights, rcond=None)[0]
-        per_segment = float(constants[1]) if len(constants) > 1 else 0.0
-        return best._replace(weights=weights, per_step=float(constants[0]), per_segment=per_segment)
+        per_step, per_segment, per_end = map(float, constants)
+        return best._replace(weights=weights, per_step=per_step, per_segment=per_segment, per_end=per_end)
 
 
 def ridge(sums: Floats, totals: Floats, offsets: Offsets, penalties: Floats = PENALTIES) -> Ridge:

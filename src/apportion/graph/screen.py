@@ -24,6 +24,7 @@ class Segments:
     rows: list[NDArray[Any]]  # [T, D] of each segment
     totals: Floats  # [E]
     scale: Scale
+    ends: NDArray[np.bool_] | None = None  # [E] which of them ended by themselves, if that is known
 
     @property
     def count(self) -> int:
@@ -35,7 +36,7 @@ class Segments:
 
     @cached_property
     def offsets(self) -> Offsets:
-        return Offsets.of(self.lengths)
+        return Offsets.of(self.lengths, self.ends)
 
     @cached_property
     def variance(self) -> float:

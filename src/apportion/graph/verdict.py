@@ -27,14 +27,19 @@ class _Prior(NamedTuple):
     """What is thought before any data. To be called absent a dimension must have become unlikely, though it
     was `likely` to have an effect, `alone`, in a product `with_found` dimensions or `with_others`.
     What stays unexplained may be noise, or hide a given dimension in a way that no product of two shows: with
-    the chance `hidden_in_some` where some is, and `hidden_in_much` more where a third of the variance is."""
+    the chance `hidden_in_some` where some is, and `hidden_in_much` more where a third of the variance is.
+    It may also be a curve that no feature follows, which makes a bystander look useful that moves with a
+    cause: with the chance `bystander` where much is unexplained; and always possible for one that is worth
+    little, and less than `faint` of what is unexplained."""
 
     likely: float = 0.4
     alone: float = 0.6
     with_found: float = 0.25
     with_others: float = 0.15
-    hidden_in_some: float = 0.02
+    hidden_in_some: float = 0.06
     hidden_in_much: float = 0.045
+    bystander: float = 0.02
+    faint: float = 0.1
 
 
 PRIOR = _Prior()
@@ -67,11 +72,13 @@ def judge(
         odds = _log_odds_of_worth(settled, candidates, ratios, team, negligible, rng)
         absence[team] = special.expit(-odds) * (1 - _hidden(refined.error))
     for place in settled.places:
-        presence[place.team] = place.presence
         # Something is there, and it may well be this, even if a rival is likelier.
         absence[place.team] = 1 - place.some * max(float(place.share[0]), 1 - SURE)
         worth = max(refined.strength.get(int(dim), 0.0) for dim in place.team)
         strength[place.team] = worth or settled.added.get(int(place.team[0]), 0.0)
+        known = place.presence * (1 - PRIOR.bystander * _much(refined.error))
+        faint = strength[place.team[0]] < min(negligible, PRIOR.faint * refined.error)
+        presence[place.team] = min(known, _UNSURE) if faint else known
         for rival, part in zip(place.rivals, place.share[1:], strict=True):
             absence[rival] *= 1 - place.some * part
     edges, groups = presence >= 0.5, []
@@ -114,8 +121,13 @@ def with_copies(judged: Judged, copies: dict[int, int]) -> list[tuple[int, ...]]
 
 def _hidden(unexplained: float) -> float:
     """The chance that a dimension has a part in what is unexplained, and that no product of two shows it."""
-    some, much = np.clip([unexplained / 0.05, (unexplained - 0.15) / 0.2], 0.0, 1.0)
-    return float(PRIOR.hidden_in_some * some + PRIOR.hidden_in_much * much)
+    some = min(unexplained / 0.02, 1.0)
+    return PRIOR.hidden_in_some * some + PRIOR.hidden_in_much * _much(unexplained)
+
+
+def _much(unexplained: float) -> float:
+    """From 0 to 1: whether much of the variance stays unexplained, about a third of it."""
+    return float(np.clip((unexplained - 0.15) / 0.2, 0.0, 1.0))
 
 
 def _log_odds_of_worth(

@@ -5,18 +5,37 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import random
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import Backbone, Batch, Edges, Method, Metrics, Segments, State, Transitions
+from apportion.core.types import (
+    Backbone,
+    Batch,
+    Edges,
+    Findings,
+    Method,
+    Metrics,
+    Segments,
+    State,
+    Transitions,
+)
 from apportion.training import scaling as scales
 from apportion.training.scaling import Scaling
+
+
+class Awaited(NamedTuple):
+    """What a look of the method has found, or is still about to find, and when it counts."""
+
+    findings: Findings
+    scaling: Scaling | None  # the units in which it looks
+    at: Int[Array, ""]  # the iteration after which it counts; -1: nothing is awaited
 
 
 class AgentState(NamedTuple):
     method: State
     backbone: State
     scaling: Scaling | None  # None: observations and rewards as they come
+    awaited: Awaited | None = None  # None for methods that never look
 
 
 class Lesson(NamedTuple):
@@ -30,7 +49,10 @@ class Lesson(NamedTuple):
 def init(method: Method, backbone: Backbone, key: PRNGKeyArray, spec: Spec, normalise: bool) -> AgentState:
     method_key, backbone_key = random.split(key)
     scaling = scales.unknown(spec) if normalise else None
-    return AgentState(method.init(method_key, spec), backbone.init(backbone_key, spec), scaling)
+    model, awaited = method.init(method_key, spec), None
+    if method.revision is not None:
+        awaited = Awaited(method.revision.findings(model), scaling, jnp.asarray(-1, jnp.int32))
+    return AgentState(model, backbone.init(backbone_key, spec), scaling, awaited)
 
 
 def update_model(

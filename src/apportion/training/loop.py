@@ -83,8 +83,9 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
 
     To continue, the pool must be where it was: call `pool.put_back(saved.where)` first.
     """
-    schedule, programs, reviser = config.schedule, _compile(config, pool.spec), Reviser(config)
+    schedule, programs = config.schedule, _compile(config, pool.spec)
     with (
+        closing(Reviser(config)) as reviser,
         closing(Collector(pool, schedule)) as collector,
         closing(Evaluator(config, pool)) as evaluator,
     ):
@@ -96,6 +97,7 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
             agent, replay = devices.spread((saved.agent, saved.replay), config.lanes)
             actor = programs.actor(agent)
             collector.go_on_from(saved.pending, saved.replay.segments)
+            reviser.go_on_from(saved.agent)
 
         for iteration in range(0 if saved is None else saved.iteration, schedule.iterations):
             segments_before = collector.segments
@@ -135,12 +137,12 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
                 metrics=metrics,
                 reports=reports,
                 settle=evaluator.wait,
-                save=partial(_save, iteration + 1, agent, replay, collector),
+                save=partial(_save, iteration + 1, agent, replay, collector, reviser),
             )
 
 
-def _save(iteration: int, agent: AgentState, replay: Replay, collector: Collector) -> Saved:
-    return Saved(iteration, agent, replay, collector.wait(), collector.pool.where())
+def _save(iteration: int, agent: AgentState, replay: Replay, collector: Collector, reviser: Reviser) -> Saved:
+    return Saved(iteration, reviser.settled(agent), replay, collector.wait(), collector.pool.where())
 
 
 class _Programs(NamedTuple):

@@ -1,8 +1,13 @@
-"""Looks at many segments at once: when they are due, what they measure, and the threads that take them."""
+"""Looks at many segments at once: when they are due, what they measure, and the threads that take them.
+
+The training does not wait for a look. What it finds counts from an iteration on that is known when it starts:
+a tenth later than it started, counted from the first iteration. So the same run brings the same numbers,
+however fast the machine is, and only waits where a look takes longer than that.
+"""
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -12,82 +17,171 @@ from jaxtyping import Array, Bool
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from apportion.core.types import Revision
+from apportion.core.types import Findings, Record, State
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
 from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
+from apportion.training.scaling import Scaling
 from apportion.training.settings import Config, Schedule
 
+NOTHING = -1  # in place of an iteration: nothing is awaited
+
 Counts = NDArray[np.int64]  # [L] closed segments
+Lanes = NDArray[np.bool_]  # [L]
 
 
 class Reviser:
     """Measures units anew, and lets the method look again, each time a lane's segments have grown enough."""
 
     def __init__(self, config: Config) -> None:
-        self.schedule = config.schedule
-        self.normalise = config.normalise
+        self.config = config
         self.revision = config.make_method().revision
+        self.at = np.full(config.lanes, NOTHING, np.int32)  # when what is awaited counts
+        self._looks: dict[int, Future[Findings]] = {}  # by lane; of one that began in another process, none
+        self._threads = ThreadPoolExecutor(min(config.lanes, os.cpu_count() or 1))
+        # One thread for each look: those that BLAS would add get in each other's way.
+        self._blas = threadpool_limits(None if self.revision is None else 1, "blas")
         self._measure: Callable[..., AgentState] = devices.compiled(_measured, config.lanes, donate=(0,))
+        self._accept: Callable[..., AgentState] = devices.compiled(self._accepted, config.lanes, donate=(0,))
+
+    def close(self) -> None:
+        """Looks that nobody waits for any more are not begun."""
+        self._threads.shutdown(cancel_futures=True)
+        self._blas.restore_original_limits()
+
+    def go_on_from(self, agent: AgentState) -> None:
+        """Await what an agent awaited when it was saved."""
+        if agent.awaited is not None:
+            self.at = np.array(agent.awaited.at)
 
     def revise(
         self, agent: AgentState, replay: Replay, iteration: int, before: Counts, after: Counts
     ) -> AgentState:
-        """The agent after all looks that this iteration's segments made due; itself where there are none."""
-        if self.normalise:
-            due = lanes_due(scales.FIRST, scales.GROWTH, self.schedule, iteration, before, after)
-            if due:
-                agent = self._measure(agent, replay, np.isin(np.arange(len(after)), due))
-        if self.revision is not None:
-            first, growth = self.revision.first, self.revision.growth
-            due = lanes_due(first, growth, self.schedule, iteration, before, after)
-            if due:
-                agent = look(self.revision, agent, replay, due)
+        """The agent with all that counts from now on, and after it has begun what this iteration's segments
+        made due; itself where there is neither."""
+        agent = self._count(agent, iteration)
+        looks, stale = self._due(iteration, before, after)
+        if stale.any():
+            # Whoever looks does so in the new units, and learns in the old ones until the look counts.
+            agent = self._measure(agent, replay, stale & (~looks | (before == 0)), looks)
+        if looks.any():
+            agent = self._begin(agent, replay, iteration, np.flatnonzero(looks).tolist())
+        return self._count(agent, iteration)
+
+    def settled(self, agent: AgentState) -> AgentState:
+        """With the findings of all looks so far, if need be after waiting for them."""
+        if agent.awaited is None or not self._looks:
+            return agent
+        findings = agent.awaited.findings
+        for lane, look in self._looks.items():
+            findings = devices.with_lane(findings, lane, look.result())
+        findings = devices.spread(findings, self.config.lanes)
+        return agent._replace(awaited=agent.awaited._replace(findings=findings))
+
+    def _due(self, iteration: int, before: Counts, after: Counts) -> tuple[Lanes, Lanes]:
+        """Lanes that look, and lanes whose units are measured: none that still awaits something."""
+        free, schedule, revision = self.at == NOTHING, self.config.schedule, self.revision
+        delay, looks, stale = _none, np.zeros_like(free), np.zeros_like(free)
+        if revision is not None:
+            delay = _delay
+            marks = (revision.first, revision.growth)
+            looks = free & lanes_due(*marks, schedule, iteration, before, after, delay)
+        if self.config.normalise:
+            marks = (scales.FIRST, scales.GROWTH)
+            stale = free & lanes_due(*marks, schedule, iteration, before, after, delay)
+        return looks, stale
+
+    def _begin(self, agent: AgentState, replay: Replay, iteration: int, lanes: list[int]) -> AgentState:
+        """Begin to look at many segments of some lanes, each in a thread of its own."""
+        revision, segments = self.revision, jax.device_get(replay.segments)
+        assert revision is not None
+        assert agent.awaited is not None
+
+        def look(state: State, scaling: Scaling | None, records: list[Record], count: int) -> Findings:
+            units = jax.device_get(scaling)
+            seen = [scales.record(units, record) for record in (*revision.shown, *records)]
+            return revision.look(state, seen, count)
+
+        for lane in lanes:
+            state, scaling = devices.one_lane((agent.method, agent.awaited.scaling), lane)
+            # Now, for the training goes on to write into the replay.
+            records = replays.records(replays.of_lane(replay, lane), revision.max_rows)
+            self._looks[lane] = self._threads.submit(look, state, scaling, records, int(segments[lane]))
+        self.at[lanes] = iteration + _delay(iteration)
+        at = devices.spread(jnp.asarray(self.at), self.config.lanes)
+        return agent._replace(awaited=agent.awaited._replace(at=at))
+
+    def _count(self, agent: AgentState, iteration: int) -> AgentState:
+        """The agent with what counts after this iteration."""
+        ready = self.at == iteration
+        if not ready.any():
+            return agent
+        agent = self._accept(self.settled(agent), ready)
+        self.at[ready] = NOTHING
+        self._looks = {lane: look for lane, look in self._looks.items() if not ready[lane]}
         return agent
+
+    def _accepted(self, agent: AgentState, ready: Bool[Array, ""]) -> AgentState:
+        """One lane's agent with what it awaited, if that is ready."""
+        awaited, revision = agent.awaited, self.revision
+        assert revision is not None
+        assert awaited is not None
+        method, scaling = revision.accept(agent.method, awaited.findings), agent.scaling
+        if scaling is not None and awaited.scaling is not None:
+            scaling = scaling._replace(mean=awaited.scaling.mean, scale=awaited.scaling.scale)
+        nothing = awaited._replace(at=jnp.full_like(awaited.at, NOTHING))
+        return _either(ready, agent._replace(method=method, scaling=scaling, awaited=nothing), agent)
 
 
 def lanes_due(
-    first: float, growth: float, schedule: Schedule, iteration: int, before: Counts, after: Counts
-) -> list[int]:
+    first: float,
+    growth: float,
+    schedule: Schedule,
+    iteration: int,
+    before: Counts,
+    after: Counts,
+    delay: Callable[[int], int],
+) -> Lanes:
     """Lanes whose number of closed segments has reached another one of first, first * growth, ...
 
-    Of the looks that would fall into the warm-up, only the last is worth its time.
+    Of those in the warm-up one is enough, that counts when the updates begin.
     """
-    steps, warmup = schedule.steps_per_iteration, schedule.warmup_steps
-    step = (iteration + 1) * steps
-    seen = _reached(before, first, growth) if step >= warmup else np.zeros_like(before)
-    due = _reached(after, first, growth) > seen
-    return np.flatnonzero(due).tolist() if step + steps >= warmup else []
 
+    def serves(iteration: int) -> bool:
+        """Whether what begins now counts before the updates do, or later."""
+        counts_at = iteration + delay(iteration)
+        return (counts_at + 2) * schedule.steps_per_iteration >= schedule.warmup_steps
 
-def look(revision: Revision, agent: AgentState, replay: Replay, lanes: list[int]) -> AgentState:
-    """Let the method look at many segments of some lanes at once, each lane in a thread of its own."""
-    segments = jax.device_get(replay.segments)
-
-    def one(lane: int) -> Any:
-        before = devices.one_lane(agent.method, lane)
-        scaling = jax.device_get(devices.one_lane(agent.scaling, lane))
-        records = replays.records(replays.of_lane(replay, lane), revision.max_rows)
-        records = [scales.record(scaling, record) for record in (*revision.shown, *records)]
-        return revision.revise(before, records, int(segments[lane]))
-
-    method = agent.method
-    # One thread for each look: those that BLAS would add get in each other's way.
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(min(len(lanes), os.cpu_count() or 1)) as threads:
-        for lane, after in zip(lanes, threads.map(one, lanes), strict=True):
-            method = devices.with_lane(method, lane, after)
-    return agent._replace(method=devices.spread(method, len(segments)))
-
-
-def _measured(agent: AgentState, replay: Replay, due: Bool[Array, ""]) -> AgentState:
-    """One lane's agent with its units measured anew, if it is due."""
-    assert agent.scaling is not None
-    scaling = jax.tree.map(
-        lambda new, old: jnp.where(due, new, old), scales.measured(agent.scaling, replay), agent.scaling
+    if not serves(iteration):
+        return np.zeros(len(after), np.bool_)
+    seen = (
+        _reached(before, first, growth) if iteration > 0 and serves(iteration - 1) else np.zeros_like(before)
     )
-    return agent._replace(scaling=scaling)
+    return np.asarray(_reached(after, first, growth) > seen)
+
+
+def _delay(iteration: int) -> int:
+    """Iterations until what a look has found counts."""
+    return (iteration + 1) // 10
+
+
+def _none(iteration: int) -> int:
+    return 0
+
+
+def _measured(agent: AgentState, replay: Replay, now: Bool[Array, ""], later: Bool[Array, ""]) -> AgentState:
+    """One lane's agent with its units measured anew, for now or for when its look will count."""
+    assert agent.scaling is not None
+    found, awaited = scales.measured(agent.scaling, replay), agent.awaited
+    if awaited is not None:
+        awaited = awaited._replace(scaling=_either(later, found, awaited.scaling))
+    return agent._replace(scaling=_either(now, found, agent.scaling), awaited=awaited)
+
+
+def _either(new: Bool[Array, ""], one: Any, other: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(new, a, b), one, other)
 
 
 def _reached(segments: Counts, first: float, growth: float) -> Counts:

@@ -84,7 +84,13 @@ def make(config: Config) -> Method:
     shown = _read(config.demonstrations) if config.demonstrations else ()
     first = 1.0 if shown else 4.0 * config.best
     revision = Revision(
-        lambda state, records, count: look(config, state, records), first, GROWTH, MOST_ROWS, shown
+        look=lambda state, records, count: look(config, state, records),
+        accept=lambda state, found: found,  # updates change nothing: a look finds the whole state
+        findings=lambda state: state,
+        first=first,
+        growth=GROWTH,
+        max_rows=MOST_ROWS,
+        shown=shown,
     )
     sampling = Sampling(config.segments, "uniform", config.update_every)
     return Method(init, update, reward, policy_mask, None, sampling, revision=revision, credit=credit)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from numpy.typing import NDArray
 
 from apportion.core.spec import Spec
 from apportion.core.types import (
@@ -53,7 +54,15 @@ class Rewards(NamedTuple):
     """Two rewards side by side, restricted and free: every array has a leading axis of 2."""
 
     networks: MLP  # of [s, a, s' - s, end]
-    bases: Additive  # of [s, a], in closed form; that of the free one is a constant
+    bases: Additive  # of [s, a, end], in closed form; that of the free one is a constant
+
+
+class Found(NamedTuple):
+    """What a look brings."""
+
+    edges: Edges
+    looked: Looked
+    bases: Additive
 
 
 class State(NamedTuple):
@@ -71,9 +80,9 @@ def make(config: Config) -> Method:
         states, actions = spec.observation_size, spec.action_size
         sizes = (2 * states + actions + 1, *config.hidden, 1)
         networks = jax.vmap(lambda k: MLP.init(k, sizes))(jax.random.split(key))
-        bases = _pair(additive.zero(states + actions), additive.zero(states + actions))
+        nothing = additive.zero(states + actions + 1)
         return State(
-            rewards=Rewards(networks, bases),
+            rewards=Rewards(networks, _pair(nothing, nothing)),
             optimiser=optimise.start(networks, config.learning_rate or RATE),
             edges=all_edges(states, actions, 1.0),
             looked=nothing_looked_at(spec),
@@ -156,11 +165,12 @@ def inputs(
 
 def predict(rewards: Rewards, masks: Float[Array, "2 I"], x: Float[Array, "*B I"]) -> Float[Array, "2 *B"]:
     """r̂ of both: what its base says, and what its network adds to that, in units of the base's error."""
-    dims = rewards.bases.mean.shape[-1]
+    dims = rewards.bases.mean.shape[-1] - 1
+    plain = jnp.concatenate([x[..., :dims], x[..., -1:]], axis=-1)
 
     def one(network: MLP, base: Additive, mask: Float[Array, "I"]) -> Float[Array, "*B"]:
         rest = jnp.squeeze(network(x * jnp.broadcast_to(mask, x.shape)), axis=-1)
-        return additive.predict(base, x[..., :dims]) + base.error * rest
+        return additive.predict(base, plain) + base.error * rest
 
     return jax.vmap(one)(rewards.networks, rewards.bases, masks)
 
@@ -180,9 +190,9 @@ def _mean_square(errors: Float[Array, "2 M"], importance: Float[Array, "M"]) -> 
 
 
 def _masks(edges: Edges) -> Float[Array, "2 I"]:
-    """The restricted reward reads states and actions with an edge, and nothing of where a step led."""
-    mask = reward_mask(edges)
-    restricted = jnp.concatenate([mask, jnp.zeros(len(edges.state_to_reward) + 1)])
+    """The restricted reward reads states and actions with an edge and whether a step is an end, but nothing
+    of where it led: a fine at an end must not fall to what happens to be so at ends."""
+    restricted = jnp.concatenate([reward_mask(edges), jnp.zeros(len(edges.state_to_reward)), jnp.ones(1)])
     return jnp.stack([restricted, jnp.ones_like(restricted)])
 
 
@@ -203,21 +213,37 @@ def _metrics(state: State, squares: Float[Array, "2"]) -> Metrics:
 
 def _revision(config: Config) -> Revision:
     """Often for the additive reward, which is cheap to fit; each time segments have doubled for the edges."""
-    return Revision(partial(look_again, config=config), ENOUGH_SEGMENTS / 8, 2 ** (1 / 3), MAX_ROWS)
+    first, growth = ENOUGH_SEGMENTS / 8, 2 ** (1 / 3)
+    return Revision(partial(look, config=config), accept, _findings, first, growth, MAX_ROWS)
 
 
-def look_again(state: State, records: list[Record], segments: int, config: Config) -> State:
+def _findings(state: State) -> Found:
+    return Found(state.edges, state.looked, state.rewards.bases)
+
+
+def look(state: State, records: list[Record], segments: int, config: Config) -> Found:
     """Find the edges anew where there is enough new evidence, and then the additive reward within them."""
-    if search_due(state.looked, segments):
-        edges, looked = search(state.edges, state.looked, records, segments)
-        state = state._replace(edges=edges, looked=looked)
-    allowed = np.asarray(reward_mask(state.edges)) > 0
+    edges, looked = state.edges, state.looked
+    if search_due(looked, segments):
+        edges, looked = search(edges, looked, records, segments)
     learned = [record for record in records if not judges.is_held_out(record.number)]
-    rows = [np.concatenate([record.observations[:-1], record.actions], axis=1) for record in learned]
-    totals = np.array([record.total for record in learned])
+    rows, totals = [_plain_rows(record) for record in learned], np.array([r.total for r in learned])
+    allowed = np.append(np.asarray(reward_mask(edges)) > 0, True)
     constant = additive.fit(rows, totals, np.zeros_like(allowed))
     fitted = additive.fit(rows, totals, allowed) if config.base else constant
-    return state._replace(rewards=rebased(state.rewards, _pair(fitted, constant)))
+    return Found(edges, looked, _pair(fitted, constant))
+
+
+def _plain_rows(record: Record) -> NDArray[np.float32]:
+    """[T, S + A + 1]: state, action and whether the step is an end."""
+    end = np.zeros((len(record.actions), 1), np.float32)
+    end[-1] = record.terminated
+    return np.concatenate([record.observations[:-1], record.actions, end], axis=1)
+
+
+def accept(state: State, found: Found) -> State:
+    rewards = rebased(state.rewards, found.bases)
+    return state._replace(rewards=rewards, edges=found.edges, looked=found.looked)
 
 
 def rebased(rewards: Rewards, bases: Additive) -> Rewards:

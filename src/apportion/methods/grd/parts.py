@@ -82,12 +82,13 @@ def search(before: Edges, looked: Looked, records: list[Record], segments: int) 
     """The edges that stay on, and what is known: an edge goes only when its absence is known."""
     observations = [record.observations for record in records]
     totals = np.array([record.total for record in records])
-    result = identify(observations, [record.actions for record in records], totals)
+    terminated = np.array([record.terminated for record in records])
+    result = identify(observations, [record.actions for record in records], totals, terminated=terminated)
     known = _known(result)
     edges = Edges(*(keep(*pair) for pair in zip(before, known, strict=True)))
     # Falls leave the replay when a policy has learned not to fall; what they told must not leave with them.
     ends = Endings(np.asarray(looked.ends) > 0, int(looked.ends_seen)).remember(
-        find_endings(observations, np.array([record.terminated for record in records]))
+        find_endings(observations, terminated)
     )
     return edges, Looked(
         known=known,

@@ -108,6 +108,13 @@ def make(config: Config) -> Method:
     return Method(init, update, reward, policy_mask, edges, sampling, _revision(config), reads=reads)
 
 
+class Found(NamedTuple):
+    """What a look brings."""
+
+    edges: Edges  # masks
+    looked: Looked
+
+
 def edges_on(state: State) -> Edges:
     """Edges that are on, as masks."""
     return jax.tree.map(masks.greedy_mask, state.model.edges)
@@ -116,18 +123,27 @@ def edges_on(state: State) -> Edges:
 def _revision(config: Config) -> Revision | None:
     if config.structure == "gradient":
         return None
-    return Revision(partial(look_again, config=config), ENOUGH_SEGMENTS, 2.0, MAX_ROWS)
+    return Revision(look, partial(accept, config=config), _findings, ENOUGH_SEGMENTS, 2.0, MAX_ROWS)
 
 
-def look_again(state: State, records: list[Record], segments: int, config: Config) -> State:
-    """Set the edges anew. Gradients go on from there, and must overcome the evidence to change an edge."""
+def _findings(state: State) -> Found:
     assert state.looked is not None
-    edges, looked = search(edges_on(state), state.looked, records, segments)
-    logits = jax.tree.map(lambda on: config.initial_edge_logit * (2 * on - 1), edges)
+    return Found(edges_on(state), state.looked)
+
+
+def look(state: State, records: list[Record], segments: int) -> Found:
+    """Search for the edges anew."""
+    before = _findings(state)
+    return Found(*search(before.edges, before.looked, records, segments))
+
+
+def accept(state: State, found: Found, config: Config) -> State:
+    """Set the edges anew. Gradients go on from there, and must overcome the evidence to change an edge."""
+    logits = jax.tree.map(lambda on: config.initial_edge_logit * (2 * on - 1), found.edges)
     return state._replace(
         model=state.model._replace(edges=logits),
         edge_optimiser=optimise.start(logits, config.edge_learning_rate),
-        looked=looked,
+        looked=found.looked,
     )
 
 
