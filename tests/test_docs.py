@@ -38,7 +38,14 @@ from apportion.runs import logs
 from apportion.runs.folder import RunFolder
 from apportion.runs.recording import Checkpoints
 from apportion.training.offline import Fitting
-from apportion.training.presets import CARTPOLE, GREENHOUSE, PAPER_SPARSITY, default_backbone, preset
+from apportion.training.presets import (
+    CARTPOLE,
+    GREENHOUSE,
+    KEY_DOOR,
+    PAPER_SPARSITY,
+    default_backbone,
+    preset,
+)
 from apportion.training.settings import Schedule
 
 ROOT = Path(__file__).parents[1]
@@ -340,7 +347,9 @@ def flag(prefix: str, name: str) -> str:
     return f"--{prefix}{name.replace('_', '-')}"
 
 
-@pytest.mark.parametrize(("title", "env_id"), [("Greenhouse", GREENHOUSE), ("CartPole", CARTPOLE)])
+@pytest.mark.parametrize(
+    ("title", "env_id"), [("Greenhouse", GREENHOUSE), ("KeyDoor", KEY_DOOR), ("CartPole", CARTPOLE)]
+)
 def test_small_tasks_start_from_the_documented_settings(title: str, env_id: str) -> None:
     config = preset(env_id, "grd", default_backbone(env_id))
     parts = {"": config.schedule, "method.": config.method_config, "backbone.": config.backbone_config}

@@ -13,7 +13,7 @@ from apportion.training.loop import online, open_pool
 from apportion.training.settings import Config, Schedule
 
 SMALL = {"hidden": (8, 8), "batch_size": 16, "segments": 3, "update_every": 2, "width": 8, "cells": 8}
-SMALL |= {"lessons": 4, "lessons_per_update": 2, "best": 3}
+SMALL |= {"lessons": 4, "lessons_per_update": 2, "best": 3, "stored": 4, "layers": 1}
 SCHEDULE = Schedule(
     steps=300,
     steps_per_iteration=100,

@@ -78,6 +78,7 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
         seed=args.seed,
         lanes=args.seeds,
         normalise=args.normalise,
+        exact_sum=args.exact_sum,
     )
     return args, config
 
@@ -105,6 +106,8 @@ def _train_flags(config: Config) -> Any:
         """The first seed; lanes have seed, seed+1, ..."""
         normalise: bool = config.normalise
         """Standardise observations by what was seen so far; scale rewards that are far from size one."""
+        exact_sum: Annotated[bool, tyro.conf.arg(name="method.exact-sum")] = config.exact_sum
+        """Move learned rewards evenly, so that each segment's sum equals what it paid."""
         wandb: Flag = False
         """Also log to Weights & Biases: the extra `wandb`."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)

@@ -113,6 +113,7 @@ class Revision(NamedTuple):
     first: float  # how many closed segments the first look waits for
     growth: float  # the next look comes after so many times more
     max_rows: int  # steps it can look at; of more, segments are chosen evenly over the replay
+    shown: tuple[Record, ...] = ()  # segments from elsewhere, in the environment's units; numbered below 0
 
     def revise(self, state: State, records: list[Record], segments: int) -> State:
         """Look, and accept at once."""
@@ -123,8 +124,9 @@ class Method(NamedTuple):
     """Turns sums of reward into a reward for each step. Pure functions of an explicit state.
 
     Most methods need the first six only. Those that judge a step by its whole segment have `credit`: what it
-    gives to the segments of an update is kept in the replay, and comes back as Transitions.credit. Those that
-    keep a memory of episodes fill it in `survey`, and may teach the policy from it by `recall`.
+    gives to the segments of an update is kept in the replay, and comes back as Transitions.credit; where
+    something else is to come back, `kept` says what. Those that keep a memory of episodes fill it in
+    `survey`, and may teach the policy from it by `recall`.
     """
 
     init: Callable[[PRNGKeyArray, Spec], State]
@@ -139,6 +141,7 @@ class Method(NamedTuple):
     recall: Callable[[State, int, PRNGKeyArray], Transitions] | None = None  # so many, beside the replay's
     reads: Callable[[State], Float[Array, "D"]] | None = None  # 1 for states and actions that r̂ depends on
     doubts: Callable[[State], Float[Array, "N"]] | None = None  # 1 for each graph.certificate.Doubt of edges
+    kept: Callable[[State, Segments], Float[Array, "M T"]] | None = None  # instead of `credit`
 
 
 class Backbone(NamedTuple):

@@ -125,6 +125,7 @@ def list_environments() -> list[tuple[str, str]]:
     """Ids that work out of the box, each with a line on what it is."""
     return [
         ("apportion/Greenhouse-v0", "who grew the tomatoes? ten gauges, three levers; known graph"),
+        ("apportion/KeyDoor-v0", "a key taken early opens a door late; nothing shows who has it"),
         ("apportion/Factored-v0", "synthetic tasks drawn at random; known graph"),
         ("CartPole-v1", "keep a pole upright by pushing its cart left or right; discrete actions"),
         *((env_id, f"{task.summary} (MuJoCo)") for env_id, task in TASKS.items()),

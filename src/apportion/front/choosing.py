@@ -46,9 +46,10 @@ def choose(
     given = _flat(settings)
     places = {_flag(part, field): (part, field) for part in parts for field in _fields(parts[part])}
     for name in given:
-        known = [*places, "normalise"]
+        known = [*places, "normalise", "method.exact_sum"]
         check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
     normalise = bool(given.pop("normalise", config.normalise))
+    exact_sum = bool(given.pop("method.exact_sum", config.exact_sum))
     for part, before in parts.items():
         changes = {places[name][1]: value for name, value in given.items() if places[name][0] == part}
         parts[part] = _changed(before, changes, part)
@@ -61,6 +62,7 @@ def choose(
         seed=seed,
         lanes=seeds,
         normalise=normalise,
+        exact_sum=exact_sum,
     )
     return Chosen(config, parts["checkpoints"])
 

@@ -59,7 +59,7 @@ class Explainer:
         self.run = run
         self.precision = precision
         self.learned = read_learned(run, best)
-        self.config, self.method = self.learned.config, self.learned.method
+        self.config, self.method = self.learned.config, self.learned.step_method
         self.spec = run.read_spec()  # with a category as one dimension
         self.owners = owners(self.spec)
         stored = [run.read_episodes(step) for step in run.episode_steps()]

@@ -49,6 +49,11 @@ class Learned:
         return agents.in_own_units(self.config.make_method())
 
     @property
+    def step_method(self) -> Method:
+        """The same for steps without a segment, whose rewards need not sum to anything."""
+        return agents.in_own_units(self.config.make_step_method())
+
+    @property
     def models(self) -> State:
         """[L, ...] what the lanes' methods know."""
         return self.agent._replace(backbone=None)

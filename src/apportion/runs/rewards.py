@@ -40,7 +40,7 @@ def learned_rewards(
     after = seen[1:] if followed else np.full_like(seen, np.nan)
     steps = Steps(seen[: len(taken)], taken, after)
     whole = steps if followed else steps._replace(next_observations=seen)
-    reason = why_not_alone(learned.config.method, learned.method, state, whole)
+    reason = why_not_alone(learned.config.method, learned.step_method, state, whole)
     if reason is not None:
         raise UserError(f"{reason}: see what it gave to stored episodes, `redistributed` in Run.episodes()")
     reward_of = _compiled(learned.config, learned.spec.observation_size)
@@ -55,7 +55,7 @@ def learned_rewards(
 @lru_cache(maxsize=8)
 def _compiled(config: Config, states: int) -> RewardOf:
     """Once for all who ask about rewards of the same settings."""
-    return compile_reward(agents.in_own_units(config.make_method()), states)
+    return compile_reward(agents.in_own_units(config.make_step_method()), states)
 
 
 def _learners_observations(spec: Spec, env: EnvConfig, observations: Any) -> NDArray[np.float32]:

@@ -185,8 +185,9 @@ class RewardLearner:
         records = replays.records(replays.of_lane(self.replay, 0), revision.max_rows)
         state, scaling = devices.one_lane((self.agent.method, self.agent.scaling), 0)
         units = jax.device_get(scaling)
+        seen = [scales.record(units, record) for record in (*revision.shown, *records)]
         with threadpool_limits(1, "blas"):
-            found = revision.revise(state, [scales.record(units, each) for each in records], self.segments)
+            found = revision.revise(state, seen, self.segments)
         found = devices.spread(jax.tree.map(lambda x: x[None], found), 1)
         self.agent = self.agent._replace(method=found)
 
@@ -262,6 +263,7 @@ def _learn(
     Not vmapped: a loop whose length differed from lane to lane would copy all that it carries at each turn.
     """
     sampling = dataclasses.replace(method.sampling.suited(spec.max_segment_steps), every=1)
+    keep = method.kept or method.credit
     agent, replay, origin = _first((agent, replay, first))
 
     def update(agent: AgentState, credit: Array, key: PRNGKeyArray) -> tuple[AgentState, Array, Metrics]:
@@ -270,8 +272,8 @@ def _learn(
         drawn = _first(replays.draw(now, draw_key, sampling, batch_size, 1))
         batch = scales.batch(agent.scaling, replays.gather(now, drawn, spec.max_segment_steps))
         agent, metrics = agents.update_model(method, agent, batch, model_key)
-        if method.credit is not None and batch.segments is not None:
-            now = replays.with_credit(now, batch.segments, method.credit(agent.method, batch.segments))
+        if keep is not None and batch.segments is not None:
+            now = replays.with_credit(now, batch.segments, keep(agent.method, batch.segments))
         return agent, now.credit, metrics
 
     def turn(number: Array, state: Any) -> Any:

@@ -229,7 +229,7 @@ def _looked_at_all(config: Config, agent: AgentState, records: list[Record]) -> 
     steps = sum(len(record.actions) for record in records)
     some = records[:: -(-steps // revision.max_rows) | 1]
     scaling = jax.device_get(devices.one_lane(agent.scaling, 0)) if agent.scaling is not None else None
-    scaled = [scales.record(scaling, record) for record in some]
+    scaled = [scales.record(scaling, record) for record in (*revision.shown, *some)]
     with threadpool_limits(1, "blas"):
         findings = revision.look(devices.one_lane(agent.method, 0), scaled, len(records))
     # All lanes have seen the same, so one look is enough.

@@ -10,6 +10,7 @@ from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Method
 from apportion.envs.make import EnvConfig
+from apportion.training.exact_sum import exact_sum
 
 MOST_LANES = 10_000  # in one process; more are a typing error
 NO_POLICY = "none"  # the backbone of a run that was fitted to logged episodes
@@ -65,6 +66,7 @@ class Config:
     seed: int = 0
     lanes: int = 1
     normalise: bool = True
+    exact_sum: bool = False
 
     def __post_init__(self) -> None:
         method = methods.find(self.method)
@@ -75,6 +77,10 @@ class Config:
             object.__setattr__(self, "method_config", method.config())
         if self.backbone_config is None and backbone is not None:
             object.__setattr__(self, "backbone_config", backbone.config())
+        check(
+            not self.exact_sum or self.make_step_method().sampling.segments > 0,
+            f"{self.method} fits no rewards to what segments paid: leave out --method.exact-sum",
+        )
 
     @property
     def seeds(self) -> list[int]:
@@ -86,6 +92,10 @@ class Config:
         return self.backbone != NO_POLICY
 
     def make_method(self) -> Method:
+        return exact_sum(self.make_step_method()) if self.exact_sum else self.make_step_method()
+
+    def make_step_method(self) -> Method:
+        """For steps of which no segment is known: exact_sum has no say."""
         return methods.find(self.method).make(self.method_config)
 
     def make_backbone(self) -> Backbone:
@@ -109,6 +119,7 @@ class Config:
             "seed": self.seed,
             "lanes": self.lanes,
             "normalise": self.normalise,
+            "exact_sum": self.exact_sum,
         }
 
     def check_actions(self, spec: Spec) -> None:
@@ -124,7 +135,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Config":
-        known = ("env", "method", "backbone", "schedule", "seed", "lanes", "normalise")
+        known = ("env", "method", "backbone", "schedule", "seed", "lanes", "normalise", "exact_sum")
         for key in data:
             check(key in known, f"unknown setting {key}{nearest(key, known)}")
         method, backbone = dict(data["method"]), dict(data["backbone"])
@@ -142,4 +153,5 @@ class Config:
             seed=data["seed"],
             lanes=data["lanes"],
             normalise=data.get("normalise", False),  # older runs took observations as they came
+            exact_sum=data.get("exact_sum", False),
         )

@@ -29,6 +29,7 @@ def updates(
 ) -> tuple[AgentState, Replay, Metrics]:
     """All updates of one iteration, and the mean of their metrics."""
     method, backbone = config.make_method(), config.make_backbone()
+    keep = method.kept or method.credit
     count = config.schedule.updates_per_iteration
     wanted = method.sampling.suited(spec.max_segment_steps)
     every = max(n for n in range(1, wanted.every + 1) if count % n == 0)
@@ -54,8 +55,8 @@ def updates(
         # The model stands still for a round: all of its rewards in one pass.
         lessons = jax.vmap(partial(agents.lesson, method, agent))(drawn.transitions, policy_keys)
         agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
-        if method.credit is not None and drawn.segments is not None:
-            now = replays.with_credit(now, drawn.segments, method.credit(agent.method, drawn.segments))
+        if keep is not None and drawn.segments is not None:
+            now = replays.with_credit(now, drawn.segments, keep(agent.method, drawn.segments))
         return (agent, now.credit), metrics | policy_metrics
 
     start = (agent, replay.credit)
