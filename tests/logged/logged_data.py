@@ -14,7 +14,7 @@ from minari.data_collector import EpisodeBuffer
 
 STATES, ACTIONS = ("s_0", "s_1", "s_2"), ("a_0",)
 SMALL = {
-    "updates": 1000,
+    "updates": 250,
     "check_every": 250,
     "method.hidden": (32,),
     "method.segments": 16,

@@ -11,10 +11,15 @@ import pytest
 from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Record, Segments
+from apportion.envs.make import EnvConfig
 from apportion.methods import align_rudder
 from apportion.methods.align_rudder import alignment
 from apportion.methods.align_rudder.clusters import centres_of
 from apportion.methods.align_rudder.method import look, prefix_scores
+from apportion.training import offline
+from apportion.training.episodes import Episode
+from apportion.training.learner import RewardLearner
+from apportion.training.settings import NO_POLICY, Config
 
 PLAIN = alignment.substitution(np.full(5, 0.2))
 
@@ -144,7 +149,9 @@ def test_before_the_first_look_each_step_gets_the_mean() -> None:
     np.testing.assert_allclose(METHOD.credit(fresh, _segments([0, 1, 2, 3, 4, 0, 0], 3.0)), 0.5, atol=1e-6)
 
 
-def test_demonstrations_come_from_a_file_where_one_is_given(tmp_path: Path) -> None:
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A file of four demonstrations."""
     path = str(tmp_path / "shown.npz")
     shown = [record for record in _records(100) if record.total > 0][:4]
     np.savez(
@@ -154,15 +161,45 @@ def test_demonstrations_come_from_a_file_where_one_is_given(tmp_path: Path) -> N
         lengths=np.full(4, 6),
         totals=np.ones(4),
     )
+    return path
+
+
+def _poor() -> list[Record]:
+    return [record for record in _records(100) if record.total == 0]
+
+
+def test_demonstrations_come_from_a_file_where_one_is_given(path: str) -> None:
     method = align_rudder.make(align_rudder.Config(demonstrations=path, symbols=5))
     assert method.revision is not None
     assert [record.number for record in method.revision.shown] == [-1, -2, -3, -4]
-    poor = [record for record in _records(100) if record.total == 0]
+    poor = _poor()
     start = method.init(jax.random.key(0), TASK)
     assert method.revision.revise(start, [*method.revision.shown, *poor], 100).scale > 0
     other = method.init(jax.random.key(0), Spec("wider", ("x", "y", "z"), ("go",), 6, 6))
     with pytest.raises(UserError, match="has 2 observed numbers, the task 3"):
         method.revision.revise(other, [*method.revision.shown, *poor], 100)
+
+
+def test_a_fit_is_shown_the_file_too(path: str) -> None:
+    """Where nobody else was paid anything, only demonstrations give a score its worth."""
+    settings = align_rudder.Config(demonstrations=path, symbols=5)
+    config = Config(EnvConfig("log.csv"), "align-rudder", settings, NO_POLICY)
+    assert (offline.looked_at_all(config, offline.start(config, TASK), _poor()).method.scale > 0).all()
+
+
+def test_a_learner_beside_other_trainers_is_shown_the_file_too(path: str) -> None:
+    learner = RewardLearner.of(
+        TASK,
+        "align-rudder",
+        {"demonstrations": path, "symbols": 5},
+        replay_steps=100,
+        seed=0,
+        normalise=False,
+    )
+    seen, done, *_ = _poor()[0]
+    nothing = np.zeros(6, np.float32)
+    learner.add(Episode(seen, done, nothing, nothing, np.arange(6) == 5, False))
+    assert (learner.agent.method.scale > 0).all()
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged) -> Itera
     """Learn, and yield every look at the held-out episodes; the last one is at each lane's best state."""
     method, replay = config.make_method(), fill(spec, data.learned)
     agent = _with_units(start(config, spec), replay)
-    agent = _looked_at_all(config, agent, data.learned)
+    agent = looked_at_all(config, agent, data.learned)
     learn = _compile(config, spec, fitting.check_every)
     judging = _Judging(config, spec, data)
     steps = list(range(fitting.check_every, fitting.updates + 1, fitting.check_every)) or [fitting.updates]
@@ -221,7 +221,7 @@ def _with_units(agent: AgentState, replay: Replay) -> AgentState:
     return agent._replace(scaling=measured)
 
 
-def _looked_at_all(config: Config, agent: AgentState, records: list[Record]) -> AgentState:
+def looked_at_all(config: Config, agent: AgentState, records: list[Record]) -> AgentState:
     """Let a method that looks at all episodes at once do so: here they are all there from the start."""
     revision = config.make_method().revision
     if revision is None:
