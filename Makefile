@@ -68,13 +68,14 @@ else
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[cuda]"
 endif
 
-# Other people's packages that benchmarks and a few tests measure us against.
+# Other people's packages that benchmarks and a few tests measure us against, or that we serve.
 peers: setup
 ifneq ($(UV),)
-	$(UV) pip install --quiet --python $(BIN)/python torch==2.13.0 stable-baselines3==2.9.2 sbx-rl==0.28.0
+	$(UV) pip install --quiet --python $(BIN)/python torch==2.13.0 stable-baselines3==2.9.2 sbx-rl==0.28.0 \
+	  wandb==0.31.0
 else
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check stable-baselines3==2.9.2 sbx-rl==0.28.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check stable-baselines3==2.9.2 sbx-rl==0.28.0 wandb==0.31.0
 endif
 
 lock:

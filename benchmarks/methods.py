@@ -1,10 +1,17 @@
 """All methods on one task with a known graph: one table, side by side in one run, kept as JSON.
 
     python benchmarks/methods.py --seeds 5 --out results/greenhouse-methods.json
+    python benchmarks/methods.py --env apportion/KeyDoor-v0 --runs runs/key-door --out results/key-door.json
+    python benchmarks/methods.py --collect runs/key-door --out results/key-door.json
 
-Each row: median over seeds of the last evaluation, with a 95% bootstrap interval of that median.
+With --runs the run folders are kept: the trainings may be shared out among machines by --methods, and started
+again it skips those that are finished. Each row: median over seeds of the last evaluation, with a 95%
+bootstrap interval of that median.
 """
 
+import re
+import shutil
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +27,7 @@ from apportion.methods import METHODS
 from apportion.report import statistics
 from apportion.runs import recording
 from apportion.runs.atomic import write_json
-from apportion.runs.folder import RunFolder, versions
+from apportion.runs.folder import RunFolder, read_json, versions
 from apportion.runs.recording import Checkpoints
 from apportion.runs.summary import summarise
 from apportion.training.presets import GREENHOUSE, paper, preset
@@ -41,26 +48,54 @@ class Methods:
     """When reward is paid, as in `apportion train --env.delay`."""
     methods: tuple[str, ...] = ()
     """Which methods, the oracle among them; all when not given."""
+    exact_sum: bool = False
+    """Move the rewards of each method that fits any, so that segments sum to what they paid."""
     seeds: int = 5
     """Seeds per method."""
     steps: int | None = None
     """Environment steps per seed; the task's own setting when not given."""
+    runs: Path | None = None
+    """Where run folders are kept; nowhere when not given."""
+    collect: Path | None = None
+    """Train nothing: make the table from the run folders in here."""
 
 
 def main(args: Methods) -> None:
     console = Console()
-    results, made_with = {}, versions()
-    with tempfile.TemporaryDirectory() as folder:
-        for name, config in variants(args).items():
-            console.print(f"{name} ...")
-            run = recording.train(config, Checkpoints(), Path(folder) / name, quiet=True).run
-            results[name] = lanes(run)
+    made_with = versions()
+    with tempfile.TemporaryDirectory() as nowhere:
+        folder = args.collect or args.runs or Path(nowhere)
+        for name, config in variants(args).items() if args.collect is None else ():
+            if not finished(folder / slug(name), config):
+                console.print(f"{name} ...")
+                recording.train(config, Checkpoints(), folder / slug(name), quiet=True)
+        found = {name: folder / slug(name) for name in variants(args)}
+        results = {name: lanes(RunFolder.open(path)) for name, path in found.items() if path.exists()}
+    if "oracle" not in results:
+        sys.exit(f"no run of the oracle in {folder}: add it to --methods")
     oracle = np.median(results["oracle"]["return"])
     for result in results.values():
         result["share_of_oracle"] = [value / oracle for value in result["return"]]
     rows = {name: {score: interval(result[score]) for score in SCORES} for name, result in results.items()}
     write_json(args.out, {"command": command(args), "versions": made_with, "rows": rows, "lanes": results})
     console.print(table(rows, results))
+
+
+def slug(name: str) -> str:
+    """The name of its run folder."""
+    return re.sub(r"[^a-z0-9]+", "-", name).strip("-")
+
+
+def finished(path: Path, config: Config) -> bool:
+    """Whether the training is there to its end; what was interrupted before makes room."""
+    if not path.exists():
+        return False
+    run = RunFolder.open(path)
+    status = read_json(run.status) if run.status.exists() else {}
+    if status.get("state") == "finished" and status["step"] >= config.schedule.steps:
+        return True
+    shutil.rmtree(path)
+    return False
 
 
 def variants(args: Methods) -> dict[str, Config]:
@@ -81,6 +116,8 @@ def settings(args: Methods, method: str) -> Config:
     config = replace(config, lanes=args.seeds, env=replace(config.env, delay=args.delay))
     if args.steps is not None:
         config = replace(config, schedule=replace(config.schedule, steps=args.steps))
+    if args.exact_sum and config.make_method().sampling.segments:
+        config = replace(config, exact_sum=True)
     return config
 
 
@@ -107,9 +144,10 @@ def interval(values: list[float | None]) -> list[float] | None:
 def command(args: Methods) -> str:
     steps = "" if args.steps is None else f" --steps {args.steps}"
     methods = f" --methods {' '.join(args.methods)}" if args.methods else ""
+    exact = " --exact-sum" if args.exact_sum else ""
     return (
-        f"python benchmarks/methods.py --env {args.env} --delay {args.delay}{methods} "
-        f"--seeds {args.seeds}{steps} --out {args.out}"
+        f"python benchmarks/methods.py --env {args.env} --delay {args.delay}{methods}{exact} "
+        f"--seeds {args.seeds}{steps} --out {args.out}"  # wherever the run folders lay
     )
 
 

@@ -27,7 +27,16 @@ if jax.__version__.startswith("0.10."):
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 # Wherever arrays meet mathematics. The hook must come before the first import of each module.
-_CHECKED = ("nn", "methods", "backbones", "data.memory", "data.replay", "training.agent", "training.evaluate")
+_CHECKED = (
+    "nn",
+    "methods",
+    "backbones",
+    "data.memory",
+    "data.replay",
+    "training.agent",
+    "training.exact_sum",
+    "training.evaluate",
+)
 install_import_hook([f"apportion.{module}" for module in _CHECKED], "beartype.beartype")
 
 # The same examples in every run. Their time is no matter: the first one compiles, and machines are busy.

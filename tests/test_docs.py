@@ -24,7 +24,8 @@ import tyro
 import scripts
 from apportion import cli
 from apportion.backbones import BACKBONES
-from apportion.cli import bench, verbs
+from apportion.cli import bench, logged, verbs
+from apportion.core import registry
 from apportion.core.config import to_dict
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
@@ -36,7 +37,15 @@ from apportion.methods import METHODS, Entry
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
 from apportion.runs.recording import Checkpoints
-from apportion.training.presets import CARTPOLE, GREENHOUSE, PAPER_SPARSITY, default_backbone, preset
+from apportion.training.offline import Fitting
+from apportion.training.presets import (
+    CARTPOLE,
+    GREENHOUSE,
+    KEY_DOOR,
+    PAPER_SPARSITY,
+    default_backbone,
+    preset,
+)
 from apportion.training.settings import Schedule
 
 ROOT = Path(__file__).parents[1]
@@ -44,9 +53,15 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 GRD, METRICS, ENVIRONMENTS = DOCS / "methods/grd.md", DOCS / "metrics.md", DOCS / "environments.md"
-OWN, STOP, READ, ELSEWHERE = (
+OWN, STOP, READ, ELSEWHERE, LOGGED = (
     DOCS / "guides" / f"{name}.md"
-    for name in ("train-your-own-environment", "stop-and-resume", "read-a-run", "run-a-policy-elsewhere")
+    for name in (
+        "train-your-own-environment",
+        "stop-and-resume",
+        "read-a-run",
+        "run-a-policy-elsewhere",
+        "fit-logged-episodes",
+    )
 )
 
 SPEC = Spec("toy", ("height", "speed"), ("push",), max_episode_steps=6, max_segment_steps=4)
@@ -115,6 +130,13 @@ def run_blocks(page: Path, folder: Path) -> None:
                 exec(compile(code, relative(page), "exec"), namespace)
 
 
+def write_modules(page: Path, folder: Path) -> None:
+    """The blocks of a page that are modules, as files."""
+    for code in blocks(page, "python"):
+        if module := re.match(r"# (\w+)\.py\n", code):
+            (folder / f"{module[1]}.py").write_text(code)
+
+
 class own_modules:  # noqa: N801 - reads like a function
     """Forget the modules and environments that were added inside the block."""
 
@@ -124,8 +146,9 @@ class own_modules:  # noqa: N801 - reads like a function
     def __exit__(self, *error: object) -> None:
         for env_id in set(gymnasium.registry) - self.registry:
             del gymnasium.registry[env_id]
-        for name in (set(sys.modules) - self.modules) & {"oven", "ovens", "boat", "run_policy"}:
+        for name in (set(sys.modules) - self.modules) & {"oven", "ovens", "boat", "run_policy", "even"}:
             del sys.modules[name]
+        registry._import.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -206,7 +229,8 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(verbs, "start", stop)
     monkeypatch.setattr(verbs.RunFolder, "open", stop)
-    monkeypatch.setattr(verbs, "read_npz", stop)
+    monkeypatch.setattr(logged, "read_log", stop)
+    monkeypatch.setattr(logged, "relabel", stop)
     monkeypatch.setattr(bench, "measure", stop)
 
 
@@ -218,7 +242,16 @@ def all_commands() -> Iterator[Any]:
 
 @pytest.mark.usefixtures("only_parse")
 @pytest.mark.parametrize(("page", "command"), list(all_commands()))
-def test_commands_are_understood(page: Path, command: str) -> None:
+def test_commands_are_understood(
+    page: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_modules(page, tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with own_modules():
+        check_command(page, command)
+
+
+def check_command(page: Path, command: str) -> None:
     words = shlex.split(command)
     if words[:3] == ["python", "-m", "apportion"]:
         words = words[2:]
@@ -239,7 +272,7 @@ def check_verb(page: Path, argv: list[str]) -> None:
     except Parsed as parsed:
         if argv[0] == "train":
             check_environment(page, parsed.config.env.id)
-        elif argv[0] not in ("identify", "bench"):  # the first reads a file that the user has, the other none
+        elif argv[0] not in ("identify", "fit", "bench"):  # which read a file that the user has, or none
             assert f"--out {argv[1]} " in page.read_text(), f"nothing on this page makes {argv[1]}"
 
 
@@ -297,6 +330,7 @@ SETTINGS = [
     pytest.param(ENVIRONMENTS, EnvConfig, "env.", id="env"),
     pytest.param(OWN, Schedule, "", id="schedule"),
     pytest.param(STOP, Checkpoints, "", id="checkpoints"),
+    pytest.param(LOGGED, Fitting, "", id="fitting"),
 ]
 
 
@@ -313,7 +347,9 @@ def flag(prefix: str, name: str) -> str:
     return f"--{prefix}{name.replace('_', '-')}"
 
 
-@pytest.mark.parametrize(("title", "env_id"), [("Greenhouse", GREENHOUSE), ("CartPole", CARTPOLE)])
+@pytest.mark.parametrize(
+    ("title", "env_id"), [("Greenhouse", GREENHOUSE), ("KeyDoor", KEY_DOOR), ("CartPole", CARTPOLE)]
+)
 def test_small_tasks_start_from_the_documented_settings(title: str, env_id: str) -> None:
     config = preset(env_id, "grd", default_backbone(env_id))
     parts = {"": config.schedule, "method.": config.method_config, "backbone.": config.backbone_config}

@@ -76,7 +76,7 @@ def _for_types(node: ast.If) -> bool:
     return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-SHARED = ("actor_critic", "regression")  # parts that the files of a room stand on
+SHARED = ("actor_critic", "foresight", "regression")  # parts that the files of a room stand on
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if unit_of(file) in ("methods", "backbones")])
@@ -89,12 +89,13 @@ def test_methods_and_backbones_know_nothing_of_each_other_nor_of_their_siblings(
         assert own or name[0] not in ("methods", "backbones"), f"{file} imports {'.'.join(name)}"
 
 
-LIGHT = {"core/errors.py", "core/spec.py"} | {file for file in FILES if unit_of(file) == "envs"}
+LIGHT_CORE = ("config", "errors", "modules", "spec")
+LIGHT = {f"core/{name}.py" for name in LIGHT_CORE} | {file for file in FILES if unit_of(file) == "envs"}
 
 
 @pytest.mark.parametrize("file", sorted(LIGHT))
 def test_what_workers_import_is_light(file: str) -> None:
-    allowed = {("envs",), ("core", "errors"), ("core", "spec")}
+    allowed = {("envs",), *(("core", name) for name in LIGHT_CORE)}
     assert all(name[:1] in allowed or name[:2] in allowed for name in own_imports(file))
     heavy = {"jax", "jaxtyping", "equinox", "optax"}
     assert not heavy & {name.split(".")[0] for name in imports(file)}

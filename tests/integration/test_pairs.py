@@ -1,4 +1,4 @@
-"""Every method trains with every backbone, on episodes and on windows: briefly, but through the real loop."""
+"""Methods train with backbones, on episodes and on windows: briefly, but through the real loop."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -13,7 +13,7 @@ from apportion.training.loop import online, open_pool
 from apportion.training.settings import Config, Schedule
 
 SMALL = {"hidden": (8, 8), "batch_size": 16, "segments": 3, "update_every": 2, "width": 8, "cells": 8}
-SMALL |= {"lessons": 4, "lessons_per_update": 2, "best": 3}
+SMALL |= {"lessons": 4, "lessons_per_update": 2, "best": 3, "stored": 4, "layers": 1}
 SCHEDULE = Schedule(
     steps=300,
     steps_per_iteration=100,
@@ -30,14 +30,17 @@ ENVIRONMENTS = {
     True: EnvConfig("CartPole-v1", max_episode_steps=30),
 }
 
+# A backbone knows of a method only its rewards, so for these one backbone is enough.
+WITH_SAC_ONLY = ("diaster", "rbt", "gp-lrr", "hopfield-rudder", "align-rudder")
+PAIRS = [(m, b) for m in METHODS for b in BACKBONES if b == "sac" or m not in WITH_SAC_ONLY]
+
 
 def _small(config: Any) -> Any:
     names = {field.name for field in fields(config)}
     return replace(config, **{name: value for name, value in SMALL.items() if name in names})
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "backbone"), PAIRS)
 def test_a_pair_trains(method: str, backbone: str) -> None:
     discrete = BACKBONES[backbone].make(BACKBONES[backbone].config()).discrete
     config = Config(

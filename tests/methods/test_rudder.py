@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Segments
-from apportion.methods import rudder
+from apportion.methods import foresight, rudder
 from apportion.nn.recurrent import LSTM
 from builders import (
     SPEC,
@@ -145,8 +145,8 @@ def test_errors_of_opposite_sign_do_not_cancel() -> None:
     """The bug of three public copies: mean(e)² where mean(e²) is meant."""
     data = segments(0, 2)._replace(total=jnp.asarray([1.0, -1.0]), length=jnp.asarray([1, 1], jnp.int32))
     data = data._replace(mask=jnp.arange(4)[None, :] < data.length[:, None])
-    statistics = rudder.Statistics(jnp.asarray(1), jnp.zeros(8), jnp.ones(8), jnp.zeros(()), jnp.ones(()))
-    last, prefix = rudder.squared_errors(jnp.zeros((2, 4)), data, statistics)
+    statistics = foresight.Statistics(jnp.asarray(1), jnp.zeros(8), jnp.ones(8), jnp.zeros(()), jnp.ones(()))
+    last, prefix = foresight.squared_errors(jnp.zeros((2, 4)), data, statistics)
     np.testing.assert_allclose(last, [1, 1], rtol=1e-4)
     np.testing.assert_allclose(prefix, [1, 1], rtol=1e-4)
 
@@ -156,9 +156,9 @@ def test_statistics_are_those_of_all_steps_seen(fresh: rudder.State) -> None:
     data = segments(1, 4)
     statistics = fresh.statistics
     for _ in range(3):
-        statistics = rudder.follow(statistics, data)
+        statistics = foresight.follow(statistics, data)
     real, plain = np.asarray(data.mask), numpy(data)
-    inputs = np.asarray(rudder.steps_of(data))[real]
+    inputs = np.asarray(foresight.steps_of(data))[real]
     np.testing.assert_allclose(statistics.mean, inputs.mean(axis=0), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(statistics.variance, inputs.var(axis=0), rtol=1e-4)
     rate = plain.total.sum() / plain.length.sum()

@@ -71,8 +71,17 @@ def tokens() -> jax.Array:
 def test_attention_in_blocks_equals_attention_at_once(steps: int, block: int) -> None:
     """Whether the steps fill the blocks or not."""
     arguments = tuple(normal(np.random.default_rng(steps), 3, steps, 2))
-    found = attention.causal_attention(*arguments, block=block)
+    found = attention.block_attention(*arguments, block=block)
     np.testing.assert_allclose(found, _plain_attention(*numpy(arguments)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("length", [1, 5, 9])
+def test_with_a_length_every_step_sees_all_of_so_many(length: int) -> None:
+    query, key, value = normal(np.random.default_rng(3), 3, 9, 2)
+    found = attention.block_attention(query, key, value, jnp.asarray(length), block=4)
+    logits = numpy(query) @ numpy(key)[:length].T / math.sqrt(2)
+    weights = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found, weights @ numpy(value)[:length], rtol=1e-5, atol=1e-6)
 
 
 def test_its_slopes_are_those_of_jax_itself() -> None:
@@ -83,7 +92,7 @@ def test_its_slopes_are_those_of_jax_itself() -> None:
         return jax.nn.dot_product_attention(*four, is_causal=True)[0, :, 0]
 
     def in_blocks(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
-        return attention.causal_attention(query, key, value, block=4)
+        return attention.block_attention(query, key, value, block=4)
 
     def slopes(attend: Any) -> Any:
         return jax.jit(jax.grad(lambda arguments: jnp.sum(jnp.sin(attend(*arguments)))))(arguments)
@@ -94,7 +103,7 @@ def test_its_slopes_are_those_of_jax_itself() -> None:
 def test_large_logits_do_not_overflow() -> None:
     scale = jnp.asarray([1e4, 1e4, 1.0])[:, None, None]
     query, key, value = normal(np.random.default_rng(0), 3, 5, 2) * scale
-    found = attention.causal_attention(query, key, value, block=2)
+    found = attention.block_attention(query, key, value, block=2)
     chosen = [np.argmax(np.asarray(key)[: t + 1] @ np.asarray(query)[t]) for t in range(5)]
     np.testing.assert_allclose(found, np.asarray(value)[chosen], rtol=1e-5)
 

@@ -9,7 +9,7 @@ import pytest
 
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
-from apportion.runs.saved import _filled
+from apportion.data.replay import filled
 
 SPEC = Spec("toy", ("height",), ("push",), max_episode_steps=4, max_segment_steps=4)
 
@@ -22,7 +22,7 @@ def test_a_growing_replay_is_saved_with_few_programs(caplog: pytest.LogCaptureFi
     with jax.log_compiles(), caplog.at_level(logging.WARNING):
         for rows in range(1, 600, 23):
             counts = jnp.array([rows - 1, rows], jnp.int32)
-            saved = _filled(empty._replace(rows=counts, segments=counts))
+            saved = filled(empty._replace(rows=counts, segments=counts))
             assert saved["observation"].shape == (2, min(600, rows + 1), 1)
             np.testing.assert_array_equal(saved["observation"], numbers[:, : rows + 1])
             assert saved["segment_total"].shape == (2, rows)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from apportion.backbones import ddpg, dqn, sac, td3
+from apportion.core import registry
 from apportion.core.types import Backbone
 
 
@@ -18,3 +19,8 @@ BACKBONES: dict[str, Entry] = {
     "ddpg": Entry(ddpg.Config, ddpg.make),
     "dqn": Entry(dqn.Config, dqn.make),
 }
+
+
+def find(name: str) -> Entry:
+    """A backbone by its name here, or a user's own by module:name."""
+    return Entry(*registry.find("backbone", name, BACKBONES, Backbone))

@@ -25,7 +25,9 @@ VERBS = {
     "report": Verb("make one HTML page about one run or several", "report.report"),
     "explain": Verb("say what a run's agents are paid for", "explain.explain"),
     "export": Verb("write a policy into a file that NumPy alone can run", "export.export"),
-    "identify": Verb("find who feeds the reward in logged episodes", "verbs.identify_graph"),
+    "identify": Verb("find who feeds the reward in logged episodes", "logged.identify_graph"),
+    "fit": Verb("learn from logged episodes which steps earned their outcomes", "logged.fit"),
+    "relabel": Verb("write logged episodes again, with the reward of each step", "logged.relabel_data"),
     "bench": Verb("measure speed beside other libraries, or recovery of known graphs", "bench.bench"),
     "list": Verb("list methods, backbones or environments", "verbs.list_things"),
 }

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from apportion.runs.certified import UNDECIDED, in_words
 from apportion.runs.learned import moment_in_words
+from apportion.runs.summary import in_words as fit_in_words
 from apportion.runs.trouble import in_words as faults_in_words
 
 EDGE_ROWS = 24  # larger graphs are summed up
@@ -28,8 +29,9 @@ def summary(console: Console, data: dict[str, Any]) -> None:
     """What `apportion show` prints."""
     status, config = data["status"], data["config"]
     console.print(Text(data["run"], style="bold"))
+    policy = config["backbone"]["name"] if data["data"] is None else "no policy"
     console.print(
-        f"{data['env']} · {config['method']['name']} · {config['backbone']['name']} · "
+        f"{data['env']} · {config['method']['name']} · {policy} · "
         f"{config['lanes']} seed(s) · {status.get('state', 'unknown')} at step {status.get('step', 0):,} "
         f"after {status.get('seconds', 0):,.0f} s"
     )
@@ -39,6 +41,9 @@ def summary(console: Console, data: dict[str, Any]) -> None:
         console.print("No evaluation yet.")
         return
     _scores(console, data)
+    seeds = [config["seed"] + lane for lane in range(config["lanes"])]
+    for sentence in fit_in_words(data["data"], seeds):
+        console.print(sentence)
     if data["graph"]["state_to_reward"] is not None:
         _edges(console, data)
 
@@ -64,10 +69,18 @@ def _edges(console: Console, data: dict[str, Any]) -> None:
     rows = sorted(zip(names, probabilities, _verdicts(data), masks, strict=True), key=lambda row: -row[1])
     table = Table(title="Edges to the reward", title_justify="left")
     certified = data["certificates"] is not None
-    for column in ("dimension", "P(edge)", *(["verdict"] if certified else []), "policy sees"):
+    policy = data["data"] is None
+    columns = [
+        "dimension",
+        "P(edge)",
+        *(["verdict"] if certified else []),
+        *(["policy sees"] if policy else []),
+    ]
+    for column in columns:
         table.add_column(column, justify="left" if column in ("dimension", "verdict") else "right")
     for name, probability, verdict, mask in rows[:EDGE_ROWS]:
-        table.add_row(Text(name), number(probability), *([verdict] if certified else []), mask)
+        facts = ([verdict] if certified else []) + ([mask] if policy else [])
+        table.add_row(Text(name), number(probability), *facts)
     console.print(table)
     if len(rows) > EDGE_ROWS:
         console.print(f"... and {len(rows) - EDGE_ROWS} more: see --json")

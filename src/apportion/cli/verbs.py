@@ -1,7 +1,8 @@
 """What each verb does: read its flags, call the layers below, print."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,18 +17,17 @@ from apportion.cli.cache import remember_compilations
 from apportion.cli.output import Flag, Output, RunPath, print_data
 from apportion.core.config import check
 from apportion.core.errors import UserError
-from apportion.data.logged import read_npz
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.front.choosing import starting_point
 from apportion.front.door import load, start
 from apportion.front.run import Run, Stopped
-from apportion.graph import identify
 from apportion.methods import METHODS
 from apportion.report import video
 from apportion.runs import recording
 from apportion.runs.evaluation import Playing, evaluate_run
-from apportion.runs.folder import RunFolder
-from apportion.runs.recording import Checkpoints
+from apportion.runs.folder import RunFolder, default_path
+from apportion.runs.recording import Checkpoints, Listener
+from apportion.runs.wandb_log import WandbLog
 from apportion.training.presets import default_backbone
 from apportion.training.settings import Config, Schedule
 
@@ -44,7 +44,9 @@ def train(argv: list[str]) -> int:
     if config.backbone == "dqn" and not flag_value(argv, "--backbone", "") and not args.output.quiet:
         print(f"{args.id} has discrete actions: --backbone dqn", file=sys.stderr)
     remember_compilations()
-    return _ended(lambda: start(config, args.checkpoints, args.out, args.output.quiet), args.output)
+    out = args.out or default_path(config.env.id, config.method)
+    with _listeners(args.wandb, out, config.to_dict()) as listeners:
+        return _ended(lambda: start(config, args.checkpoints, out, args.output.quiet, listeners), args.output)
 
 
 def _train_settings(argv: list[str]) -> tuple[Any, Config]:
@@ -76,6 +78,7 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
         seed=args.seed,
         lanes=args.seeds,
         normalise=args.normalise,
+        exact_sum=args.exact_sum,
     )
     return args, config
 
@@ -103,6 +106,10 @@ def _train_flags(config: Config) -> Any:
         """The first seed; lanes have seed, seed+1, ..."""
         normalise: bool = config.normalise
         """Standardise observations by what was seen so far; scale rewards that are far from size one."""
+        exact_sum: Annotated[bool, tyro.conf.arg(name="method.exact-sum")] = config.exact_sum
+        """Move learned rewards evenly, so that each segment's sum equals what it paid."""
+        wandb: Flag = False
+        """Also log to Weights & Biases: the extra `wandb`."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
         schedule: tyro.conf.OmitArgPrefixes[Schedule] = config.schedule
         checkpoints: tyro.conf.OmitArgPrefixes[Checkpoints] = field(default_factory=Checkpoints)
@@ -124,13 +131,18 @@ def resume(argv: list[str]) -> int:
         """The run folder."""
         steps: int | None = None
         """Train up to so many steps instead of those the run was made for."""
+        wandb: Flag = False
+        """Also log to Weights & Biases: the extra `wandb`."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     args = parse(Resume, argv, "apportion resume")
     with blaming_the_command_line():
         check(args.steps is None or args.steps >= 1, f"--steps {args.steps} must be at least 1")
     remember_compilations()
-    return _ended(lambda: load(args.run).resume(args.steps, args.output.quiet), args.output)
+    run = load(args.run)
+    with _listeners(args.wandb, run.path, run.config) as listeners:
+        callback = listeners[0] if listeners else None
+        return _ended(lambda: run.resume(args.steps, args.output.quiet, callback), args.output)
 
 
 def evaluate(argv: list[str]) -> int:
@@ -181,48 +193,6 @@ def show(argv: list[str]) -> int:
     return 0
 
 
-def identify_graph(argv: list[str]) -> int:
-    """Find who feeds the reward in logged episodes."""
-
-    @dataclass(frozen=True)
-    class Identify:
-        """Find which dimensions feed the reward, and each other, in logged episodes."""
-
-        file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.npz")]
-        """Arrays observations [E, T+1, S], actions [E, T, A], lengths [E], totals [E]; optional
-        terminated [E] (whether an episode ended by itself), observation_names [S], action_names [A]."""
-        negligible: float = 0.01
-        """Share of the totals' variance; a dimension worth less counts as absent."""
-        out: Path | None = None
-        """Also write the result, as JSON, to this file."""
-        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
-
-    args = parse(Identify, argv, "apportion identify")
-    with blaming_the_command_line():
-        check(0 < args.negligible < 1, f"--negligible {args.negligible} must be between 0 and 1")
-    log = read_npz(args.file)
-    result = identify(
-        log.observations, log.actions, log.totals, negligible=args.negligible, terminated=log.terminated
-    )
-    data = {
-        "file": str(args.file),
-        "episodes": len(log.totals),
-        "observation_names": list(log.observation_names),
-        "action_names": list(log.action_names),
-        "graph": result.graph.to_dict(),
-        "strength": result.strength.to_dict(),
-        "confidence": result.confidence.to_dict(),
-        "verdict": result.verdict.to_dict(),
-        "groups": result.groups,
-        "negligible": args.negligible,
-        "explained": result.explained,
-        "end_pays": result.reward_model.per_end,
-        "certificate": result.certificate._asdict(),
-    }
-    print_data(data, args.output, display.identification, args.out)
-    return 0
-
-
 def list_things(argv: list[str]) -> int:
     """List methods, backbones or environments."""
 
@@ -256,6 +226,16 @@ def list_things(argv: list[str]) -> int:
 
 def _first_line(documented: type[Any]) -> str:
     return (documented.__doc__ or "").strip().splitlines()[0]
+
+
+@contextmanager
+def _listeners(wandb: bool, run: Path, config: dict[str, Any]) -> Iterator[list[Listener]]:
+    """Who else hears of the metrics."""
+    if not wandb:
+        yield []
+        return
+    with WandbLog(run, config) as log:
+        yield [log]
 
 
 def _ended(training: Callable[[], Run], output: Output) -> int:

@@ -52,6 +52,7 @@ class Spec:
     action_high: tuple[float, ...] = ()  # [A]
     first_action: int = 0  # the environment's own number of the first discrete action
     padded: int = 0  # how many of the last dimensions are zeros that the environment itself does not give
+    levels: tuple[int, ...] = ()  # [S+A] how many categories a dimension has, 0: numbers; empty: all numbers
 
     def __post_init__(self) -> None:
         if self.max_episode_steps < 1:
@@ -86,6 +87,7 @@ class Spec:
             "action_high": list(self.action_high),
             "first_action": self.first_action,
             "padded": self.padded,
+            "levels": list(self.levels),
         }
 
     @classmethod
@@ -104,4 +106,5 @@ class Spec:
             action_high=tuple(data.get("action_high", ())),
             first_action=data.get("first_action", 0),
             padded=data.get("padded", 0),
+            levels=tuple(data.get("levels", ())),
         )

@@ -96,7 +96,7 @@ class Edges(NamedTuple):
 class Record(NamedTuple):
     """One closed segment, on the host and without padding."""
 
-    observations: NDArray[np.float32]  # [T+1, S]
+    observations: NDArray[np.float32]  # [T+1, S]; [T, S] where a log does not have the last one
     actions: NDArray[np.float32]  # [T, A]
     total: float
     terminated: bool  # whether its last step is a true end
@@ -113,6 +113,7 @@ class Revision(NamedTuple):
     first: float  # how many closed segments the first look waits for
     growth: float  # the next look comes after so many times more
     max_rows: int  # steps it can look at; of more, segments are chosen evenly over the replay
+    shown: tuple[Record, ...] = ()  # segments from elsewhere, in the environment's units; numbered below 0
 
     def revise(self, state: State, records: list[Record], segments: int) -> State:
         """Look, and accept at once."""
@@ -123,8 +124,9 @@ class Method(NamedTuple):
     """Turns sums of reward into a reward for each step. Pure functions of an explicit state.
 
     Most methods need the first six only. Those that judge a step by its whole segment have `credit`: what it
-    gives to the segments of an update is kept in the replay, and comes back as Transitions.credit. Those that
-    keep a memory of episodes fill it in `survey`, and may teach the policy from it by `recall`.
+    gives to the segments of an update is kept in the replay, and comes back as Transitions.credit; where
+    something else is to come back, `kept` says what. Those that keep a memory of episodes fill it in
+    `survey`, and may teach the policy from it by `recall`.
     """
 
     init: Callable[[PRNGKeyArray, Spec], State]
@@ -139,6 +141,7 @@ class Method(NamedTuple):
     recall: Callable[[State, int, PRNGKeyArray], Transitions] | None = None  # so many, beside the replay's
     reads: Callable[[State], Float[Array, "D"]] | None = None  # 1 for states and actions that r̂ depends on
     doubts: Callable[[State], Float[Array, "N"]] | None = None  # 1 for each graph.certificate.Doubt of edges
+    kept: Callable[[State, Segments], Float[Array, "M T"]] | None = None  # instead of `credit`
 
 
 class Backbone(NamedTuple):
@@ -148,6 +151,6 @@ class Backbone(NamedTuple):
     update: Callable[[State, Transitions, Float[Array, "B"], PRNGKeyArray], tuple[State, Metrics]]
     act: Callable[[State, Float[Array, "S"], PRNGKeyArray, bool], Float[Array, "A"]]
     actor: Callable[[State], dict[str, Array]]  # plain arrays for envs.acting, which acts in NumPy
-    head: str  # how envs.acting turns the actor's outputs into an action: a key of acting.HEADS
+    head: str  # of acting.HEADS, or module:function: how envs.acting turns outputs into an action
     batch_size: int
     discrete: bool = False  # serves discrete actions, given and taken as one-hot vectors; else continuous

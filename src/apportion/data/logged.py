@@ -11,16 +11,19 @@ from apportion.data.npz import read_arrays
 
 REQUIRED = ("observations", "actions", "lengths", "totals")
 NAMES = ("observation_names", "action_names")
+IN_ONE_ROW = ("rewards", "terminals", "timeouts", "episode_terminals")  # beside observations and actions, of all episodes together
 
 
 class Log(NamedTuple):
     """Episodes (or segments) without padding, what each was paid, and what the dimensions are called."""
 
-    observations: list[NDArray[Any]]  # of each episode, [T+1, S]
+    observations: list[NDArray[Any]]  # of each episode, [T+1, S]; [T, S] where the last one is not known
     actions: list[NDArray[Any]]  # [T, A]
     totals: NDArray[np.float64]  # [E]
     observation_names: tuple[str, ...]
     action_names: tuple[str, ...]
+    levels: tuple[int, ...] = ()  # [S+A] how many categories a dimension has, 0: numbers; empty: all numbers
+    notes: tuple[str, ...] = ()  # what was done to the data on the way here
     terminated: NDArray[np.bool_] | None = None  # [E] which ended by themselves, where that is known
 
 
@@ -43,9 +46,10 @@ def read_npz(path: Path) -> Log:
     )
 
 
-def load_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays that are known here, checked before they are unpacked; others are left alone."""
-    return read_arrays(path, numbers=(*REQUIRED, "terminated"), texts=NAMES)
+def load_npz(path: Path, others: bool = False) -> dict[str, NDArray[Any]]:
+    """The arrays that are known here, of episodes or in one row, checked before they are unpacked; others are
+    left alone, unless they are asked for."""
+    return read_arrays(path, (*REQUIRED, *IN_ONE_ROW, "terminated"), NAMES, others)
 
 
 def _check_shapes(

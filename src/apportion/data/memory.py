@@ -82,16 +82,21 @@ def offer(memory: Memory, segments: Segments, scores: Float[Array, "M"]) -> Memo
 def draw_segments(memory: Memory, count: int, key: PRNGKeyArray) -> Segments:
     """So many segments, all as likely; without a single step where there are none."""
     chosen = jax.random.randint(key, (count,), 0, jnp.maximum(jnp.sum(filled(memory)), 1))
-    length, steps = memory.length[chosen], memory.actions.shape[1]
+    return all_segments(jax.tree.map(lambda x: x[chosen], memory))
+
+
+def all_segments(memory: Memory) -> Segments:
+    """What is in each place; without a single step where it is empty."""
+    places, steps = memory.actions.shape[:2]
     return Segments(
-        observations=memory.observations[chosen],
-        actions=memory.actions[chosen],
-        true_rewards=jnp.full((count, steps), jnp.nan),
-        length=length,
-        total=memory.total[chosen],
-        mask=jnp.arange(steps)[None, :] < length[:, None],
-        terminated=memory.terminated[chosen],
-        number=memory.number[chosen],
+        observations=memory.observations,
+        actions=memory.actions,
+        true_rewards=jnp.full((places, steps), jnp.nan),
+        length=memory.length,
+        total=memory.total,
+        mask=jnp.arange(steps)[None, :] < memory.length[:, None],
+        terminated=memory.terminated,
+        number=memory.number,
     )
 
 

@@ -29,8 +29,11 @@ class _Head(NamedTuple):
     bytes: int
 
 
-def read_arrays(path: Path, numbers: Iterable[str], texts: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """The arrays of these names, as far as the file has them: real numbers or texts. UserError for others."""
+def read_arrays(
+    path: Path, numbers: Iterable[str], texts: Iterable[str], others: bool = False
+) -> dict[str, NDArray[Any]]:
+    """The arrays of these names, as far as the file has them: real numbers or texts. UserError where they are
+    anything else. With `others` all that the file has besides, if these are numbers or texts."""
     wanted = {**dict.fromkeys(numbers, REAL), **dict.fromkeys(texts, TEXT)}
     if not path.exists():
         raise UserError(f"no file {path}")
@@ -39,6 +42,8 @@ def read_arrays(path: Path, numbers: Iterable[str], texts: Iterable[str]) -> dic
     try:
         with ZipFile(path) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            if others:
+                wanted = dict.fromkeys(members, REAL + TEXT) | wanted
             names = [name for name in wanted if name in members]
             for name in names:  # all of them, before the first is unpacked
                 _check(path, name, _read_head(archive, members[name]), members[name], wanted[name])
@@ -79,7 +84,7 @@ def _parsed(text: bytes, member: ZipInfo) -> _Head:
 
 def _check(path: Path, name: str, head: _Head, member: ZipInfo, kinds: str) -> None:
     if head.dtype.kind not in kinds:
-        what = "texts" if kinds == TEXT else "real numbers"
+        what = {TEXT: "texts", REAL: "real numbers"}.get(kinds, "numbers or texts")
         raise UserError(f"{path}: {name} holds {head.dtype.name}, not {what}: convert it first")
     if head.bytes > member.file_size:
         raise UserError(f"{path}: {name} says it has {_size(head.bytes)}, but there are {member.file_size:,}")

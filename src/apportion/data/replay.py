@@ -10,16 +10,19 @@ Written for one lane; the trainer vmaps it.
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from numpy.typing import NDArray
 
 from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Record, Sampling, Segments, Survey, Transitions
+
+_COUNTERS = ("rows", "steps", "segments", "oldest")  # columns of a replay that are single numbers
 
 
 class Chunk(NamedTuple):
@@ -190,6 +193,37 @@ def records(replay: Replay, max_rows: int) -> list[Record]:
         number = int(numbers[place])
         found.append(Record(observation[rows], action[rows[:-1]], float(total[place]), ended, number))
     return found
+
+
+def filled(replay: Replay) -> dict[str, NDArray[Any]]:
+    """The columns of a stacked replay, cut to the rows (or segments) that any lane has written."""
+    capacity = replay.paid.shape[1]
+    # The row after the last one holds the next observation and is written too.
+    rows = min(capacity, int(np.max(np.asarray(replay.rows))) + 1)
+    segments = min(capacity, int(np.max(np.asarray(replay.segments))))
+
+    def cut(name: str, column: Any) -> NDArray[Any]:
+        if name in _COUNTERS:
+            return np.asarray(column)
+        wanted = segments if name.startswith("segment_") else rows
+        # First to a power of two: on the device each size is a program of its own, which stays in memory.
+        return np.ascontiguousarray(np.asarray(column[:, : 1 << wanted.bit_length()])[:, :wanted])
+
+    return {name: cut(name, column) for name, column in replay._asdict().items()}
+
+
+def unfilled(columns: dict[str, NDArray[Any]], template: Replay) -> Replay:
+    """The columns at full size again, that of the template."""
+
+    def grow(name: str, wanted: Any) -> NDArray[Any]:
+        column = columns[name]
+        if name in _COUNTERS or column.ndim != len(wanted.shape):
+            return column
+        more = max(0, wanted.shape[1] - column.shape[1])
+        return np.pad(column, [(0, more if axis == 1 else 0) for axis in range(column.ndim)])
+
+    full: dict[str, Any] = {name: grow(name, leaf) for name, leaf in template._asdict().items()}
+    return Replay(**full)
 
 
 def _insert_rows(replay: Replay, chunk: Chunk) -> Replay:

@@ -8,6 +8,7 @@ import gymnasium
 _BUILT_IN = {
     # id: where the class lives, time limit (None: the environment truncates its own episodes)
     "apportion/Greenhouse-v0": ("apportion.envs.greenhouse:Greenhouse", 40),
+    "apportion/KeyDoor-v0": ("apportion.envs.key_door:KeyDoor", 40),
     "apportion/Factored-v0": ("apportion.envs.factored:Factored", None),
 }
 

@@ -5,11 +5,14 @@ them, and whatever else its head reads. Where observations are standardised, `me
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.config import check
+from apportion.core.modules import import_name
 from apportion.core.spec import Spec
 
 Actor = dict[str, NDArray[np.float32]]
@@ -29,7 +32,7 @@ def act(actor: Actor, head: str, observation: Vector, rng: np.random.Generator |
         x = _affine(x, actor, layer)
         np.maximum(x, 0, out=x)
         layer += 1
-    action = HEADS[head](_affine(x, actor, layer), actor, rng)
+    action = find_head(head)(_affine(x, actor, layer), actor, rng)
     # A diverged policy (NaN) stands still: if its environment failed, the other lanes would end with it.
     return action if np.isfinite(action).all() else np.zeros_like(action)
 
@@ -98,3 +101,17 @@ HEADS: dict[str, Head] = {
     "tanh_noise": _tanh_noise,
     "epsilon_greedy": _epsilon_greedy,
 }
+
+
+@cache
+def find_head(name: str) -> Head:
+    """How outputs become an action: one of HEADS, or module:function of a user's own backbone."""
+    if name in HEADS:
+        return HEADS[name]
+    check(
+        ":" in name, f"unknown head {name!r}: use one of {', '.join(HEADS)}, or module:function of your own"
+    )
+    found = import_name(name, "the head")
+    check(callable(found), f"the head {name} is no function: write def head(outputs, actor, rng)")
+    head: Head = found
+    return head

@@ -30,6 +30,7 @@ from apportion.envs.factories import AnyEnv as AnyEnv
 from apportion.envs.factories import call_factory, find_factory, only_here
 from apportion.envs.mujoco import TASKS, MujocoTask, PadObservation, ZeroObservation
 from apportion.envs.names import documented
+from apportion.envs.spaces import action_facts
 
 _EXTRAS = {"Meta-World": "metaworld"}  # namespace of ids: what registers them, as module and as our extra
 
@@ -115,7 +116,7 @@ def make(config: EnvConfig, render_mode: str | None = None) -> tuple[AnyEnv, Spe
         max_segment_steps=max_segment_steps(every, max_episode_steps),
         true_graph=true_graph,
         padded=len(observation_names) - own_size,
-        **_action_facts(own_actions),
+        **action_facts(own_actions),
     )
     return env, spec
 
@@ -124,6 +125,7 @@ def list_environments() -> list[tuple[str, str]]:
     """Ids that work out of the box, each with a line on what it is."""
     return [
         ("apportion/Greenhouse-v0", "who grew the tomatoes? ten gauges, three levers; known graph"),
+        ("apportion/KeyDoor-v0", "a key taken early opens a door late; nothing shows who has it"),
         ("apportion/Factored-v0", "synthetic tasks drawn at random; known graph"),
         ("CartPole-v1", "keep a pole upright by pushing its cart left or right; discrete actions"),
         *((env_id, f"{task.summary} (MuJoCo)") for env_id, task in TASKS.items()),
@@ -282,14 +284,6 @@ def _paper_observation(config: EnvConfig, env: AnyEnv) -> AnyEnv:
 def _size(space: spaces.Space[Any]) -> int:
     assert space.shape
     return space.shape[0]
-
-
-def _action_facts(space: spaces.Space[Any]) -> dict[str, Any]:
-    """How the environment itself knows its actions."""
-    if isinstance(space, spaces.Discrete):
-        return {"discrete": True, "first_action": int(space.start)}
-    assert isinstance(space, spaces.Box)
-    return {"action_low": tuple(map(float, space.low)), "action_high": tuple(map(float, space.high))}
 
 
 def _declared(env: AnyEnv, attribute: str) -> Any:

@@ -5,11 +5,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from apportion.backbones import BACKBONES
 from apportion.core.config import check, from_dict, nearest, to_dict
 from apportion.envs.factories import Factory, name_factory
 from apportion.runs.recording import Checkpoints
 from apportion.training.presets import default_backbone, paper, preset
-from apportion.training.settings import Config
+from apportion.training.settings import NO_POLICY, Config
 
 PRESETS = ("default", "paper")
 _UNPREFIXED = ("schedule", "checkpoints")  # parts whose flags stand by themselves: --steps, --keep
@@ -44,9 +45,10 @@ def choose(
     given = _flat(settings)
     places = {_flag(part, field): (part, field) for part in parts for field in _fields(parts[part])}
     for name in given:
-        known = [*places, "normalise"]
+        known = [*places, "normalise", "method.exact_sum"]
         check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
     normalise = bool(given.pop("normalise", config.normalise))
+    exact_sum = bool(given.pop("method.exact_sum", config.exact_sum))
     for part, before in parts.items():
         changes = {places[name][1]: value for name, value in given.items() if places[name][0] == part}
         parts[part] = _changed(before, changes, part)
@@ -59,12 +61,24 @@ def choose(
         seed=seed,
         lanes=seeds,
         normalise=normalise,
+        exact_sum=exact_sum,
     )
     return Chosen(config, parts["checkpoints"])
 
 
+def changed_method(config: Config, settings: Mapping[str, Any]) -> Config:
+    """With some settings of the method, by their flags' names: {"method.hidden": (64, 64)}."""
+    given = _flat(settings)
+    known = [_flag("method", field) for field in _fields(config.method_config)]
+    for name in given:
+        check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
+    changes = {name.removeprefix("method."): value for name, value in given.items()}
+    return dataclasses.replace(config, method_config=_changed(config.method_config, changes, "method"))
+
+
 def starting_point(env_id: str, method: str, backbone: str, start: str) -> Config:
     """What suits the task, or what was published."""
+    check(backbone != NO_POLICY, f"unknown backbone {backbone!r}{nearest(backbone, BACKBONES)}")
     check(start in PRESETS, f"unknown preset {start!r}{nearest(start, PRESETS)}")
     config = preset(env_id, method, backbone)
     return paper(config) if start == "paper" else config

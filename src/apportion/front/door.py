@@ -1,7 +1,7 @@
 """The front door: `apportion.train` and `apportion.load`. The command line calls the same functions."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ from apportion.front.choosing import choose
 from apportion.front.run import Run
 from apportion.runs import recording
 from apportion.runs.folder import default_path
-from apportion.runs.recording import Checkpoints
+from apportion.runs.recording import Checkpoints, Listener
 from apportion.training.settings import Config
 
 
@@ -26,22 +26,26 @@ def train(
     preset: Literal["default", "paper"] = "default",
     settings: Mapping[str, Any] | None = None,
     quiet: bool = False,
+    callback: Listener | None = None,
 ) -> Run:
     """Train on an environment, into a run folder.
 
     `env` is a Gymnasium id, module:id, or a function without arguments that makes a new environment.
     `settings` are flags of `apportion train` by name: {"method.hidden": (64, 64), "warmup_steps": 2_000}.
-    Ctrl-C saves, and raises `Stopped`.
+    `callback` is called with each line of metrics.jsonl as it is written; when it returns False, the training
+    is saved and ends there. Ctrl-C saves, and raises `Stopped`.
     """
     given = {**(settings or {}), **({} if steps is None else {"steps": steps})}
     config, checkpoints = choose(env, method, backbone, seeds, seed, preset, given)
-    return start(config, checkpoints, None if out is None else Path(out), quiet)
+    folder = default_path(config.env.id, config.method) if out is None else Path(out)
+    return start(config, checkpoints, folder, quiet, () if callback is None else (callback,))
 
 
-def start(config: Config, checkpoints: Checkpoints, out: Path | None, quiet: bool) -> Run:
-    """Train with settings that are ready, into a folder that is named for them where none is given."""
-    folder = out or default_path(config.env.id, config.method)
-    return Run.ended(recording.train(config, checkpoints, folder, quiet))
+def start(
+    config: Config, checkpoints: Checkpoints, out: Path, quiet: bool, listeners: Sequence[Listener] = ()
+) -> Run:
+    """Train with settings that are ready."""
+    return Run.ended(recording.train(config, checkpoints, out, quiet, listeners))
 
 
 def load(run: str | os.PathLike[str], env: str | Factory | None = None) -> Run:

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.errors import UserError
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.envs.factories import Factory, name_factory
 from apportion.report.making import make_page
@@ -19,7 +20,7 @@ from apportion.runs.folder import Episode, RunFolder
 from apportion.runs.learned import check_lane
 from apportion.runs.logs import STORED
 from apportion.runs.policy import Policy, export_policy, read_policy
-from apportion.runs.recording import Outcome
+from apportion.runs.recording import Listener, Outcome
 from apportion.runs.rewards import learned_rewards
 from apportion.runs.summary import summarise
 
@@ -114,6 +115,14 @@ class Run:
                 records.append(whose | {name: _of_lane(value, lane) for name, value in values.items()})
         return records
 
+    def frame(self) -> Any:
+        """The same as a pandas.DataFrame; pandas is loaded when this is asked for."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise UserError("run.frame() needs pandas: pip install pandas, or use run.metrics()") from error
+        return pandas.DataFrame(self.metrics())
+
     def episodes(self) -> list[list[Episode]]:
         """By lane, the evaluation episodes stored last, with the reward `redistributed` to each step. Actions
         are as learners know them: in [-1, 1] or one-hot."""
@@ -179,9 +188,14 @@ class Run:
         """Make the HTML page about this run, by default as report.html in its folder."""
         return make_page([self.folder], None if path is None else Path(path), extras=extras).path
 
-    def resume(self, steps: int | None = None, quiet: bool = False) -> "Run":
-        """Go on from the newest checkpoint as if it had never stopped, up to `steps` if given."""
-        return Run.ended(recording.resume(self.folder, quiet, steps))
+    def resume(
+        self, steps: int | None = None, quiet: bool = False, callback: Listener | None = None
+    ) -> "Run":
+        """Go on from the newest checkpoint as if it had never stopped, up to `steps` if given.
+
+        `callback` is that of `apportion.train`."""
+        listeners = () if callback is None else (callback,)
+        return Run.ended(recording.resume(self.folder, quiet, steps, listeners))
 
     def _evaluations(self) -> list[dict[str, Any]]:
         return [entry for entry in self.folder.read_metrics() if entry["kind"] == "eval"]

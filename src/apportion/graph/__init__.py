@@ -57,13 +57,14 @@ def identify(
 ) -> Identification:
     """From segments: observations [T+1, S] and actions [T, A] of each, and what each was paid; and whether
     each ended by itself, so that what an end pays is not taken for some dimension's merit. Where that is not
-    known, segments count as ended that are shorter than the longest, if many have just that length.
+    known, segments count as ended that are shorter than the longest, if many have just that length. [T, S]
+    will do where the observation after the last step is not known.
 
     An edge to the reward is absent if it is worth less than `negligible` of the totals' variance, as a
     function of the dimension alone or in a product of two; one to a next state, if the part of its variance
     that stays unexplained grows by less than that without the edge.
     """
-    rows = [np.concatenate([o[:-1], a], axis=1) for o, a in zip(observations, actions, strict=True)]
+    rows = [np.concatenate([o[: len(a)], a], axis=1) for o, a in zip(observations, actions, strict=True)]
     totals = np.asarray(totals, np.float64)
     ends = _cut_short(rows) if terminated is None else np.asarray(terminated, np.bool_)
     _check(rows, observations, totals, negligible, ends)
@@ -140,11 +141,13 @@ def _transitions(
     rows: list[NDArray[Any]], observations: list[NDArray[Any]], rng: np.random.Generator
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """State-action rows [N, D] and what came next [N, S]: all, or MAX_TRANSITIONS from all episodes."""
-    count, following = sum(map(len, rows)), [each[1:] for each in observations]
+    following = [each[1:] for each in observations]
+    followed = [row[: len(after)] for row, after in zip(rows, following, strict=True)]
+    count = sum(map(len, following))
     if count <= MAX_TRANSITIONS:
-        return np.concatenate(rows), np.concatenate(following)
+        return np.concatenate(followed), np.concatenate(following)
     chosen = np.sort(rng.choice(count, MAX_TRANSITIONS, replace=False))
-    return rows_of(rows, chosen), rows_of(following, chosen)
+    return rows_of(followed, chosen), rows_of(following, chosen)
 
 
 def _check(
@@ -161,6 +164,8 @@ def _check(
         raise UserError(f"{len(rows)} segments but {len(ends)} entries in terminated: give one per segment")
     if not rows or min(len(each) for each in rows) < 1:
         raise UserError("a segment without any step tells nothing: remove it first")
+    if max(map(len, observations)) < 2:
+        raise UserError("no segment has two observations: give the one after the last step as well")
     for number, parts in enumerate(zip(rows, observations, totals, strict=True)):
         if not all(np.isfinite(part).all() for part in parts):
             raise UserError(f"segment {number} holds NaN or infinity: remove it, and all others like it")

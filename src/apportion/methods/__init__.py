@@ -3,8 +3,22 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from apportion.core import registry
 from apportion.core.types import Method
-from apportion.methods import fixed, grd, ircr, rd, rrd, rudder, transformer
+from apportion.methods import (
+    align_rudder,
+    diaster,
+    fixed,
+    gp_lrr,
+    grd,
+    hopfield_rudder,
+    ircr,
+    rbt,
+    rd,
+    rrd,
+    rudder,
+    transformer,
+)
 
 
 class Entry(NamedTuple):
@@ -19,7 +33,17 @@ METHODS: dict[str, Entry] = {
     "rrd-unbiased": Entry(rrd.UnbiasedConfig, rrd.make),
     "ircr": Entry(ircr.Config, ircr.make),
     "rudder": Entry(rudder.Config, rudder.make),
+    "hopfield-rudder": Entry(hopfield_rudder.Config, hopfield_rudder.make),
+    "align-rudder": Entry(align_rudder.Config, align_rudder.make),
     "transformer": Entry(transformer.Config, transformer.make),
+    "rbt": Entry(rbt.Config, rbt.make),
+    "diaster": Entry(diaster.Config, diaster.make),
+    "gp-lrr": Entry(gp_lrr.Config, gp_lrr.make),
     "observed": Entry(fixed.ObservedConfig, fixed.make_observed),
     "oracle": Entry(fixed.OracleConfig, fixed.make_oracle),
 }
+
+
+def find(name: str) -> Entry:
+    """A method by its name here, or a user's own by module:name."""
+    return Entry(*registry.find("method", name, METHODS, Method))

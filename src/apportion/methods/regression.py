@@ -35,6 +35,17 @@ class NetworkConfig:
         check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
 
 
+def check_transformer(config: Any) -> None:
+    """Complain of a transformer's settings that cannot work."""
+    for name in ("segments", "update_every", "width", "heads", "layers"):
+        check(getattr(config, name) >= 1, f"method.{name}={getattr(config, name)} must be at least 1")
+    check(
+        config.width % config.heads == 0,
+        f"method.width={config.width} is no multiple of method.heads={config.heads}: change either",
+    )
+    check(config.learning_rate > 0, f"method.learning_rate={config.learning_rate} must be positive")
+
+
 class State(NamedTuple):
     network: Any
     optimiser: Optimiser

@@ -10,19 +10,20 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
 from apportion.data import memory as memories
 from apportion.data.memory import Memory
+from apportion.methods import foresight
+from apportion.methods.foresight import Statistics, follow, inputs_of, redistribute, squared_errors
 from apportion.nn import optimise
 from apportion.nn.optimise import Optimiser
 from apportion.nn.recurrent import LSTM
+from apportion.nn.segments import masked_mean
 
-MOST_UPDATES = 1000  # running statistics forget what is older
-FARTHEST = 10.0  # standard deviations: inputs are cut there
 CLIP = optax.clip_by_global_norm(1.0)  # gradients through a thousand steps can burst
 
 
@@ -53,16 +54,6 @@ class Config:
         check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
 
 
-class Statistics(NamedTuple):
-    """Running ones, over the segments of the last updates: they bring inputs and targets to size one."""
-
-    updates: Int[Array, ""]
-    mean: Float[Array, "I"]  # of the inputs
-    variance: Float[Array, "I"]
-    rate: Float[Array, ""]  # reward per step
-    surplus: Float[Array, ""]  # mean square of total - T rate
-
-
 class State(NamedTuple):
     network: LSTM
     optimiser: Optimiser
@@ -78,9 +69,7 @@ def make(config: Config) -> Method:
         return State(
             network=network,
             optimiser=optimise.start(network, config.learning_rate),
-            statistics=Statistics(
-                jnp.zeros((), jnp.int32), jnp.zeros(inputs), jnp.ones(inputs), jnp.zeros(()), jnp.ones(())
-            ),
+            statistics=foresight.unknown(inputs),
             lessons=memories.init(spec, config.lessons),
             policy_mask=jnp.ones(spec.observation_size),
         )
@@ -119,73 +108,6 @@ def make(config: Config) -> Method:
     return Method(init, update, reward, policy_mask, None, sampling, credit=credit)
 
 
-def steps_of(segments: Segments) -> Float[Array, "M T I"]:
-    """[s, a, s' - s] of each step."""
-    before, after = segments.observations[:, :-1], segments.observations[:, 1:]
-    return jnp.concatenate([before, segments.actions, after - before], axis=-1)
-
-
 def foresee(network: LSTM, statistics: Statistics, segments: Segments) -> Float[Array, "M T"]:
     """y_t: by how much the total will be above T times the usual reward, in the targets' unit."""
-    inputs = steps_of(segments)
-    mean, deviation = (
-        jnp.broadcast_to(x, inputs.shape) for x in (statistics.mean, jnp.sqrt(statistics.variance) + 1e-6)
-    )
-    inputs = jnp.clip((inputs - mean) / deviation, -FARTHEST, FARTHEST)
-    return network(jnp.where(segments.mask[:, :, None], inputs, 0.0))
-
-
-def squared_errors(
-    foreseen: Float[Array, "M T"], segments: Segments, statistics: Statistics
-) -> tuple[Float[Array, "M"], Float[Array, "M"]]:
-    """(y_T - z)², and mean_t (y_t - z)², with z = (total - T rate) / unit."""
-    length = segments.length.astype(foreseen.dtype)
-    target = (segments.total - length * statistics.rate) / unit(statistics)
-    errors = (foreseen - target[:, None]) ** 2
-    last = jnp.arange(errors.shape[1])[None, :] == segments.length[:, None] - 1
-    return jnp.sum(jnp.where(last, errors, 0.0), axis=1), masked_mean(errors, segments.mask)
-
-
-def redistribute(
-    foreseen: Float[Array, "M T"], segments: Segments, statistics: Statistics
-) -> Float[Array, "M T"]:
-    """g_t - g_{t-1} + (total - Σ) / T, with g_t = (t + 1) rate + unit y_t, and g_{-1} = 0."""
-    rises = jnp.diff(foreseen, axis=1, prepend=jnp.zeros_like(foreseen[:, :1]))
-    rewards = jnp.where(segments.mask, statistics.rate + unit(statistics) * rises, 0.0)
-    length = jnp.maximum(segments.length, 1).astype(foreseen.dtype)
-    remainder = (segments.total - jnp.sum(rewards, axis=1)) / length
-    return jnp.where(segments.mask, rewards + remainder[:, None], 0.0)
-
-
-def unit(statistics: Statistics) -> Float[Array, ""]:
-    """What stands for 1 in the targets: the usual distance of a total from T times the usual reward."""
-    return jnp.sqrt(statistics.surplus) + 1e-6
-
-
-def follow(statistics: Statistics, segments: Segments) -> Statistics:
-    """Take an update's segments in: all updates count the same at first, later the last thousand or so."""
-    real = segments.mask[:, :, None]
-    inputs = steps_of(segments)
-    count = jnp.maximum(jnp.sum(segments.length), 1).astype(inputs.dtype)
-    share = 1.0 / jnp.minimum(statistics.updates + 1, MOST_UPDATES).astype(inputs.dtype)
-
-    def move(old: Array, new: Array) -> Array:
-        return old + share * (new - old)
-
-    mean = move(statistics.mean, jnp.sum(jnp.where(real, inputs, 0.0), axis=(0, 1)) / count)
-    squares = jnp.where(real, (inputs - jnp.broadcast_to(mean, inputs.shape)) ** 2, 0.0)
-    rate = move(statistics.rate, jnp.sum(segments.total) / count)
-    surplus = jnp.mean((segments.total - segments.length.astype(inputs.dtype) * rate) ** 2)
-    return Statistics(
-        updates=statistics.updates + 1,
-        mean=mean,
-        variance=move(statistics.variance, jnp.sum(squares, axis=(0, 1)) / count),
-        rate=rate,
-        surplus=move(statistics.surplus, surplus),
-    )
-
-
-def masked_mean(values: Float[Array, "*B T"], mask: Bool[Array, "*B T"]) -> Float[Array, "*B"]:
-    """Over the last axis, where the mask is on; 0 where it never is."""
-    count = jnp.maximum(jnp.sum(mask, axis=-1), 1).astype(values.dtype)
-    return jnp.sum(jnp.where(mask, values, 0.0), axis=-1) / count
+    return network(inputs_of(statistics, segments))

@@ -14,6 +14,7 @@ from apportion.methods import regression
 from apportion.methods.regression import State
 from apportion.nn import losses
 from apportion.nn.attention import Transformer
+from apportion.nn.segments import tokens_of
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,9 @@ class Config:
     """Adam's step."""
 
     def __post_init__(self) -> None:
-        for name in ("segments", "update_every", "width", "heads", "layers"):
-            check(getattr(self, name) >= 1, f"method.{name}={getattr(self, name)} must be at least 1")
-        check(
-            self.width % self.heads == 0,
-            f"method.width={self.width} is no multiple of method.heads={self.heads}: change either",
-        )
+        regression.check_transformer(self)
         penalty = self.variance_penalty
         check(penalty >= 0, f"method.variance_penalty={penalty} must not be negative")
-        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
 
 
 def make(config: Config) -> Method:
@@ -81,8 +76,6 @@ def reward_loss(network: Transformer, segments: Segments, penalty: float) -> Flo
 
 def predict_rewards(network: Transformer, segments: Segments) -> Float[Array, "M T"]:
     """r̂_t = Transformer([s_1, a_1] ... [s_t, a_t]); 0 on padding."""
-    tokens = jnp.concatenate([segments.observations[:, :-1], segments.actions], axis=-1)
     # Padding comes last, where no real step looks. But weight 0 times a NaN there would still be NaN.
-    tokens = jnp.where(segments.mask[:, :, None], tokens, 0.0)
-    rewards = jnp.squeeze(jax.vmap(network)(tokens), axis=-1)
+    rewards = jnp.squeeze(jax.vmap(network)(tokens_of(segments)), axis=-1)
     return jnp.where(segments.mask, rewards, 0.0)

@@ -1,4 +1,4 @@
-"""A small causal transformer (pre-norm) as an Equinox module of arrays only, in memory that grows like T.
+"""A small transformer (pre-norm) as an Equinox module of arrays only, in memory that grows like T.
 
 Plain attention holds T² weights for each head. Here a few queries at a time look back over all keys, and the
 way back computes their weights again instead of keeping them. `jax.nn.dot_product_attention` does not serve:
@@ -18,10 +18,15 @@ BLOCK = 128  # queries at a time: enough to fill a device, and little memory bes
 POSITION_SCALE = 0.1  # quieter than what the step itself says, which starts at a few tenths
 
 
-def causal_attention(
-    query: Float[Array, "T H"], key: Float[Array, "T H"], value: Float[Array, "T H"], block: int = BLOCK
+def block_attention(
+    query: Float[Array, "T H"],
+    key: Float[Array, "T H"],
+    value: Float[Array, "T H"],
+    length: Int[Array, ""] | None = None,
+    block: int = BLOCK,
 ) -> Float[Array, "T H"]:
-    """Σ_{u <= t} softmax_u(q_t · k_u / √H) v_u: each step looks at itself and at those before it."""
+    """Σ_u softmax_u(q_t · k_u / √H) v_u: each step looks at itself and at those before it (u <= t); where a
+    length is given, at all of so many steps (u < length)."""
     steps, size = query.shape
     block = min(block, steps)
     padding = -steps % block
@@ -30,8 +35,9 @@ def causal_attention(
     @jax.checkpoint
     def attend(start_and_queries: tuple[Int[Array, ""], Float[Array, "Q H"]]) -> Float[Array, "Q H"]:
         start, queries = start_and_queries
-        before = jnp.arange(steps)[None, :] <= start + jnp.arange(block)[:, None]
-        logits = jnp.where(before, queries @ key.T / math.sqrt(size), -jnp.inf)
+        last_seen = start + jnp.arange(block) if length is None else jnp.full(block, length - 1)
+        seen = jnp.arange(steps)[None, :] <= last_seen[:, None]
+        logits = jnp.where(seen, queries @ key.T / math.sqrt(size), -jnp.inf)
         return jax.nn.softmax(logits, axis=-1) @ value
 
     starts = block * jnp.arange(blocks.shape[0])
@@ -75,10 +81,12 @@ class Layer(Module):
             each_step=MLP.init(step_key, (width, 4 * width, width)),
         )
 
-    def __call__(self, x: Float[Array, "T W"]) -> Float[Array, "T W"]:
+    def __call__(self, x: Float[Array, "T W"], length: Int[Array, ""] | None = None) -> Float[Array, "T W"]:
+        """Without a length, no step sees a later one; with it, each sees all of so many."""
         heads = jnp.einsum("tw,cnwh->cnth", normalise(x), self.into_heads)
         query, key, value = heads + jnp.broadcast_to(self.head_bias[:, :, None, :], heads.shape)
-        seen = jnp.einsum("nth,nhw->tw", jax.vmap(causal_attention)(query, key, value), self.out_of_heads)
+        looked = jax.vmap(lambda q, k, v: block_attention(q, k, v, length))(query, key, value)
+        seen = jnp.einsum("nth,nhw->tw", looked, self.out_of_heads)
         x = x + seen + jnp.broadcast_to(self.out_bias, x.shape)
         return x + self.each_step(normalise(x))
 

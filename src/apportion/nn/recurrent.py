@@ -5,7 +5,7 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from apportion.nn.networks import dense, init_dense
 
@@ -31,14 +31,21 @@ class LSTM(eqx.Module):
         # Gates start nearly shut, as in the authors' code: first little is taken in, then what helps.
         return LSTM(weight, bias, gate_weight, gate_bias - 2.0, out_weight, out_bias)
 
-    def __call__(self, x: Float[Array, "M T I"]) -> Float[Array, "M T"]:
-        """What it says after each step, having seen no later one."""
+    def __call__(
+        self, x: Float[Array, "M T I"], starts: Bool[Array, "M T"] | None = None
+    ) -> Float[Array, "M T"]:
+        """What it says after each step, having seen no later one; none before a step where it starts anew."""
         # Scaled by the most steps that there can be, sums of steps start at the size of one, for any T.
         taken = jnp.tanh(dense(x, self.weight, self.bias)) / math.sqrt(x.shape[1])
 
-        def step(cells: Array, taken: Array) -> tuple[Array, Array]:
+        goes_on = jnp.ones(x.shape[:2], x.dtype) if starts is None else (~starts).astype(x.dtype)
+
+        def step(cells: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+            taken, goes_on = now
+            cells = cells * goes_on[:, None]
             cells = cells + jax.nn.sigmoid(dense(jnp.tanh(cells), self.gate_weight, self.gate_bias)) * taken
             return cells, cells
 
-        _, cells = jax.lax.scan(step, jnp.zeros_like(taken[:, 0]), jnp.swapaxes(taken, 0, 1))
+        inputs = (jnp.swapaxes(taken, 0, 1), goes_on.T)
+        _, cells = jax.lax.scan(step, jnp.zeros_like(taken[:, 0]), inputs)
         return jnp.squeeze(dense(jnp.swapaxes(cells, 0, 1), self.out_weight, self.out_bias), axis=-1)

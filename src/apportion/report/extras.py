@@ -92,10 +92,12 @@ def _credit(explainer: Explainer, lane: int, episode: Episode) -> tuple[NDArray[
 
 def _pictures(run: RunFolder, episode: Episode, say: Say) -> Mapping[int, bytes]:
     """JPEG pictures of some steps, where the environment renders."""
-    steps = thinned(min(len(episode["actions"]), STEPS), FRAMES)
+    steps, config = thinned(min(len(episode["actions"]), STEPS), FRAMES), read_settings(run)[0]
+    if not config.has_policy:  # logged episodes have no environment that could be drawn
+        return {}
     try:
         run.need_trust("the environment")
-        frames = film(read_settings(run)[0].env, episode, steps, SIZE).frames
+        frames = film(config.env, episode, steps, SIZE).frames
     except UserError as error:
         say(f"no pictures: {error}")
         return {}

@@ -21,6 +21,7 @@ from apportion.report.structure import drivers, structure
 from apportion.runs.atomic import write_bytes
 from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder
+from apportion.runs.summary import in_words as in_words_of_fit
 from apportion.runs.summary import summarise
 from apportion.runs.trouble import in_words as faults_in_words
 
@@ -109,7 +110,12 @@ class _Facts:
             "observation_names": self.spec.observation_names,
             "action_names": self.spec.action_names,
             "dead": self.dead,
-            "sentence": sentence(self.drivers, method, self.lanes, bool(self.evaluations)),
+            "sentence": " ".join(
+                [
+                    sentence(self.drivers, method, self.lanes, bool(self.evaluations)),
+                    *in_words_of_fit(self.summary["data"], seeds),
+                ]
+            ),
             "step_rewards": self.summary["step_rewards"],
             "certificates": certificates,
             "certified": [] if self.drivers is None else in_words(certificates, seeds),

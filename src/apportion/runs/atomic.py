@@ -32,7 +32,7 @@ def sync(path: Path) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Replaces a file in one step: a reader sees the old content or the new, a crash leaves either."""
-    _replace(path, lambda temp: temp.write_bytes(content))
+    replace(path, lambda temp: temp.write_bytes(content))
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
@@ -67,7 +67,7 @@ def parse_sealed(content: bytes, name: str, edited: bool = False) -> dict[str, A
 
 def write_tensors(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Replaces a safetensors file in one step."""
-    _replace(path, lambda temp: save_tensors(temp, arrays, seal_of_arrays(arrays, path.name)))
+    replace(path, lambda temp: save_tensors(temp, arrays, seal_of_arrays(arrays, path.name)))
 
 
 def read_tensors(path: Path) -> Arrays:
@@ -129,7 +129,8 @@ def plain(value: Any) -> Any:
     return plain(array.tolist())
 
 
-def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+def replace(path: Path, write: Callable[[Path], Any]) -> None:
+    """Lets `write` fill a file beside its place, and then puts it there in one step."""
     temp = path.with_name(f".{path.name}.tmp")
     try:
         write(temp)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.categories import expand_actions, expand_observations, owners
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.data.logged import read_npz
@@ -22,6 +23,7 @@ from apportion.runs.explain import (
 )
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
+from apportion.runs.logged import people_s, read_for
 from apportion.runs.notes import notes
 
 _BACKGROUND, _ORDERS = range(2)  # separate streams of randomness for one lane's seed
@@ -34,7 +36,8 @@ class Selection:
     """Which episodes to explain, and what of them. By default, the last ones that training stored."""
 
     episode: Path | None = None
-    """Explain the episodes of this file (.npz, the arrays that `apportion identify` reads)."""
+    """Explain the episodes of this file: .npz with the arrays that `apportion identify` reads; of a run that
+    `apportion fit` made, whatever it can be fitted to."""
     seed: int | None = None
     """Explain a fresh episode of each policy: the first one that `apportion eval --seed` plays."""
     lane: tuple[int, ...] = ()
@@ -57,18 +60,31 @@ class Explainer:
         self.run = run
         self.precision = precision
         self.learned = read_learned(run, best)
-        self.config, self.spec, self.method = self.learned.config, self.learned.spec, self.learned.method
+        self.config, self.method = self.learned.config, self.learned.step_method
+        self.spec = run.read_spec()  # with a category as one dimension
+        self.owners = owners(self.spec)
         stored = [run.read_episodes(step) for step in run.episode_steps()]
         check(bool(stored), f"{run.path} has no stored episodes to compare with: train until an evaluation")
         self.background = [self._background(stored, lane) for lane in range(self.config.lanes)]
         check_explainable(self.config.method, self.method, self.learned.model(0), self.background[0])
-        self.reward_of = compile_reward(self.method, self.spec.observation_size)
+        self.reward_of = compile_reward(self.method, self.learned.spec.observation_size)
 
     def explain(self, lane: int, steps: Steps) -> Explanation:
         """Contributions to the reward that this lane has learned."""
         rng = np.random.default_rng([self.config.seeds[lane], _ORDERS])
-        state, background = self.learned.model(lane), self.background[lane]
-        return explain_reward(self.method, self.reward_of, state, steps, background, self.precision, rng)
+        state, background, seen = self.learned.model(lane), self.background[lane], self._learners(steps)
+        return explain_reward(
+            self.method, self.reward_of, state, seen, background, self.precision, rng, self.owners
+        )
+
+    def _learners(self, steps: Steps) -> Steps:
+        """Steps as learners see them."""
+        before, actions, after = steps
+        return Steps(
+            expand_observations(self.spec, before),
+            expand_actions(self.spec, actions),
+            expand_observations(self.spec, after),
+        )
 
     def _background(self, stored: list[Any], lane: int) -> Steps:
         """Steps drawn from everything this lane's policies did in stored episodes, early ones included."""
@@ -80,7 +96,7 @@ class Explainer:
         rng = np.random.default_rng([self.config.seeds[lane], _BACKGROUND])
         count = min(self.precision.background, len(whole.actions))
         chosen = rng.choice(len(whole.actions), count, replace=False)
-        return Steps(*(part[chosen] for part in whole))
+        return self._learners(Steps(*(part[chosen] for part in whole)))
 
 
 class _Found(NamedTuple):
@@ -126,6 +142,11 @@ def explain_run(
 def _episodes(explainer: Explainer, selection: Selection) -> tuple[str, list[list[Steps]]]:
     """Where the episodes come from, and those of each lane."""
     config, spec, run = explainer.config, explainer.spec, explainer.run
+    if selection.episode is not None and not config.has_policy:
+        log = read_for(run, str(selection.episode))[1]
+        logged = [people_s(spec, log, number) for number in range(len(log.totals))]
+        steps = [Steps.of_episode(each["observations"], each["actions"]) for each in logged]
+        return str(selection.episode), [steps] * config.lanes
     if selection.episode is not None:
         log = read_npz(selection.episode)
         _check_sizes(selection.episode, log.observations[0], log.actions[0], spec)

@@ -97,6 +97,11 @@ class RunFolder:
         return self.path / "status.json"
 
     @property
+    def data(self) -> Path:
+        """What a run was fitted to, and how that became numbers; trainings have none."""
+        return self.path / "data.json"
+
+    @property
     def tensorboard(self) -> Path:
         return self.path / "tensorboard"
 

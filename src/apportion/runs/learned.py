@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from apportion.core.categories import expanded
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Method, State
@@ -31,7 +32,7 @@ class Learned:
     """The agents of all lanes, and what they were trained with."""
 
     config: Config
-    spec: Spec
+    spec: Spec  # as learners know it
     agent: AgentState  # [L, ...]
     step: int | None  # of the checkpoint; None where each lane has its own
     best_steps: list[int] | None  # [L] where these are the best agents
@@ -48,6 +49,11 @@ class Learned:
     def method(self) -> Method:
         """As a function of `models`, in the environment's own units."""
         return agents.in_own_units(self.config.make_method())
+
+    @property
+    def step_method(self) -> Method:
+        """The same for steps without a segment, whose rewards need not sum to anything."""
+        return agents.in_own_units(self.config.make_step_method())
 
     @property
     def models(self) -> State:
@@ -74,7 +80,7 @@ def read_learned(run: RunFolder, best: bool = False) -> Learned:
 @lru_cache(maxsize=_REMEMBERED)
 def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
     config, checkpoints = read_settings(run)
-    spec = run.read_spec()
+    spec = expanded(run.read_spec())
     changes(run, saving.settings(run.best if best else run.checkpoints), as_data(config, checkpoints))
     if not best:
         agent, loaded = saving.read_agent(run.checkpoints, config, spec)

@@ -34,11 +34,14 @@ class MetricsLog:
         self.path = path
         self.lines = 0  # that have been written
 
-    def write(self, step: int, kind: Kind, values: Mapping[str, Any]) -> None:
-        """Adds one line. Values are numbers or lists over lanes [L]; NaN and infinities become null."""
-        line = json.dumps(sealed(plain({"step": step, "kind": kind, **values})), allow_nan=False)
+    def write(self, step: int, kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Adds one line, and says what is in it. Values are numbers or lists over lanes [L]; NaN and
+        infinities become null."""
+        entry: dict[str, Any] = plain({"step": step, "kind": kind, **values})
+        line = json.dumps(sealed(entry), allow_nan=False)
         append(self.path, f"{line}\n".encode())
         self.lines += 1
+        return entry
 
     def content(self) -> bytes:
         """All lines so far."""

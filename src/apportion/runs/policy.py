@@ -60,7 +60,7 @@ def read_policy(run: RunFolder, lane: int = 0, best: bool = False) -> Policy:
 def known_range(run: RunFolder, learned: Learned) -> Spec:
     """The run's environment with its own action range, which older versions did not write down."""
     if "action_low" in read_json(run.spec):
-        return learned.spec
+        return run.read_spec()
     run.need_trust("the environment")
     env, spec = make(learned.config.env)
     env.close()

@@ -1,7 +1,7 @@
 """Training into a run folder: what the loop yields is logged and checkpointed, and can be resumed."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from apportion.runs.atomic import write_json
 from apportion.runs.best import Best
 from apportion.runs.divergence import Watch
 from apportion.runs.folder import RunFolder
-from apportion.runs.logs import STORED, MetricsLog
+from apportion.runs.logs import STORED, Kind, MetricsLog
 from apportion.runs.notes import notes, on_age
 from apportion.runs.progress import Progress, over_some
 from apportion.runs.settings import Checkpoints as Checkpoints
@@ -36,6 +36,7 @@ from apportion.runs.signals import StopRequest
 from apportion.runs.tensorboard import Events
 from apportion.runs.waiting import WaitingLine, Write
 from apportion.training import devices, loop
+from apportion.training.conformance import check_own
 from apportion.training.evaluator import Report
 from apportion.training.loop import Saved, Snapshot
 from apportion.training.settings import Config
@@ -59,18 +60,26 @@ class Outcome(NamedTuple):
     signal: int | None  # the signal that stopped it early
 
 
-def train(config: Config, checkpoints: Checkpoints, out: Path, quiet: bool) -> Outcome:
+Listener = Callable[[dict[str, Any]], object]  # hears of each line of metrics; False asks for a stop
+
+
+def train(
+    config: Config, checkpoints: Checkpoints, out: Path, quiet: bool, listeners: Sequence[Listener] = ()
+) -> Outcome:
     """Train from the start into a new run folder."""
     with loop.open_pool(config) as pool:
         config.check_actions(pool.spec)  # what cannot work: complain before there is a folder
+        check_own(config, pool.spec)
         schedule = config.schedule
         capacity_for(pool.spec, schedule.replay_steps, schedule.steps_per_iteration)
         run = RunFolder.create(out, as_data(config, checkpoints), pool.spec)
         with run.lock():
-            return _Recorder(run, config, checkpoints, quiet, pool).record(None, 0.0)
+            return _Recorder(run, config, checkpoints, quiet, listeners, pool).record(None, 0.0)
 
 
-def resume(run: RunFolder, quiet: bool, steps: int | None = None) -> Outcome:
+def resume(
+    run: RunFolder, quiet: bool, steps: int | None = None, listeners: Sequence[Listener] = ()
+) -> Outcome:
     """Continue a run from its newest checkpoint, exactly as if it had never stopped."""
     check(steps is None or steps >= 1, f"--steps {steps} must be at least 1")
     config, checkpoints = read_settings(run)
@@ -86,7 +95,7 @@ def resume(run: RunFolder, quiet: bool, steps: int | None = None) -> Outcome:
         stuck = len(found.saved.faults["frozen"]) == config.lanes
         check(not stuck, f"every seed of {run.path} is frozen: see `apportion show`, and start a new run")
         with loop.open_pool(config, found.saved.faults) as pool:
-            recorder = _Recorder(run, config, checkpoints, quiet, pool)
+            recorder = _Recorder(run, config, checkpoints, quiet, listeners, pool)
             recorder.notes = [*found.skipped, *edited]
             pool.put_back(found.saved.where)
             recorder.go_back_to(found, spec)
@@ -106,13 +115,21 @@ class _Recorder:
     """Writes what a training yields into its run folder."""
 
     def __init__(
-        self, run: RunFolder, config: Config, checkpoints: Checkpoints, quiet: bool, pool: Pool
+        self,
+        run: RunFolder,
+        config: Config,
+        checkpoints: Checkpoints,
+        quiet: bool,
+        listeners: Sequence[Listener],
+        pool: Pool,
     ) -> None:
         self.run = run
         self.pool = pool
         self.config = config
         self.checkpoints = checkpoints
         self.quiet = quiet
+        self.listeners = listeners
+        self.stop_wanted = False  # by a listener
         self.log = MetricsLog(run.metrics)
         self.notes: list[str] = []
         self.watch = Watch(config.seeds, config.normalise)
@@ -160,7 +177,7 @@ class _Recorder:
                 step = snapshot.step
                 self._write(snapshot)
                 last = snapshot.iteration + 1 == schedule.iterations
-                ends = last or stop.requested or bool(snapshot.frozen.all())
+                ends = last or stop.requested or self.stop_wanted or bool(snapshot.frozen.all())
                 if ends or self._checkpoint_due(step):
                     self._checkpoint(snapshot, must_succeed=ends)
                 if ends:
@@ -192,7 +209,7 @@ class _Recorder:
         metrics: dict[str, NDArray[np.float32]] = jax.device_get(values)
         metrics |= _frozen(frozen | ~np.asarray(sound))
         self.waiting.write(
-            partial(self.log.write, step, "train", metrics),
+            partial(self._log, step, "train", metrics),
             partial(self.events.write, step, "train", metrics),
         )
         self._say(self.watch.look(step, metrics))
@@ -221,7 +238,7 @@ class _Recorder:
         # The line comes after the files that it names: so these are there, or were damaged.
         self.waiting.write(
             *writes,
-            partial(self.log.write, step, "eval", {**scores, **facts, STORED: stored}),
+            partial(self._log, step, "eval", {**scores, **facts, STORED: stored}),
             partial(self.events.write, step, "eval", scores),
         )
         shown = (evaluation.returns, evaluation.reward_correlation, evaluation.return_error)
@@ -299,6 +316,13 @@ class _Recorder:
             seeds, limit = self.config.seeds, self.config.env.restarts
             self._say(trouble.news_in_words(news, limit, seeds, schedule.steps_per_iteration))
             self.progress.frozen(len(faults.frozen))
+
+    def _log(self, step: int, kind: Kind, values: dict[str, Any]) -> None:
+        """Write a line, and let others hear of it."""
+        line = self.log.write(step, kind, values)
+        for listener in self.listeners:
+            if listener(line) is False:
+                self.stop_wanted = True
 
     def _say(self, messages: Iterable[str]) -> None:
         for message in messages:

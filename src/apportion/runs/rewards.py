@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.categories import expand_actions, expand_observations
 from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.core.spec import Spec
@@ -27,8 +28,8 @@ def learned_rewards(
     learned = read_learned(run, best)
     check_lane(lane, learned.config.lanes, run)
     spec = known_range(run, learned)
-    taken = learners_actions(spec, actions)
-    seen = _learners_observations(spec, learned.config.env, observations)
+    taken = expand_actions(spec, learners_actions(spec, actions))
+    seen = expand_observations(spec, _learners_observations(spec, learned.config.env, observations))
     check(
         len(seen) - len(taken) in (0, 1) and len(taken) > 0,
         f"{len(seen)} observations and {len(taken)} actions: give one observation for each action, "
@@ -39,10 +40,10 @@ def learned_rewards(
     after = seen[1:] if followed else np.full_like(seen, np.nan)
     steps = Steps(seen[: len(taken)], taken, after)
     whole = steps if followed else steps._replace(next_observations=seen)
-    reason = why_not_alone(learned.config.method, learned.method, state, whole)
+    reason = why_not_alone(learned.config.method, learned.step_method, state, whole)
     if reason is not None:
         raise UserError(f"{reason}: see what it gave to stored episodes, `redistributed` in Run.episodes()")
-    reward_of = _compiled(learned.config, spec.observation_size)
+    reward_of = _compiled(learned.config, learned.spec.observation_size)
     rewards = reward_of(state, steps.rows())
     # A method that reads the next observation makes NaN of one that is not there.
     unknown = not followed and np.isnan(rewards).any() and not np.isnan(reward_of(state, whole.rows())).any()
@@ -54,7 +55,7 @@ def learned_rewards(
 @lru_cache(maxsize=8)
 def _compiled(config: Config, states: int) -> RewardOf:
     """Once for all who ask about rewards of the same settings."""
-    return compile_reward(agents.in_own_units(config.make_method()), states)
+    return compile_reward(agents.in_own_units(config.make_step_method()), states)
 
 
 def _learners_observations(spec: Spec, env: EnvConfig, observations: Any) -> NDArray[np.float32]:

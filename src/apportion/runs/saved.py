@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 
 from apportion.core.config import check
 from apportion.core.schema import fields
 from apportion.core.spec import Spec
+from apportion.data import replay as replays
 from apportion.data.replay import Replay
 from apportion.envs.chunk import blank_chunk
 from apportion.envs.wire import Arrays, under
@@ -20,13 +20,12 @@ from apportion.runs import checkpoint
 from apportion.runs.checkpoint import Stored, check_like
 from apportion.runs.schemas import FaultsMeta, TrainingMeta
 from apportion.training import loop as train
+from apportion.training import offline
 from apportion.training.agent import AgentState
 from apportion.training.loop import Saved
 from apportion.training.settings import Config
 
 LOG = "metrics.jsonl"  # a copy of what was logged until then
-
-_COUNTERS = ("rows", "steps", "segments", "oldest")
 
 
 class Read(NamedTuple):
@@ -43,7 +42,7 @@ def write(
     folder: Path, step: int, saved: Saved, seconds: float, keep: int, settings: dict[str, Any], log: bytes
 ) -> None:
     """One checkpoint of everything, with the settings it was made by and the log that led to it."""
-    raw = {f"replay/{name}": array for name, array in _filled(saved.replay).items()}
+    raw = {f"replay/{name}": array for name, array in replays.filled(saved.replay).items()}
     raw |= {f"pending/{name}": array for name, array in saved.pending.items()}
     for lane, where in enumerate(saved.where):
         raw |= {f"where/{lane}/{name}": array for name, array in where.items()}
@@ -90,8 +89,16 @@ def read_agent(
     folder: Path, config: Config, spec: Spec, at_most: int | None = None
 ) -> tuple[AgentState, checkpoint.Loaded]:
     """Only the agent of the newest checkpoint that can be read, of step `at_most` or before."""
-    loaded = checkpoint.load(folder, _template(config, spec)[0], at_most)
+    loaded = checkpoint.load(folder, _agent_template(config, spec), at_most)
     return loaded.tree, loaded
+
+
+def _agent_template(config: Config, spec: Spec) -> AgentState:
+    """Shapes and types of an agent; one that was fitted to logged episodes has no policy."""
+    if config.has_policy:
+        return _template(config, spec)[0]
+    agent: AgentState = jax.eval_shape(lambda: offline.start(config, spec))
+    return agent
 
 
 def _template(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
@@ -100,37 +107,14 @@ def _template(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
     return shapes
 
 
-def _filled(replay: Replay) -> Arrays:
-    """The columns of the replay, cut to the rows (or segments) that any lane has written."""
-    capacity = replay.paid.shape[1]
-    # The row after the last one holds the next observation and is written too.
-    rows = min(capacity, int(np.max(np.asarray(replay.rows))) + 1)
-    segments = min(capacity, int(np.max(np.asarray(replay.segments))))
-
-    def cut(name: str, column: Any) -> NDArray[Any]:
-        if name in _COUNTERS:
-            return np.asarray(column)
-        wanted = segments if name.startswith("segment_") else rows
-        # First to a power of two: on the device each size is a program of its own, which stays in memory.
-        return np.ascontiguousarray(np.asarray(column[:, : 1 << wanted.bit_length()])[:, :wanted])
-
-    return {name: cut(name, column) for name, column in replay._asdict().items()}
-
-
 def _unfilled(columns: Arrays, template: Replay) -> Replay:
-    """The columns of the replay at full size again."""
-
-    def grow(name: str, wanted: Any) -> NDArray[Any]:
+    """The columns of the replay at full size again, if they are those of such a replay."""
+    for name in template._fields:
         check(name in columns, f"replay/{name} is missing")
-        column = columns[name]
-        if name not in _COUNTERS and column.ndim == len(wanted.shape):
-            more = max(0, wanted.shape[1] - column.shape[1])
-            column = np.pad(column, [(0, more if axis == 1 else 0) for axis in range(column.ndim)])
-        check_like(f"replay/{name}", column, wanted)
-        return column
-
-    full: dict[str, Any] = {name: grow(name, leaf) for name, leaf in template._asdict().items()}
-    return Replay(**full)
+    full = replays.unfilled(columns, template)
+    for name, wanted in template._asdict().items():
+        check_like(f"replay/{name}", getattr(full, name), wanted)
+    return full
 
 
 def _pending(arrays: Arrays, config: Config, spec: Spec) -> Arrays:

@@ -35,6 +35,7 @@ class SpecFile(TypedDict):
     action_high: NotRequired[tuple[float, ...]]
     first_action: NotRequired[int]
     padded: NotRequired[int]
+    levels: NotRequired[tuple[int, ...]]
 
 
 class FaultsMeta(TypedDict):

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.runs import best as bests
+from apportion.runs.atomic import read_json
 from apportion.runs.certified import certificates
 from apportion.runs.folder import RunFolder
 from apportion.runs.notes import notes, read_status, read_versions
@@ -33,6 +34,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         **_last_score("reward_correlation", last),
         **_last_score("return_error", last),
         "step_rewards": step_rewards(evaluations),
+        "data": _data(run, last),
         "best": best,
         "observation_names": list(spec.observation_names),
         "action_names": list(spec.action_names),
@@ -45,6 +47,35 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "versions": read_versions(run)[0],
         "notes": notes(run),
     }
+
+
+def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
+    """What a run was fitted to, and how well held-out outcomes are explained; None for a training."""
+    if not run.data.is_file():
+        return None
+    facts = read_json(run.data)
+    told = {name: last.get(name) for name in ("unexplained", "supported")}
+    return {**{name: facts[name] for name in ("data", "episodes", "held_out", "notes")}, **told}
+
+
+def in_words(data: dict[str, Any] | None, seeds: list[int]) -> list[str]:
+    """Whether the data support what was learned from them, in a sentence or two."""
+    if data is None or data["unexplained"] is None:
+        return []
+    parts = ", ".join("unknown" if share is None else f"{share:.1%}" for share in data["unexplained"])
+    learned, others = data["episodes"] - data["held_out"], data["held_out"]
+    said = (
+        f"Fitted to {learned:,} episodes; in the outcomes of {others:,} others, {parts} of the variance "
+        "stays unexplained."
+    )
+    poor = [str(seed) for seed, good in zip(seeds, data["supported"], strict=True) if not good]
+    if not poor:
+        return [said]
+    warning = (
+        f"The data cannot support an answer (seed {', '.join(poor)}): outcomes of held-out episodes are told "
+        "no better than by their mean. Do not rely on these rewards, nor on the graph."
+    )
+    return [said, warning]
 
 
 def step_rewards(evaluations: list[dict[str, Any]]) -> bool:

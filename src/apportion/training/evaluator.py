@@ -56,7 +56,7 @@ class Evaluator:
         self.episodes = config.schedule.evaluation_episodes
         self._redistribute = make_redistribute(method, pool.spec)
         self._correlate = devices.compiled(partial(replay_correlation, method), config.lanes)
-        self._edges = devices.compiled(partial(_beliefs, method), config.lanes)
+        self._edges = devices.compiled(partial(beliefs, method), config.lanes)
         self._thread = ThreadPoolExecutor(1)
         self._under_way: Future[Report] | None = None
 
@@ -112,7 +112,7 @@ class Evaluator:
         self._thread.shutdown(cancel_futures=True)
 
 
-def _beliefs(method: Method, state: State) -> dict[str, Array]:
+def beliefs(method: Method, state: State) -> dict[str, Array]:
     """What one lane's model says of the graph, and what speaks against it."""
     edges = {} if method.edges is None else method.edges(state)._asdict()
     return edges if method.doubts is None else {**edges, "doubts": method.doubts(state)}

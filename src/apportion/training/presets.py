@@ -8,10 +8,22 @@ from typing import Any
 
 from apportion.backbones import ddpg, dqn, sac, td3
 from apportion.envs.make import EnvConfig
-from apportion.methods import grd, rd, rrd, rudder, transformer
-from apportion.training.settings import Config, Schedule
+from apportion.methods import (
+    align_rudder,
+    diaster,
+    gp_lrr,
+    grd,
+    hopfield_rudder,
+    rbt,
+    rd,
+    rrd,
+    rudder,
+    transformer,
+)
+from apportion.training.settings import NO_POLICY, Config, Schedule
 
 GREENHOUSE = "apportion/Greenhouse-v0"
+KEY_DOOR = "apportion/KeyDoor-v0"
 CARTPOLE = "CartPole-v1"
 
 PAPER_SPARSITY: dict[str, tuple[float, float, float, float, float]] = {
@@ -25,19 +37,24 @@ PAPER_SPARSITY: dict[str, tuple[float, float, float, float, float]] = {
     "HumanoidStandup-v4": (1e-5, 1e-4, 1e-6, 1e-7, 1e-7),
 }
 
-GREENHOUSE_BACKBONES: dict[str, Any] = {
+SMALL_BACKBONES: dict[str, Any] = {
     "sac": sac.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
     "td3": td3.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
     "ddpg": ddpg.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
 }
 
-GREENHOUSE_METHODS: dict[str, Any] = {
+SMALL_METHODS: dict[str, Any] = {
     "grd": grd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3, update_every=1),
     "rd": rd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3),
     "rrd": rrd.Config(hidden=(64, 64), segments=16, learning_rate=3e-3),
     "rrd-unbiased": rrd.UnbiasedConfig(hidden=(64, 64), segments=16, learning_rate=3e-3),
     "transformer": transformer.Config(width=32, layers=1, segments=16, update_every=1, learning_rate=3e-3),
     "rudder": rudder.Config(cells=32, segments=16, lessons_per_update=8, update_every=1, learning_rate=3e-3),
+    "hopfield-rudder": hopfield_rudder.Config(segments=16, update_every=1, learning_rate=3e-3),
+    "align-rudder": align_rudder.Config(segments=16, update_every=1),
+    "gp-lrr": gp_lrr.Config(hidden=(64, 64), segments=16, update_every=1, learning_rate=3e-3),
+    "rbt": rbt.Config(width=32, layers=1, segments=16, update_every=1, learning_rate=3e-3),
+    "diaster": diaster.Config(cells=32, hidden=(64, 64), segments=16, update_every=1, learning_rate=3e-3),
 }
 
 # The ends of the track must be felt hundreds of steps before: targets that move fast carry them there.
@@ -72,10 +89,25 @@ def preset(env_id: str, method: str, backbone: str) -> Config:
     if name in PAPER_SPARSITY and method == "grd":
         return replace(config, method_config=grd.Config(sparsity=PAPER_SPARSITY[name]))
     if name == GREENHOUSE:
-        return _greenhouse(config)
+        return _small(config)
+    if name == KEY_DOOR:
+        return _far_sighted(_small(config))
     if name == CARTPOLE:
         return _cartpole(config)
     return config
+
+
+LOGGED_METHODS: dict[str, Any] = {
+    **SMALL_METHODS,
+    "grd": grd.Config(hidden=(64, 64), segments=32, learning_rate=1e-3, update_every=1),
+}
+
+
+def logged(data: str, method: str) -> Config:
+    """The settings that fitting to logged episodes starts from: no policy, and a method that learns from many
+    episodes at once, for all of them are there."""
+    config = Config(env=EnvConfig(data), method=method, backbone=NO_POLICY)
+    return replace(config, method_config=LOGGED_METHODS.get(method, config.method_config))
 
 
 def _name(env_id: str) -> str:
@@ -83,7 +115,14 @@ def _name(env_id: str) -> str:
     return env_id.rpartition(":")[2]
 
 
-def _greenhouse(config: Config) -> Config:
+def _far_sighted(config: Config) -> Config:
+    """What comes thirty steps later counts."""
+    if config.backbone not in SMALL_BACKBONES:  # a user's own need not have a discount
+        return config
+    return replace(config, backbone_config=replace(config.backbone_config, discount=0.99))
+
+
+def _small(config: Config) -> Config:
     """Small networks and few updates: 40-step episodes of a smooth task, minutes on a laptop."""
     schedule = Schedule(
         steps=48_000,
@@ -95,10 +134,10 @@ def _greenhouse(config: Config) -> Config:
         replay_steps=100_000,
     )
     config = replace(config, schedule=schedule)
-    if config.backbone in GREENHOUSE_BACKBONES:
-        config = replace(config, backbone_config=GREENHOUSE_BACKBONES[config.backbone])
-    if config.method in GREENHOUSE_METHODS:
-        config = replace(config, method_config=GREENHOUSE_METHODS[config.method])
+    if config.backbone in SMALL_BACKBONES:
+        config = replace(config, backbone_config=SMALL_BACKBONES[config.backbone])
+    if config.method in SMALL_METHODS:
+        config = replace(config, method_config=SMALL_METHODS[config.method])
     return config
 
 

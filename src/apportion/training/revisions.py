@@ -101,7 +101,8 @@ class Reviser:
 
         def look(state: State, scaling: Scaling | None, records: list[Record], count: int) -> Findings:
             units = jax.device_get(scaling)
-            return revision.look(state, [scales.record(units, record) for record in records], count)
+            seen = [scales.record(units, record) for record in (*revision.shown, *records)]
+            return revision.look(state, seen, count)
 
         for lane in lanes:
             state, scaling = devices.one_lane((agent.method, agent.awaited.scaling), lane)

@@ -61,6 +61,14 @@ def observations(scaling: Scaling | None, x: Float[Array, "*B S"]) -> Float[Arra
     return jnp.clip((x - mean) * scale, -FARTHEST, FARTHEST)
 
 
+def own_observations(scaling: Scaling | None, x: Float[Array, "*B S"]) -> Float[Array, "*B S"]:
+    """Standardised ones in the environment's units again."""
+    if scaling is None:
+        return x
+    mean, scale = (jnp.broadcast_to(part, x.shape) for part in (scaling.mean, scaling.scale))
+    return x / scale + mean
+
+
 def transitions(scaling: Scaling | None, raw: Transitions) -> Transitions:
     return raw._replace(
         observation=observations(scaling, raw.observation),

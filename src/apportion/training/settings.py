@@ -4,15 +4,16 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from apportion.backbones import BACKBONES
-from apportion.core.config import check, from_dict, nearest, to_dict
+from apportion import backbones, methods
+from apportion.core.config import check, from_dict, to_dict
 from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Method
 from apportion.envs.make import EnvConfig
-from apportion.methods import METHODS
+from apportion.training.exact_sum import exact_sum
 
 MOST_LANES = 10_000  # in one process; more are a typing error
+NO_POLICY = "none"  # the backbone of a run that was fitted to logged episodes
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class _Parts:
     seed: int
     lanes: int
     normalise: bool = False  # older runs took observations as they came
+    exact_sum: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,40 +80,60 @@ class Config:
     seed: int = 0
     lanes: int = 1
     normalise: bool = True
+    exact_sum: bool = False
 
     def __post_init__(self) -> None:
-        check(self.method in METHODS, f"unknown method {self.method!r}{nearest(self.method, METHODS)}")
-        check(
-            self.backbone in BACKBONES,
-            f"unknown backbone {self.backbone!r}{nearest(self.backbone, BACKBONES)}",
-        )
+        method = methods.find(self.method)
+        backbone = backbones.find(self.backbone) if self.has_policy else None
         check(1 <= self.lanes <= MOST_LANES, f"seeds={self.lanes} must be from 1 to {MOST_LANES:,}")
         check(self.seed >= 0, f"seed={self.seed} must not be negative")
         if self.method_config is None:
-            object.__setattr__(self, "method_config", METHODS[self.method].config())
-        if self.backbone_config is None:
-            object.__setattr__(self, "backbone_config", BACKBONES[self.backbone].config())
+            object.__setattr__(self, "method_config", method.config())
+        if self.backbone_config is None and backbone is not None:
+            object.__setattr__(self, "backbone_config", backbone.config())
+        check(
+            not self.exact_sum or self.make_step_method().sampling.segments > 0,
+            f"{self.method} fits no rewards to what segments paid: leave out --method.exact-sum",
+        )
 
     @property
     def seeds(self) -> list[int]:
         return [self.seed + lane for lane in range(self.lanes)]
 
+    @property
+    def has_policy(self) -> bool:
+        """False for a decomposition that was learned from logged episodes."""
+        return self.backbone != NO_POLICY
+
     def make_method(self) -> Method:
-        return METHODS[self.method].make(self.method_config)
+        return exact_sum(self.make_step_method()) if self.exact_sum else self.make_step_method()
+
+    def make_step_method(self) -> Method:
+        """For steps of which no segment is known: exact_sum has no say."""
+        return methods.find(self.method).make(self.method_config)
 
     def make_backbone(self) -> Backbone:
-        return BACKBONES[self.backbone].make(self.backbone_config)
+        check(
+            self.has_policy,
+            f"this run was fitted to logged episodes ({self.env.id}) and has no policy: "
+            "`apportion train` makes one that has",
+        )
+        return backbones.find(self.backbone).make(self.backbone_config)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data with every setting in it, defaults included."""
         return {
             "env": to_dict(self.env),
             "method": {"name": self.method, **to_dict(self.method_config)},
-            "backbone": {"name": self.backbone, **to_dict(self.backbone_config)},
+            "backbone": {
+                "name": self.backbone,
+                **(to_dict(self.backbone_config) if self.has_policy else {}),
+            },
             "schedule": to_dict(self.schedule),
             "seed": self.seed,
             "lanes": self.lanes,
             "normalise": self.normalise,
+            "exact_sum": self.exact_sum,
         }
 
     def check_actions(self, spec: Spec) -> None:
@@ -132,19 +154,18 @@ class Config:
         for section, part in (("method", method), ("backbone", backbone)):
             check(isinstance(part.get("name"), str), f"{section}.name is missing")
         method_name, backbone_name = method.pop("name"), backbone.pop("name")
-        check(method_name in METHODS, f"unknown method {method_name!r}{nearest(method_name, METHODS)}")
-        check(
-            backbone_name in BACKBONES,
-            f"unknown backbone {backbone_name!r}{nearest(backbone_name, BACKBONES)}",
-        )
+        policy = backbone_name != NO_POLICY
         return cls(
             env=from_dict(EnvConfig, parts.env, "env."),
             method=method_name,
-            method_config=from_dict(METHODS[method_name].config, method, "method."),
+            method_config=from_dict(methods.find(method_name).config, method, "method."),
             backbone=backbone_name,
-            backbone_config=from_dict(BACKBONES[backbone_name].config, backbone, "backbone."),
+            backbone_config=from_dict(backbones.find(backbone_name).config, backbone, "backbone.")
+            if policy
+            else None,
             schedule=from_dict(Schedule, parts.schedule, "schedule."),
             seed=parts.seed,
             lanes=parts.lanes,
             normalise=parts.normalise,
+            exact_sum=parts.exact_sum,
         )

@@ -29,11 +29,12 @@ def updates(
 ) -> tuple[AgentState, Replay, Metrics]:
     """All updates of one iteration, and the mean of their metrics."""
     method, backbone = config.make_method(), config.make_backbone()
+    keep = method.kept or method.credit
     count = config.schedule.updates_per_iteration
     wanted = method.sampling.suited(spec.max_segment_steps)
     every = max(n for n in range(1, wanted.every + 1) if count % n == 0)
     draw_key, update_key, watch_key = jax.random.split(key, 3)
-    agent = _watch_rewards(method, agent, replay, watch_key)
+    agent = watch_rewards(method, agent, replay, watch_key)
     sampling = dataclasses.replace(wanted, every=every)
     draws = replays.draw(replay, draw_key, sampling, backbone.batch_size, count)
     model_keys, policy_keys = jax.vmap(jax.random.split, out_axes=1)(jax.random.split(update_key, count))
@@ -53,17 +54,17 @@ def updates(
         agent, metrics = agents.update_model(method, agent, drawn._replace(transitions=first), model_key)
         # The model stands still for a round: all of its rewards in one pass.
         lessons = jax.vmap(partial(agents.lesson, method, agent))(drawn.transitions, policy_keys)
-        agent, policy_metrics = _repeat(partial(agents.update_policy, backbone), agent, lessons)
-        if method.credit is not None and drawn.segments is not None:
-            now = replays.with_credit(now, drawn.segments, method.credit(agent.method, drawn.segments))
+        agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
+        if keep is not None and drawn.segments is not None:
+            now = replays.with_credit(now, drawn.segments, keep(agent.method, drawn.segments))
         return (agent, now.credit), metrics | policy_metrics
 
     start = (agent, replay.credit)
-    (agent, credit), metrics = _repeat(one_round, start, (rounds, draws.segments, model_keys[::every]))
+    (agent, credit), metrics = repeat(one_round, start, (rounds, draws.segments, model_keys[::every]))
     return agent, replay._replace(credit=credit), metrics
 
 
-def _watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKeyArray) -> AgentState:
+def watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKeyArray) -> AgentState:
     """Note how large the model's rewards are by now."""
     if agent.scaling is None:
         return agent
@@ -73,9 +74,7 @@ def _watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGK
     return agent._replace(scaling=scales.watched(agent.scaling, rewards))
 
 
-def _repeat(
-    update: Callable[[Any, Any], tuple[Any, Metrics]], state: Any, inputs: Any
-) -> tuple[Any, Metrics]:
+def repeat(update: Callable[[Any, Any], tuple[Any, Metrics]], state: Any, inputs: Any) -> tuple[Any, Metrics]:
     """An update for each of the inputs, one after the other, and the mean of their metrics.
 
     The metrics travel as one array: on a GPU each array that a scan collects costs a kernel.

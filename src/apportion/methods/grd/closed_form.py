@@ -238,7 +238,8 @@ def _plain_rows(record: Record) -> NDArray[np.float32]:
     """[T, S + A + 1]: state, action and whether the step is an end."""
     end = np.zeros((len(record.actions), 1), np.float32)
     end[-1] = record.terminated
-    return np.concatenate([record.observations[:-1], record.actions, end], axis=1)
+    before = record.observations[: len(record.actions)]
+    return np.concatenate([before, record.actions, end], axis=1)
 
 
 def accept(state: State, found: Found) -> State:

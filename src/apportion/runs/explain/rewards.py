@@ -123,12 +123,16 @@ def explain_reward(
     background: Steps,
     precision: Precision,
     rng: np.random.Generator,
+    owners: NDArray[np.int64] | None = None,
 ) -> Explanation:
-    """Contributions at each step, relative to the background; `reward_of` is the method's, compiled."""
+    """Contributions at each step, relative to the background; `reward_of` is the method's, compiled. Entries
+    [D] of a one-hot vector have the same owner, and are one player."""
     rows, behind = steps.rows(), background.rows()
     states = steps.observations.shape[1]
-    on = _players(method, state, np.concatenate([rows, behind]), states)
-    number = np.where(on, np.cumsum(on) - 1, -1)
+    entries = _players(method, state, np.concatenate([rows, behind]), states)
+    owners = np.arange(len(entries)) if owners is None else owners
+    on = np.bincount(owners, entries) > 0
+    number = np.where(on, np.cumsum(on) - 1, -1)[owners]
     players = Players(int(on.sum()), np.concatenate([number, number[:states]]))
     exact = players.size <= precision.exact_up_to
 

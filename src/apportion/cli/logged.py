@@ -1,0 +1,160 @@
+"""Verbs for logged episodes: identify, fit and relabel."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.progress import Progress
+
+from apportion.cli import display
+from apportion.cli.arguments import blaming_the_command_line, flag_value, parse
+from apportion.cli.cache import remember_compilations
+from apportion.cli.output import Flag, Output, RunPath, print_data
+from apportion.core.config import check
+from apportion.data.columns import Columns
+from apportion.data.reading import read_log
+from apportion.data.rows import Tell
+from apportion.front.logs import relabel, start_fit
+from apportion.runs.explain import Precision
+from apportion.runs.identifying import identify_log
+from apportion.training.offline import Fitting
+from apportion.training.presets import logged
+from apportion.training.settings import Config
+
+Data = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+
+
+def identify_graph(argv: list[str]) -> int:
+    """Find who feeds the reward in logged episodes."""
+
+    @dataclass(frozen=True)
+    class Identify:
+        """Find which dimensions feed the reward, and each other, in logged episodes."""
+
+        data: Data
+        """A table (.csv, .parquet) with a row for each step; arrays (.npz) observations [E, T+1, S], actions
+        [E, T, A], lengths [E], totals [E]; if you like terminated [E] (whether an episode ended by itself),
+        observation_names [S], action_names [A]; a file of d3rlpy (.h5); or the id of a Minari data set."""
+        columns: tyro.conf.OmitArgPrefixes[Columns] = field(default_factory=Columns)
+        negligible: float = 0.01
+        """Share of the totals' variance; a dimension worth less counts as absent."""
+        out: Path | None = None
+        """Also write the result, as JSON, to this file."""
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    with blaming_the_command_line():
+        args = parse(Identify, argv, "apportion identify")
+        check(0 < args.negligible < 1, f"--negligible {args.negligible} must be between 0 and 1")
+    with _bar("Reading", args.output) as tell:
+        log = read_log(args.data, args.columns, tell).log
+    for note in () if args.output.quiet else log.notes:
+        print(note, file=sys.stderr)
+    data = {"file": args.data, **identify_log(log, args.negligible)}
+    print_data(data, args.output, display.identification, args.out)
+    return 0
+
+
+def fit(argv: list[str]) -> int:
+    """Learn from logged episodes who earned their outcomes."""
+    with blaming_the_command_line():
+        config = logged("", flag_value(argv, "--method", "grd"))
+        args = parse(_fit_flags(config), argv, "apportion fit")
+        config = logged(args.data, args.method)
+        config = Config(
+            env=config.env,
+            method=args.method,
+            method_config=args.method_config,
+            backbone=config.backbone,
+            seed=args.seed,
+            lanes=args.seeds,
+        )
+    remember_compilations()
+    with _bar("Reading", args.output) as tell:
+        read = read_log(args.data, args.columns, tell)
+    run = start_fit(config, args.fitting, read, args.out, args.output.quiet)
+    print_data(run.summary(), args.output, display.summary)
+    return 0
+
+
+def _fit_flags(config: Config) -> Any:
+    """The flags of `fit`; tyro takes the type of the method's config from its value."""
+
+    @dataclass(frozen=True)
+    class Fit:
+        """Learn from logged episodes which steps earned their outcomes, into a run folder. No simulator."""
+
+        data: Data
+        """A table (.csv, .parquet) with a row for each step, arrays (.npz), a file of d3rlpy (.h5), or the id
+        of a Minari data set."""
+        columns: tyro.conf.OmitArgPrefixes[Columns] = field(default_factory=Columns)
+        out: Path | None = None
+        """Run folder to write; runs/DATA-METHOD-TIME when not given."""
+        method: str = config.method
+        """How reward is given to steps: see `apportion list methods`."""
+        seeds: int = config.lanes
+        """How many seeds to fit at once, each in its own lane."""
+        seed: int = config.seed
+        """The first seed; lanes have seed, seed+1, ... It also decides which episodes are held out."""
+        fitting: tyro.conf.OmitArgPrefixes[Fitting] = field(default_factory=Fitting)
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+        method_config: Annotated[Any, tyro.conf.arg(name="method")] = config.method_config
+
+    return Fit
+
+
+def relabel_data(argv: list[str]) -> int:
+    """Write logged episodes again, with the reward of each step."""
+
+    @dataclass(frozen=True)
+    class Relabel:
+        """Write logged episodes again with a column `reward`: what each step earned, by what a run has
+        learned. Row for row, and all other columns as they are."""
+
+        run: RunPath
+        """A run folder that `apportion fit` wrote."""
+        data: Data
+        """Logged episodes, as for `apportion fit`: the same, or others with the same columns."""
+        out: str | None = None
+        """File to write, in the format of DATA. For a Minari data set a new id, such as NAME-METHOD-v0, which
+        it is when not given."""
+        credit: Flag = False
+        """Also write what each dimension has earned: Shapley values, which add up to the reward."""
+        exact: Flag = False
+        """Make the rewards of each episode sum up to its outcome: what is missing is spread evenly."""
+        precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=Precision)
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    with blaming_the_command_line():
+        args = parse(Relabel, argv, "apportion relabel")
+    remember_compilations()
+    with _bar("Relabelling", args.output) as tell:
+        written = relabel(
+            args.run,
+            args.data,
+            args.out,
+            credit=args.credit,
+            exact=args.exact,
+            precision=args.precision,
+            tell=tell,
+        )
+    data = {"run": str(args.run), "data": args.data, "written": written}
+    print_data(data, args.output, lambda console, _: console.print(f"Wrote {written}", soft_wrap=True))
+    return 0
+
+
+@contextmanager
+def _bar(what: str, output: Output) -> Iterator[Tell]:
+    """A bar on a terminal while something takes long."""
+    shown = not output.quiet and sys.stderr is not None and sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), transient=True, disable=not shown) as progress:
+        task = progress.add_task(what, total=None)
+
+        def tell(done: int, of: int) -> None:
+            progress.update(task, completed=done, total=of)
+
+        yield tell

@@ -1,0 +1,61 @@
+"""Methods and backbones by name: those that come with the package, and a user's own as module:name.
+
+Of one's own is named the function that makes it from its settings: `def make(config: Config) -> Method`.
+Its settings are what the argument's annotation says: a frozen dataclass with a default for every field.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, get_type_hints
+
+from apportion.core.config import check, nearest
+from apportion.core.modules import import_name
+
+Parts = tuple[type[Any], Callable[[Any], Any]]  # the class of the settings, and what makes the thing of them
+
+
+def own(name: str) -> bool:
+    """Whether a method or backbone comes from a module of the user's."""
+    return ":" in name
+
+
+def find(kind: str, name: str, known: Mapping[str, Parts], contract: type[Any]) -> Parts:
+    """A registered entry, or what a module has; `contract` is what it must make."""
+    if name in known:
+        return known[name]
+    check(own(name), f"unknown {kind} {name!r}{nearest(name, known)}")
+    config, make, made = _import(kind, name, contract.__name__)
+    found = type(made).__name__
+    check(isinstance(made, contract), f"--{kind} {name} made no {contract.__name__} but a {found}")
+    return config, make
+
+
+@lru_cache(maxsize=32)
+def _import(kind: str, name: str, makes: str) -> tuple[type[Any], Callable[[Any], Any], Any]:
+    """The settings' class, the function, and what it makes of the settings' defaults."""
+    make = import_name(name, f"--{kind}")
+    config = _settings_of(make)
+    example = f"def make(config: Config) -> {makes}, with a frozen dataclass of settings"
+    check(config is not None, f"--{kind} {name} is no function that makes one: write {example}")
+    assert config is not None
+    missing = [field.name for field in dataclasses.fields(config) if _required(field)]
+    check(not missing, f"--{kind} {name}: give its setting {', '.join(missing)} a default")
+    return config, make, make(config())
+
+
+def _settings_of(make: Any) -> type[Any] | None:
+    """The frozen dataclass that the one argument of a function is annotated with."""
+    if not inspect.isfunction(make):
+        return None
+    hints = get_type_hints(make)
+    found = [hints.get(argument) for argument in inspect.signature(make).parameters]
+    if len(found) != 1 or not isinstance(found[0], type) or not dataclasses.is_dataclass(found[0]):
+        return None
+    frozen: bool = found[0].__dataclass_params__.frozen  # type: ignore[attr-defined]
+    return found[0] if frozen else None
+
+
+def _required(field: "dataclasses.Field[Any]") -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

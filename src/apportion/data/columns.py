@@ -1,0 +1,152 @@
+"""Which column of a table is what: as the user says, else by its name."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from apportion.core.config import check, nearest
+from apportion.core.errors import UserError
+
+_USUAL = {  # names by which a column is recognised, the likeliest first
+    "episode": (
+        "episode",
+        "episode_id",
+        "ep",
+        "trajectory",
+        "traj",
+        "batch",
+        "batch_id",
+        "run",
+        "patient",
+        "id",
+    ),
+    "step": ("step", "timestep", "time_step", "t", "time", "index"),
+    "outcome": ("outcome", "total", "return", "score", "yield", "result", "reward", "y"),
+}
+FIELDS = ("episode", "step", "states", "actions", "outcome")
+_PREFIXES = {
+    "states": ("s_", "state_", "obs_", "observation_"),
+    "actions": ("a_", "act_", "action_"),
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a table are what. Guessed from their names when not given."""
+
+    episode: str | None = None
+    """Column that names each row's episode."""
+    step: str | None = None
+    """Column that counts an episode's steps; rows are taken as they come when there is none."""
+    states: str | None = None
+    """What was observed: columns as a comma list of names or prefixes, such as s_ or temp,pressure."""
+    actions: str | None = None
+    """What was done: the same. Empty ('') for none."""
+    outcome: str | None = None
+    """Column with each episode's outcome, on every row or on the last."""
+    lags: int = 0
+    """Let the reward of a step depend on so many earlier steps, too: each becomes a dimension."""
+
+    def __post_init__(self) -> None:
+        check(0 <= self.lags <= 100, f"--lags {self.lags} must be from 0 to 100")
+
+
+class Choice(NamedTuple):
+    """Every column that is read, and what it is."""
+
+    episode: str
+    step: str | None
+    states: tuple[str, ...]
+    actions: tuple[str, ...]
+    outcome: str
+    guessed: tuple[str, ...]  # which of these fields nobody gave
+
+    @property
+    def names(self) -> list[str]:
+        """All of them, each once."""
+        once = dict.fromkeys([self.episode, *([self.step] if self.step else []), self.outcome])
+        return [*once, *self.states, *self.actions]
+
+    def in_words(self) -> str | None:
+        """What was guessed; None where nothing was."""
+        said = {
+            "episode": self.episode,
+            "step": self.step or "none, rows as they come",
+            "states": ", ".join(self.states),
+            "actions": ", ".join(self.actions) or "none",
+            "outcome": self.outcome,
+        }
+        parts = [f"--{field} {said[field]}" for field in said if field in self.guessed]
+        return f"Guessed by names: {'; '.join(parts)}" if parts else None
+
+
+def choose(source: str, given: Columns | Choice, known: list[str]) -> Choice:
+    """The columns of a table that are read, among those it has."""
+    if isinstance(given, Choice):
+        absent = [name for name in given.names if name not in known]
+        check(
+            not absent, f"{source} has no column {absent[0] if absent else ''!r}, which the run was fitted to"
+        )
+        return given
+    episode = _one(source, "episode", given.episode, known)
+    outcome = _one(source, "outcome", given.outcome, known)
+    if episode is None or outcome is None:
+        field = "episode" if episode is None else "outcome"
+        raise UserError(
+            f"{source}: no column looks like the {field}: name it with --{field} ({_listed(known)})"
+        )
+    step = _one(source, "step", given.step, [name for name in known if name not in (episode, outcome)])
+    free = [name for name in known if name not in (episode, outcome, step)]
+    actions = _several(source, "actions", given.actions, known, free)
+    states = _several(source, "states", given.states, known, [name for name in free if name not in actions])
+    if given.states is None and not states:
+        states = tuple(name for name in free if name not in actions)
+    _check_apart(source, episode, outcome, step, states, actions)
+    guessed = tuple(field for field in FIELDS if getattr(given, field) is None)
+    return Choice(episode, step, states, actions, outcome, guessed)
+
+
+def _one(source: str, field: str, given: str | None, known: list[str]) -> str | None:
+    if given is not None:
+        check(given in known, f"{source} has no column {given!r} for --{field}{nearest(given, known)}")
+        return given
+    lower = {name.lower(): name for name in reversed(known)}
+    return next((lower[name] for name in _USUAL[field] if name in lower), None)
+
+
+def _several(
+    source: str, field: str, given: str | None, known: list[str], free: list[str]
+) -> tuple[str, ...]:
+    """Columns by their names or prefixes, in the table's order; by the usual prefixes where none is given."""
+    if given is None:
+        prefixes = _PREFIXES[field]
+        return tuple(name for name in free if name.lower().startswith(prefixes))
+    found: set[str] = set()
+    for word in filter(None, (word.strip() for word in given.split(","))):
+        matching = {word} if word in known else {name for name in free if name.startswith(word)}
+        check(bool(matching), f"{source} has no column {word!r} for --{field}{nearest(word, known)}")
+        found |= matching
+    return tuple(name for name in known if name in found)
+
+
+def _check_apart(
+    source: str,
+    episode: str,
+    outcome: str,
+    step: str | None,
+    states: tuple[str, ...],
+    actions: tuple[str, ...],
+) -> None:
+    both = [name for name in states if name in actions]
+    check(
+        not both,
+        f"{source}: column {both[0] if both else ''!r} is both state and action: leave it out of one",
+    )
+    for field, name in (("episode", episode), ("outcome", outcome), ("step", step)):
+        used = name in states or name in actions
+        check(not used, f"{source}: column {name!r} is the {field}, and cannot be a state or action as well")
+    check(bool(states), f"{source} has no column with a state: name them with --states")
+
+
+def _listed(names: list[str], shown: int = 12) -> str:
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return f"it has {', '.join(names[:shown])}{more}"

@@ -1,0 +1,143 @@
+"""Episodes as d3rlpy writes them: its `dump` (HDF5, arrays of each episode), and the flat arrays of its
+MDPDataset, which D4RL has too: observations [N, S], actions [N, A], rewards [N], terminals [N].
+
+Neither has the observation after an episode's last step. An episode's outcome is the sum of its rewards.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.core.errors import UserError
+from apportion.data.room import check_room
+from apportion.data.rows import Column, Rows
+
+HDF5 = (".h5", ".hdf5")
+FLAT = ("observations", "actions", "rewards", "terminals")
+_ENDS = ("terminals", "timeouts", "episode_terminals")
+
+Array = NDArray[Any]
+
+
+def h5py() -> Any:
+    """The package, or how to get it."""
+    try:
+        import h5py
+    except ImportError:
+        raise UserError("HDF5 files are read with h5py: pip install 'apportion[minari]'") from None
+    return h5py
+
+
+def read(path: Path) -> Rows:
+    """The steps of an HDF5 file in either layout."""
+    if not path.is_file():
+        raise UserError(f"no file {path}")
+    try:
+        with h5py().File(path, "r") as file:
+            check_room(str(path), sum(each.size for each in file.values() if hasattr(each, "size")))
+            if is_flat(file):
+                return flat_rows(
+                    str(path), {name: file[name][()] for name in (*FLAT, *_ENDS) if name in file}
+                )
+            return _dumped_rows(str(path), file)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read as HDF5 ({error}): write it again") from error
+
+
+def is_flat(names: Any) -> bool:
+    """Whether a file has the flat arrays."""
+    return all(name in names for name in FLAT)
+
+
+def flat_rows(source: str, arrays: Mapping[str, Array]) -> Rows:
+    """Steps from flat arrays."""
+    rewards = np.asarray(arrays["rewards"], np.float64).reshape(-1)
+    if not len(rewards):
+        raise UserError(f"{source} holds no step")
+    return _rows(source, arrays["observations"], arrays["actions"], rewards, flat_lengths(source, arrays))
+
+
+def flat_lengths(source: str, arrays: Mapping[str, Array]) -> NDArray[np.int64]:
+    """[E] steps of each episode: up to and with each end, and what is left after the last one."""
+    count = len(np.asarray(arrays["rewards"]).reshape(-1))
+    for name in ("observations", "actions", "terminals"):
+        if len(arrays[name]) != count:
+            raise UserError(f"{source}: {name} has {len(arrays[name])} rows, but rewards {count}: mend it")
+    ends = np.zeros(count, np.bool_)
+    for name in _ENDS:
+        if name in arrays:
+            ends |= np.asarray(arrays[name]).reshape(-1).astype(np.bool_)
+    ends[-1] = True
+    return np.diff(np.flatnonzero(ends), prepend=-1)
+
+
+def episode_count(file: Any) -> int:
+    """Of a dump: `num_episodes`, which older versions called `total_size`."""
+    for name in ("num_episodes", "total_size"):
+        if name in file:
+            return int(file[name][()])
+    raise UserError(
+        f"{Path(file.filename).name} has neither the arrays {', '.join(FLAT)}, nor the episodes of d3rlpy"
+    )
+
+
+def _dumped_rows(source: str, file: Any) -> Rows:
+    count = episode_count(file)
+    if count == 0:
+        raise UserError(f"{source} holds no episode")
+    observations, actions, rewards = (
+        [_part(source, file, f"{name}_{number}") for number in range(count)]
+        for name in ("observations", "actions", "rewards")
+    )
+    lengths = np.array([len(each) for each in rewards], np.int64)
+    for number, (seen, done, length) in enumerate(zip(observations, actions, lengths, strict=True)):
+        if not len(seen) == len(done) == length or length == 0:
+            shapes = f"{len(seen)} observations, {len(done)} actions and {length} rewards"
+            raise UserError(f"{source}: episode {number} has {shapes}: give one of each for every step")
+    seen_at, done_at = _joined(source, "observations", observations), _joined(source, "actions", actions)
+    flat = np.concatenate([np.asarray(each, np.float64).reshape(-1) for each in rewards])
+    return _rows(source, seen_at, done_at, flat, lengths)
+
+
+def _joined(source: str, name: str, parts: list[Array]) -> Array:
+    for number, part in enumerate(parts):
+        if part.shape[1:] != parts[0].shape[1:]:
+            raise UserError(
+                f"{source}: {name} of episode {number} have shape {part.shape[1:]}, those of the first "
+                f"{parts[0].shape[1:]}: mend it"
+            )
+    return np.concatenate(parts)
+
+
+def _part(source: str, file: Any, name: str) -> Array:
+    if name not in file:
+        raise UserError(f"{source} has no {name!r}: only vectors and numbers can be read, not tuples")
+    return np.asarray(file[name][()])
+
+
+def _rows(
+    source: str, observations: Array, actions: Array, rewards: Array, lengths: NDArray[np.int64]
+) -> Rows:
+    totals = np.add.reduceat(rewards, np.cumsum(lengths) - lengths)
+    states, acts = counted(source, "s", observations), counted(source, "a", actions)
+    return Rows(source, lengths, states, acts, totals, None, None, named=False)
+
+
+def counted(source: str, letter: str, values: Array) -> dict[str, Column]:
+    """Columns s0, s1, ... of vectors [N, D]; whole numbers [N] or [N, 1] are categories."""
+    values = np.asarray(values)
+    if values.ndim > 2:
+        raise UserError(
+            f"{source}: vectors are needed, and these have shape {values.shape[1:]}: flatten them"
+        )
+    columns = values.reshape(len(values), -1)
+    whole = np.issubdtype(values.dtype, np.integer) and columns.shape[1] == 1
+    as_column: Callable[[Array], Column] = _texts if whole else (lambda column: column.astype(np.float64))
+    return {f"{letter}{place}": as_column(columns[:, place]) for place in range(columns.shape[1])}
+
+
+def _texts(column: Array) -> Column:
+    return np.array([str(value) for value in column.tolist()], object)

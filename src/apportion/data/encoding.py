@@ -1,0 +1,186 @@
+"""From columns as people log them to numbers that can be learned from, and the same way again later.
+
+A missing number becomes the column's mean, and a column of its own says where that was; texts become
+categories, a missing one among them; earlier steps become columns where lags are asked for.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.core.config import from_dict, to_dict
+from apportion.core.errors import UserError
+from apportion.data.equals import equal_groups
+from apportion.data.logged import Log
+from apportion.data.rows import Column, Rows
+
+MOST_CATEGORIES = 50  # more are names of things, not kinds of them
+UNKNOWN = "(missing)"
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Coded:
+    """How one column becomes numbers."""
+
+    name: str
+    levels: tuple[str, ...] = ()  # its categories; none: it holds numbers
+    fill: float = 0.0  # what stands for a missing number
+    marked: bool = False  # whether another column says where one was missing
+
+    @classmethod
+    def of(cls, source: str, name: str, column: Column) -> "Coded":
+        """As a column needs it."""
+        if column.dtype == object and any(value is not None for value in column):
+            levels = sorted({UNKNOWN if value is None else str(value) for value in column})
+            if len(levels) > MOST_CATEGORIES:
+                raise UserError(
+                    f"{source}: column {name!r} holds {len(levels):,} different texts, more than "
+                    f"{MOST_CATEGORIES}: leave it out of --states and --actions"
+                )
+            return cls(name, tuple(levels))
+        values = np.asarray(column, np.float64)
+        if np.isinf(values).any():
+            row = int(np.argmax(np.isinf(values))) + 1
+            raise UserError(
+                f"{source}, row {row}: column {name!r} holds infinity: mend it, or leave it empty"
+            )
+        known = values[~np.isnan(values)]
+        if not known.size:
+            raise UserError(f"{source}: column {name!r} holds no value: leave it out")
+        return cls(name, (), float(known.mean()), marked=known.size < values.size)
+
+    def numbers(self, source: str, column: Column) -> Floats:
+        """[N] values, or numbers of categories."""
+        if self.levels:
+            return self._codes(source, column)
+        if column.dtype == object and any(value is not None for value in column):
+            raise UserError(f"{source}: column {self.name!r} holds texts, but the run was fitted to numbers")
+        values = np.asarray(column, np.float64)
+        return np.where(np.isnan(values), self.fill, values)
+
+    def _codes(self, source: str, column: Column) -> Floats:
+        place = {level: number for number, level in enumerate(self.levels)}
+        codes = np.empty(len(column))
+        for row, value in enumerate(column):
+            text = UNKNOWN if value is None or value != value else str(value)
+            if text not in place:
+                known = ", ".join(self.levels)
+                raise UserError(
+                    f"{source}, row {row + 1}: column {self.name!r} holds {text!r}, the run knows {known}"
+                )
+            codes[row] = place[text]
+        return codes
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How all columns become numbers: written beside a run, and used again on other data."""
+
+    states: tuple[Coded, ...]
+    actions: tuple[Coded, ...]
+    lags: int = 0
+    followed: bool = False  # whether what was observed after an episode's last step is known, and used;
+    ended: bool = False  # and whether it is known which episodes ended by themselves
+
+    @classmethod
+    def of(cls, rows: Rows, lags: int) -> "Encoding":
+        """As these rows need it."""
+        states, actions = (
+            tuple(Coded.of(rows.source, name, column) for name, column in part.items())
+            for part in (rows.states, rows.actions)
+        )
+        return cls(states, actions, lags, rows.last is not None, rows.terminated is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Encoding":
+        """What `to_dict` wrote."""
+        states, actions = (
+            tuple(from_dict(Coded, column) for column in data[part]) for part in ("states", "actions")
+        )
+        return cls(states, actions, data["lags"], data["followed"], data["ended"])
+
+    def apply(self, rows: Rows) -> Log:
+        """The episodes as numbers, with notes on what was done to them."""
+        rows = rows.under(*(tuple(coded.name for coded in part) for part in (self.states, self.actions)))
+        states, actions = self._table(rows, self.states), self._table(rows, self.actions)
+        marked = [(coded, part) for coded, part in self._columns(rows) if coded.marked]
+        marks = [np.isnan(np.asarray(part[coded.name], np.float64)) for coded, part in marked]
+        seen = np.column_stack([states, *marks]) if marks else states
+        names = [coded.name for coded in self.states] + [f"{coded.name} missing" for coded, _ in marked]
+        levels = [len(coded.levels) for coded in self.states] + [0] * len(marks)
+        acted = [len(coded.levels) for coded in self.actions]
+        after = None if rows.last is None or not self.followed else self._after(rows, len(marks))
+        observations, done = rows.split(seen), rows.split(actions)
+        if after is not None:
+            pairs = zip(observations, after, strict=True)
+            observations = [np.concatenate([each, row[None]]) for each, row in pairs]
+        action_names = tuple(coded.name for coded in self.actions)
+        late_names, late = _lagged_names([*names, *action_names], self.lags), [*levels, *acted] * self.lags
+        if self.lags:
+            pairs = zip(observations, done, strict=True)
+            observations = [_with_lags(each, acts, self.lags) for each, acts in pairs]
+        return Log(
+            observations=observations,
+            actions=done,
+            totals=rows.totals,
+            observation_names=(*names, *late_names),
+            action_names=action_names,
+            levels=(*levels, *late, *acted),
+            terminated=rows.terminated if self.ended else None,
+            notes=(*self._notes(rows), *self._equals(rows)),
+        )
+
+    def _columns(self, rows: Rows) -> list[tuple[Coded, dict[str, Column]]]:
+        return [(c, rows.states) for c in self.states] + [(c, rows.actions) for c in self.actions]
+
+    def _table(self, rows: Rows, coded: tuple[Coded, ...]) -> Floats:
+        part = rows.states if coded is self.states else rows.actions
+        columns = [each.numbers(rows.source, part[each.name]) for each in coded]
+        return np.column_stack(columns) if columns else np.zeros((int(rows.lengths.sum()), 0))
+
+    def _after(self, rows: Rows, marks: int) -> Floats:
+        """[E, S] what was observed after the last steps."""
+        assert rows.last is not None
+        columns = [coded.numbers(rows.source, rows.last[coded.name]) for coded in self.states]
+        return np.column_stack([*columns, *[np.zeros(len(rows.lengths))] * marks])
+
+    def _equals(self, rows: Rows) -> list[str]:
+        """Sentences on columns of numbers that go along with each other."""
+        numbers = [(coded.name, part[coded.name]) for coded, part in self._columns(rows) if not coded.levels]
+        columns = [np.asarray(column, np.float64) for _, column in numbers]
+        return equal_groups([name for name, _ in numbers], np.column_stack(columns)) if columns else []
+
+    def _notes(self, rows: Rows) -> list[str]:
+        count, notes = int(rows.lengths.sum()), []
+        for coded, part in self._columns(rows):
+            if coded.levels:
+                notes.append(f"{coded.name!r} is one dimension of {len(coded.levels)} categories")
+                continue
+            missing = int(np.isnan(np.asarray(part[coded.name], np.float64)).sum())
+            if missing:
+                marked = f", marked in '{coded.name} missing'" if coded.marked else ""
+                filled = f"the mean {coded.fill:.4g} stands there{marked}"
+                notes.append(f"{coded.name!r} is missing in {missing:,} of {count:,} rows: {filled}")
+        return notes
+
+
+def _lagged_names(names: list[str], lags: int) -> tuple[str, ...]:
+    return tuple(f"{name} t-{lag}" for lag in range(1, lags + 1) for name in names)
+
+
+def _with_lags(observations: Floats, actions: Floats, lags: int) -> Floats:
+    """[T or T+1, S'] with what was seen and done in earlier steps; before the first, as in the first."""
+    steps = np.arange(len(observations))
+    parts = [observations]
+    for lag in range(1, lags + 1):
+        earlier = np.maximum(steps - lag, 0)
+        parts += [observations[earlier], actions[np.minimum(earlier, len(actions) - 1)]]
+    return np.concatenate(parts, axis=1)

@@ -1,0 +1,100 @@
+"""Logged episodes from wherever they are: the ending of a file's name says how they are written, and a name
+without one is that of a Minari data set."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.core.config import check
+from apportion.core.errors import UserError
+from apportion.data import d3rlpy, minari_sets, tables
+from apportion.data.columns import FIELDS, Choice, Columns
+from apportion.data.encoding import Encoding
+from apportion.data.logged import Log, load_npz, read_npz
+from apportion.data.rows import Rows, Tell
+
+NPZ = (".npz",)
+ENDINGS = (*tables.CSV, *tables.PARQUET, *NPZ, *d3rlpy.HDF5)
+
+
+class Source(NamedTuple):
+    """Where steps were read from, and which columns, where there are such."""
+
+    data: str
+    choice: Choice | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {"data": self.data, "columns": None if self.choice is None else self.choice._asdict()}
+
+
+def nobody(done: int, of: int) -> None:
+    """Is told how far reading is, and says nothing."""
+
+
+def read_rows(data: str, columns: Columns | Choice, tell: Tell = nobody) -> tuple[Source, Rows]:
+    """The steps in a file or data set; of a table those columns that are named, or were chosen before."""
+    path = Path(data)
+    if path.suffix in (*tables.CSV, *tables.PARQUET):
+        choice, rows = tables.read_table(path, columns, tell)
+        return Source(data, choice), rows
+    for field in FIELDS if isinstance(columns, Columns) else ():
+        given = getattr(columns, field)
+        check(
+            given is None, f"--{field} {given} names a column of a table, which {data} is not: leave it out"
+        )
+    if path.suffix in NPZ:
+        return Source(data, None), _npz_rows(path)
+    if path.suffix in d3rlpy.HDF5:
+        return Source(data, None), d3rlpy.read(path)
+    if path.suffix or path.exists():
+        raise UserError(f"{data} is none of {', '.join(ENDINGS)}, nor a Minari data set: convert it")
+    return Source(data, None), minari_sets.read(data, tell)
+
+
+class Read(NamedTuple):
+    """Episodes as numbers, and how they became those."""
+
+    source: Source
+    encoding: Encoding
+    log: Log
+
+
+def read_log(data: str, columns: Columns, tell: Tell = nobody) -> Read:
+    """The episodes in a file or data set."""
+    source, rows = read_rows(data, columns, tell)
+    wrong = np.flatnonzero(~np.isfinite(rows.totals))
+    check(not wrong.size, f"{data}: the outcome of episode {wrong[:1]} is NaN or infinite: mend or remove it")
+    encoding = Encoding.of(rows, columns.lags)
+    log = encoding.apply(rows)
+    guessed = None if source.choice is None else source.choice.in_words()
+    notes = (*([guessed] if guessed else []), *log.notes)
+    return Read(source, encoding, log._replace(notes=notes))
+
+
+def _npz_rows(path: Path) -> Rows:
+    arrays = load_npz(path)
+    if d3rlpy.is_flat(arrays):
+        return d3rlpy.flat_rows(str(path), arrays)
+    log = read_npz(path)
+    lengths = np.array([len(each) for each in log.actions], np.int64)
+    after = np.stack([each[-1] for each in log.observations])
+    return Rows(
+        source=str(path),
+        lengths=lengths,
+        states=by_name(log.observation_names, np.concatenate([each[:-1] for each in log.observations])),
+        actions=by_name(log.action_names, np.concatenate(log.actions)),
+        totals=log.totals,
+        last=by_name(log.observation_names, after),
+        terminated=log.terminated,
+        named="observation_names" in arrays and "action_names" in arrays,
+    )
+
+
+def by_name(names: tuple[str, ...], values: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Columns [N, D] under their names."""
+    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    check(not twice, f"two dimensions are called {twice[0] if twice else ''!r}: rename one")
+    return {name: values[:, place] for place, name in enumerate(names)}

@@ -1,0 +1,147 @@
+"""Logged steps as a file has them, whatever its format: one row for each, episodes one after the other."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.core.errors import UserError
+
+Column = NDArray[Any]  # [N] numbers with NaN where one is missing, or texts with None there
+Tell = Callable[[int, int], None]  # told how much has been read, of how much
+
+
+class Rows(NamedTuple):
+    """N steps of E episodes. Rows are counted from 1 where people read of them."""
+
+    source: str
+    lengths: NDArray[np.int64]  # [E]
+    states: dict[str, Column]
+    actions: dict[str, Column]
+    totals: NDArray[np.float64]  # [E]
+    last: dict[str, Column] | None  # [E] the states after each episode's last step, where they are known
+    terminated: NDArray[np.bool_] | None  # [E] which episodes ended by themselves, where that is known
+    named: bool  # False: dimensions have no names of their own, but are counted
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """[E] the first row of each episode."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def split(self, values: NDArray[Any]) -> list[NDArray[Any]]:
+        """[N, ...] by episode."""
+        return np.split(values, self.starts[1:])
+
+    def under(self, states: tuple[str, ...], actions: tuple[str, ...]) -> "Rows":
+        """The same with these columns only: by name, or by place where dimensions have no names."""
+        if not self.named:
+            _same_width(self.source, "states", len(self.states), len(states))
+            _same_width(self.source, "actions", len(self.actions), len(actions))
+            last = None if self.last is None else dict(zip(states, self.last.values(), strict=True))
+            return self._replace(
+                states=dict(zip(states, self.states.values(), strict=True)),
+                actions=dict(zip(actions, self.actions.values(), strict=True)),
+                last=last,
+            )
+        for name, known in [(n, self.states) for n in states] + [(n, self.actions) for n in actions]:
+            if name not in known:
+                raise UserError(f"{self.source} has no column {name!r}, which the run was fitted to: add it")
+        return self._replace(
+            states={name: self.states[name] for name in states},
+            actions={name: self.actions[name] for name in actions},
+            last=None if self.last is None else {name: self.last[name] for name in states},
+        )
+
+
+def episode_lengths(source: str, episode: Column) -> NDArray[np.int64]:
+    """[E] how many consecutive rows each episode has; one that comes back later is refused."""
+    missing = np.flatnonzero(_absent(episode))
+    if missing.size:
+        raise UserError(f"{source}, row {missing[0] + 1}: no episode is named: fill it in, or remove the row")
+    starts = np.concatenate([[0], np.flatnonzero(episode[1:] != episode[:-1]) + 1])
+    seen: set[Any] = set()
+    for start in starts:
+        if episode[start] in seen:
+            raise UserError(
+                f"{source}, row {start + 1}: episode {_shown(episode[start])} goes on after another one: "
+                "sort the file by episode and step"
+            )
+        seen.add(episode[start])
+    return np.diff(np.append(starts, len(episode)))
+
+
+def check_steps(source: str, name: str, step: Column, starts: NDArray[np.int64]) -> None:
+    """Steps of an episode must rise."""
+    if step.dtype == object:
+        raise UserError(f"{source}: column {name!r} holds texts, and steps are numbers: name another --step")
+    wrong = ~(np.diff(step) > 0)
+    wrong[starts[1:] - 1] = False
+    if wrong.any():
+        row = int(np.argmax(wrong)) + 1
+        raise UserError(
+            f"{source}, row {row + 1}: step {_shown(step[row])} of an episode comes after "
+            f"{_shown(step[row - 1])}: sort the file by episode and step"
+        )
+
+
+def episode_outcomes(
+    source: str, name: str, outcome: Column, episode: Column, lengths: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """[E] from a column that has each episode's outcome in every row, or in one of them. Where all rows but
+    the last of every episode hold a zero, it is a reward that was paid at the end."""
+    if outcome.dtype == object:
+        raise UserError(f"{source}: column {name!r} holds texts, and outcomes are numbers: mend it")
+    starts = np.cumsum(lengths) - lengths
+    before_last = np.ones(len(outcome), np.bool_)
+    before_last[starts + lengths - 1] = False
+    if before_last.any() and np.all(outcome[before_last] == 0):
+        outcome = np.where(before_last, np.nan, outcome)
+    totals = np.empty(len(lengths))
+    for number, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+        totals[number] = _outcome(source, name, outcome, int(start), int(length), episode[start])
+    return totals
+
+
+def _outcome(source: str, name: str, outcome: Column, start: int, length: int, episode: Any) -> float:
+    said = start + np.flatnonzero(~np.isnan(outcome[start : start + length]))
+    if not said.size:
+        raise UserError(
+            f"{source}, rows {start + 1} to {start + length}: episode {_shown(episode)} has no {name!r}: "
+            "fill it in, or remove the episode"
+        )
+    for before, row in itertools.pairwise(said):
+        if outcome[row] != outcome[before]:
+            raise UserError(
+                f"{source}, row {row + 1}: episode {_shown(episode)} has two outcomes that differ, "
+                f"{_shown(outcome[before])} and {_shown(outcome[row])}: give one, in its last row or in all"
+            )
+    if not np.isfinite(outcome[said[0]]):
+        raise UserError(f"{source}, row {said[0] + 1}: {name!r} is infinite: mend it, or remove the episode")
+    return float(outcome[said[0]])
+
+
+def _absent(column: Column) -> NDArray[np.bool_]:
+    """Where nothing stands."""
+    if column.dtype == object:
+        return np.array([value is None for value in column], np.bool_)
+    return (
+        np.asarray(np.isnan(column))
+        if np.issubdtype(column.dtype, np.floating)
+        else np.zeros(len(column), bool)
+    )
+
+
+def _same_width(source: str, what: str, found: int, wanted: int) -> None:
+    if found != wanted:
+        raise UserError(
+            f"{source} has {found} {what}, but the run was fitted to {wanted}: give the same ones"
+        )
+
+
+def _shown(value: Any) -> str:
+    """A number without a needless fraction, a text in quotes."""
+    if isinstance(value, str):
+        return repr(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

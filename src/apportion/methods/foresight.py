@@ -1,0 +1,103 @@
+"""What methods share that foresee a segment's total after each of its steps, and pay for what a step changes.
+
+They differ in how they foresee. Inputs and targets are brought to size one by running statistics.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from apportion.core.types import Segments
+from apportion.nn.segments import masked_mean, sum_exactly
+
+MOST_UPDATES = 1000  # running statistics forget what is older
+FARTHEST = 10.0  # standard deviations: inputs are cut there
+
+
+class Statistics(NamedTuple):
+    """Running ones, over the segments of the last updates."""
+
+    updates: Int[Array, ""]
+    mean: Float[Array, "I"]  # of the inputs
+    variance: Float[Array, "I"]
+    rate: Float[Array, ""]  # reward per step
+    surplus: Float[Array, ""]  # mean square of total - T rate
+
+
+def unknown(inputs: int) -> Statistics:
+    """Before the first update."""
+    zero, one = jnp.zeros(()), jnp.ones(())
+    return Statistics(jnp.zeros((), jnp.int32), jnp.zeros(inputs), jnp.ones(inputs), zero, one)
+
+
+def steps_of(segments: Segments) -> Float[Array, "M T I"]:
+    """[s, a, s' - s] of each step."""
+    before, after = segments.observations[:, :-1], segments.observations[:, 1:]
+    return jnp.concatenate([before, segments.actions, after - before], axis=-1)
+
+
+def inputs_of(statistics: Statistics, segments: Segments) -> Float[Array, "M T I"]:
+    """The same, standardised; 0 on padding."""
+    inputs = steps_of(segments)
+    mean, deviation = (
+        jnp.broadcast_to(x, inputs.shape) for x in (statistics.mean, jnp.sqrt(statistics.variance) + 1e-6)
+    )
+    inputs = jnp.clip((inputs - mean) / deviation, -FARTHEST, FARTHEST)
+    return jnp.where(segments.mask[:, :, None], inputs, 0.0)
+
+
+def target_of(statistics: Statistics, segments: Segments) -> Float[Array, "M"]:
+    """z = (total - T rate) / unit: what is to be foreseen."""
+    length = segments.length.astype(segments.total.dtype)
+    return (segments.total - length * statistics.rate) / unit(statistics)
+
+
+def squared_errors(
+    foreseen: Float[Array, "M T"], segments: Segments, statistics: Statistics
+) -> tuple[Float[Array, "M"], Float[Array, "M"]]:
+    """(y_T - z)², and mean_t (y_t - z)²."""
+    errors = (foreseen - target_of(statistics, segments)[:, None]) ** 2
+    last = jnp.arange(errors.shape[1])[None, :] == segments.length[:, None] - 1
+    return jnp.sum(jnp.where(last, errors, 0.0), axis=1), masked_mean(errors, segments.mask)
+
+
+def redistribute(
+    foreseen: Float[Array, "M T"], segments: Segments, statistics: Statistics
+) -> Float[Array, "M T"]:
+    """g_t - g_{t-1} + (total - Σ) / T, with g_t = (t + 1) rate + unit y_t, and g_{-1} = 0."""
+    return sum_exactly(rises(foreseen, statistics), segments)
+
+
+def rises(foreseen: Float[Array, "M T"], statistics: Statistics) -> Float[Array, "M T"]:
+    """g_t - g_{t-1}: what each step adds to the expected total."""
+    steps = jnp.diff(foreseen, axis=1, prepend=jnp.zeros_like(foreseen[:, :1]))
+    return statistics.rate + unit(statistics) * steps
+
+
+def unit(statistics: Statistics) -> Float[Array, ""]:
+    """What stands for 1 in the targets: the usual distance of a total from T times the usual reward."""
+    return jnp.sqrt(statistics.surplus) + 1e-6
+
+
+def follow(statistics: Statistics, segments: Segments) -> Statistics:
+    """Take an update's segments in: all updates count the same at first, later the last thousand or so."""
+    real = segments.mask[:, :, None]
+    inputs = steps_of(segments)
+    count = jnp.maximum(jnp.sum(segments.length), 1).astype(inputs.dtype)
+    share = 1.0 / jnp.minimum(statistics.updates + 1, MOST_UPDATES).astype(inputs.dtype)
+
+    def move(old: Array, new: Array) -> Array:
+        return old + share * (new - old)
+
+    mean = move(statistics.mean, jnp.sum(jnp.where(real, inputs, 0.0), axis=(0, 1)) / count)
+    squares = jnp.where(real, (inputs - jnp.broadcast_to(mean, inputs.shape)) ** 2, 0.0)
+    rate = move(statistics.rate, jnp.sum(segments.total) / count)
+    surplus = jnp.mean((segments.total - segments.length.astype(inputs.dtype) * rate) ** 2)
+    return Statistics(
+        updates=statistics.updates + 1,
+        mean=mean,
+        variance=move(statistics.variance, jnp.sum(squares, axis=(0, 1)) / count),
+        rate=rate,
+        surplus=move(statistics.surplus, surplus),
+    )

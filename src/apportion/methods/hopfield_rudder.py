@@ -1,0 +1,140 @@
+"""Hopfield-RUDDER (Widrich et al., Deep RL Workshop at NeurIPS 2021): RUDDER without an LSTM.
+
+Some episodes are stored. After each step a continuous modern Hopfield network (Ramsauer et al., ICLR 2021)
+retrieves those that began alike, and with them what they paid: the expectation of the total. As in RUDDER,
+what a step changes in that expectation is its reward, and what was not foreseen is shared equally.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from apportion.core.config import check
+from apportion.core.spec import Spec
+from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
+from apportion.data import memory as memories
+from apportion.data.memory import Memory
+from apportion.methods import foresight
+from apportion.methods.foresight import Statistics, follow, inputs_of, redistribute, squared_errors, target_of
+from apportion.nn import optimise
+from apportion.nn.networks import MLP
+from apportion.nn.optimise import Optimiser
+
+
+@dataclass(frozen=True)
+class Config:
+    """Hopfield-RUDDER: stored episodes that began alike tell the total; what a step changes is its reward."""
+
+    segments: int = 8
+    """Segments (whole episodes when the reward comes at the end) per update, drawn from the replay: M."""
+    stored: int = 32
+    """Segments that are stored: a fair sample of all that updates have seen."""
+    update_every: int = 10
+    """Updates of the policy for one of the network."""
+    width: int = 32
+    """Numbers that stand for the steps so far."""
+    prefix_weight: float = 0.5
+    """Weight of the loss at every step beside that at the last."""
+    learning_rate: float = 1e-3
+    """Adam's step."""
+
+    def __post_init__(self) -> None:
+        for name in ("segments", "stored", "update_every"):
+            check(getattr(self, name) >= 1, f"method.{name}={getattr(self, name)} must be at least 1")
+        check(self.width >= 2, f"method.width={self.width} must be at least 2")
+        check(self.prefix_weight >= 0, f"method.prefix_weight={self.prefix_weight} is negative")
+        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
+
+
+class Hopfield(NamedTuple):
+    encoder: MLP  # from a step to what it leaves in the history
+    log_sharpness: Float[Array, ""]  # log β: how much more alike the retrieved are than others
+
+
+class State(NamedTuple):
+    network: Hopfield
+    optimiser: Optimiser
+    statistics: Statistics
+    stored: Memory
+    policy_mask: Float[Array, "S"]  # all ones
+
+
+def make(config: Config) -> Method:
+    def init(key: PRNGKeyArray, spec: Spec) -> State:
+        inputs = 2 * spec.observation_size + spec.action_size
+        network = Hopfield(MLP.init(key, (inputs, config.width, config.width)), jnp.zeros(()))
+        return State(
+            network=network,
+            optimiser=optimise.start(network, config.learning_rate),
+            statistics=foresight.unknown(inputs),
+            stored=memories.init(spec, config.stored),
+            policy_mask=jnp.ones(spec.observation_size),
+        )
+
+    def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
+        segments = batch.segments
+        assert segments is not None
+        statistics = follow(state.statistics, segments)
+        # Each has the same chance to stay, however early it came: the highest of random scores do.
+        stored = memories.offer(state.stored, segments, jax.random.uniform(key, segments.total.shape))
+
+        def loss(network: Hopfield) -> tuple[Float[Array, ""], Metrics]:
+            foreseen = foresee(network, statistics, stored, segments)
+            last, prefix = (jnp.mean(x) for x in squared_errors(foreseen, segments, statistics))
+            return last + config.prefix_weight * prefix, {"last_loss": last, "prefix_loss": prefix}
+
+        network, optimiser, metrics = optimise.descend_with(state.optimiser, state.network, loss)
+        return State(network, optimiser, statistics, stored, state.policy_mask), metrics
+
+    def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
+        return transitions.credit
+
+    def policy_mask(state: State) -> Float[Array, "S"]:
+        return state.policy_mask
+
+    def credit(state: State, segments: Segments) -> Float[Array, "M T"]:
+        foreseen = foresee(state.network, state.statistics, state.stored, segments)
+        return redistribute(foreseen, segments, state.statistics)
+
+    sampling = Sampling(config.segments, "uniform", config.update_every)
+    return Method(init, update, reward, policy_mask, None, sampling, credit=credit)
+
+
+def foresee(
+    network: Hopfield, statistics: Statistics, stored: Memory, segments: Segments
+) -> Float[Array, "M T"]:
+    """y_t: what the stored segments that began like the first t + 1 steps paid, in the targets' unit."""
+    known = memories.all_segments(stored)
+    values = target_of(statistics, known)
+    # Nobody is asked about himself: he would know the total from the first step on.
+    useful = memories.filled(stored)[None, :] & (segments.number[:, None] != stored.number[None, :])
+    keys = histories(network.encoder, statistics, known)
+    queries = histories(network.encoder, statistics, segments)
+    return retrieve(queries, keys, values, useful, jnp.exp(network.log_sharpness))
+
+
+def histories(encoder: MLP, statistics: Statistics, segments: Segments) -> Float[Array, "M T W"]:
+    """What all steps so far have left: for half of the numbers their sum / √T, for half the highest."""
+    each = jnp.tanh(encoder(inputs_of(statistics, segments)))
+    summed, highest = jnp.split(jnp.where(segments.mask[:, :, None], each, 0.0), [each.shape[-1] // 2], -1)
+    summed = jnp.cumsum(summed, axis=1) / each.shape[1] ** 0.5
+    return jnp.concatenate([summed, jax.lax.cummax(highest, axis=1)], axis=-1)
+
+
+def retrieve(
+    queries: Float[Array, "M T W"],
+    keys: Float[Array, "K T W"],
+    values: Float[Array, "K"],
+    useful: Bool[Array, "M K"],
+    sharpness: Float[Array, ""],
+) -> Float[Array, "M T"]:
+    """Σ_k softmax_k(-β |q_t - k_t|² / 2) v_k: histories at the same step are compared; 0 with none stored."""
+    products = jnp.einsum("mtw,ktw->mtk", queries, keys)
+    # |q|² is the same for all that are stored, and a softmax does not see it.
+    logits = sharpness * (products - 0.5 * jnp.sum(keys**2, axis=-1).T[None, :, :])
+    known = useful[:, None, :]
+    weights = jax.nn.softmax(jnp.where(known, logits, -1e9), axis=-1)
+    return jnp.sum(jnp.where(known, weights * values[None, None, :], 0.0), axis=-1)

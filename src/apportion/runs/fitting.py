@@ -1,0 +1,175 @@
+"""Fitting into a run folder: what is learned from logged episodes is logged and saved like a training."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.core.categories import collapsed, expanded
+from apportion.core.config import check, to_dict
+from apportion.core.errors import UserError
+from apportion.core.spec import Spec
+from apportion.data.logged import Log
+from apportion.data.reading import Read
+from apportion.runs import checkpoint
+from apportion.runs.atomic import write_json
+from apportion.runs.folder import RunFolder
+from apportion.runs.logged import learners_record, people_s, spec_of
+from apportion.runs.logs import STORED, MetricsLog
+from apportion.runs.progress import Progress
+from apportion.runs.settings import Checkpoints, as_data
+from apportion.runs.signals import StopRequest
+from apportion.runs.tensorboard import Events
+from apportion.training.offline import Fitting, Logged, Look, episode_arrays, offline
+from apportion.training.settings import Config, Schedule
+
+FEWEST = 10  # episodes
+SHOWN = 16  # held-out episodes of each lane, for pages and explanations
+SURE = 2.0  # standard errors that a gain over the mean must have
+
+_NOT_LEARNING = ("observed", "oracle")
+
+
+def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool) -> RunFolder:
+    """Learn from the episodes into a new run folder."""
+    source, encoding, log = read
+    check(
+        config.method not in _NOT_LEARNING,
+        f"{config.method} learns nothing from a log: choose another --method",
+    )
+    count = len(log.totals)
+    check(count >= FEWEST, f"{source.data} holds {count} episodes: at least {FEWEST} are needed")
+    spec = spec_of(source.data, log)
+    order = np.random.default_rng(config.seed).permutation(count)
+    held_out = np.sort(order[: max(1, round(fitting.held_out * count))])
+    config = replace(config, schedule=_schedule(fitting))
+    run = RunFolder.create(out, as_data(config, Checkpoints()), spec)
+    facts = {
+        **source.to_dict(),
+        "encoding": encoding.to_dict(),
+        "fitting": to_dict(fitting),
+        "episodes": count,
+        "held_out": len(held_out),
+        "notes": log.notes,
+    }
+    write_json(run.data, facts)
+    with run.lock():
+        _Recorder(run, config, fitting, spec, log, held_out).record(quiet)
+    return run
+
+
+def _schedule(fitting: Fitting) -> Schedule:
+    """As a training would have it, for those who read the settings: a step is an update."""
+    every = fitting.check_every
+    return Schedule(
+        steps=fitting.updates,
+        steps_per_iteration=every,
+        updates_per_iteration=every,
+        warmup_steps=0,
+        evaluate_every=every,
+    )
+
+
+class _Recorder:
+    """Writes what learning yields into the run folder."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        config: Config,
+        fitting: Fitting,
+        spec: Spec,
+        log: Log,
+        held_out: NDArray[np.int64],
+    ) -> None:
+        self.run, self.config, self.fitting, self.spec = run, config, fitting, spec
+        self.shown = [people_s(spec, log, number) for number in held_out[:SHOWN]]
+        kept = np.setdiff1d(np.arange(len(log.totals)), held_out)
+        learned = [learners_record(spec, log, number, place) for place, number in enumerate(kept)]
+        judged = [episode_arrays(learners_record(spec, log, number, 0)) for number in held_out]
+        self.data = Logged(learned, judged)
+        self.log, self.events = MetricsLog(run.metrics), Events(run.tensorboard)
+        self.began = time.monotonic()
+
+    def record(self, quiet: bool) -> None:
+        step = 0
+        with (
+            StopRequest() as stop,
+            Progress(self.fitting.updates, self.config.lanes, quiet) as progress,
+        ):
+            progress.message(f"Writing to {self.run.path}. The first updates compile, which takes a while.")
+            self._status("running", 0)
+            for look in offline(self.config, self.fitting, expanded(self.spec), self.data):
+                step = look.step
+                self._write(look)
+                progress.update(step)
+                progress.evaluation(*_shown(look))
+                if stop.requested and not look.last:
+                    self._save(look)
+                    break
+        self._status("stopped" if stop.requested else "finished", step)
+
+    def _write(self, look: Look) -> None:
+        metrics = jax.device_get(look.metrics)
+        evaluation = look.evaluation
+        scores: dict[str, Any] = {
+            "return": evaluation.returns,
+            "return_std": evaluation.return_std,
+            "length": evaluation.lengths,
+            "reward_correlation": evaluation.reward_correlation,
+            "episode_correlation": evaluation.episode_correlation,
+            "return_error": evaluation.return_error,
+            "policy_mask_on": look.beliefs["policy_mask"].mean(axis=1),
+            "unexplained": look.unexplained,
+        }
+        facts = {
+            "supported": supported(look.gains),
+            "step_rewards": evaluation.step_rewards,
+            "seconds": time.monotonic() - self.began,
+        }
+        self.run.write_edges(look.step, collapsed(self.spec, look.beliefs))
+        stored = [self.run.edges.name]
+        if look.last:
+            self._save(look)
+            stored.append(self.run.episodes.name)
+        # The line comes after the files that it names: so these are there, or were damaged.
+        self.log.write(look.step, "train", metrics)
+        self.log.write(look.step, "eval", {**scores, **facts, STORED: stored})
+        self.events.write(look.step, "train", metrics)
+        self.events.write(look.step, "eval", scores)
+
+    def _save(self, look: Look) -> None:
+        lanes = [
+            [episode | shown for episode, shown in zip(lane, self.shown, strict=False)]
+            for lane in look.evaluation.episodes
+        ]
+        self.run.write_episodes(look.step, lanes)
+        settings = as_data(self.config, Checkpoints())
+        meta = {"best_looks": look.best, "seconds": time.monotonic() - self.began, "settings": settings}
+        try:
+            checkpoint.save(self.run.checkpoints, look.step, look.agent, meta, keep=1)
+        except OSError as error:
+            raise UserError(f"{self.run.path} cannot be saved: {error.strerror or error}") from error
+
+    def _status(self, state: str, step: int) -> None:
+        seconds = round(time.monotonic() - self.began, 1)
+        write_json(
+            self.run.status, {"state": state, "step": step, "seconds": seconds, "lines": self.log.lines}
+        )
+
+
+def supported(gains: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """[L] whether held-out outcomes are told better than by their mean, beyond chance."""
+    error = gains.std(axis=1, ddof=1) / np.sqrt(gains.shape[1]) if gains.shape[1] > 1 else np.inf
+    return np.asarray(gains.mean(axis=1) > SURE * error)
+
+
+def _shown(look: Look) -> tuple[list[float], list[float], list[float]]:
+    evaluation = look.evaluation
+    scores = (evaluation.returns, evaluation.reward_correlation, evaluation.return_error)
+    returns, correlation, error = (values.tolist() for values in scores)
+    return returns, correlation, error

@@ -1,0 +1,84 @@
+"""Logged episodes as a run knows them: facts about them as a Spec, and each as its learners see it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from apportion.core.categories import expand_actions, expand_observations
+from apportion.core.errors import UserError
+from apportion.core.spec import Spec
+from apportion.core.types import Record
+from apportion.data.columns import Choice, Columns
+from apportion.data.encoding import Encoding
+from apportion.data.logged import Log
+from apportion.data.reading import nobody, read_rows
+from apportion.data.rows import Rows, Tell
+from apportion.envs.ranges import learners_actions
+from apportion.envs.wire import Arrays
+from apportion.runs.atomic import read_json
+from apportion.runs.folder import RunFolder
+from apportion.training.offline import with_last
+
+
+def spec_of(data: str, log: Log) -> Spec:
+    """Sizes and names of logged episodes. Actions have the range that was seen."""
+    longest = max(map(len, log.actions))
+    low, high = (
+        np.array(edge([edge(each, axis=0) for each in log.actions], axis=0), np.float64)
+        for edge in (np.min, np.max)
+    )
+    levels = np.array(log.levels[len(log.observation_names) :] or [0] * len(log.action_names))
+    low, high = np.where(levels > 0, 0.0, low), np.where(levels > 0, np.maximum(levels - 1, 1), high)
+    return Spec(
+        env_id=Path(data).name,
+        observation_names=log.observation_names,
+        action_names=log.action_names,
+        max_episode_steps=longest,
+        max_segment_steps=longest,
+        action_low=tuple(low.tolist()),
+        action_high=tuple(np.where(high > low, high, low + 1).tolist()),
+        levels=log.levels if any(log.levels) else (),
+    )
+
+
+def people_s(spec: Spec, log: Log, number: int) -> Arrays:
+    """An episode with one number for each dimension: observations [T+1, S'], actions [T, A'] in [-1, 1]."""
+    actions = learners_actions(spec, log.actions[number])
+    observations = np.asarray(log.observations[number], np.float32)
+    return {"observations": with_last(observations, len(actions)), "actions": actions}
+
+
+def learners_record(spec: Spec, log: Log, number: int, name: int) -> Record:
+    """An episode as learners see it, under the number that they know it by. Where nobody knows whether it
+    ended by itself, it counts as cut off: an end that all have could be paid for anything."""
+    return Record(
+        observations=expand_observations(spec, np.asarray(log.observations[number], np.float32)),
+        actions=expand_actions(spec, learners_actions(spec, log.actions[number])),
+        total=float(log.totals[number]),
+        terminated=log.terminated is not None and bool(log.terminated[number]),
+        number=name,
+    )
+
+
+def read_for(run: RunFolder, data: str, tell: Tell = nobody) -> tuple[Rows, Log]:
+    """Other data in the way that the run's own were read."""
+    facts = read_facts(run)
+    chosen = facts["columns"]
+    columns = Columns() if chosen is None else _choice(chosen)
+    rows = read_rows(data, columns, tell)[1]
+    return rows, Encoding.from_dict(facts["encoding"]).apply(rows)
+
+
+def read_facts(run: RunFolder) -> dict[str, Any]:
+    """What the run was fitted to."""
+    if not run.data.is_file():
+        raise UserError(f"{run.path} was trained on an environment: name a run that `apportion fit` made")
+    return read_json(run.data)
+
+
+def _choice(chosen: dict[str, Any]) -> Choice:
+    parts: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in chosen.items()
+    }
+    return Choice(**parts)

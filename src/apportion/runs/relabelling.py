@@ -1,0 +1,83 @@
+"""Logged episodes with the learned reward of each step, and who earned it."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.core.categories import expanded
+from apportion.data.logged import Log
+from apportion.data.rows import Rows, Tell
+from apportion.runs.explain import Precision, Steps
+from apportion.runs.explaining import Explainer
+from apportion.runs.folder import RunFolder
+from apportion.runs.learned import Learned, read_learned
+from apportion.runs.logged import learners_record, people_s, read_for
+from apportion.training.evaluate import make_redistribute
+from apportion.training.offline import episode_arrays
+
+_STEPS_AT_ONCE = 100_000  # padding included
+
+
+class Relabelled(NamedTuple):
+    """What each row of a log gets."""
+
+    rows: Rows
+    reward: NDArray[np.float64]  # [N] the mean over lanes
+    credit: dict[
+        str, NDArray[np.float64]
+    ]  # [N] of each dimension, and the baseline: they add up to the reward
+
+
+def relabel_rows(
+    run: RunFolder, data: str, exact: bool, credit: bool, precision: Precision, tell: Tell
+) -> Relabelled:
+    """Learned rewards of other data, or of those that the run was fitted to. With `exact`, what an episode's
+    rewards miss of its outcome is spread evenly over its steps."""
+    rows, log = read_for(run, data)
+    learned = read_learned(run)
+    rewards = np.concatenate(_rewards(run, learned, log, tell))
+    shares = _credit(run, log, precision, tell) if credit else {}
+    missing = np.zeros(len(rewards))
+    if exact:
+        sums = np.add.reduceat(rewards, rows.starts)
+        missing = np.repeat((rows.totals - sums) / rows.lengths, rows.lengths)
+    if credit:
+        shares["baseline"] = rewards - sum(shares.values()) + missing
+    return Relabelled(rows, rewards + missing, shares)
+
+
+def _rewards(run: RunFolder, learned: Learned, log: Log, tell: Tell) -> list[NDArray[np.float64]]:
+    """[T] of each episode, the mean over lanes."""
+    spec, longest = run.read_spec(), max(map(len, log.actions))
+    wide = replace(expanded(spec), max_episode_steps=longest, max_segment_steps=longest)
+    redistribute = make_redistribute(learned.method, wide)
+    at_once = max(1, _STEPS_AT_ONCE // longest)
+    found: list[NDArray[np.float64]] = []
+    for first in range(0, len(log.totals), at_once):
+        numbers = range(first, min(first + at_once, len(log.totals)))
+        records = [learners_record(spec, log, number, number) for number in numbers]
+        # The last part is filled up: another number of episodes would be another program.
+        some = [episode_arrays(record) for record in records]
+        some += some[:1] * (at_once - len(some) if first else 0)
+        lanes = redistribute(learned.models, [some] * learned.config.lanes)
+        given = [np.mean([lane[place] for lane in lanes], axis=0) for place in range(len(records))]
+        found += [np.asarray(each, np.float64) for each in given]
+        tell(len(found), len(log.totals))
+    return found
+
+
+def _credit(run: RunFolder, log: Log, precision: Precision, tell: Tell) -> dict[str, NDArray[np.float64]]:
+    """[N] of each dimension, the mean over lanes."""
+    explainer, spec = Explainer(run, precision), run.read_spec()
+    lanes = range(explainer.config.lanes)
+    found = []
+    for number in range(len(log.totals)):
+        shown = people_s(spec, log, number)
+        steps = Steps.of_episode(shown["observations"], shown["actions"])
+        found.append(np.mean([explainer.explain(lane, steps).contributions for lane in lanes], axis=0))
+        tell(number + 1, len(log.totals))
+    values = np.concatenate(found)
+    names = [*spec.observation_names, *spec.action_names]
+    return {name: values[:, place] for place, name in enumerate(names)}

@@ -1,0 +1,317 @@
+"""A method that learns beside somebody else's trainer: finished episodes in, rewards of single steps out.
+
+One lane with the replay, the units and the looks of our own trainer, and without a policy.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import cached_property, lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt32
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from apportion import methods
+from apportion.core.config import check, from_dict, to_dict
+from apportion.core.registry import own
+from apportion.core.spec import Spec
+from apportion.core.types import Method, Metrics, Revision, Sampling, Transitions
+from apportion.data import replay as replays
+from apportion.data.replay import Chunk, Replay
+from apportion.envs.make import EnvConfig
+from apportion.training import agent as agents
+from apportion.training import devices
+from apportion.training import scaling as scales
+from apportion.training.agent import AgentState
+from apportion.training.conformance import check_method
+from apportion.training.episodes import Episode, as_chunk
+from apportion.training.revisions import lanes_due
+from apportion.training.settings import Config, Schedule
+from apportion.training.updates import watch_rewards
+
+_INIT, _UPDATE, _DRAW, _WATCH = range(4)  # separate streams of randomness
+_WATCH_EVERY = 100  # draws between two looks at the size of the rewards: an iteration of our own trainer
+
+
+class Drawn(NamedTuple):
+    """Steps to learn a policy from, on the host and in the environment's own units."""
+
+    transitions: Transitions  # [B]
+    rewards: NDArray[np.float32]  # [B] as the method gives them, brought to a usual size
+
+
+class View(NamedTuple):
+    """What a policy of our own trainer would see of an observation x: mask * (x - mean) * scale."""
+
+    mean: NDArray[np.float32]  # [S]
+    scale: NDArray[np.float32]  # [S]
+    mask: NDArray[np.float32]  # [S]
+
+
+class RewardLearner:
+    """Any method, learning from whole episodes that others played."""
+
+    def __init__(self, config: Config, spec: Spec) -> None:
+        self.config, self.spec = config, spec
+        if own(config.method):
+            check_method(config.method, self.method, spec, batch_size=2)
+        least = 2 * (spec.max_episode_steps + 1)
+        size = config.schedule.replay_steps
+        check(
+            size >= least,
+            f"a buffer of {size} steps cannot hold two episodes of {spec.max_episode_steps}: "
+            f"raise its size to at least {least}",
+        )
+        self.agent, self.replay = self._start()
+        self.segments = 0  # closed so far
+        self.updates = 0
+        self.draws = 0
+
+    @classmethod
+    def of(
+        cls,
+        spec: Spec,
+        method: str,
+        settings: Mapping[str, Any],
+        *,
+        replay_steps: int,
+        seed: int,
+        normalise: bool,
+    ) -> "RewardLearner":
+        """By the method's name and those of its settings that differ from their defaults."""
+        kind = methods.find(method).config
+        chosen = from_dict(kind, {**to_dict(kind()), **settings}, "method.")
+        schedule = Schedule(replay_steps=replay_steps, warmup_steps=0, steps_per_iteration=1)
+        config = Config(
+            EnvConfig(spec.env_id), method, chosen, schedule=schedule, seed=seed, normalise=normalise
+        )
+        return cls(config, spec)
+
+    @cached_property
+    def method(self) -> Method:
+        return self.config.make_method()
+
+    def add(self, episode: Episode) -> None:
+        """Store a finished episode; units are measured anew and the method looks again when that is due."""
+        before = self.segments
+        chunk = jax.tree.map(lambda x: x[None], as_chunk(episode, self.spec))
+        self.replay = self._programs.insert(self.replay, chunk)
+        self.segments += int(chunk.segments[0])
+        if self.config.normalise and self._due(scales.FIRST, scales.GROWTH, before):
+            self.agent = self._programs.measure(self.agent, self.replay)
+        revision = self.method.revision
+        if revision is not None and self._due(revision.first, revision.growth, before):
+            self._look(revision)
+        if self.method.survey is not None:
+            self.agent = self._programs.survey(self.agent, self.replay)
+
+    def learn(self, count: int, batch_size: int) -> dict[str, float]:
+        """So many updates of the method; what the last one measured."""
+        first = self._origin(_UPDATE, self.updates)
+        learn = self._programs.learn(batch_size)
+        self.agent, credit, metrics = learn(self.agent, self.replay, first, np.int32(count))
+        self.replay = self.replay._replace(credit=credit)
+        self.updates += count
+        return {name: float(value) for name, value in jax.device_get(metrics).items()}
+
+    def draw(self, batch_size: int) -> Drawn:
+        """Steps of closed segments, drawn uniformly, with the method's rewards of now."""
+        if self.config.normalise and self.draws % _WATCH_EVERY == 0:
+            origin = self._origin(_WATCH, self.draws)
+            self.agent = self._programs.watch(self.agent, self.replay, origin)
+        origin = self._origin(_DRAW, self.draws)
+        self.draws += 1
+        found = jax.device_get(self._programs.draw(batch_size)(self.agent, self.replay, origin))
+        return Drawn(*jax.tree.map(lambda x: x[0], found))
+
+    def rewards(self, steps: Transitions) -> NDArray[np.float32]:
+        """[B] what the method gives to steps in the environment's own units."""
+        one = jax.tree.map(lambda x: np.asarray(x)[None], steps)
+        return np.asarray(self._programs.rewards(self.agent, one))[0]
+
+    @property
+    def view(self) -> View:
+        """As it is now: mean and scale are 0 and 1 where units are left alone."""
+        return View(*(part[0] for part in jax.device_get(self._programs.view(self.agent))))
+
+    # --- Saving: plain arrays and settings; programs are compiled again
+
+    def __getstate__(self) -> dict[str, Any]:
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self.agent)]
+        counters = {name: getattr(self, name) for name in ("segments", "updates", "draws")}
+        return {
+            "config": self.config.to_dict(),
+            "spec": self.spec.to_dict(),
+            "agent": leaves,
+            "replay": replays.filled(self.replay),
+            "counters": counters,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        RewardLearner.__init__(self, Config.from_dict(state["config"]), Spec.from_dict(state["spec"]))
+        agent = jax.tree.unflatten(jax.tree.structure(self.agent), state["agent"])
+        replay = replays.unfilled(state["replay"], self.replay)
+        self.agent, self.replay = devices.spread((agent, replay), 1)
+        for name, value in state["counters"].items():
+            setattr(self, name, value)
+
+    # --- Programs
+
+    def _start(self) -> tuple[AgentState, Replay]:
+        """[1, ...] as the loop has them: so that what it works with serves here too."""
+        spec, scheduled = self.spec, self.config.schedule.replay_steps
+        scaling = scales.unknown(spec) if self.config.normalise else None
+        key = _key(jnp.asarray(self._origin(_INIT, 0)[0]))
+        agent = AgentState(self.method.init(key, spec), None, scaling)
+        replay = replays.init(spec, replays.capacity_for(spec, scheduled, 1))
+        alone: tuple[AgentState, Replay] = jax.tree.map(lambda x: x[None], (agent, replay))
+        return devices.spread(alone, 1)  # where looks leave it too: a program serves one place only
+
+    def _origin(self, stream: int, number: int) -> NDArray[np.uint32]:
+        return np.array([(self.config.seed, stream, number)], np.uint32)
+
+    def _due(self, first: float, growth: float, before: int) -> bool:
+        """Whether segments have reached another one of first, first * growth, ..., as in our own trainer."""
+        counts = np.array([before]), np.array([self.segments])
+        later = 1  # than the first iteration, whose segments before do not count
+        return bool(lanes_due(first, growth, self.config.schedule, later, *counts, lambda _: 0).any())
+
+    def _look(self, revision: Revision) -> None:
+        """Let the method look at many segments at once, and wait for what it finds."""
+        records = replays.records(replays.of_lane(self.replay, 0), revision.max_rows)
+        state, scaling = devices.one_lane((self.agent.method, self.agent.scaling), 0)
+        units = jax.device_get(scaling)
+        seen = [scales.record(units, record) for record in (*revision.shown, *records)]
+        with threadpool_limits(1, "blas"):
+            found = revision.revise(state, seen, self.segments)
+        found = devices.spread(jax.tree.map(lambda x: x[None], found), 1)
+        self.agent = self.agent._replace(method=found)
+
+    @cached_property
+    def _programs(self) -> "_Programs":
+        return _compile(self.method, self.spec)
+
+
+class _Programs(NamedTuple):
+    """The compiled functions of one learner."""
+
+    insert: Callable[[Replay, Chunk], Replay]
+    measure: Callable[[AgentState, Replay], AgentState]
+    survey: Callable[[AgentState, Replay], AgentState]
+    watch: Callable[[AgentState, Replay, Any], AgentState]
+    rewards: Callable[[AgentState, Transitions], Array]
+    view: Callable[[AgentState], tuple[Array, Array, Array]]
+    learn: Callable[[int], Callable[..., Any]]  # by batch size, as the next
+    draw: Callable[[int], Callable[..., Any]]
+
+
+def _compile(method: Method, spec: Spec) -> _Programs:
+    def measure(agent: AgentState, replay: Replay) -> AgentState:
+        assert agent.scaling is not None
+        return agent._replace(scaling=scales.measured(agent.scaling, replay))
+
+    def survey(agent: AgentState, replay: Replay) -> AgentState:
+        assert method.survey is not None
+        looked = scales.survey(agent.scaling, replays.survey(replay, spec.max_segment_steps))
+        return agent._replace(method=method.survey(agent.method, looked))
+
+    def watch(agent: AgentState, replay: Replay, origin: UInt32[Array, "3"]) -> AgentState:
+        return watch_rewards(method, agent, replay, _key(origin))
+
+    def view(agent: AgentState) -> tuple[Array, Array, Array]:
+        units = scales.unknown(spec) if agent.scaling is None else agent.scaling
+        return units.mean, units.scale, method.policy_mask(agent.method)
+
+    @lru_cache(maxsize=8)
+    def learn(batch_size: int) -> Callable[..., Any]:
+        return jax.jit(partial(_learn, method, spec, batch_size), donate_argnums=0)
+
+    @lru_cache(maxsize=8)
+    def draw(batch_size: int) -> Callable[..., Any]:
+        def one(agent: AgentState, replay: Replay, origin: UInt32[Array, "3"]) -> Any:
+            return _draw(method, agent, replay, batch_size, _key(origin))
+
+        return devices.compiled(one, 1)
+
+    return _Programs(
+        insert=devices.compiled(replays.insert, 1, donate=(0,)),
+        measure=devices.compiled(measure, 1),
+        survey=devices.compiled(survey, 1),
+        watch=devices.compiled(watch, 1),
+        rewards=devices.compiled(agents.in_own_units(method).reward, 1),
+        view=devices.compiled(view, 1),
+        learn=learn,
+        draw=draw,
+    )
+
+
+def _learn(
+    method: Method,
+    spec: Spec,
+    batch_size: int,
+    agent: AgentState,
+    replay: Replay,
+    first: UInt32[Array, "1 3"],
+    count: Int[Array, ""],
+) -> tuple[AgentState, Float[Array, "1 N"], Metrics]:
+    """Some updates of the method: the agent, what it gave to the steps of segments, and the last metrics.
+
+    Not vmapped: a loop whose length differed from lane to lane would copy all that it carries at each turn.
+    """
+    sampling = dataclasses.replace(method.sampling.suited(spec.max_segment_steps), every=1)
+    keep = method.kept or method.credit
+    agent, replay, origin = _first((agent, replay, first))
+
+    def update(agent: AgentState, credit: Array, key: PRNGKeyArray) -> tuple[AgentState, Array, Metrics]:
+        draw_key, model_key = jax.random.split(key)
+        now = replay._replace(credit=credit)
+        drawn = _first(replays.draw(now, draw_key, sampling, batch_size, 1))
+        batch = scales.batch(agent.scaling, replays.gather(now, drawn, spec.max_segment_steps))
+        agent, metrics = agents.update_model(method, agent, batch, model_key)
+        if keep is not None and batch.segments is not None:
+            now = replays.with_credit(now, batch.segments, keep(agent.method, batch.segments))
+        return agent, now.credit, metrics
+
+    def turn(number: Array, state: Any) -> Any:
+        agent, credit, _ = state
+        return update(agent, credit, _key(origin.at[2].add(number.astype(origin.dtype))))
+
+    shapes = jax.eval_shape(update, agent, replay.credit, _key(origin))[2]
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    agent, credit, metrics = jax.lax.fori_loop(0, count, turn, (agent, replay.credit, nothing))
+    agent, credit = jax.tree.map(lambda x: x[None], (agent, credit))
+    return agent, credit, metrics
+
+
+def _draw(
+    method: Method, agent: AgentState, replay: Replay, batch_size: int, key: PRNGKeyArray
+) -> tuple[Transitions, Float[Array, "B"]]:
+    """Steps in the environment's units and the method's rewards of them; of the steps that a method recalls,
+    as many as their share among all that our own backbone would get."""
+    draw_key, recall_key, choose_key = jax.random.split(key, 3)
+    drawn = _first(replays.draw(replay, draw_key, Sampling(), batch_size, 1))
+    steps = replays.gather(replay, drawn, 1).transitions
+    if method.recall is not None:
+        recalled = method.recall(agent.method, batch_size, recall_key)
+        recalled = recalled._replace(
+            observation=scales.own_observations(agent.scaling, recalled.observation),
+            next_observation=scales.own_observations(agent.scaling, recalled.next_observation),
+        )
+        together = jax.tree.map(lambda *x: jnp.concatenate(x), steps, recalled)
+        chosen = jax.random.permutation(choose_key, len(together.paid))[:batch_size]
+        steps = jax.tree.map(lambda x: x[chosen], together)
+    rewards = agents.in_own_units(method).reward(agent, steps)
+    return steps, rewards * scales.reward_factor(agent.scaling)
+
+
+def _first(tree: Any) -> Any:
+    return jax.tree.map(lambda x: x[0], tree)
+
+
+def _key(origin: UInt32[Array, "3"]) -> PRNGKeyArray:
+    seed, stream, number = origin
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), stream), number)

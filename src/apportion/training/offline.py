@@ -1,0 +1,264 @@
+"""Learning a decomposition from logged episodes alone: no environment, no policy, updates of the method only.
+
+Some episodes are held out. What the learned rewards of each of these sum up to is compared with what it was
+paid, now and then: each lane keeps its state of the best moment, and all stop when none has become better for
+a while. All lanes learn from the same episodes; only their seeds differ.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from apportion.core.config import check
+from apportion.core.spec import Spec
+from apportion.core.types import Metrics, Record
+from apportion.data import replay as replays
+from apportion.data.replay import Chunk, Replay
+from apportion.envs.wire import Arrays
+from apportion.training import agent as agents
+from apportion.training import devices
+from apportion.training import scaling as scales
+from apportion.training.agent import AgentState
+from apportion.training.evaluate import Evaluation, judge, make_redistribute
+from apportion.training.evaluator import beliefs
+from apportion.training.settings import Config
+from apportion.training.updates import repeat
+
+TRANSITIONS = 256  # single steps beside the segments of one update: as many as a policy would learn from
+MOST_JUDGED = 1_000  # held-out episodes; more would tell the same
+CLEARLY = 0.98  # an error must fall to this part of the smallest before to count as progress
+ENOUGH = 0.001  # share of the outcomes' variance; to explain the rest is not worth the time
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How long to learn, and what tells that it is enough."""
+
+    updates: int = 10_000
+    """Updates at the most."""
+    check_every: int = 250
+    """Updates between looks at the held-out episodes."""
+    patience: int = 8
+    """Looks without a smaller error before it stops."""
+    held_out: float = 0.2
+    """Share of the episodes that nothing is learned from."""
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "check_every", "patience"):
+            check(getattr(self, name) >= 1, f"{name}={getattr(self, name)} must be at least 1")
+        check(0 < self.held_out < 1, f"held_out={self.held_out} must be between 0 and 1")
+
+
+class Logged(NamedTuple):
+    """Episodes as learners know them: standing for themselves, and in the form that evaluations have."""
+
+    learned: list[Record]
+    held_out: list[Arrays]
+
+
+class Look(NamedTuple):
+    """How well the held-out episodes are explained after some updates."""
+
+    step: int  # updates so far
+    metrics: Metrics  # [L] means over the updates since the last look
+    evaluation: Evaluation
+    gains: NDArray[np.float64]  # [L, E] squared error of the mean outcome less that of the learned rewards
+    unexplained: NDArray[np.float64]  # [L] share of the outcomes' variance about that mean
+    beliefs: Arrays  # [L, ...] edges, doubts and the policy mask
+    agent: AgentState  # [L, ...] of each lane's best look so far, on the host
+    best: NDArray[np.int64]  # [L] which look that was
+    last: bool
+
+
+def start(config: Config, spec: Spec) -> AgentState:
+    """Fresh state of all lanes; there is no backbone's."""
+    method = config.make_method()
+
+    def one(key: PRNGKeyArray) -> AgentState:
+        scaling = scales.unknown(spec) if config.normalise else None
+        return AgentState(method.init(key, spec), None, scaling)
+
+    keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), 0) for seed in config.seeds])
+    return jax.jit(jax.vmap(one))(keys)
+
+
+def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged) -> Iterator[Look]:
+    """Learn, and yield every look at the held-out episodes; the last one is at each lane's best state."""
+    method, replay = config.make_method(), fill(spec, data.learned)
+    agent = _with_units(start(config, spec), replay)
+    agent = looked_at_all(config, agent, data.learned)
+    learn = _compile(config, spec, fitting.check_every)
+    judging = _Judging(config, spec, data)
+    steps = list(range(fitting.check_every, fitting.updates + 1, fitting.check_every)) or [fitting.updates]
+    for number, step in enumerate(steps):
+        keys = jnp.stack([_key(seed, number) for seed in config.seeds])
+        agent, metrics = learn(agent, replay, keys)
+        look = judging.look(step, agent, metrics, method.policy_mask)
+        if number + 1 == len(steps) or judging.settled(step, fitting.patience * fitting.check_every):
+            best = devices.spread(look.agent, config.lanes)
+            yield judging.look(step, best, metrics, method.policy_mask)._replace(last=True)
+            return
+        yield look
+
+
+def fill(spec: Spec, records: list[Record]) -> Replay:
+    """A replay that holds these episodes and nothing else."""
+    lengths = np.array([len(record.actions) for record in records], np.int32)
+    ends = np.cumsum(lengths + 1)
+    starts = (ends - lengths - 1).astype(np.int32)
+    rows = int(ends[-1])
+    columns: dict[str, Any] = {
+        "observation": np.zeros((rows + 1, spec.observation_size), np.float32),
+        "action": np.zeros((rows + 1, spec.action_size), np.float32),
+        "paid": np.zeros(rows + 1, np.float32),
+        "true_reward": np.full(rows + 1, np.nan, np.float32),
+        "terminated": np.zeros(rows + 1, np.bool_),
+        "rows": np.asarray(rows, np.int32),
+        "segment_start": starts,
+        "segment_length": lengths,
+        "segment_total": np.array([record.total for record in records], np.float32),
+        "episode_start": starts,
+        "segments": np.asarray(len(records), np.int32),
+    }
+    for record, first, length in zip(records, starts, lengths, strict=True):
+        columns["observation"][first : first + length + 1] = with_last(record.observations, length)
+        columns["action"][first : first + length] = record.actions
+        columns["paid"][first + length - 1] = record.total
+    replay = replays.init(spec, rows + 2)
+    return jax.jit(replays.insert)(replay, Chunk(**jax.tree.map(jnp.asarray, columns)))
+
+
+def with_last(observations: NDArray[Any], length: int) -> NDArray[Any]:
+    """[T+1, S]; where the last one is not known, the one before stands for it."""
+    return observations if len(observations) > length else observations[[*range(length), -1]]
+
+
+def episode_arrays(record: Record) -> Arrays:
+    """An episode in the form that evaluations have; there is no reward of single steps."""
+    length = len(record.actions)
+    paid = np.zeros(length, np.float32)
+    paid[-1] = record.total
+    return {
+        "observations": with_last(record.observations, length),
+        "actions": record.actions,
+        "paid": paid,
+        "true_rewards": paid,
+        "segment_end": np.arange(length) == length - 1,
+        "terminated": np.asarray(record.terminated),
+    }
+
+
+class _Judging:
+    """Compares what learned rewards sum up to with what was paid, and keeps each lane's best."""
+
+    def __init__(self, config: Config, spec: Spec, data: Logged) -> None:
+        method = agents.in_own_units(config.make_method())
+        self.lanes, self.held_out = config.lanes, data.held_out[:MOST_JUDGED]
+        self.mean = float(np.mean([record.total for record in data.learned]))
+        self._redistribute = make_redistribute(method, spec)
+        self._beliefs = devices.compiled(partial(beliefs, method), config.lanes)
+        self.best: AgentState | None = None
+        self.smallest = np.full(config.lanes, np.inf)
+        self.when = np.zeros(config.lanes, np.int64)
+        self.reference, self.progress = self.smallest, self.when  # of the last clear progress
+
+    def look(self, step: int, agent: AgentState, metrics: Metrics, mask: Callable[[Any], Array]) -> Look:
+        rewards = self._redistribute(agent, [self.held_out] * self.lanes)
+        unknown = np.full(self.lanes, np.nan)
+        evaluation = judge([self.held_out] * self.lanes, rewards, unknown)
+        sums = np.array([[np.sum(each, dtype=np.float64) for each in lane] for lane in rewards])
+        paid = np.array([np.sum(each["paid"], dtype=np.float64) for each in self.held_out])
+        errors, plain = (sums - paid) ** 2, (paid - self.mean) ** 2
+        unexplained = errors.mean(axis=1) / max(float(plain.mean()), 1e-300)
+        self._keep(step, agent, np.nan_to_num(unexplained, nan=np.inf))
+        assert self.best is not None
+        seen = jax.device_get({**self._beliefs(agent), "policy_mask": jax.vmap(mask)(agent.method)})
+        return Look(
+            step=step,
+            metrics=metrics,
+            evaluation=evaluation,
+            gains=plain - errors,
+            unexplained=unexplained,
+            beliefs=seen,
+            agent=self.best,
+            best=self.when,
+            last=False,
+        )
+
+    def _keep(self, step: int, agent: AgentState, error: NDArray[np.float64]) -> None:
+        better = error < self.smallest
+        now = jax.device_get(agent)
+
+        def choose(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+            return np.where(better.reshape(-1, *[1] * (np.ndim(new) - 1)), new, old)
+
+        self.best = now if self.best is None else jax.tree.map(choose, self.best, now)
+        self.smallest = np.where(better, error, self.smallest)
+        self.when = np.where(better, step, self.when)
+        clearly = error < CLEARLY * self.reference
+        self.reference = np.where(clearly, error, self.reference)
+        self.progress = np.where(clearly, step, self.progress)
+
+    def settled(self, step: int, patience: int) -> bool:
+        """Whether no lane will become much better: none has for long, or all are as good as it gets."""
+        return bool(np.all((step - self.progress >= patience) | (self.smallest < ENOUGH)))
+
+
+def _with_units(agent: AgentState, replay: Replay) -> AgentState:
+    """All lanes have the same data, so the same units."""
+    if agent.scaling is None:
+        return agent
+    measured = jax.jit(jax.vmap(scales.measured, in_axes=(0, None)))(agent.scaling, replay)
+    return agent._replace(scaling=measured)
+
+
+def looked_at_all(config: Config, agent: AgentState, records: list[Record]) -> AgentState:
+    """Let a method that looks at all episodes at once do so: here they are all there from the start."""
+    revision = config.make_method().revision
+    if revision is None:
+        return agent
+    steps = sum(len(record.actions) for record in records)
+    some = records[:: -(-steps // revision.max_rows) | 1]
+    scaling = jax.device_get(devices.one_lane(agent.scaling, 0)) if agent.scaling is not None else None
+    scaled = [scales.record(scaling, record) for record in (*revision.shown, *some)]
+    with threadpool_limits(1, "blas"):
+        findings = revision.look(devices.one_lane(agent.method, 0), scaled, len(records))
+    # All lanes have seen the same, so one look is enough.
+    accept = jax.jit(jax.vmap(revision.accept, in_axes=(0, None)))
+    return agent._replace(method=accept(agent.method, findings))
+
+
+def _compile(config: Config, spec: Spec, updates: int) -> Callable[..., tuple[AgentState, Metrics]]:
+    """So many updates of the method in every lane, all from one replay."""
+    method = config.make_method()
+    sampling = dataclasses.replace(method.sampling.suited(spec.max_segment_steps), every=1)
+
+    def learn(agent: AgentState, replay: Replay, key: PRNGKeyArray) -> tuple[AgentState, Metrics]:
+        draw_key, update_key = jax.random.split(key)
+        if method.survey is not None:
+            survey = scales.survey(agent.scaling, replays.survey(replay, spec.max_segment_steps))
+            agent = agent._replace(method=method.survey(agent.method, survey))
+        draws = replays.draw(replay, draw_key, sampling, TRANSITIONS, updates)
+
+        def one(agent: AgentState, x: Any) -> tuple[AgentState, Metrics]:
+            drawn, update_key = x
+            batch = scales.batch(agent.scaling, replays.gather(replay, drawn, spec.max_segment_steps))
+            return agents.update_model(method, agent, batch, update_key)
+
+        return repeat(one, agent, (draws, jax.random.split(update_key, updates)))
+
+    return jax.jit(jax.vmap(learn, in_axes=(0, None, 0)), donate_argnums=(0,))
+
+
+def _key(seed: int, number: int) -> PRNGKeyArray:
+    """Of one lane's updates up to a look."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 1), number)

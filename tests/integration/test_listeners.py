@@ -1,0 +1,75 @@
+"""Who else hears of a run's numbers: a callback, pandas, Weights & Biases."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driver import GREENHOUSE, Run, apportion, tiny
+from test_front_door import TINY
+
+import apportion as door
+from apportion.core.errors import UserError
+from apportion.runs import logs
+from apportion.runs.wandb_log import WandbLog
+
+
+def test_a_callback_hears_every_line_and_may_stop_the_training(out: Path) -> None:
+    heard: list[dict[str, Any]] = []
+
+    def listen(line: dict[str, Any]) -> bool:
+        heard.append(line)
+        return line["kind"] != "eval"
+
+    settings = TINY | {"method.hidden": (8, 8)}
+    more = {"seeds": 2, "out": out, "settings": settings, "quiet": True}
+    run = door.train(GREENHOUSE, "grd", steps=2000, callback=listen, **more)
+    status = run.summary()["status"]
+    assert (status["state"], status["step"] < 2000) == ("stopped", True)
+    assert sorted(map(str, heard)) == sorted(map(str, logs.read(run.folder.metrics)))
+    later: list[dict[str, Any]] = []
+    assert run.resume(callback=later.append, quiet=True).summary()["status"]["state"] == "finished"
+    assert {line["step"] for line in later} > {2000}
+    assert min(line["step"] for line in later) > status["step"]
+
+
+def test_metrics_are_a_table(greenhouse_run: Run) -> None:
+    pytest.importorskip("pandas")
+    run = door.load(greenhouse_run.path)
+    table = run.frame()
+    assert len(table) == len(run.metrics())
+    last = table[(table.kind == "eval") & (table.step == run.steps[-1])].sort_values("lane")
+    assert last["return"].tolist() == run.returns[:, -1].tolist()
+
+
+def test_without_pandas_the_complaint_names_it(greenhouse_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UserError, match="pip install pandas"):
+        door.load(greenhouse_run.path).frame()
+
+
+def test_without_wandb_the_complaint_names_the_extra(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    answer = apportion("train", GREENHOUSE, "--out", out, *tiny("observed"), "--wandb")
+    assert (answer.code, answer.err) == (1, "error: --wandb needs an extra: pip install 'apportion[wandb]'\n")
+    assert not out.exists()
+
+
+@pytest.mark.filterwarnings("ignore")  # those of a large package are its own
+def test_wandb_gets_means_and_lanes(
+    greenhouse_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb")
+    for name, value in {"WANDB_MODE": "offline", "WANDB_DIR": str(tmp_path), "WANDB_SILENT": "true"}.items():
+        monkeypatch.setenv(name, value)
+    with WandbLog(greenhouse_run.path, greenhouse_run.read_config()) as log:
+        for line in logs.read(greenhouse_run.metrics):
+            log(line)
+        shown = dict(log._open.summary)
+        config = dict(log._open.config)
+    lanes = logs.read(greenhouse_run.metrics)[-1]["return"]
+    assert shown["eval/return"] == pytest.approx(sum(lanes) / 2)
+    assert [shown[f"eval/return/lane{lane}"] for lane in (0, 1)] == lanes
+    assert config["method"]["name"] == "grd"
+    [file] = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    assert file.stat().st_size > 1000

@@ -1,0 +1,71 @@
+"""RewardModelWrapper: a learned reward inside `step`."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import apportion
+from apportion.core.errors import UserError
+from apportion.envs.delayed import DelayedReward
+
+SMALL = {"hidden": (8,), "learning_rate": 1e-2}
+
+
+def make(method: str = "rd", **more: Any) -> apportion.RewardModelWrapper:
+    env = DelayedReward(gymnasium.make("apportion/Greenhouse-v0", max_episode_steps=10))
+    settings = SMALL if method == "rd" else {}
+    more = {"first_episodes": 2, "replay_steps": 400, "batch_size": 8} | more
+    return apportion.RewardModelWrapper(env, method, settings=settings, **more)
+
+
+def play(env: Any, episodes: int) -> list[list[tuple[float, dict[str, Any]]]]:
+    env.action_space.seed(0)
+    played = []
+    for number in range(episodes):
+        env.reset(seed=number)
+        steps, ended = [], False
+        while not ended:
+            _, reward, terminated, truncated, info = env.step(env.action_space.sample())
+            steps.append((reward, info))
+            ended = terminated or truncated
+        played.append(steps)
+    return played
+
+
+def test_it_learns_what_episodes_are_paid() -> None:
+    *_, last = play(make(updates_per_step=20), 20)
+    rewards, infos = zip(*last, strict=True)
+    assert all(rewards), "every step earns something, though the environment pays at the end alone"
+    assert [info["paid"] for info in infos[:-1]] == [0] * 9
+    true = [info["true_reward"] for info in infos]
+    assert abs(sum(rewards) - sum(true)) < 0.5 * abs(sum(true)) + 1
+
+
+def test_the_first_episodes_pay_as_they_do() -> None:
+    first, second, third = play(make(), 3)
+    for episode in (first, second):
+        assert [reward for reward, _ in episode] == [info["paid"] for _, info in episode]
+    assert third[0][0] != 0
+
+
+@pytest.mark.filterwarnings("ignore:The environment .* is not")
+def test_stable_baselines_and_gymnasium_accept_it() -> None:
+    checker = pytest.importorskip("stable_baselines3.common.env_checker")
+    checker.check_env(make())
+
+
+@pytest.mark.parametrize("method", ["transformer", "ircr", "observed"])
+def test_methods_that_need_the_whole_segment_are_refused(method: str) -> None:
+    with pytest.raises(UserError, match=r"inside step\(\) use grd, rd or rrd"):
+        make(method)
+
+
+def test_a_limit_must_be_known() -> None:
+    class Endless(gymnasium.Env[Any, Any]):
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    with pytest.raises(UserError, match="give max_episode_steps"):
+        apportion.RewardModelWrapper(Endless(), "rd")

@@ -1,0 +1,167 @@
+"""Fitting to outcome-only logs finds the hidden reward of each step, in a run that all verbs understand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import logged_data as data
+import minari
+import numpy as np
+import polars
+import pytest
+
+import apportion
+from apportion import cli
+from apportion.training.evaluate import pearson
+
+HIDDEN = np.concatenate([reward for *_, reward in data.episodes()])
+
+
+def column(path: Path, name: str = "reward") -> Any:
+    read = polars.read_csv if path.suffix == ".csv" else polars.read_parquet
+    return read(path)[name].to_numpy()
+
+
+def test_hidden_rewards_are_found_from_outcomes(
+    fitted: apportion.Run, table_file: Path, tmp_path: Path
+) -> None:
+    assert apportion.relabel(fitted, table_file, tmp_path / "new.csv") == str(tmp_path / "new.csv")
+    assert pearson(column(tmp_path / "new.csv"), HIDDEN) >= 0.95
+    assert fitted.graph is not None
+    assert fitted.graph.state_to_reward.tolist() == [1, 1, 0]
+    assert fitted.graph.action_to_reward.tolist() == [1]
+
+
+def test_relabelling_adds_columns_and_touches_nothing_else(
+    fitted: apportion.Run, table_file: Path, tmp_path: Path
+) -> None:
+    apportion.relabel(fitted, table_file, tmp_path / "new.csv", exact=True)
+    before, after = table_file.read_text().splitlines(), (tmp_path / "new.csv").read_text().splitlines()
+    assert [line.rsplit(",", 1)[0] for line in after] == before
+    sums = polars.read_csv(tmp_path / "new.csv").group_by("episode", maintain_order=True)
+    sums = sums.agg(polars.col("reward").sum(), polars.col("outcome").first())
+    np.testing.assert_allclose(sums["reward"], sums["outcome"], rtol=1e-9)
+
+
+def test_credit_adds_up_to_the_reward(fitted: apportion.Run, tmp_path: Path) -> None:
+    few = data.write_csv(tmp_path / "few.csv", data.table(data.episodes(3, seed=5)))
+    precision = apportion.runs.explain.Precision(background=8)
+    apportion.relabel(fitted, few, tmp_path / "new.csv", credit=True, precision=precision)
+    found = polars.read_csv(tmp_path / "new.csv")
+    shares = [name for name in found.columns if name.startswith("credit_")]
+    assert shares == ["credit_s_0", "credit_s_1", "credit_s_2", "credit_a_0", "credit_baseline"]
+    np.testing.assert_allclose(found.select(shares).sum_horizontal(), found["reward"], atol=1e-5)
+    size = {name: float(found[name].abs().mean()) for name in shares}
+    assert size["credit_s_2"] < 0.2 * min(size["credit_s_0"], size["credit_a_0"])
+
+
+def test_other_formats_come_back_in_their_own(
+    fitted: apportion.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same rewards; what was paid stays beside them."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    episodes = data.episodes(5, seed=6)
+    rows = [row | {"reward": 1.0} for row in data.table(episodes)]
+    apportion.relabel(fitted, data.write_parquet(tmp_path / "a.parquet", rows), tmp_path / "b.parquet")
+    wanted = column(tmp_path / "b.parquet")
+    assert set(column(tmp_path / "b.parquet", "paid_reward")) == {1.0}
+    apportion.relabel(fitted, data.write_npz(tmp_path / "a.npz", episodes), tmp_path / "b.npz")
+    with np.load(tmp_path / "b.npz") as arrays:
+        inside = np.arange(arrays["reward"].shape[1]) < arrays["lengths"][:, None]
+        np.testing.assert_allclose(arrays["reward"][inside], wanted, atol=1e-5)
+    apportion.relabel(fitted, data.write_d3rlpy(tmp_path / "a.h5", episodes), tmp_path / "b.h5")
+    apportion.relabel(fitted, data.write_flat(tmp_path / "c.h5", episodes), tmp_path / "d.h5")
+    with h5py.File(tmp_path / "b.h5") as dumped, h5py.File(tmp_path / "d.h5") as flat:
+        joined = np.concatenate([dumped[f"rewards_{i}"][:, 0] for i in range(5)])
+        np.testing.assert_allclose(joined, wanted, atol=1e-5)
+        np.testing.assert_allclose(flat["rewards"], wanted, atol=1e-5)
+        assert flat["paid_rewards"][()].sum() == pytest.approx(sum(r.sum() for *_, r in episodes))
+    name = data.write_minari("toy/log-v0", episodes)
+    assert apportion.relabel(fitted, name) == "toy/log-grd-v0"
+    found = minari.load_dataset("toy/log-grd-v0")
+    np.testing.assert_allclose(
+        np.concatenate([episode.rewards for episode in found.iterate_episodes()]), wanted, atol=1e-5
+    )
+    with pytest.raises(apportion.UserError, match="already: name another --out"):
+        apportion.relabel(fitted, name)
+
+
+def test_relabelling_refuses_what_does_not_fit(
+    fitted: apportion.Run, table_file: Path, tmp_path: Path
+) -> None:
+    rows = data.table(data.episodes(3))
+    for row in rows:
+        del row["s_1"]
+    narrow = data.write_csv(tmp_path / "narrow.csv", rows)
+    for file, out, message in (
+        (narrow, tmp_path / "x.csv", "no column 's_1', which the run was fitted to"),
+        (table_file, table_file, "is the data itself"),
+        (table_file, tmp_path / "x.parquet", "must end in '.csv'"),
+        (table_file, None, "Give --out"),
+    ):
+        with pytest.raises(apportion.UserError, match=message):
+            apportion.relabel(fitted, file, out)
+    assert [path.name for path in tmp_path.iterdir()] == ["narrow.csv"]
+
+
+def test_all_verbs_understand_the_run(fitted: apportion.Run, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(fitted.path)
+    assert cli._run(["show", path, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert set(shown["graph"]) == {*apportion.core.spec.BLOCKS, "policy_mask", "per_lane"}
+    assert shown["data"]["supported"] == [True, True]
+    assert max(shown["data"]["unexplained"]) < 0.1
+    assert cli._run(["show", path]) == 0
+    assert "no policy" in capsys.readouterr().out
+    assert cli._run(["explain", path, "--background", "8", "--step", "0", "1"]) == 0
+    for verb in (["eval", path], ["resume", path], ["export", path, "--out", "x.npz"]):
+        with pytest.raises(apportion.UserError, match=r"fitted to logged episodes .* and has no policy"):
+            cli._run(verb)
+
+
+def test_rewards_can_be_asked_from_python(fitted: apportion.Run) -> None:
+    seen, done, reward = data.episodes(40, seed=9)[0]
+    assert pearson(fitted.reward(seen, done), reward) > 0.8
+
+
+def test_a_category_is_one_dimension_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(3)
+    rows = data.table(data.episodes(170, seed=3))
+    for number, row in enumerate(rows):
+        row["s_2"], row["a_0"] = rng.choice(["up", "down", "off"]), rng.choice(["x", "y", "z"])
+        row["outcome"] = row["s_0"] + 2.0 * (row["s_2"] == "up") - 1.0 * (row["a_0"] == "y")
+        row["episode"], row["step"] = number // 4, number % 4
+    for start in range(0, len(rows), 4):
+        total = sum(row["outcome"] for row in rows[start : start + 4])
+        for row in rows[start : start + 4]:
+            row["outcome"] = total
+    file = data.write_csv(tmp_path / "log.csv", rows)
+    flags = ["--states", "s_", "--actions", "a_"]
+    assert cli._run(["identify", str(file), *flags, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"]["state_to_reward"] == ["present", "absent", "present"]
+    assert found["verdict"]["action_to_reward"] == ["present"]
+    small = ["--updates", "20", "--check-every", "20", "--method.hidden", "8", "--quiet"]
+    assert cli._run(["fit", str(file), *flags, "--out", str(tmp_path / "run"), *small]) == 0
+    run = apportion.load(tmp_path / "run")
+    assert run.graph is not None
+    assert run.graph.state_to_reward.tolist() == [1, 0, 1]
+    credit = run.explain(precision=apportion.runs.explain.Precision(background=4), steps=[0])
+    assert {row["name"] for row in credit["dimensions"]} == {"s_0", "s_1", "s_2", "a_0"}
+    assert {row["name"] for row in credit["dimensions"][:3]} == {"s_0", "s_2", "a_0"}
+
+
+def test_data_without_an_answer_are_called_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng, rows = np.random.default_rng(0), data.table(data.episodes(40))
+    luck = rng.normal(size=40)
+    noise = [row | {"outcome": float(luck[row["episode"]])} for row in rows]
+    file = data.write_csv(tmp_path / "noise.csv", noise)
+    few = {**data.SMALL, "updates": 40, "check_every": 20, "method.hidden": (4,), "method.segments": 4}
+    run = apportion.fit(file, "rd", states="s_", out=tmp_path / "run", settings=_of_rd(few), quiet=True)
+    assert cli._run(["show", str(run.path)]) == 0
+    assert "The data cannot support an answer (seed 0)" in " ".join(capsys.readouterr().out.split())
+
+
+def _of_rd(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != "method.update_every"}

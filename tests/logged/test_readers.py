@@ -1,0 +1,185 @@
+"""Logged episodes in every format, what is guessed and mended on the way, and the data that are refused."""
+
+from pathlib import Path
+from typing import Any
+
+import logged_data as data
+import numpy as np
+import pytest
+
+from apportion.core.errors import UserError
+from apportion.data import room, tables
+from apportion.data.columns import Columns
+from apportion.data.logged import Log
+from apportion.data.reading import read_log
+
+EPISODES = data.episodes(12)
+
+
+def read(path: str | Path, **columns: Any) -> Log:
+    return read_log(str(path), Columns(**columns)).log
+
+
+def same(one: Log, other: Log) -> None:
+    for mine, theirs in zip(one.observations, other.observations, strict=True):
+        np.testing.assert_allclose(mine[: len(theirs)], theirs[: len(mine)])
+    for mine, theirs in zip(one.actions, other.actions, strict=True):
+        np.testing.assert_allclose(mine, theirs)
+    np.testing.assert_allclose(one.totals, other.totals)
+
+
+def test_every_format_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    (tmp_path / "minari").mkdir()
+    rows = data.table(EPISODES)
+    log = read(data.write_csv(tmp_path / "log.csv", rows))
+    assert log.observation_names == data.STATES
+    same(log, read(data.write_csv(tmp_path / "last.csv", data.table(EPISODES, last_only=True))))
+    same(log, read(data.write_parquet(tmp_path / "log.parquet", rows)))
+    same(log, read(data.write_npz(tmp_path / "log.npz", EPISODES)))
+    same(log, read(data.write_d3rlpy(tmp_path / "log.h5", EPISODES)))
+    same(log, read(data.write_flat(tmp_path / "flat.h5", EPISODES)))
+    sets = read(data.write_minari("toy/log-v0", EPISODES))
+    same(log, sets)
+    assert [len(each) for each in sets.observations] == [len(each) + 1 for each in log.observations]
+
+
+def test_an_outcome_may_be_a_reward_that_is_zero_before_the_end(tmp_path: Path) -> None:
+    rows = [row | {"outcome": row["outcome"] or 0.0} for row in data.table(EPISODES, last_only=True)]
+    log = read(data.write_csv(tmp_path / "log.csv", rows))
+    np.testing.assert_allclose(log.totals, [reward.sum() for *_, reward in EPISODES])
+
+
+def test_columns_are_guessed_by_name_and_said(tmp_path: Path) -> None:
+    names = {"episode": "Batch", "step": "t", "outcome": "yield", "s_0": "temp", "s_1": "pH", "s_2": "rpm"}
+    rows = [{names.get(key, key): value for key, value in row.items()} for row in data.table(EPISODES)]
+    file = data.write_csv(tmp_path / "log.csv", rows)
+    log = read(file)
+    assert log.observation_names == ("temp", "pH", "rpm", "remark")
+    assert log.action_names == ("a_0",)
+    assert log.notes[0].startswith("Guessed by names: --episode Batch; --step t; --states temp, pH, rpm")
+    chosen = read(file, states="te,rpm", actions="", episode="Batch")
+    assert chosen.observation_names == ("temp", "rpm")
+    assert chosen.action_names == ()
+
+
+def test_missing_numbers_are_filled_and_marked(tmp_path: Path) -> None:
+    rows = data.table(EPISODES)
+    rows[3]["s_1"] = None
+    log = read(data.write_csv(tmp_path / "log.csv", rows), states="s_", actions="a_")
+    assert log.observation_names == (*data.STATES, "s_1 missing")
+    seen = np.concatenate(log.observations)
+    assert np.flatnonzero(seen[:, 3]).tolist() == [3]
+    assert seen[3, 1] == pytest.approx(np.delete(seen[:, 1], 3).mean())
+    assert any("'s_1' is missing in 1 of" in note for note in log.notes)
+
+
+def test_texts_are_one_dimension_with_categories(tmp_path: Path) -> None:
+    rows = [row | {"s_2": ("up", "down", "off")[i % 3]} for i, row in enumerate(data.table(EPISODES))]
+    rows[5]["s_2"] = None
+    log = read(data.write_csv(tmp_path / "log.csv", rows), states="s_")
+    assert log.levels == (0, 0, 4, 0)
+    assert set(np.concatenate(log.observations)[:, 2]) == {0.0, 1.0, 2.0, 3.0}
+
+
+def test_lags_bring_earlier_steps(tmp_path: Path) -> None:
+    log = read(data.write_csv(tmp_path / "log.csv", data.table(EPISODES)), states="s_", lags=2)
+    assert log.observation_names[3:] == tuple(f"{n} t-{k}" for k in (1, 2) for n in (*data.STATES, "a_0"))
+    seen, done = log.observations[0], log.actions[0]
+    np.testing.assert_array_equal(seen[2:, 7:10], seen[:-2, :3])
+    np.testing.assert_array_equal(seen[1:, 6], done[:-1, 0])
+
+
+def test_near_copies_are_named_together(tmp_path: Path) -> None:
+    rows = [row | {"s_9": -1.8 * row["s_1"] + 32 + 1e-4 * row["s_2"]} for row in data.table(EPISODES)]
+    log = read(data.write_csv(tmp_path / "log.csv", rows), states="s_")
+    assert any(note.startswith("s_1, s_9 say nearly the same") for note in log.notes)
+
+
+def broken(change: Any) -> Any:
+    """Rows with something wrong in them: a function that changes them, in place."""
+    rows = data.table(EPISODES)
+    change(rows)
+    return rows
+
+
+FIRST = len(EPISODES[0][1])  # rows of the first episode
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda rows: [row.update(outcome=None) for row in rows[:FIRST]],
+            f"rows 1 to {FIRST}: episode 0 has no",
+        ),
+        (lambda rows: rows[1].update(outcome=99.0), "row 2: episode 0 has two outcomes that differ"),
+        (lambda rows: rows[1].update(step=-1), "row 2: step -1 of an episode comes after 0"),
+        (lambda rows: rows[FIRST + 1].update(episode=0), f"row {FIRST + 2}: episode 0 goes on after another"),
+        (lambda rows: rows[4].update(s_1="high"), "row 5: column 's_1' holds 'high' among numbers"),
+        (lambda rows: rows[4].update(s_1=float("inf")), "row 5: column 's_1' holds infinity"),
+        (lambda rows: [row.update(s_1=None) for row in rows], "column 's_1' holds no value"),
+        (lambda rows: rows[2].update(episode=None), "row 3: no episode is named"),
+    ],
+)
+def test_bad_tables_are_refused_by_row_or_column(tmp_path: Path, change: Any, message: str) -> None:
+    for write, name in ((data.write_csv, "log.csv"), (data.write_parquet, "log.parquet")):
+        rows = broken(change)
+        if name == "log.parquet" and isinstance(rows[4]["s_1"], str):
+            continue  # its columns have a type
+        with pytest.raises(UserError) as error:
+            read(write(tmp_path / name, rows), states="s_", actions="a_")
+        assert message in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+def test_other_bad_data_are_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    file = data.write_csv(tmp_path / "log.csv", data.table(EPISODES))
+    (tmp_path / "none.csv").write_text("episode,s_0,outcome\n")
+    (tmp_path / "wide.csv").write_text("episode,s_0,outcome\n1,2,3\n1,2\n")
+    (tmp_path / "twice.csv").write_text("episode,s_0,s_0,outcome\n1,2,3,4\n")
+    (tmp_path / "text.h5").write_text("hello")
+    (tmp_path / "text.parquet").write_text("hello")
+    refused: list[tuple[Any, dict[str, Any], str]] = [
+        ("none.csv", {}, "holds no row"),
+        ("wide.csv", {}, "row 2: 2 values in 3 columns"),
+        ("twice.csv", {}, "two columns 's_0'"),
+        ("absent.csv", {}, "no file"),
+        ("text.h5", {}, "cannot be read as HDF5"),
+        ("text.parquet", {}, "cannot be read as Parquet"),
+        ("log.txt", {}, "nor a Minari data set"),
+        ("log.csv", {"states": "s_,a_0"}, "'a_0' is both state and action"),
+        ("log.csv", {"states": "x_"}, "no column 'x_' for --states"),
+        ("log.csv", {"outcome": "s_0", "states": "s_0"}, "'s_0' is the outcome"),
+        ("log.csv", {"lags": -1}, "--lags -1"),
+    ]
+    for name, columns, message in refused:
+        with pytest.raises(UserError, match=message):
+            read(tmp_path / name, **columns)
+    with pytest.raises(UserError, match="no Minari data set 'toy/other-v0'"):
+        read("toy/other-v0")
+    monkeypatch.setattr(room, "free_bytes", lambda: 1000)
+    with pytest.raises(UserError, match=r"log.csv is too large"):
+        read(file)
+
+
+def test_what_is_not_installed_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = data.write_csv(tmp_path / "log.csv", data.table(EPISODES))
+    for module in ("polars", "h5py", "minari"):
+        monkeypatch.setitem(__import__("sys").modules, module, None)
+    for name, extra in ((file, "tables"), (tmp_path / "x.h5", "minari"), ("toy/x-v0", "minari")):
+        Path(tmp_path / "x.h5").touch()
+        with pytest.raises(UserError, match=rf"pip install 'apportion\[{extra}\]'"):
+            read(name)
+
+
+def test_records_of_a_csv_may_span_lines(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text('a,b\n1,"two\nlines"\n3,4\n')
+    assert [text for text, _ in tables.csv_records(tmp_path / "x.csv")] == [
+        "a,b\n",
+        '1,"two\nlines"\n',
+        "3,4\n",
+    ]

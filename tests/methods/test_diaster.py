@@ -1,0 +1,115 @@
+"""Diaster: both losses are the formula's, differences sum to what was paid, and a known reward is found."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from apportion.core.errors import UserError
+from apportion.core.types import Batch, Segments
+from apportion.methods import diaster
+from apportion.methods.foresight import target_of
+from apportion.nn.recurrent import LSTM
+from builders import SPEC, learned_correlation, normal, numpy, segments, transitions
+
+METHOD = diaster.make(diaster.Config(cells=5, hidden=(6,), segments=4, learning_rate=3e-3))
+
+
+@pytest.fixture(scope="module")
+def state() -> diaster.State:
+    """After some updates: neither the statistics nor the networks are those of the start."""
+
+    @jax.jit
+    def train(key: jax.Array, keys: jax.Array) -> diaster.State:
+        batch = Batch(segments(1, 4), transitions(2, 4))
+        start = METHOD.init(key, SPEC)
+        found, _ = jax.lax.scan(lambda s, k: METHOD.update(s, batch, k), start, keys)
+        return found
+
+    return train(jax.random.key(0), jax.random.split(jax.random.key(1), 20))
+
+
+def _alone(state: diaster.State, data: Segments, m: int, start: int, end: int) -> float:
+    """f of a run of steps by itself: the network has seen nothing else."""
+    inputs = diaster.inputs_of(state.statistics, data)[m : m + 1]
+    padded = jnp.zeros_like(inputs).at[:, : end - start].set(inputs[:, start:end])
+    return float(state.networks.part(padded)[0, end - start - 1])
+
+
+def test_the_parts_of_a_cut_segment_are_valued_apart(state: diaster.State) -> None:
+    data, cut = segments(5, 4), jnp.asarray([1, 1, 3, 2])  # of 1 to 4 steps; the first and third stay whole
+    targets, errors = np.asarray(target_of(state.statistics, data)), []
+    for m, (length, place) in enumerate(zip([1, 2, 3, 4], [1, 1, 3, 2], strict=True)):
+        value = _alone(state, data, m, 0, place)
+        if place < length:
+            value += _alone(state, data, m, place, length)
+        errors.append((value - targets[m]) ** 2)
+    found = diaster.part_loss(state.networks.part, state.statistics, data, cut)
+    np.testing.assert_allclose(found, np.mean(errors), rtol=1e-4)
+
+
+def test_a_network_that_starts_anew_has_forgotten() -> None:
+    lstm = LSTM.init(jax.random.key(0), 3, 5)
+    x = normal(np.random.default_rng(0), 2, 6, 3)
+    starts = jnp.asarray(np.arange(6)[None, :] == np.array([[2], [4]]))
+    other = x.at[:, :2].set(7.0)
+    np.testing.assert_array_equal(lstm(x, starts)[0, 2:], lstm(other, starts)[0, 2:])
+    assert (lstm(x, starts)[1, 2:4] != lstm(other, starts)[1, 2:4]).all()
+
+
+def test_differences_sum_to_what_was_paid(state: diaster.State) -> None:
+    data = segments(5, 8)
+    found = np.asarray(diaster.differences(state.networks.part, state.statistics, data))
+    np.testing.assert_allclose(found.sum(axis=1), data.total, rtol=1e-4, atol=1e-5)
+    assert not found[~np.asarray(data.mask)].any()
+
+
+def test_the_loss_of_single_steps_equals_numpy(state: diaster.State) -> None:
+    data = segments(5, 4)
+    worth = np.asarray(diaster.differences(state.networks.part, state.statistics, data))
+    steps = numpy(METHOD.reward(state, _as_steps(data)))
+    scale = float(state.per_step) * (float(state.statistics.surplus) ** 0.5 + 1e-6)
+    errors = ((steps - worth) / scale)[np.asarray(data.mask)]
+    found = diaster.step_loss(state.networks, state.statistics, state.per_step, data)
+    np.testing.assert_allclose(found, np.mean(errors**2), rtol=1e-4)
+
+
+def _as_steps(data: Segments) -> Any:
+    steps = transitions(0, 16)
+    steps = jax.tree.map(lambda x: x.reshape(4, 4, *x.shape[1:]), steps)
+    return steps._replace(observation=data.observations[:, :-1], action=data.actions)
+
+
+def test_what_lies_in_the_padding_teaches_nothing(state: diaster.State) -> None:
+    data = segments(5, 4)
+    after = jnp.concatenate([jnp.ones_like(data.mask[:, :1]), data.mask], axis=1)
+    noisy = data._replace(
+        observations=jnp.where(after[:, :, None], data.observations, jnp.nan),
+        actions=jnp.where(data.mask[:, :, None], data.actions, jnp.nan),
+    )
+    update = jax.jit(METHOD.update)
+    found, plain = (update(state, Batch(s, transitions(0, 4)), jax.random.key(3)) for s in (noisy, data))
+    assert jax.tree.all(jax.tree.map(lambda x, y: bool(jnp.array_equal(x, y)), found, plain))
+
+
+def test_a_known_reward_is_found_from_its_sums() -> None:
+    """It was .98."""
+    method = diaster.make(diaster.Config(cells=8, hidden=(32,), learning_rate=1e-2))
+    assert learned_correlation(method, 300) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"segments": 0}, "method.segments=0 must be at least 1"),
+        ({"update_every": 0}, "method.update_every=0 must be at least 1"),
+        ({"cells": 0}, "method.cells=0 must be at least 1"),
+        ({"hidden": ()}, "method.hidden needs at least one layer"),
+        ({"learning_rate": 0.0}, "method.learning_rate=0.0 must be positive"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        diaster.Config(**change)
