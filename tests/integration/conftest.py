@@ -48,7 +48,8 @@ def _remembering(compile_: Callable[[Config, Spec], Any]) -> Callable[[Config, S
         schedule = config.schedule
         key = repr(
             (
-                (config.method, config.method_config, config.backbone, config.backbone_config),
+                (config.method, config.method_config, config.exact_sum),
+                (config.backbone, config.backbone_config),
                 (schedule.updates_per_iteration, schedule.evaluation_episodes),
                 spec.to_dict() | {"env_id": None},
             )
