@@ -163,5 +163,14 @@ def test_data_without_an_answer_are_called_so(tmp_path: Path, capsys: pytest.Cap
     assert "The data cannot support an answer (seed 0)" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize("method", ["rudder", "hopfield-rudder", "align-rudder", "ircr"])
+def test_methods_that_are_told_every_outcome_cannot_be_judged(
+    method: str, table_file: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(apportion.UserError, match=f"{method} makes the rewards of every episode sum"):
+        apportion.fit(table_file, method, states="s_", out=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 def _of_rd(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name != "method.update_every"}

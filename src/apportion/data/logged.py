@@ -11,7 +11,8 @@ from apportion.data.npz import read_arrays
 
 REQUIRED = ("observations", "actions", "lengths", "totals")
 NAMES = ("observation_names", "action_names")
-IN_ONE_ROW = ("rewards", "terminals", "timeouts", "episode_terminals")  # beside observations and actions, of all episodes together
+# Beside observations and actions, where all episodes stand in one row.
+IN_ONE_ROW = ("rewards", "terminals", "timeouts", "episode_terminals")
 
 
 class Log(NamedTuple):

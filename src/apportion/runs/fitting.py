@@ -32,6 +32,8 @@ SHOWN = 16  # held-out episodes of each lane, for pages and explanations
 SURE = 2.0  # standard errors that a gain over the mean must have
 
 _NOT_LEARNING = ("observed", "oracle")
+# Their rewards are moved to sum to what a segment paid, held-out ones included: nothing would be held out.
+_SEES_OUTCOMES = ("rudder", "hopfield-rudder", "align-rudder", "ircr")
 
 
 def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool) -> RunFolder:
@@ -40,6 +42,11 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     check(
         config.method not in _NOT_LEARNING,
         f"{config.method} learns nothing from a log: choose another --method",
+    )
+    check(
+        config.method not in _SEES_OUTCOMES,
+        f"{config.method} makes the rewards of every episode sum to its outcome, so none could judge it: "
+        "choose another --method, and `relabel --exact` afterwards",
     )
     count = len(log.totals)
     check(count >= FEWEST, f"{source.data} holds {count} episodes: at least {FEWEST} are needed")
