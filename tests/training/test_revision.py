@@ -113,3 +113,30 @@ def test_training_finds_the_exact_graph_of_the_greenhouse() -> None:
     for name in BLOCKS:
         for lane in report.edges[name]:
             np.testing.assert_array_equal(lane, getattr(truth, name), err_msg=name)
+
+
+def test_a_training_that_stops_while_a_look_is_awaited_goes_on_as_if_it_had_not() -> None:
+    schedule = Schedule(
+        steps=7800,
+        steps_per_iteration=600,
+        updates_per_iteration=1,
+        warmup_steps=1200,
+        evaluate_every=7800,
+        evaluation_episodes=1,
+        replay_steps=20_000,
+        workers=0,
+    )
+    config = replace(preset("apportion/Greenhouse-v0", "grd", "sac"), schedule=schedule, lanes=2)
+    with open_pool(config) as pool:
+        for snapshot in online(config, pool):
+            if snapshot.iteration == 9:
+                saved = jax.device_get(snapshot.save())
+        straight = jax.device_get(snapshot.save())
+    assert saved.agent.awaited.at.tolist() == [10, 10]
+    assert saved.agent.method.looked.searched.tolist() == [0, 0]
+    assert straight.agent.method.looked.searched.tolist() == [150, 150]
+    with open_pool(config) as pool:
+        pool.put_back(saved.where)
+        *_, last = online(config, pool, saved)
+        resumed = jax.device_get(last.save())
+    jax.tree.map(np.testing.assert_array_equal, resumed.agent, straight.agent)
