@@ -133,6 +133,7 @@ def fill(spec: Spec, records: list[Record]) -> Replay:
         columns["observation"][first : first + length + 1] = with_last(record.observations, length)
         columns["action"][first : first + length] = record.actions
         columns["paid"][first + length - 1] = record.total
+        columns["terminated"][first + length - 1] = record.terminated
     replay = replays.init(spec, rows + 2)
     return jax.jit(replays.insert)(replay, Chunk(**jax.tree.map(jnp.asarray, columns)))
 

@@ -1,0 +1,37 @@
+"""Logged episodes in a replay: what learners draw from it is what was logged."""
+
+import numpy as np
+
+import builders
+from apportion.core.types import Record
+from apportion.data import replay as replays
+from apportion.training.offline import fill
+
+RNG = np.random.default_rng(0)
+LENGTHS = [4, 1, 6]
+RECORDS = [
+    Record(
+        observations=RNG.normal(size=(length + 1, 3)).astype(np.float32),
+        actions=RNG.uniform(-1, 1, (length, 2)).astype(np.float32),
+        total=float(number),
+        terminated=number != 1,
+        number=number,
+    )
+    for number, length in enumerate(LENGTHS)
+]
+
+
+def test_a_filled_replay_holds_the_episodes_and_how_they_ended() -> None:
+    found = replays.records(fill(builders.SPEC, RECORDS), 1000)
+    assert len(found) == len(RECORDS)
+    for record, logged in zip(found, RECORDS, strict=True):
+        np.testing.assert_array_equal(record.observations, logged.observations)
+        np.testing.assert_array_equal(record.actions, logged.actions)
+        assert (record.total, record.terminated) == (logged.total, logged.terminated)
+
+
+def test_where_the_last_observation_is_not_known_the_one_before_stands_for_it() -> None:
+    short = [record._replace(observations=record.observations[:-1]) for record in RECORDS]
+    for record, logged in zip(replays.records(fill(builders.SPEC, short), 1000), short, strict=True):
+        np.testing.assert_array_equal(record.observations[:-1], logged.observations)
+        np.testing.assert_array_equal(record.observations[-1], logged.observations[-1])
