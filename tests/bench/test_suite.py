@@ -143,11 +143,23 @@ def test_tables_name_units_levels_scores_and_what_is_not_finished() -> None:
     assert "Not finished: Pump-v0--rd (stopped, step 60,000)" in text
 
 
+# What a run folder says of itself, at the least.
+CONFIG = {
+    "env": {"id": "suite_tasks:Pump-v0"},
+    "method": {"name": "grd"},
+    "backbone": {"name": "sac"},
+    "schedule": {"steps": 400},
+    "seed": 0,
+    "lanes": 2,
+}
+
+
 def test_a_final_return_is_the_mean_of_the_last_two_evaluations(tmp_path: Path) -> None:
     run = tmp_path / "PumpScaled-v0--grd"
     run.mkdir()
-    for name in ("config", "spec", "versions", "status"):
+    for name in ("spec", "versions", "status"):
         (run / f"{name}.json").write_text("{}")
+    (run / "config.json").write_text(json.dumps(CONFIG))
     lines = [
         {
             "step": step,
@@ -178,7 +190,7 @@ def _args(folder: Path, **changes: Any) -> Any:
 
 def _half_done(job: Any, state: str, step: int) -> None:
     (job.path / "checkpoints").mkdir(parents=True)
-    (job.path / "config.json").write_text(json.dumps({"lanes": 2}))
+    (job.path / "config.json").write_text(json.dumps(CONFIG))
     (job.path / "spec.json").write_text("{}")
     (job.path / "status.json").write_text(json.dumps({"state": state, "step": step}))
 

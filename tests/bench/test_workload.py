@@ -30,7 +30,7 @@ def test_calls_change_the_agent_and_leave_the_data_alone() -> None:
     work = workload.make(workload.settings("oracle", updates=2, replay_steps=400), SPEC)
     segments = int(work.replay.segments[0])
     before = np.asarray(work.agent.backbone.actor.weights[0])
-    agent, replay, metrics, _ = work.program(*work.arguments)
+    agent, replay, metrics, *_ = work.program(*work.arguments)
     assert int(replay.segments[0]) == segments
     assert not np.array_equal(before, agent.backbone.actor.weights[0])
     assert all(np.isfinite(np.asarray(metric)).all() for metric in metrics.values())

@@ -22,7 +22,7 @@ from apportion.runs.explain import (
 )
 
 SPEC = Spec("toy", ("height", "speed", "colour"), ("push", "turn"), 6, 4)
-LEARNED = ["grd", "rd", "rrd", "rrd-unbiased"]
+LEARNED = ["grd", "rd", "rrd", "rrd-unbiased", "diaster", "gp-lrr"]
 
 
 def method_of(name: str) -> Method:

@@ -207,7 +207,8 @@ def test_a_backbone_for_discrete_actions_where_there_are_none(out: Path) -> None
 
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_an_environment_that_goes_nan(workers: str, out: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    answer = apportion("train", "odd_envs:BadNan-v0", "--out", out, *tiny("grd", "--workers", workers))
+    flags = tiny("grd", "--workers", workers, "--strict")
+    answer = apportion("train", "odd_envs:BadNan-v0", "--out", out, *flags)
     where = "odd_envs:BadNan-v0, seed 0, episode 1, step 10"
     assert answer == Answer(1, "", f"error: {where}: observation has nan in dimension 1 (s1)\n")
     assert capfd.readouterr() == ("", "")
@@ -216,7 +217,8 @@ def test_an_environment_that_goes_nan(workers: str, out: Path, capfd: pytest.Cap
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_an_environment_that_raises(workers: str, out: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """One line says what; the traceback above it is the environment's own, for its author."""
-    answer = apportion("train", "odd_envs:BadRaise-v0", "--out", out, *tiny("grd", "--workers", workers))
+    flags = tiny("grd", "--workers", workers, "--strict")
+    answer = apportion("train", "odd_envs:BadRaise-v0", "--out", out, *flags)
     assert (answer.code, answer.out) == (1, "")
     *above, last = (capfd.readouterr().err + answer.err).splitlines()
     assert last == "error: the environment raised ValueError: the gears"

@@ -11,7 +11,7 @@ from apportion.core.spec import Graph, Spec
 from apportion.graph.certificate import Doubt, marks
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import Episode, RunFolder
-from apportion.runs.logs import MetricsLog
+from apportion.runs.logs import STORED, MetricsLog
 
 HOSTILE = ("<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "%{x} <b>bold</b> &lt; \"'")
 
@@ -60,9 +60,11 @@ def make_run(path: Path, recipe: Recipe) -> RunFolder:
     every = max(1, len(steps) // max(1, recipe.episode_snapshots))
     for number, step in enumerate(steps):
         progress = (number + 1) / len(steps)
-        log.write(step, "eval", _evaluation(recipe, progress, rng))
+        seen = number % every == every - 1
+        stored = ["edges", "episodes"] if seen else ["edges"]
+        log.write(step, "eval", {**_evaluation(recipe, progress, rng), STORED: stored})
         run.write_edges(step, _edges(recipe, progress, rng))
-        if number % every == every - 1:
+        if seen:
             lanes = [[_episode(recipe, rng) for _ in range(2)] for _ in range(recipe.lanes)]
             for lane in recipe.nan_lanes:
                 for episode in lanes[lane]:

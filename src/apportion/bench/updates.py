@@ -103,7 +103,7 @@ def runner(compiled: Any, work: Workload) -> Callable[[], None]:
 
     def run() -> None:
         nonlocal state
-        agent, replay, metrics, _ = compiled(*state, work.chunk, work.origins)
+        agent, replay, metrics, *_ = compiled(*state, *work.beside)
         state = (agent, replay)
         for metric in metrics.values():
             metric.block_until_ready()

@@ -41,10 +41,16 @@ class Workload(NamedTuple):
     replay: Replay  # [L, ...]
     chunk: Chunk  # [L, ...] nothing new, in the shapes that a training has
     origins: Any  # [L, 3] of the randomness
+    all_lanes: Any  # [L] True: every lane learns, and is sound
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        return self.agent, self.replay, self.chunk, self.origins
+        return self.agent, self.replay, *self.beside
+
+    @property
+    def beside(self) -> tuple[Any, ...]:
+        """What the program takes besides agent and replay."""
+        return self.chunk, self.origins, self.all_lanes, self.all_lanes
 
 
 def made_up_spec(size: Size, steps: int = EPISODE_STEPS) -> Spec:
@@ -100,6 +106,7 @@ def _workload(config: Config, spec: Spec, agent: AgentState, replay: Replay) -> 
         replay=replay,
         chunk=jax.tree.map(lambda x: jnp.broadcast_to(x, (config.lanes, *x.shape)), empty),
         origins=jnp.asarray(train._origins(config.seeds, train._UPDATE, 0)),
+        all_lanes=jnp.ones(config.lanes, jnp.bool_),
     )
 
 

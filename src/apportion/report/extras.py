@@ -92,10 +92,11 @@ def _credit(explainer: Explainer, lane: int, episode: Episode) -> tuple[NDArray[
 
 def _pictures(run: RunFolder, episode: Episode, say: Say) -> Mapping[int, bytes]:
     """JPEG pictures of some steps, where the environment renders."""
-    steps, config = thinned(min(len(episode["actions"]), STEPS), FRAMES), read_settings(run)[0]
-    if not config.has_policy:  # logged episodes have no environment that could be drawn
-        return {}
+    steps = thinned(min(len(episode["actions"]), STEPS), FRAMES)
     try:
+        config = read_settings(run)[0]
+        if not config.has_policy:  # logged episodes have no environment that could be drawn
+            return {}
         run.need_trust("the environment")
         frames = film(config.env, episode, steps, SIZE).frames
     except UserError as error:

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from apportion.core.config import check
+from apportion.runs.logs import STORED
 
 
 class WandbLog:
@@ -30,7 +31,7 @@ class WandbLog:
             self._open = self._begin()
         values: dict[str, float] = {"step": line["step"]}
         for name, value in line.items():
-            if name not in ("step", "kind"):
+            if name not in ("step", "kind", STORED):
                 values |= _named(f"{line['kind']}/{name}", value)
         # Evaluations come later than the training's own lines: steps are a number like any other.
         self._open.log(values)
