@@ -6,7 +6,7 @@ Exit codes: 0 done, 1 it went wrong, 2 the command line is wrong, 128+n stopped 
 import importlib
 import os
 import sys
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from apportion.core.config import nearest
 from apportion.core.errors import UserError
@@ -52,12 +52,25 @@ def main(argv: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
+        if _while_interrupted(error):
+            _interrupted()
         where = f": {error.filename}" if error.filename else ""
         print(f"error: {error.strerror or error}{where}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:  # while starting, or the second one
-        print("error: interrupted", file=sys.stderr)
-        sys.exit(130)
+        _interrupted()
+
+
+def _interrupted() -> NoReturn:
+    print("error: interrupted", file=sys.stderr)
+    sys.exit(130)
+
+
+def _while_interrupted(error: BaseException | None) -> bool:
+    """Whether an error came up in what had to be closed after Ctrl-C."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _run(words: list[str]) -> int:

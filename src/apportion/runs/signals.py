@@ -19,6 +19,7 @@ class StopRequest:
         self._hurry = hurry
         self._kill = kill
         self.signal: int | None = None  # the number of the signal that asked us to stop
+        self._killed = False
         self._previous: dict[signal.Signals, Any] = {}
 
     @property
@@ -38,9 +39,12 @@ class StopRequest:
             # None stands for a handler that was not set by Python: it cannot be given back.
             signal.signal(each, signal.SIG_DFL if handler is None else handler)
         self._previous.clear()
+        if self._killed and isinstance(error, Exception):  # of what was killed under it
+            raise KeyboardInterrupt from error
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.requested and number == signal.SIGINT:
+            self._killed = True
             self._kill()
             raise KeyboardInterrupt
         if not self.requested:
