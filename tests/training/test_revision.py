@@ -14,9 +14,9 @@ from apportion.data.replay import Chunk
 from apportion.envs.chunk import ChunkWriter
 from apportion.envs.make import EnvConfig
 from apportion.training import scaling
-from apportion.training.loop import online, open_pool
+from apportion.training.loop import online, open_pool, start
 from apportion.training.presets import preset
-from apportion.training.revisions import _reached
+from apportion.training.revisions import Reviser, _reached
 from apportion.training.settings import Config, Schedule
 
 
@@ -140,3 +140,21 @@ def test_a_training_that_stops_while_a_look_is_awaited_goes_on_as_if_it_had_not(
         *_, last = online(config, pool, saved)
         resumed = jax.device_get(last.save())
     jax.tree.map(np.testing.assert_array_equal, resumed.agent, straight.agent)
+
+
+def test_whoever_looks_does_so_in_units_measured_then() -> None:
+    """Also where looks and measurements fall due at different times, as a method's own marks may have it."""
+    config = Config(EnvConfig("x"), "grd", lanes=1)
+    reviser = Reviser(config)
+    assert reviser.revision is not None
+    reviser.revision = reviser.revision._replace(first=20.0, growth=10.0)
+    agent, _ = start(config, builders.SPEC)
+    replay = jax.tree.map(lambda x: x[None], _store([4] * 20, 200))
+    counts = (np.array([19]), np.array([20]))
+    assert [each.tolist() for each in reviser._due(1000, *counts)] == [[True], [False]]
+    agent = reviser.revise(agent, replay, 1000, *counts)
+    reviser.close()
+    rows = np.concatenate([_episode(number, 4)[0] for number in range(20)])
+    assert agent.awaited is not None
+    assert agent.awaited.scaling is not None
+    np.testing.assert_allclose(agent.awaited.scaling.mean[0], rows.mean(axis=0), rtol=0.05)

@@ -124,12 +124,7 @@ class _Recorder:
         metrics = jax.device_get(look.metrics)
         evaluation = look.evaluation
         scores: dict[str, Any] = {
-            "return": evaluation.returns,
-            "return_std": evaluation.return_std,
-            "length": evaluation.lengths,
-            "reward_correlation": evaluation.reward_correlation,
-            "episode_correlation": evaluation.episode_correlation,
-            "return_error": evaluation.return_error,
+            **evaluation.scores,
             "policy_mask_on": look.beliefs["policy_mask"].mean(axis=1),
             "unexplained": look.unexplained,
         }

@@ -224,12 +224,7 @@ class _Recorder:
         step, evaluation = report.step, report.evaluation
         self.best = bests.better(self.best, report)
         scores: dict[str, Any] = {
-            "return": evaluation.returns,
-            "return_std": evaluation.return_std,
-            "length": evaluation.lengths,
-            "reward_correlation": evaluation.reward_correlation,
-            "episode_correlation": evaluation.episode_correlation,
-            "return_error": evaluation.return_error,
+            **evaluation.scores,
             "policy_mask_on": report.policy_mask.mean(axis=1),
             **_frozen(report.frozen),
         }

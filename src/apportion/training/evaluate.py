@@ -36,6 +36,18 @@ class Evaluation(NamedTuple):
     step_rewards: NDArray[np.bool_]  # [L] whether the environment itself rewards single steps
     episodes: list[list[Arrays]]  # with `redistributed`, the learned reward of each step
 
+    @property
+    def scores(self) -> dict[str, NDArray[np.float64]]:
+        """[L] each, under the names that they have in logs."""
+        return {
+            "return": self.returns,
+            "return_std": self.return_std,
+            "length": self.lengths,
+            "reward_correlation": self.reward_correlation,
+            "episode_correlation": self.episode_correlation,
+            "return_error": self.return_error,
+        }
+
 
 def make_redistribute(method: Method, spec: Spec) -> Redistribute:
     """A function that gives r̂ for every step of all lanes' episodes, compiled once for all lengths."""

@@ -63,19 +63,20 @@ class Reviser:
         made due; itself where there is neither."""
         agent = self._count(agent, iteration)
         looks, stale = self._due(iteration, before, after)
-        if stale.any():
+        if self.config.normalise and (looks | stale).any():
             # Whoever looks does so in the new units, and learns in the old ones until the look counts.
             agent = self._measure(agent, replay, stale & (~looks | (before == 0)), looks)
         if looks.any():
             agent = self._begin(agent, replay, iteration, np.flatnonzero(looks).tolist())
         return self._count(agent, iteration)
 
-    def settled(self, agent: AgentState) -> AgentState:
-        """With the findings of all looks so far, if need be after waiting for them."""
-        if agent.awaited is None or not self._looks:
+    def settled(self, agent: AgentState, lanes: Lanes | None = None) -> AgentState:
+        """With the findings of the looks of some lanes, or of all, if need be after waiting for them."""
+        looks = {lane: look for lane, look in self._looks.items() if lanes is None or lanes[lane]}
+        if agent.awaited is None or not looks:
             return agent
         findings = agent.awaited.findings
-        for lane, look in self._looks.items():
+        for lane, look in looks.items():
             findings = devices.with_lane(findings, lane, look.result())
         findings = devices.spread(findings, self.config.lanes)
         return agent._replace(awaited=agent.awaited._replace(findings=findings))
@@ -118,7 +119,7 @@ class Reviser:
         ready = self.at == iteration
         if not ready.any():
             return agent
-        agent = self._accept(self.settled(agent), ready)
+        agent = self._accept(self.settled(agent, ready), ready)
         self.at[ready] = NOTHING
         self._looks = {lane: look for lane, look in self._looks.items() if not ready[lane]}
         return agent
