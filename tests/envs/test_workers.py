@@ -198,6 +198,14 @@ def test_closing_ends_an_environment_that_is_stuck_and_who_waits_for_it(
         assert isinstance(chunk.exception(), UserError | ValueError)
 
 
+def test_a_worker_may_be_ended_by_several_at_once() -> None:
+    connection = connections.ProcessConnection(EnvConfig(id="lane_envs:Stuck-v0"), [0], "gaussian")
+    with ThreadPoolExecutor(4) as threads:
+        ends = [threads.submit(connection.end, 0.2) for _ in range(4)]
+        assert [end.exception() for end in ends] == [None] * 4
+    assert connection.process.returncode == -9
+
+
 def test_a_worker_per_lane_but_half_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 16)
     assert [default_workers(lanes) for lanes in (1, 8, 100)] == [1, 8, 8]

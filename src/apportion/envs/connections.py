@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -124,6 +125,7 @@ class ProcessConnection:
         self.descriptor = self._stdout.fileno()
         self._quiet = 0.0  # seconds that somebody has waited for a sign of life
         self._beats = 0
+        self._ending = threading.Lock()  # who asks and who closes may both find that it is over
         _widen(self._stdin)
         _widen(self._stdout)
         self.request({"config": asdict(config), "seeds": seeds, "head": head}, {})
@@ -136,10 +138,8 @@ class ProcessConnection:
     def reply(self) -> Message:
         try:
             message = receive(self._stdout)
-        except EOFError:
-            os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
-            self.kill()  # those that its environments started and left behind
-            code = self.process.wait()
+        except (EOFError, OSError):  # its end of the pipe is closed, or ours
+            code = self._exit_code()
             raise self._lost(f"an environment worker died (exit code {code}); its output is above") from None
         if "error" in message.head:
             raise UserError(message.head["error"])
@@ -173,11 +173,19 @@ class ProcessConnection:
     def end(self, patience: float) -> None:
         # Reads what nobody asks for any more, or the worker could not come to the end of its input. A thread
         # may still wait for that answer: it gets less than it expects, and ends too.
-        try:
-            self.process.communicate(timeout=patience)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            self.process.communicate()
+        with self._ending:
+            try:
+                self.process.communicate(timeout=patience)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                self.process.communicate()
+
+    def _exit_code(self) -> int:
+        with self._ending:
+            if self.process.returncode is None:
+                os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+                self.kill()  # those that its environments started and left behind
+            return self.process.wait()
 
     def _lost(self, reason: str) -> LostError:
         lane = self.pulse[LANE]
