@@ -1,6 +1,11 @@
 """Strict tests: no silent promotion of ranks or dtypes, and shapes in annotations are checked."""
 
+import ctypes
+import gc
 import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 # What a user's shell asks of JAX, of Python's warnings or of colours and screens must not decide a test.
@@ -50,6 +55,25 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let JAX read what a neighbour is still writing: it then compiles by itself. The whole-program tests
     share a store of compiled programs, which stays for all that runs after them in the same process."""
     config.addinivalue_line("filterwarnings", "ignore:Error reading persistent compilation cache")
+
+
+_ROOM = 1_500_000_000  # bytes of programs that are kept before all of them are forgotten
+_held = [_ROOM]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def room() -> Iterator[None]:
+    """Programs that JAX has compiled are of no use to the tests of other files, and fill many gigabytes."""
+    yield
+    if sys.platform == "linux" and _resident() > _held[0] + _ROOM:
+        jax.clear_caches()
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        _held[0] = _resident()
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 from apportion.nn import optimise  # noqa: E402 - after the hook
