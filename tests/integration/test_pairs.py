@@ -12,7 +12,15 @@ from apportion.methods import METHODS
 from apportion.training.loop import online, open_pool
 from apportion.training.settings import Config, Schedule
 
-SMALL = {"hidden": (8, 8), "batch_size": 16, "segments": 3, "update_every": 2, "width": 8, "cells": 8}
+SMALL = {
+    "hidden": (8, 8),
+    "critic_hidden": (8, 8),
+    "batch_size": 16,
+    "segments": 3,
+    "update_every": 2,
+    "width": 8,
+    "cells": 8,
+}
 SMALL |= {"lessons": 4, "lessons_per_update": 2, "best": 3, "stored": 4, "layers": 1}
 SCHEDULE = Schedule(
     steps=300,
@@ -32,7 +40,17 @@ ENVIRONMENTS = {
 
 # A backbone knows of a method only its rewards, so for these one backbone is enough.
 WITH_SAC_ONLY = ("diaster", "rbt", "gp-lrr", "hopfield-rudder", "align-rudder")
-PAIRS = [(m, b) for m in METHODS for b in BACKBONES if b == "sac" or m not in WITH_SAC_ONLY]
+# What this one needs of a method: rewards, a policy mask that may change, and batches that recalls enlarge.
+WITH_CROSSQ = ("grd", "ircr")
+
+
+def _trains(method: str, backbone: str) -> bool:
+    if backbone == "crossq":
+        return method in WITH_CROSSQ
+    return backbone == "sac" or method not in WITH_SAC_ONLY
+
+
+PAIRS = [(m, b) for m in METHODS for b in BACKBONES if _trains(m, b)]
 
 
 def _small(config: Any) -> Any:
