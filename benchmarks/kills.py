@@ -25,7 +25,7 @@ from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, versions
 
 GREENHOUSE = "apportion/Greenhouse-v0"
-CONTINUOUS = ("sac", "crossq", "td3", "ddpg")
+CONTINUOUS = ("sac", "crossq", "td3", "ddpg", "ppo")
 TASKS = {**dict.fromkeys(CONTINUOUS, GREENHOUSE), "dqn": "CartPole-v1"}
 STEPS, EVERY = 1_000, 200
 SETTINGS = (

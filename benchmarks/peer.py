@@ -75,6 +75,30 @@ def make_model(settings: dict[str, Any]) -> Any:
 
 def arguments(settings: dict[str, Any]) -> dict[str, Any]:
     """Our settings under the names that Stable-Baselines3 and SBX share."""
+    on_policy = settings["backbone"]["name"] == "ppo"
+    return rollout_arguments(settings) if on_policy else replay_arguments(settings)
+
+
+def rollout_arguments(settings: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    backbone = settings["backbone"]
+    return {
+        "learning_rate": backbone["learning_rate"],
+        "batch_size": backbone["batch_size"],
+        "gamma": backbone["discount"],
+        "n_steps": settings["schedule"]["steps_per_iteration"],
+        "n_epochs": backbone["epochs"],
+        "gae_lambda": backbone["trace"],
+        "clip_range": backbone["clip"],
+        "vf_coef": backbone["value_weight"],
+        "ent_coef": backbone["entropy_weight"],
+        "max_grad_norm": backbone["largest_gradient"],
+        "policy_kwargs": {"net_arch": list(backbone["hidden"]), "activation_fn": torch.nn.ReLU},
+    }
+
+
+def replay_arguments(settings: dict[str, Any]) -> dict[str, Any]:
     backbone, schedule = settings["backbone"], settings["schedule"]
     chosen = {
         "learning_rate": backbone["learning_rate"],

@@ -38,7 +38,8 @@ from apportion.training.settings import Config, Schedule
 
 OURS = "apportion"
 LIBRARIES = {"sb3": "stable_baselines3", "sbx": "sbx"}  # a peer's name, and what it is imported as
-STEPS = {"Pendulum-v1": (10_000, 1_000), "HalfCheetah-v4": (30_000, 5_000)}  # in all, and of warm-up
+# In all, and of warm-up.
+STEPS = {"Pendulum-v1": (10_000, 1_000), "HalfCheetah-v4": (30_000, 5_000)}
 EVALUATIONS = 10
 LAST = 3  # evaluations that make a seed's score
 SHARED = ("steps", "steps_per_iteration", "updates_per_iteration", "warmup_steps")

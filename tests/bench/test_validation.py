@@ -108,6 +108,21 @@ def test_half_an_iteration_is_refused(args: Any) -> None:
         validation.scaled(schedule, "Pendulum-v1", 250)
 
 
+def test_an_on_policy_peer_gets_every_setting_of_ours(args: Any) -> None:
+    pytest.importorskip("stable_baselines3")
+    args = dataclasses.replace(args, steps=20_480)
+    config = validation.our_settings(args, "CartPole-v1", "ppo")
+    given = validation.peer_settings(config, "sb3", 1)
+    chosen, ours = peer.arguments(given), dict(given["backbone"])
+    assert ours.pop("name") == "ppo"
+    assert chosen.pop("policy_kwargs")["net_arch"] == ours.pop("hidden")
+    assert chosen.pop("n_steps") == config.schedule.steps_per_iteration == 2_048
+    assert config.schedule.warmup_steps == 0
+    renamed = {"discount": "gamma", "trace": "gae_lambda", "clip": "clip_range", "epochs": "n_epochs"}
+    renamed |= {"value_weight": "vf_coef", "entropy_weight": "ent_coef", "largest_gradient": "max_grad_norm"}
+    assert {renamed.get(name, name): value for name, value in ours.items()} == chosen
+
+
 # --- Nothing is trained twice
 
 

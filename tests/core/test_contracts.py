@@ -291,7 +291,7 @@ def test_actions_are_of_the_kind_that_the_backbone_serves(backbone: Subject) -> 
         for source in (rng, None):
             found = acting.act(actor, backbone.contract.head, observation, source)
             one_hot = sorted(found.tolist()) == [0.0, 1.0]
-            assert one_hot == backbone.contract.discrete
+            assert one_hot == backbone.spec.discrete
 
 
 def test_a_backbone_names_a_head_that_workers_know(backbone: Subject) -> None:

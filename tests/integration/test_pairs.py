@@ -40,13 +40,13 @@ ENVIRONMENTS = {
 
 # A backbone knows of a method only its rewards, so for these one backbone is enough.
 WITH_SAC_ONLY = ("diaster", "rbt", "gp-lrr", "hopfield-rudder", "align-rudder")
-# What this one needs of a method: rewards, a policy mask that may change, and batches that recalls enlarge.
-WITH_CROSSQ = ("grd", "ircr")
+# What these meet in a method: rewards, a policy mask that may change, and steps recalled from elsewhere.
+WITH_A_FEW = {"crossq": ("grd", "ircr"), "ppo": ("grd", "ircr")}
 
 
 def _trains(method: str, backbone: str) -> bool:
-    if backbone == "crossq":
-        return method in WITH_CROSSQ
+    if backbone in WITH_A_FEW:
+        return method in WITH_A_FEW[backbone]
     return backbone == "sac" or method not in WITH_SAC_ONLY
 
 
@@ -60,7 +60,7 @@ def _small(config: Any) -> Any:
 
 @pytest.mark.parametrize(("method", "backbone"), PAIRS)
 def test_a_pair_trains(method: str, backbone: str) -> None:
-    discrete = BACKBONES[backbone].make(BACKBONES[backbone].config()).discrete
+    discrete = BACKBONES[backbone].make(BACKBONES[backbone].config()).discrete is True
     config = Config(
         ENVIRONMENTS[discrete],
         method=method,

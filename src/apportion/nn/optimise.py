@@ -32,6 +32,13 @@ def step(
     return params, optimiser._replace(moments=moments)
 
 
+def shortened(gradients: Params, longest: float) -> Params:
+    """The same direction, with a norm over all arrays of at most `longest`."""
+    norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradients)))
+    factor = jnp.minimum(1.0, longest / jnp.maximum(norm, 1e-8))
+    return jax.tree.map(lambda leaf: factor * leaf, gradients)
+
+
 def descend(
     optimiser: Optimiser, params: Params, loss: Callable[[Params], Float[Array, ""]]
 ) -> tuple[Params, Optimiser, Float[Array, ""]]:
