@@ -71,6 +71,7 @@ def test_a_file_acts_as_the_run_s_own_policy_does(
     [
         ("Pendulum-v1", "td3", "box", ["--steps", "200"]),
         ("CartPole-v1", "dqn", "number", ["--steps", "200"]),
+        ("CartPole-v1", "ppo", "number", ["--steps", "600"]),
         # With updates, which move the statistics that its layers are normalised by.
         ("Pendulum-v1", "crossq", "box", ["--steps", "600", "--backbone.critic-hidden", "8"]),
     ],

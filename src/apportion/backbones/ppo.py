@@ -17,7 +17,7 @@ from apportion.nn import optimise
 from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
 
-_FIRST_CHOICE = 0.01  # size of the actor's last weights at the start: all actions are alike
+_FIRST_CHOICE = 0.01  # size of the actor's last layer at the start: all actions are alike
 _NEAREST_TO_ONE = 1 - 1e-6  # an action's size, before its tanh is undone
 
 
@@ -79,7 +79,8 @@ def make(config: Config) -> Backbone:
         actor_key, critic_key = jax.random.split(key)
         states, actions = spec.observation_size, spec.action_size
         actor = MLP.init(actor_key, (states, *config.hidden, actions))
-        actor.weights[-1] = _FIRST_CHOICE * actor.weights[-1]
+        for layers in (actor.weights, actor.biases):
+            layers[-1] = _FIRST_CHOICE * layers[-1]
         critic = MLP.init(critic_key, (states, *config.hidden, 1))
         networks = Networks(actor, critic, None if spec.discrete else jnp.zeros(actions))
         return State(networks, optimise.start(networks, config.learning_rate))
