@@ -78,13 +78,18 @@ def _resident() -> int:
 
 from apportion.nn import optimise  # noqa: E402 - after the hook
 
-_adam = optimise._ADAM
+_adam = optimise._adam
 
 
-def _adam_update(*arguments: Any) -> Any:
+def _adam_as_it_is(momentum: float) -> optax.GradientTransformation:
     """optax raises a float to an integer count, which strict promotion forbids: let that one place be."""
-    with jax.numpy_dtype_promotion("standard"):
-        return _adam.update(*arguments)
+    plain = _adam(momentum)
+
+    def update(*arguments: Any) -> Any:
+        with jax.numpy_dtype_promotion("standard"):
+            return plain.update(*arguments)
+
+    return optax.GradientTransformation(plain.init, update)
 
 
-optimise._ADAM = optax.GradientTransformation(_adam.init, _adam_update)
+optimise._adam = _adam_as_it_is
