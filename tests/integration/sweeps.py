@@ -3,10 +3,12 @@
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from driver import Run, arrays, assert_same_arrays, records
 from gated_env import GATE
 
@@ -52,8 +54,14 @@ def assert_same_numbers(found: Run, expected: Run) -> None:
     assert_same_arrays(arrays(found), arrays(expected))
 
 
-def gate() -> Path:
-    return Path(os.environ[GATE])
+@contextmanager
+def closed_gate(folder: Path) -> Iterator[Path]:
+    """Holds the jobs of sweeps in this folder that are started meanwhile, until the file is there."""
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        patch.setenv(GATE, str(folder / "open"))
+        yield folder / "open"
 
 
 def owner(run: Run) -> int:

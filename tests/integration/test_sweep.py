@@ -1,6 +1,5 @@
-"""A sweep that fails, is stopped or killed in any way, and is called again, ends as if nothing had happened."""
+"""A sweep that was stopped, was killed or failed goes on when it is called again."""
 
-import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -8,29 +7,20 @@ from pathlib import Path
 
 import pytest
 from driver import Answer, Run, apart, apportion
-from gated_env import GATE
-from sweeps import JOB, TASK, alive, assert_same_numbers, gate, owner, straight_run, sweep_file, wait_until
+from sweeps import JOB, alive, assert_same_numbers, closed_gate, owner, sweep_file, wait_until
 
-HERE = Path(__file__).parent
-
-
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return straight_run(tmp_path_factory.mktemp("straight") / "run")
+from apportion.front.sweep.folder import SweepFolder
+from apportion.front.sweep.planning import read_plan
 
 
-@pytest.fixture(autouse=True)
-def closed_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """For processes that are started here: this one has none."""
-    monkeypatch.setenv(GATE, str(tmp_path / "open"))
-    before = os.environ.get("PYTHONPATH", "")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), *before.split(os.pathsep)]))
-    yield
-    gate().touch()
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Path]:
+    with closed_gate(tmp_path) as opening:
+        yield opening
 
 
 def test_a_sweep_that_was_stopped_and_killed_ends_as_if_nothing_had_happened(
-    tmp_path: Path, straight: Run
+    tmp_path: Path, gated_run: Run, gate: Path
 ) -> None:
     file, out = sweep_file(tmp_path / "one.toml"), tmp_path / "out"
     run = Run(out / JOB)
@@ -41,7 +31,7 @@ def test_a_sweep_that_was_stopped_and_killed_ends_as_if_nothing_had_happened(
     assert process.stderr is not None
     while "Stopping" not in process.stderr.readline():  # the job has been told by then
         assert process.poll() is None
-    gate().touch()
+    gate.touch()
     _, said = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM
     assert f"0 of 1 jobs are finished. Continue: apportion sweep {file} --out {out}" in said
@@ -49,16 +39,16 @@ def test_a_sweep_that_was_stopped_and_killed_ends_as_if_nothing_had_happened(
         apportion("sweep", file, "--out", out, "--dry-run", "--json").json["jobs"][0]["status"] == "stopped"
     )
 
-    gate().unlink()
+    gate.unlink()
     process = apart("sweep", file, "--out", out, "--quiet")
     child = owner(run)
     process.kill()
     process.communicate()
     wait_until(lambda: not alive(child))
 
-    gate().touch()
+    gate.touch()
     assert apportion("sweep", file, "--out", out, "--quiet") == Answer(0, "", "")
-    assert_same_numbers(run, straight)
+    assert_same_numbers(run, gated_run)
 
     before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
     answer = apportion("sweep", file, "--out", out, "--json")
@@ -67,14 +57,21 @@ def test_a_sweep_that_was_stopped_and_killed_ends_as_if_nothing_had_happened(
     assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
 
 
-def test_a_job_that_fails_is_named_and_the_others_go_on(tmp_path: Path, straight: Run) -> None:
+def test_a_job_that_fails_is_named_and_the_others_go_on(tmp_path: Path, gated_run: Run) -> None:
     """The first has a checkpoint that nobody can read; the second ended before it could say so."""
     file, out = sweep_file(tmp_path / "two.toml", methods=["oracle", "observed"]), tmp_path / "out"
-    assert apportion("sweep", file, "--out", out, "--dry-run").code == 0
-    assert not out.exists()
     bad = JOB.replace("observed", "oracle")
+    SweepFolder.open(out, read_plan(file))
     (out / bad / "checkpoints" / "step_000000000400").mkdir(parents=True)
-    shutil.copytree(straight.path, out / JOB)
+    shutil.copytree(gated_run.path, out / JOB)
     (out / JOB / "status.json").unlink()
-    (out / "sweep.json").write_text("")
-    print(apportion("sweep", file, "--out", out))
+    answer = apportion("sweep", file, "--out", out, "--quiet", "--json")
+    reason = (
+        f"{out / bad} is not a run folder (it has no config.json): name a folder that `apportion train` wrote"
+    )
+    assert (answer.code, answer.err) == (1, f"error: job {bad} failed: {reason}\n")
+    assert [(job["status"], job["reason"]) for job in answer.json["jobs"]] == [
+        ("failed", reason),
+        ("finished", None),
+    ]
+    assert reason in (out / "logs" / f"{bad}.log").read_text()

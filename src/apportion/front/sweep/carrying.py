@@ -89,7 +89,7 @@ def carry_out(jobs: Sequence[Job], folder: Path, how: How | None = None, quiet: 
     """
     how = how or How()
     if how.engine == "ray":
-        on_ray.check_installed()
+        on_ray.set_up()
     check_jobs(jobs)
     place = SweepFolder.open(folder, jobs)
     with place.lock():
