@@ -57,8 +57,9 @@ def test_a_sweep_that_was_stopped_and_killed_ends_as_if_nothing_had_happened(
     assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
 
 
-def test_a_job_that_fails_is_named_and_the_others_go_on(tmp_path: Path, gated_run: Run) -> None:
+def test_a_job_that_fails_is_named_and_the_others_go_on(tmp_path: Path, gated_run: Run, gate: Path) -> None:
     """The first has a checkpoint that nobody can read; the second ended before it could say so."""
+    gate.touch()
     file, out = sweep_file(tmp_path / "two.toml", methods=["oracle", "observed"]), tmp_path / "out"
     bad = JOB.replace("observed", "oracle")
     SweepFolder.open(out, read_plan(file))

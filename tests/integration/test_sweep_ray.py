@@ -1,5 +1,6 @@
 """A sweep on a Ray cluster gives the numbers of this machine, also when a machine of the cluster is lost."""
 
+import importlib.util
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +12,11 @@ from sweeps import JOB, alive, assert_same_numbers, closed_gate, owner, sweep_fi
 
 from apportion.front.sweep import on_ray
 
-pytest.importorskip("ray")
-
-# Ray leaves pipes and files of the processes that it started to the garbage collector.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
-)
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="it needs the extra ray"),
+    # Ray leaves pipes and files of the processes that it started to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 SMALL = {"object_store_memory": 80_000_000, "include_dashboard": False}
 PATIENCE = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500}
@@ -32,7 +32,7 @@ class Machines(NamedTuple):
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     """A head that only coordinates, and two machines with room for one job each."""
-    on_ray.set_up()
+    on_ray.set_up()  # before Ray is imported
     from ray.cluster_utils import Cluster
 
     folder = tmp_path_factory.mktemp("cluster")
