@@ -39,6 +39,7 @@ def choose(
         "env": config.env,
         "method": config.method_config,
         "backbone": config.backbone_config,
+        "imagine": config.imagine,
         "schedule": config.schedule,
         "checkpoints": Checkpoints(),
     }
@@ -57,6 +58,7 @@ def choose(
         env=parts["env"],
         method_config=parts["method"],
         backbone_config=parts["backbone"],
+        imagine=parts["imagine"],
         schedule=parts["schedule"],
         seed=seed,
         lanes=seeds,
