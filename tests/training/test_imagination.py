@@ -16,6 +16,7 @@ from apportion.envs.make import EnvConfig
 from apportion.methods import METHODS, grd
 from apportion.training import agent as agents
 from apportion.training.agent import AgentState, Imagination
+from apportion.training.conformance import check_method
 from apportion.training.exact_sum import exact_sum
 from apportion.training.imagination import Imagine, mixed
 from apportion.training.settings import Config, Schedule
@@ -220,6 +221,20 @@ def test_every_backbone_and_form_of_grd_imagines(structure: str, backbone: str) 
     config = _config(Imagine(share=0.5, length=2), backbone, structure=structure)
     _, _, metrics = jax.eval_shape(lambda: _one_iteration(config))
     assert "imagined_share" in metrics
+
+
+def test_a_model_of_the_users_own_is_held_against_its_contract() -> None:
+    method = _linear()
+    assert method.dynamics is not None
+    check_method("mine:make", method, SPEC, batch_size=4)
+    whole = method.dynamics._replace(
+        imagine=lambda own, method, observation, action, key: Imagined(
+            observation, jnp.zeros(len(action), bool), jnp.zeros(())
+        )
+    )
+    line = r"--method mine:make: dynamics.imagine has shape \(\): \(4,\) is needed"
+    with pytest.raises(UserError, match=line):
+        check_method("mine:make", method._replace(dynamics=whole), SPEC, batch_size=4)
 
 
 # --- Settings

@@ -96,10 +96,8 @@ def branches(
         found = dynamics.imagine(imagination.model, agent.method, observation, action, lead_key)
         after = scales.within_reach(agent.scaling, found.next_observation)
         usable = alive & (found.doubt <= imagine.doubt)
-        return (after, usable & ~found.terminated), (
-            _step(observation, action, after, found.terminated),
-            usable,
-        )
+        taken = _step(observation, action, after, found.terminated)
+        return (after, usable & ~found.terminated), (taken, usable)
 
     alive = jnp.ones(len(starts), bool)
     _, grown = jax.lax.scan(step, (starts, alive), jax.random.split(key, imagine.length))
