@@ -45,14 +45,7 @@ def make(
     """`edges_on` and `own` read the method's state: the edges as masks, and the network where it has one."""
 
     def init(key: PRNGKeyArray, spec: Spec) -> State:
-        states, actions = spec.observation_size, spec.action_size
-        members_key, ends_key = jax.random.split(key)
-
-        def member(key: PRNGKeyArray) -> MixtureDynamics:
-            return MixtureDynamics.init(key, states, actions, config.hidden, config.components)
-
-        members = None if own else jax.vmap(member)(jax.random.split(members_key, MEMBERS))
-        networks = Networks(members, MLP.init(ends_key, (2 * states + actions, *config.hidden, 1)))
+        networks = _init_networks(config, key, spec, has_members=own is None)
         return State(networks, optimise.start(networks, config.learning_rate or RATE), jnp.zeros(3))
 
     def predict(
@@ -74,8 +67,7 @@ def make(
         def loss(networks: Networks) -> tuple[Float[Array, ""], tuple[Metrics, Mixture]]:
             found = predict(networks, method, steps.observation, steps.action)
             fit = jax.vmap(lambda one: losses.mixture_nll(steps.next_observation, *one))(found)
-            logits = end_logits(networks.ends, steps.observation, steps.action, steps.next_observation)
-            end = jnp.mean(optax.sigmoid_binary_cross_entropy(logits, steps.terminated.astype(jnp.float32)))
+            end = end_loss(networks.ends, steps)
             metrics = {"model_loss": jnp.mean(fit), "model_end_loss": end}
             return jnp.sum(fit) + end, (metrics, found)
 
@@ -130,6 +122,12 @@ def end_logits(
     return jnp.squeeze(network(x), axis=-1)
 
 
+def end_loss(network: MLP, steps: Transitions) -> Float[Array, ""]:
+    """Cross-entropy of whether real steps end their episode."""
+    logits = end_logits(network, steps.observation, steps.action, steps.next_observation)
+    return jnp.mean(optax.sigmoid_binary_cross_entropy(logits, steps.terminated.astype(logits.dtype)))
+
+
 def step_spread(found: Mixture) -> Float[Array, "B"]:
     """Mean over the dimensions of a step of how widely it is predicted, as a logarithm."""
     return jnp.mean(mixture.log_spread(found), axis=-1)
@@ -140,3 +138,14 @@ def doubt(usual: Float[Array, "3"], spread: Float[Array, "B"]) -> Float[Array, "
     _, mean, square = usual / jnp.maximum(usual[0], 1e-6)
     deviation = jnp.sqrt(jnp.maximum(square - mean**2, 1e-6))
     return (spread - mean) / deviation
+
+
+def _init_networks(config: Config, key: PRNGKeyArray, spec: Spec, has_members: bool) -> Networks:
+    states, actions = spec.observation_size, spec.action_size
+    members_key, ends_key = jax.random.split(key)
+
+    def member(key: PRNGKeyArray) -> MixtureDynamics:
+        return MixtureDynamics.init(key, states, actions, config.hidden, config.components)
+
+    members = jax.vmap(member)(jax.random.split(members_key, MEMBERS)) if has_members else None
+    return Networks(members, MLP.init(ends_key, (2 * states + actions, *config.hidden, 1)))
