@@ -10,6 +10,7 @@ import re
 import shlex
 import shutil
 import sys
+import tomllib
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ import tyro
 import scripts
 from apportion import cli
 from apportion.backbones import BACKBONES
-from apportion.cli import bench, logged, verbs
+from apportion.cli import bench, logged, sweep, verbs
 from apportion.core import registry
 from apportion.core.config import to_dict
 from apportion.core.spec import Spec
@@ -34,6 +35,8 @@ from apportion.envs.factored import Factored
 from apportion.envs.greenhouse import Greenhouse
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.envs.mujoco import TASKS
+from apportion.front.sweep.jobs import check_jobs
+from apportion.front.sweep.planning import plan
 from apportion.methods import METHODS, Entry
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
@@ -235,6 +238,7 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logged, "read_log", stop)
     monkeypatch.setattr(logged, "relabel", stop)
     monkeypatch.setattr(bench, "measure", stop)
+    monkeypatch.setattr(sweep, "read_plan", stop)
 
 
 def all_commands() -> Iterator[Any]:
@@ -275,7 +279,7 @@ def check_verb(page: Path, argv: list[str]) -> None:
     except Parsed as parsed:
         if argv[0] == "train":
             check_environment(page, parsed.config.env.id)
-        elif argv[0] not in ("identify", "fit", "bench"):  # which read a file that the user has, or none
+        elif argv[0] not in ("identify", "fit", "sweep", "bench"):  # which read a user's file, or none
             assert f"--out {argv[1]} " in page.read_text(), f"nothing on this page makes {argv[1]}"
 
 
@@ -292,6 +296,12 @@ def check_script(path: str, argv: list[str]) -> None:
     """Scripts have one class of flags, named like the file."""
     flags = Path(path).stem.title().replace("_", "")
     tyro.cli(getattr(scripts.load(path), flags), args=argv)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")], ids=relative)
+def test_sweep_files_are_understood(page: Path) -> None:
+    for text in blocks(page, "toml"):
+        check_jobs(plan(tomllib.loads(text)))
 
 
 # --- Links

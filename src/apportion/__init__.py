@@ -2,7 +2,7 @@
 
 Learn dense, interpretable rewards from delayed ones, and policies from them. What stands in `__all__` is the
 public face: `train`, `fit` and `load` give a `Run`, `identify` finds the causal graph in logged episodes, and
-`relabel` writes them again with the reward of each step.
+`relabel` writes them again with the reward of each step; `sweep` trains many runs from one file.
 Importing the package registers its environments with Gymnasium and stays light: no JAX until it is needed.
 """
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from apportion.front.logs import relabel as relabel
     from apportion.front.run import Run as Run
     from apportion.front.run import Stopped as Stopped
+    from apportion.front.sweep.door import sweep as sweep
     from apportion.front.wrapper import RewardModelWrapper as RewardModelWrapper
     from apportion.graph import identify as identify
 
@@ -36,6 +37,7 @@ __all__ = [
     "identify",
     "load",
     "relabel",
+    "sweep",
     "train",
 ]
 
@@ -49,6 +51,7 @@ _HOMES = {
     "identify": "graph",
     "load": "front.door",
     "relabel": "front.logs",
+    "sweep": "front.sweep.door",
     "train": "front.door",
 }
 

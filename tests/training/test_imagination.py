@@ -179,7 +179,7 @@ def _one_iteration(config: Config) -> tuple[AgentState, replays.Replay, Any]:
     spec = BUTTONS if backbone.discrete else SPEC
     init_key, key = jax.random.split(jax.random.key(0))
     agent = agents.init(method, backbone, init_key, spec, normalise=True, imagines=config.imagines)
-    return updates(config, spec, agent, _replay(), key)
+    return updates(config, spec, agent, _replay(), jnp.asarray(0), key)
 
 
 def _replay() -> replays.Replay:
@@ -243,6 +243,11 @@ def test_a_method_without_a_model_refuses_and_says_who_has_one(name: str) -> Non
     line = f"{name} has no model to imagine steps with: leave out --imagine.share, or add --method grd$"
     with pytest.raises(UserError, match=line):
         Config(GREENHOUSE, method=name, imagine=Imagine(share=0.5))
+
+
+def test_a_policy_that_learns_only_from_its_own_newest_steps_refuses() -> None:
+    with pytest.raises(UserError, match="ppo learns only from the steps that it has just taken: leave out"):
+        Config(GREENHOUSE, backbone="ppo", imagine=Imagine(share=0.5))
 
 
 @pytest.mark.parametrize(
