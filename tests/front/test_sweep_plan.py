@@ -15,6 +15,7 @@ from apportion.front.sweep.commands import train_words
 from apportion.front.sweep.folder import SweepFolder
 from apportion.front.sweep.jobs import Job, check_jobs
 from apportion.front.sweep.local import places
+from apportion.front.sweep.on_ray import demand
 from apportion.front.sweep.planning import plan, read_plan
 from apportion.front.sweep.standing import Standing
 from apportion.training.presets import GREENHOUSE
@@ -264,6 +265,21 @@ def test_jobs_share_cores_and_gpus(
     gpus: list[str], cores: int, jobs: int | None, per_gpu: int, expected: list[str | None]
 ) -> None:
     assert places(gpus, cores, jobs, per_gpu) == expected
+
+
+@pytest.mark.parametrize(
+    ("machines", "per_gpu", "expected"),
+    [
+        ([{"CPU": 1.0}], 1, (1, 0.0)),
+        ([{"CPU": 2.0}, {"CPU": 64.0}], 1, (4, 0.0)),
+        ([{"CPU": 64.0}, {"CPU": 16.0, "GPU": 8.0}], 1, (2, 1.0)),
+        ([{"CPU": 16.0, "GPU": 8.0}], 3, (1, 0.3333)),
+    ],
+)
+def test_jobs_of_a_cluster_ask_for_cores_and_gpus_that_are_there(
+    machines: list[dict[str, float]], per_gpu: int, expected: tuple[int, float]
+) -> None:
+    assert demand(machines, per_gpu) == expected
 
 
 # --- What is shown

@@ -33,7 +33,9 @@ class Board:
 
     def __enter__(self) -> Self:
         if not self._silent and sys.stderr.isatty():
-            self._live = Live(console=Console(stderr=True), auto_refresh=False, redirect_stdout=False)
+            self._live = Live(
+                console=Console(stderr=True), auto_refresh=False, redirect_stdout=False, transient=True
+            )
             self._live.start()
         return self
 
