@@ -13,13 +13,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import Method, Metrics, Sampling
+from apportion.core.types import Backbone, Method, Metrics, Sampling, Transitions
 from apportion.data import replay as replays
 from apportion.data.replay import Draw, Replay
 from apportion.training import agent as agents
-from apportion.training import rollouts
+from apportion.training import imagination, rollouts
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
+from apportion.training.imagination import Imagine
 from apportion.training.settings import Config
 
 _WATCHED_STEPS = 1024
@@ -39,23 +40,29 @@ def updates(
     sampling = dataclasses.replace(wanted, every=every)
     draws = replays.draw(replay, draw_key, sampling, backbone.batch_size, count)
     model_keys, policy_keys = jax.vmap(jax.random.split, out_axes=1)(jax.random.split(update_key, count))
+    # A fourth child: the three above stay what they are where nobody imagines.
+    imagine_keys = jax.random.split(jax.random.fold_in(key, 3), count) if config.imagines else None
     rounds = jax.tree.map(
         lambda x: x.reshape(count // every, every, *x.shape[1:]),
-        (draws.steps, draws.step_segments, policy_keys),
+        (draws.steps, draws.step_segments, policy_keys, imagine_keys),
     )
 
     def one_round(state: tuple[AgentState, Array], x: Any) -> tuple[tuple[AgentState, Array], Metrics]:
         agent, credit = state
-        (steps, step_segments, policy_keys), segments, model_key = x
+        (steps, step_segments, policy_keys, imagine_keys), segments, model_key = x
         now = replay._replace(credit=credit)
         drawn = replays.gather(now, Draw(steps, step_segments, segments), spec.max_segment_steps)
         drawn = scales.batch(agent.scaling, drawn)
         # The first policy update sees the model's transitions, the others their own.
         first = jax.tree.map(lambda x: x[0], drawn.transitions)
         agent, metrics = agents.update_model(method, agent, drawn._replace(transitions=first), model_key)
+        taken = drawn.transitions
+        if config.imagines:
+            agent, taken, found = with_imagined(config.imagine, method, backbone, agent, taken, imagine_keys)
+            metrics |= found
         if backbone.log_density is None:
             # The model stands still for a round: all of its rewards in one pass.
-            lessons = jax.vmap(partial(agents.lesson, method, agent))(drawn.transitions, policy_keys)
+            lessons = jax.vmap(partial(agents.lesson, method, agent))(taken, policy_keys)
             agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
             metrics |= policy_metrics
         if keep is not None and drawn.segments is not None:
@@ -71,6 +78,23 @@ def updates(
         agent, policy_metrics = rollouts.learn(method, backbone, agent, replay, since, places, policy_keys[0])
         metrics |= policy_metrics
     return agent, replay, metrics
+
+
+def with_imagined(
+    imagine: Imagine,
+    method: Method,
+    backbone: Backbone,
+    agent: AgentState,
+    steps: Transitions,
+    keys: PRNGKeyArray,
+) -> tuple[AgentState, Transitions, Metrics]:
+    """After the model has learned from each batch of a round: the batches with some imagined steps. Branches
+    follow the policy with which the round began."""
+    assert method.dynamics is not None
+    agent, metrics = repeat(partial(imagination.learn, method.dynamics), agent, steps)
+    mix = partial(imagination.mixed, imagine, method, backbone, agent)
+    steps, share = jax.vmap(mix)(steps, keys)
+    return agent, steps, metrics | {"imagined_share": jnp.mean(share)}
 
 
 def watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKeyArray) -> AgentState:
