@@ -232,6 +232,7 @@ def play_one(
 
 def _play_on(lane: Lane, actor: Actor, noise: Noise | None, rng: np.random.Generator) -> Arrays:
     observations, actions, paid, true_rewards, segment_end = [lane.observation], [], [], [], []
+    reported: set[bool] = set()
     ended = False
     while not ended:
         action = act(actor, lane.head, _perturbed(lane.observation, noise, rng), None)
@@ -241,7 +242,9 @@ def _play_on(lane: Lane, actor: Actor, noise: Noise | None, rng: np.random.Gener
         paid.append(pay)
         true_rewards.append(info["true_reward"])
         segment_end.append(info["segment_end"])
+        reported |= _success(info)
         ended = terminated or truncated
+    outcome = {"success": np.asarray(True in reported)} if reported else {}
     return {
         "observations": np.asarray(observations, np.float32),
         "actions": np.asarray(actions, np.float32),
@@ -249,7 +252,17 @@ def _play_on(lane: Lane, actor: Actor, noise: Noise | None, rng: np.random.Gener
         "true_rewards": np.asarray(true_rewards, np.float32),
         "segment_end": np.asarray(segment_end, np.bool_),
         "terminated": np.asarray(terminated, np.bool_),
+        **outcome,
     }
+
+
+def _success(info: dict[str, Any]) -> set[bool]:
+    """Whether the environment reports success at this step; empty where it says nothing that means yes or no.
+
+    Many write 0.0 and 1.0, some an array of one. Other things under this name are none of our business."""
+    value = np.asarray(info.get("success"))
+    meant = value.size == 1 and value.dtype.kind in "biuf" and bool(np.isfinite(value).all())
+    return {bool(value.item())} if meant else set()
 
 
 def _perturbed(
