@@ -24,7 +24,7 @@ import tyro
 import scripts
 from apportion import cli
 from apportion.backbones import BACKBONES
-from apportion.cli import bench, logged, verbs
+from apportion.cli import bench, compare, logged, verbs
 from apportion.core import registry
 from apportion.core.config import to_dict
 from apportion.core.spec import Spec
@@ -232,6 +232,7 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logged, "read_log", stop)
     monkeypatch.setattr(logged, "relabel", stop)
     monkeypatch.setattr(bench, "measure", stop)
+    monkeypatch.setattr(compare, "compare_runs", stop)
 
 
 def all_commands() -> Iterator[Any]:
@@ -272,6 +273,9 @@ def check_verb(page: Path, argv: list[str]) -> None:
     except Parsed as parsed:
         if argv[0] == "train":
             check_environment(page, parsed.config.env.id)
+        elif argv[0] == "compare":
+            made = f"--out {argv[1]}"
+            assert f"{made} " in page.read_text() or f"{made}/" in page.read_text()
         elif argv[0] not in ("identify", "fit", "bench"):  # which read a file that the user has, or none
             assert f"--out {argv[1]} " in page.read_text(), f"nothing on this page makes {argv[1]}"
 

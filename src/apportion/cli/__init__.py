@@ -23,6 +23,7 @@ VERBS = {
     "eval": Verb("play fresh episodes with a run's policies", "verbs.evaluate"),
     "show": Verb("say in a few numbers how a run went", "verbs.show"),
     "report": Verb("make one HTML page about one run or several", "report.report"),
+    "compare": Verb("compare runs: scores with intervals, per task and over all", "compare.compare"),
     "explain": Verb("say what a run's agents are paid for", "explain.explain"),
     "export": Verb("write a policy into a file that NumPy alone can run", "export.export"),
     "identify": Verb("find who feeds the reward in logged episodes", "logged.identify_graph"),

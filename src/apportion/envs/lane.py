@@ -208,9 +208,10 @@ class Lane:
 
 
 def play(
-    lane: Lane, actor: Actor, stage: int, episodes: int, noise: Noise | None = None, first: int = 0
+    lane: Lane, actor: Actor | None, stage: int, episodes: int, noise: Noise | None = None, first: int = 0
 ) -> list[Arrays]:
-    """Whole episodes with the policy's best guess, on a lane kept for this, from number `first` on.
+    """Whole episodes with the policy's best guess (at random without an actor), on a lane kept for this, from
+    number `first` on.
 
     `stage` and the number make an episode's randomness, so it does not matter who plays which.
     """
@@ -218,7 +219,7 @@ def play(
 
 
 def play_one(
-    lane: Lane, actor: Actor, moment: tuple[int, int], noise: Noise | None = None, failed: int = 0
+    lane: Lane, actor: Actor | None, moment: tuple[int, int], noise: Noise | None = None, failed: int = 0
 ) -> Arrays:
     """The episode of a stage and a number. From another seed where it has `failed` before."""
     again = (_EVALUATION_AGAIN, failed) if failed else (_EVALUATION,)
@@ -230,12 +231,15 @@ def play_one(
     return {"seed": np.asarray(seed, np.int64), **_play_on(lane, actor, noise, rng)}
 
 
-def _play_on(lane: Lane, actor: Actor, noise: Noise | None, rng: np.random.Generator) -> Arrays:
+def _play_on(lane: Lane, actor: Actor | None, noise: Noise | None, rng: np.random.Generator) -> Arrays:
     observations, actions, paid, true_rewards, segment_end = [lane.observation], [], [], [], []
     reported: set[bool] = set()
     ended = False
     while not ended:
-        action = act(actor, lane.head, _perturbed(lane.observation, noise, rng), None)
+        if actor is None:
+            action = random_action(lane.spec, rng)
+        else:
+            action = act(actor, lane.head, _perturbed(lane.observation, noise, rng), None)
         pay, info, terminated, truncated = lane.step(action)
         observations.append(lane.observation)
         actions.append(action)

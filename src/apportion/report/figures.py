@@ -98,7 +98,7 @@ def _learning_curves(runs: list[Labelled], path: Path) -> Path | None:
     for axes, env_id in zip(panels, environments, strict=False):
         curves = [(each, entries) for each, entries in known if each.spec.env_id == env_id]
         for colour, (each, entries) in enumerate(curves):
-            _curve(axes, each, entries, COLOURS[colour % len(COLOURS)])
+            _curve(axes, each, entries, drawing.colour(colour))
         axes.set_title(shortened(env_id, 40))
         axes.set_xlabel("environment steps")
         axes.set_ylabel("return")
@@ -111,8 +111,7 @@ def _curve(axes: "Axes", each: Labelled, entries: list[dict[str, Any]], colour: 
     curve = band(per_lane(entries, "return", lanes), mean)
     steps = [entry["step"] for entry in entries]
     label = f"{each.label.removeprefix(f'{each.spec.env_id} · ')} (n={lanes})"
-    axes.plot(steps, curve.centre, color=colour, label=label, marker="o" if len(steps) == 1 else None)
-    axes.fill_between(steps, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
+    drawing.draw_band(axes, steps, curve, colour, label, marker="o" if len(steps) == 1 else None)
 
 
 def _structure(each: Labelled, path: Path) -> Path | None:
@@ -218,10 +217,7 @@ def _robustness(runs: list[Labelled], noise: list[dict[str, Any]], path: Path) -
         results.sort(key=_std)
         curve = band(np.array([result["returns"] for result in results], np.float64), mean)
         stds, label = [_std(result) for result in results], labels.get(run, run.name)
-        axes.plot(stds, curve.centre, marker="o", color=COLOURS[colour % len(COLOURS)], label=label)
-        axes.fill_between(
-            stds, curve.low, curve.high, color=COLOURS[colour % len(COLOURS)], alpha=0.2, linewidth=0
-        )
+        drawing.draw_band(axes, stds, curve, drawing.colour(colour), label, marker="o")
     axes.set_xlabel("standard deviation of the noise")
     axes.set_ylabel("return")
     axes.legend(fontsize=8)
