@@ -1,8 +1,9 @@
 """apportion: who earned the reward?
 
 Learn dense, interpretable rewards from delayed ones, and policies from them. What stands in `__all__` is the
-public face: `train`, `fit` and `load` give a `Run`, `compare` sets runs beside each other, `identify` finds
-the causal graph in logged episodes, and `relabel` writes them again with the reward of each step.
+public face: `train`, `fit` and `load` give a `Run`, `sweep` trains many of them from one file, `compare` sets
+runs beside each other, `identify` finds the causal graph in logged episodes, and `relabel` writes them again
+with the reward of each step.
 Importing the package registers its environments with Gymnasium and stays light: no JAX until it is needed.
 """
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from apportion.front.logs import relabel as relabel
     from apportion.front.run import Run as Run
     from apportion.front.run import Stopped as Stopped
+    from apportion.front.sweep.door import sweep as sweep
     from apportion.front.wrapper import RewardModelWrapper as RewardModelWrapper
     from apportion.graph import identify as identify
 
@@ -40,6 +42,7 @@ __all__ = [
     "identify",
     "load",
     "relabel",
+    "sweep",
     "train",
 ]
 
@@ -55,6 +58,7 @@ _HOMES = {
     "identify": "graph",
     "load": "front.door",
     "relabel": "front.logs",
+    "sweep": "front.sweep.door",
     "train": "front.door",
 }
 

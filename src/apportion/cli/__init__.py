@@ -19,6 +19,7 @@ class Verb(NamedTuple):
 
 VERBS = {
     "train": Verb("train on an environment, into a run folder", "verbs.train"),
+    "sweep": Verb("train all that a file asks for: tasks, methods, settings", "sweep.sweep"),
     "resume": Verb("continue a run from its newest checkpoint", "verbs.resume"),
     "eval": Verb("play fresh episodes with a run's policies", "verbs.evaluate"),
     "show": Verb("say in a few numbers how a run went", "verbs.show"),

@@ -13,6 +13,7 @@ from apportion.training.presets import default_backbone, paper, preset
 from apportion.training.settings import NO_POLICY, Config
 
 PRESETS = ("default", "paper")
+_OF_THE_WHOLE = ("normalise", "method.exact_sum")  # settings of a training that are in no part of it
 _UNPREFIXED = ("schedule", "checkpoints")  # parts whose flags stand by themselves: --steps, --keep
 
 
@@ -35,17 +36,11 @@ def choose(
     """The settings that suit the task (`start`: paper for the published ones), with those given in place."""
     env_id = env if isinstance(env, str) else name_factory(env)
     config = starting_point(env_id, method, backbone or default_backbone(env_id), start)
-    parts: dict[str, Any] = {
-        "env": config.env,
-        "method": config.method_config,
-        "backbone": config.backbone_config,
-        "schedule": config.schedule,
-        "checkpoints": Checkpoints(),
-    }
-    given = _flat(settings)
-    places = {_flag(part, field): (part, field) for part in parts for field in _fields(parts[part])}
+    parts = _parts(config)
+    given = flat(settings)
+    places = _places(parts)
     for name in given:
-        known = [*places, "normalise", "method.exact_sum"]
+        known = [*places, *_OF_THE_WHOLE]
         check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
     normalise = bool(given.pop("normalise", config.normalise))
     exact_sum = bool(given.pop("method.exact_sum", config.exact_sum))
@@ -66,9 +61,14 @@ def choose(
     return Chosen(config, parts["checkpoints"])
 
 
+def known_settings(env_id: str, method: str, backbone: str) -> list[str]:
+    """Every name that `choose` accepts for such a training."""
+    return [*_places(_parts(starting_point(env_id, method, backbone, "default"))), *_OF_THE_WHOLE]
+
+
 def changed_method(config: Config, settings: Mapping[str, Any]) -> Config:
     """With some settings of the method, by their flags' names: {"method.hidden": (64, 64)}."""
-    given = _flat(settings)
+    given = flat(settings)
     known = [_flag("method", field) for field in _fields(config.method_config)]
     for name in given:
         check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
@@ -84,7 +84,7 @@ def starting_point(env_id: str, method: str, backbone: str, start: str) -> Confi
     return paper(config) if start == "paper" else config
 
 
-def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted names, also of settings that come in groups; hyphens as in flags are fine."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
@@ -94,6 +94,22 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
             part, _, rest = dotted.replace("-", "_").partition(".")
             flat[rest if part in _UNPREFIXED else dotted.replace("-", "_")] = inner
     return flat
+
+
+def _parts(config: Config) -> dict[str, Any]:
+    """The groups of settings, by the first word of their flags."""
+    return {
+        "env": config.env,
+        "method": config.method_config,
+        "backbone": config.backbone_config,
+        "schedule": config.schedule,
+        "checkpoints": Checkpoints(),
+    }
+
+
+def _places(parts: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Where each setting stands, by its flag's name: part and field."""
+    return {_flag(part, field): (part, field) for part in parts for field in _fields(parts[part])}
 
 
 def _flag(part: str, field: str) -> str:

@@ -1,14 +1,11 @@
 """The run folder: one place for all that a training leaves behind, and the only thing that reports read."""
 
-import errno
-import fcntl
 import importlib.metadata
-import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +22,7 @@ from apportion.core.schema import conform, fields
 from apportion.core.spec import Spec
 from apportion.runs import logs, snapshots
 from apportion.runs.atomic import Arrays, read_json, write_json
+from apportion.runs.locks import held
 from apportion.runs.schemas import SpecFile, blamed_on, check_spec
 from apportion.runs.snapshots import Episode as Episode
 from apportion.runs.snapshots import Sizes
@@ -34,7 +32,6 @@ PACKAGES = ("jax", "jaxlib", "optax", "equinox", "gymnasium", "mujoco", "numpy")
 # What a run of any version says of itself in config.json.
 _NEEDED = {"env.id": str, "method.name": str, "backbone.name": str, "schedule.steps": int, "seed": int}
 _NEEDED |= {"lanes": int}
-_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @dataclass(frozen=True)
@@ -196,30 +193,24 @@ class RunFolder:
             for torn in folder.glob(".*"):
                 torn.unlink()
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Holds the run for writing. The kernel lets go of the lock if the process dies in any way.
-
-        A forked child keeps the lock of its parent alive; spawned ones do not.
-        """
-        descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            _claim(descriptor, self.path)
-            yield
-            os.ftruncate(descriptor, 0)
-        finally:
-            os.close(descriptor)
+    def lock(self) -> AbstractContextManager[None]:
+        """Holds the run for writing."""
+        return held(self.path, f"run {self.path}")
 
 
 def default_path(env_id: str, method: str, root: Path = Path("runs")) -> Path:
     """A new name such as runs/greenhouse-v0-grd-20261115-142233."""
-    words = f"{env_id.removeprefix('apportion/')}-{method}-{datetime.now():%Y%m%d-%H%M%S}"
-    name = re.sub(r"[^a-z0-9._-]+", "-", words.lower()).strip(".-")
+    name = readable_name(env_id.removeprefix("apportion/"), method, f"{datetime.now():%Y%m%d-%H%M%S}")
     path, number = root / name, 1
     while path.exists():
         number += 1
         path = root / f"{name}-{number}"
     return path
+
+
+def readable_name(*words: str) -> str:
+    """A folder's name from what it is about: no spaces, slashes or capitals."""
+    return re.sub(r"[^a-z0-9._-]+", "-", "-".join(words).lower()).strip(".-")
 
 
 def versions() -> dict[str, Any]:
@@ -255,20 +246,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return answer.stdout.strip()
-
-
-def _claim(descriptor: int, run: Path) -> None:
-    """Takes the lock and leaves our process number in it for others to name."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        owner = os.read(descriptor, 32).decode().strip() or "unknown"
-        raise UserError(f"run {run} is being written by process {owner}: wait for it, or stop it") from error
-    except OSError as error:
-        if error.errno not in _WITHOUT_LOCKS:  # some network disks have none; better unlocked than unusable
-            raise
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()}\n".encode())
 
 
 def _half(probabilities: NDArray[Any]) -> NDArray[np.float16]:

@@ -1,6 +1,8 @@
 """The run's numbers over time: metrics.jsonl, which is the record; TensorBoard has a copy of it."""
 
+import contextlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -14,6 +16,7 @@ from apportion.runs.seals import sealed, unsealed
 Kind = Literal["train", "eval"]
 
 _NUMBERS = (float, int, bool, type(None))
+TAIL = 1 << 16  # bytes: a few lines even of many lanes
 STORED = "stored"  # which files an evaluation has beside its line
 
 
@@ -64,6 +67,22 @@ class MetricsLog:
 def read(path: Path) -> list[dict[str, Any]]:
     """What can be read of a metrics file, by step."""
     return examine(path).entries
+
+
+def newest(path: Path) -> list[dict[str, Any]]:
+    """The last few lines, for those who only want to know how far a run is: it may be growing, or its disk
+    may be gone for now."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            rows = file.read().split(b"\n")
+    except OSError:
+        return []
+    entries = []
+    for row in rows:
+        with contextlib.suppress(ValueError, UserError):
+            entries.append(_entry(row, None))
+    return entries
 
 
 def examine(path: Path, lanes: int | None = None) -> Logged:

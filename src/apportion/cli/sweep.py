@@ -1,0 +1,81 @@
+"""`apportion sweep`: many trainings from one file."""
+
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from apportion.cli.arguments import blaming_the_command_line, parse
+from apportion.cli.output import Flag, Output, print_data
+from apportion.front.sweep.board import table
+from apportion.front.sweep.carrying import Carried, How, carry_out, survey
+from apportion.front.sweep.commands import train_words
+from apportion.front.sweep.planning import default_folder, read_plan
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Train all that a TOML file asks for: every task with every method and backbone, seeds side by side.
+
+    The file:
+
+    [sweep]
+    tasks = ["HalfCheetah-v4", "Ant-v4"]
+    methods = ["grd", "rd", "oracle"]
+    backbones = ["sac"]                # left out: what suits each task
+    seeds = 5                          # lanes of one process
+    steps = 300_000
+
+    [set]                              # flags of `apportion train`, for all jobs that have them
+    "env.delay" = "20"
+
+    [vary]                             # a job for each combination of these values
+    "method.hidden" = [[64, 64], [256, 256]]
+
+    Each job is an ordinary run folder. The same command again goes on where it stopped: finished jobs stay as
+    they are, others continue from their checkpoints.
+    """
+
+    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.toml")]
+    """The sweep file."""
+    out: Path | None = None
+    """Sweep folder, with a run folder for each job; runs/FILE when not given."""
+    how: tyro.conf.OmitArgPrefixes[How] = field(default_factory=How)
+    dry_run: Flag = False
+    """Only check the file and say what would be done: the command of each job, and how far it is."""
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+
+def sweep(argv: list[str]) -> int:
+    """Train all that a file asks for, or go on with it."""
+    with blaming_the_command_line():
+        args = parse(Sweep, argv, "apportion sweep")
+    jobs, folder = read_plan(args.file), args.out or default_folder(args.file)
+    carried = survey(jobs, folder) if args.dry_run else carry_out(jobs, folder, args.how, args.output.quiet)
+    data = {"out": str(folder), "done": carried.done, "jobs": [each.to_dict() for each in carried.standings]}
+
+    def tables(console: Console, data: dict[str, Any]) -> None:
+        console.print(table(carried.standings))
+        for each in carried.standings if args.dry_run else ():
+            words = train_words(each.job, folder / each.job.name)
+            console.print(Text(f"apportion {shlex.join(words)}"))
+
+    print_data(data, args.output, tables)
+    return 0 if args.dry_run else _code(carried, args.file, folder)
+
+
+def _code(carried: Carried, file: Path, folder: Path) -> int:
+    """The exit code, after a line for each job that failed, or for how to go on."""
+    for each in carried.failed:
+        print(f"error: job {each.job.name} failed: {each.reason}", file=sys.stderr)
+    if carried.signal is None:
+        return 0 if carried.done else 1
+    finished = sum(each.state == "finished" for each in carried.standings)
+    line = f"Stopped and saved, {finished} of {len(carried.standings)} jobs are finished."
+    print(f"{line} Continue: apportion sweep {file} --out {folder}", file=sys.stderr)
+    return 128 + carried.signal

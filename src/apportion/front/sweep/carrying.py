@@ -1,0 +1,150 @@
+"""Carry out jobs: those that are finished stay as they are, the others begin or go on where they stopped."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, NamedTuple, Protocol, Self
+
+from apportion.core.config import check, nearest
+from apportion.front.sweep import on_ray
+from apportion.front.sweep.board import Board
+from apportion.front.sweep.commands import train_words
+from apportion.front.sweep.folder import SweepFolder
+from apportion.front.sweep.jobs import Job, check_jobs
+from apportion.front.sweep.local import Local
+from apportion.front.sweep.process import Task
+from apportion.front.sweep.standing import Standing, advanced, look
+from apportion.runs.signals import StopRequest
+
+SECONDS_BETWEEN_LOOKS = 0.25
+ENGINES = ("local", "ray")
+
+
+@dataclass(frozen=True)
+class How:
+    """Where jobs run, and how many at a time."""
+
+    engine: Literal["local", "ray"] = "local"
+    """Processes of this machine, or tasks of a Ray cluster (extra `ray`)."""
+    jobs: int | None = None
+    """Jobs at a time. By default one for every GPU, or for every four cores where there is none; with Ray as
+    many as the cluster has room for."""
+    per_gpu: int = 1
+    """Jobs that share a GPU, when --jobs is not given; with Ray always."""
+    address: str | None = None
+    """Of the Ray cluster; by default RAY_ADDRESS, or else a cluster of this machine alone."""
+
+    def __post_init__(self) -> None:
+        check(self.engine in ENGINES, f"unknown engine {self.engine!r}{nearest(self.engine, ENGINES)}")
+        check(self.jobs is None or self.jobs >= 1, f"--jobs {self.jobs} must be at least 1")
+        check(self.per_gpu >= 1, f"--per-gpu {self.per_gpu} must be at least 1")
+        check(self.engine == "ray" or self.address is None, "--address is Ray's: add --engine ray")
+
+
+class Carried(NamedTuple):
+    """How all jobs stand, in their order."""
+
+    standings: list[Standing]
+    signal: int | None = None  # that stopped them early
+
+    @property
+    def done(self) -> bool:
+        return all(each.state == "finished" for each in self.standings)
+
+    @property
+    def failed(self) -> list[Standing]:
+        return [each for each in self.standings if each.state == "failed"]
+
+
+class Engine(Protocol):
+    """Somebody who runs jobs, inside a `with` block; what is left at its end is killed."""
+
+    room: int  # jobs at a time
+
+    def start(self, task: Task) -> None: ...
+    def working(self, name: str) -> bool: ...
+    def ended(self) -> dict[str, str | None]: ...
+    def stop(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def survey(jobs: Sequence[Job], folder: Path) -> Carried:
+    """Check all jobs, and look how far each is; nothing is started or written."""
+    check_jobs(jobs)
+    place = SweepFolder(folder.absolute())
+    place.check_belongs(jobs)
+    return Carried([look(job, place.run(job)) for job in jobs])
+
+
+def carry_out(jobs: Sequence[Job], folder: Path, how: How | None = None, quiet: bool = False) -> Carried:
+    """Run all jobs that are not finished, each into its run folder under `folder`, and say how they ended.
+
+    Whatever is wrong with any of them is said before the first starts. One that fails does not keep the
+    others from going on. SIGINT and SIGTERM let those at work save and end; the same call goes on.
+    """
+    how = how or How()
+    if how.engine == "ray":
+        on_ray.check_installed()
+    check_jobs(jobs)
+    place = SweepFolder.open(folder, jobs)
+    with place.lock():
+        found = Carried([look(job, place.run(job)) for job in jobs])
+        if found.done:
+            return found
+        with _engine(how, place, len(jobs)) as engine:
+            return _Course(place, engine, found.standings).run(quiet)
+
+
+def _engine(how: How, place: SweepFolder, jobs: int) -> Engine:
+    if how.engine == "ray":
+        return on_ray.OnRay(place, how.jobs or jobs, how.per_gpu, how.address)
+    return Local(how.jobs, how.per_gpu)
+
+
+class _Course:
+    """The jobs of a sweep on their way."""
+
+    def __init__(self, place: SweepFolder, engine: Engine, standings: Sequence[Standing]) -> None:
+        self.place = place
+        self.engine = engine
+        self.standings = {each.job.name: each for each in standings}
+        self.waiting = [each.job for each in standings if each.state != "finished"]
+        self.running: set[str] = set()
+
+    def run(self, quiet: bool) -> Carried:
+        asked = False
+        with StopRequest() as stop, Board(quiet) as board:
+            while self.running or (self.waiting and not stop.requested):
+                if stop.requested and not asked:
+                    self.engine.stop()
+                    asked = True
+                while self.waiting and len(self.running) < self.engine.room and not stop.requested:
+                    self._start(self.waiting.pop(0))
+                self._look(stop.requested)
+                board.show(list(self.standings.values()))
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+        carried = Carried(list(self.standings.values()), stop.signal)
+        return carried._replace(signal=None) if carried.done else carried
+
+    def _start(self, job: Job) -> None:
+        run = self.place.run(job)
+        self.engine.start(Task(job.name, train_words(job, run), run, self.place.log(job), Path.cwd()))
+        self.running.add(job.name)
+
+    def _look(self, stopping: bool) -> None:
+        for name in self.running:
+            if self.engine.working(name):
+                self.standings[name] = advanced(replace(self.standings[name], state="running"))
+        for name, problem in self.engine.ended().items():
+            self.running.remove(name)
+            job = self.standings[name].job
+            after = look(job, self.place.run(job))
+            if after.state != "finished" and not stopping:
+                reason = problem or f"it ended early (see {self.place.log(job)})"
+                after = replace(after, state="failed", reason=reason)
+            self.standings[name] = after

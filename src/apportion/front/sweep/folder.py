@@ -1,0 +1,83 @@
+"""The sweep folder: run folders, logs, and a manifest that ties them to one list of jobs."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from apportion.core.config import check
+from apportion.front.sweep.jobs import LOGS, Job
+from apportion.runs.atomic import read_json, write_json
+from apportion.runs.locks import held
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class SweepFolder:
+    """Paths of one sweep. It is absolute, for those who work elsewhere on it."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> Path:
+        return self.path / "sweep.json"
+
+    @property
+    def stop(self) -> Path:
+        """There while jobs on other machines are to save and end."""
+        return self.path / ".stop"
+
+    def run(self, job: Job) -> Path:
+        return self.path / job.name
+
+    def log(self, job: Job) -> Path:
+        """What a job printed."""
+        return self.path / LOGS / f"{job.name}.log"
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Holds the sweep, so that nobody else starts the same jobs."""
+        return held(self.path, f"sweep {self.path}")
+
+    @classmethod
+    def open(cls, path: Path, jobs: Sequence[Job]) -> "SweepFolder":
+        """A new folder for these jobs, or the one that they have already."""
+        folder = cls(path.absolute())
+        folder.check_belongs(jobs)
+        (folder.path / LOGS).mkdir(parents=True, exist_ok=True)
+        if not folder.manifest.exists():
+            write_json(folder.manifest, {"format": FORMAT, "jobs": [job.to_dict() for job in jobs]})
+        return folder
+
+    def check_belongs(self, jobs: Sequence[Job]) -> None:
+        """Complain of a folder of other jobs, or of something else."""
+        if not self.path.exists():
+            return
+        check(self.path.is_dir(), f"{self.path} is no folder: choose another --out")
+        if not self.manifest.exists():
+            others = [path.name for path in self.path.iterdir() if path.name not in (LOGS, ".lock")]
+            check(not others, f"{self.path} holds no sweep, but other files: choose another --out")
+            return
+        data = read_json(self.manifest)
+        check(data.get("format") == FORMAT, f"{self.manifest} is of another version: choose another --out")
+        differing = _difference(data.get("jobs"), [job.to_dict() for job in jobs])
+        fix = "choose another --out, or give back the file that it was made with"
+        check(differing is None, f"{self.path} is the folder of another sweep ({differing}): {fix}")
+
+
+def _difference(before: object, now: list[dict[str, object]]) -> str | None:
+    """What is other about these jobs, in a few words."""
+    if before == now:
+        return None
+    listed = before if isinstance(before, list) else []
+    was = {job.get("name"): job for job in listed if isinstance(job, dict)}
+    wanted = {job["name"]: job for job in now}
+    for name in [*wanted, *was]:
+        if name not in was:
+            return f"it has no job {name}"
+        if name not in wanted:
+            return f"it also has a job {name}"
+        changed = [key for key in wanted[name] if wanted[name][key] != was[name].get(key)]
+        if changed:
+            return f"{name} had {changed[0]} = {was[name].get(changed[0])}"
+    return "its jobs have another order"

@@ -1,0 +1,175 @@
+"""From a sweep file to its jobs.
+
+    [sweep]
+    tasks = ["HalfCheetah-v4", "Ant-v4"]
+    methods = ["grd", "rd"]
+    seeds = 5
+    steps = 300_000
+
+    [set]                             # flags of `apportion train`, for every job
+    "env.delay" = "20"
+
+    [vary]                            # a job for each combination of these
+    "method.hidden" = [[64, 64], [256, 256]]
+
+A setting of a method or backbone goes to those that have it; one that nobody has is refused.
+"""
+
+import itertools
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from apportion.core.config import check, from_dict, nearest
+from apportion.core.errors import UserError
+from apportion.front.choosing import flat, known_settings
+from apportion.front.sweep.jobs import Job
+from apportion.runs.folder import readable_name
+from apportion.training.presets import default_backbone
+
+LONGEST_VALUE = 24  # characters of a varied value in a job's name; what is longer is numbered
+
+Settings = dict[str, Any]  # by the names of flags
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The table [sweep]: every task with every method and every backbone."""
+
+    tasks: tuple[str, ...]
+    methods: tuple[str, ...] = ("grd",)
+    backbones: tuple[str, ...] = ()
+    """By default what suits each task."""
+    seeds: int = 1
+    """Lanes of each job."""
+    seed: int = 0
+    """The first of them."""
+    steps: int | None = None
+    """By default what suits each task."""
+    preset: Literal["default", "paper"] = "default"
+
+    def __post_init__(self) -> None:
+        check(len(self.tasks) > 0, "sweep.tasks is empty: name at least one environment")
+        check(len(self.methods) > 0, "sweep.methods is empty: name at least one, or leave it out")
+        for name in ("tasks", "methods", "backbones"):
+            values = getattr(self, name)
+            twice = [value for value in values if values.count(value) > 1]
+            check(not twice, f"sweep.{name} has {twice[0] if twice else ''} twice")
+
+
+class Combination(NamedTuple):
+    """A task with a method and a backbone, and the settings that it has."""
+
+    task: str
+    method: str
+    backbone: str
+    known: list[str]
+
+
+def read_plan(file: Path) -> list[Job]:
+    """The jobs of a TOML file."""
+    try:
+        data = tomllib.loads(file.read_text())
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{file} is not TOML: {' '.join(str(error).split())}") from error
+    try:
+        return plan(data)
+    except UserError as error:
+        raise UserError(f"{file}: {error}") from error
+
+
+def plan(data: Mapping[str, Any]) -> list[Job]:
+    """The jobs of what a sweep file holds, in its order."""
+    tables = ("sweep", "set", "vary")
+    for name, table in data.items():
+        check(name in tables, f"unknown table [{name}]{nearest(name, tables)}")
+        check(isinstance(table, Mapping), f"{name} must be a table: [{name}]")
+    check("sweep" in data, "there is no table [sweep]: it says which tasks, methods and seeds")
+    sweep = from_dict(Sweep, _whole(data["sweep"]), "sweep.")
+    fixed, varied = flat(data.get("set", {})), flat(data.get("vary", {}))
+    combinations = list(_combinations(sweep))
+    _check_settings(fixed, varied, sweep, combinations)
+    jobs = [job for each in combinations for job in _jobs(sweep, each, fixed, varied)]
+    return list(_with_own_names(jobs))
+
+
+def default_folder(file: str | os.PathLike[str]) -> Path:
+    """Where the runs of a sweep file go: the same place each time, so that a sweep goes on there."""
+    return Path("runs") / (readable_name(Path(file).stem) or "sweep")
+
+
+def _whole(table: Mapping[str, Any]) -> Settings:
+    """1e6 steps are a whole number, as on the command line."""
+    whole = {name: int(x) for name, x in table.items() if isinstance(x, float) and x.is_integer()}
+    return {**table, **whole}
+
+
+def _combinations(sweep: Sweep) -> Iterator[Combination]:
+    for task, method in itertools.product(sweep.tasks, sweep.methods):
+        for backbone in sweep.backbones or (default_backbone(task),):
+            yield Combination(task, method, backbone, known_settings(task, method, backbone))
+
+
+def _check_settings(fixed: Settings, varied: Settings, sweep: Sweep, combinations: list[Combination]) -> None:
+    known = sorted({name for each in combinations for name in each.known})
+    for table, names in (("set", fixed), ("vary", varied)):
+        for name in names:
+            check(name in known, f"unknown setting {name!r} in [{table}]{nearest(name, known)}")
+    for name, values in varied.items():
+        check(isinstance(values, list | tuple), f"vary.{name} must be a list of values, one for each job")
+        check(len(values) > 0, f"vary.{name} is empty: give it values, or leave it out")
+        check(all(values.count(value) == 1 for value in values), f"vary.{name} has a value twice")
+        check(name not in fixed, f"{name} stands in [set] and in [vary]: leave one out")
+    given_twice = sweep.steps is not None and "steps" in {*fixed, *varied}
+    check(not given_twice, "steps stands in [sweep] and below: leave one out")
+
+
+def _jobs(sweep: Sweep, each: Combination, fixed: Settings, varied: Settings) -> Iterator[Job]:
+    """One for each combination of the varied settings that matter here."""
+    settings = {name: value for name, value in fixed.items() if name in each.known}
+    axes = [(name, values) for name, values in varied.items() if name in each.known]
+    for chosen in itertools.product(*(enumerate(values, start=1) for _, values in axes)):
+        words = [each.task.removeprefix("apportion/"), each.method, each.backbone]
+        own = dict(settings)
+        for (name, _), (number, value) in zip(axes, chosen, strict=True):
+            words += [name.rpartition(".")[2], _in_a_name(value, number)]
+            own[name] = value
+        yield Job(
+            name=readable_name(*words),
+            env=each.task,
+            method=each.method,
+            backbone=each.backbone,
+            seeds=sweep.seeds,
+            seed=sweep.seed,
+            steps=sweep.steps,
+            preset=sweep.preset,
+            settings=own,
+        )
+
+
+def _in_a_name(value: Any, number: int) -> str:
+    """A value in a few characters, or its number in the list."""
+    parts = value if isinstance(value, list | tuple) else [value]
+    text = "-".join(str(part) for part in parts)
+    return text if text and len(text) <= LONGEST_VALUE and not isinstance(value, Mapping) else str(number)
+
+
+def _with_own_names(jobs: list[Job]) -> Iterator[Job]:
+    """Names that differ only in what a folder's name cannot hold are told apart by a number."""
+    taken: set[str] = set()
+    for job in jobs:
+        name, number = job.name, 1
+        while name in taken:
+            number += 1
+            name = f"{job.name}-{number}"
+        taken.add(name)
+        yield job if name == job.name else _renamed(job, name)
+
+
+def _renamed(job: Job, name: str) -> Job:
+    return Job(**{**vars(job), "name": name})
