@@ -1,5 +1,5 @@
 """The figures of the GRD paper, from our runs, as static files: learning curves (its Figures 3 and 5), causal
-structure over training (4), robustness to noise (7), decomposed against true rewards (6)."""
+structure over training (4), robustness to noise (6), decomposed against true rewards (7)."""
 
 import json
 import re
