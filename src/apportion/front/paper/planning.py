@@ -47,7 +47,7 @@ def plan(experiment: Experiment, scale: Scale, choice: Choice) -> list[Planned]:
 
 
 def _variants(scale: Scale, settings: Settings) -> tuple[Variant, ...]:
-    """With our settings, variants that differ only in what the published form has are one: the method as it is."""
+    """With our settings, variants of what only the published form has are one: the method as it is."""
     if settings == "published":
         return scale.variants
     kept = tuple(variant for variant in scale.variants if not variant.published_only)

@@ -28,26 +28,37 @@ def compare_runs(
     `random` is what random actions earn, by task. Where that is not given but an oracle is there to set the
     other end of the scale, a few episodes are played, unless the folders are not trusted."""
     curves, notes = read_curves(paths, trusted)
-    left_out = [curve for curve in curves if not curve.known(metric)]
+    return compare_curves(curves, metric, at, random, trusted, notes)
+
+
+def compare_curves(
+    curves: list[Curve],
+    metric: Metric = "return",
+    at: int | None = None,
+    random: dict[str, float] | None = None,
+    trusted: bool = True,
+    notes: Sequence[str] = (),
+) -> Comparison:
+    """The same of curves that have been read, and may have labels of one's own."""
+    unknown = [curve for curve in curves if not curve.known(metric)]
+    said = [*notes, *_per_run(unknown, f"has no {metric} that is a number")]
     curves = [curve for curve in curves if curve.known(metric)]
-    notes += _per_run(left_out, f"has no {metric} that is a number")
-    where = ", ".join(map(str, paths))
-    check(len(curves) > 0, f"no run in {where} has a {metric} that is a number: there is nothing to compare")
+    check(len(curves) > 0, f"no run has a {metric} that is a number: there is nothing to compare")
     steps: dict[str, int] = {}
     for task in dict.fromkeys(curve.task for curve in curves):
         of_task = [curve for curve in curves if curve.task == task]
         step, lines = _meeting_point(task, of_task, at)
-        notes += lines
+        said += lines
         if step is not None:
             steps[task] = step
             still = [c for c in of_task if step in c.steps and not np.isfinite(c.at(step, metric))]
-            notes += _per_run(still, f"stood still or diverged by step {step:,}")
+            said += _per_run(still, f"stood still or diverged by step {step:,}")
     check(len(steps) > 0, _nowhere(at))
     given = {task: value for task, value in (random or {}).items() if task in steps}
-    found = Comparison(curves, metric, steps, given, notes)
+    found = Comparison(curves, metric, steps, given, said)
     if metric == "return" and trusted:
         measured, lines = _measured(found)
-        found = replace(found, random={**measured, **given}, notes=[*notes, *lines])
+        found = replace(found, random={**measured, **given}, notes=[*said, *lines])
     return replace(found, notes=[*found.notes, *_on_numbers(found)])
 
 

@@ -65,7 +65,7 @@ def read_curves(paths: Sequence[Path], trusted: bool = True) -> Read:
     curves = [
         curve
         for (each, evaluations), task, label in zip(runs, tasks, labels, strict=True)
-        for curve in _curves(each, evaluations, task, label)
+        for curve in curves_of(each.run, each.config, evaluations, task, label)
     ]
     return Read(curves, notes)
 
@@ -107,13 +107,15 @@ def _run_folders(path: Path) -> list[Path]:
     return found
 
 
-def _curves(each: Known, evaluations: list[dict[str, Any]], task: str, label: str) -> list[Curve]:
-    config = each.config
+def curves_of(
+    run: RunFolder, config: dict[str, Any], evaluations: list[dict[str, Any]], task: str, label: str
+) -> list[Curve]:
+    """The seeds of one run, under names that somebody has chosen."""
     steps = np.array([entry["step"] for entry in evaluations], np.int64)
     scores = {name: per_lane(evaluations, name, config["lanes"]) for name in SCORES}
     return [
         Curve(
-            run=each.run,
+            run=run,
             task=task,
             label=label,
             method=config["method"]["name"],
