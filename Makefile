@@ -53,11 +53,11 @@ kill: setup
 # Known vulnerabilities of the packages in the lock. It asks the advisory database, so it needs a network.
 audit:
 ifneq ($(UV),)
-	$(UV) tool run pip-audit --require-hashes --disable-pip -r requirements-dev.txt
+	$(UV) tool run pip-audit --strict --require-hashes --disable-pip -r requirements-dev.txt
 else
 	$(PYTHON) -m venv build/audit
 	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
-	build/audit/bin/python -m pip_audit --require-hashes --disable-pip -r requirements-dev.txt
+	build/audit/bin/python -m pip_audit --strict --require-hashes --disable-pip -r requirements-dev.txt
 endif
 
 # JAX for an NVIDIA GPU, in the version that the lock has: the extra `cuda`.

@@ -27,9 +27,11 @@ MANY, FEW = 150, 3  # beyond so many, dynamics are searched among the first so m
 THREADS = 2  # that sum features up
 SAME = 1e-4  # dimensions that differ by so little, in standard deviations, are copies
 ROWS_AT_ONCE = 20_000  # what bounds the memory of features;
-NUMBERS_AT_ONCE = 8_000_000  # fewer rows where they have many
-_SAMPLE = 200_000  # rows that copies and one-hot vectors are looked for in,
-_QUANTILE_SAMPLE = 50_000  # and that quantiles are taken from
+NUMBERS_AT_ONCE = 1_000_000  # fewer rows where they have many: larger arrays are new pages every time
+_SAMPLE = 32_000_000  # numbers that copies and one-hot vectors are looked for in,
+_SAMPLE_ROWS = (50_000, 200_000)  # in at least and at most so many rows;
+_QUANTILE_SAMPLE = 4_000_000  # and numbers that quantiles are taken from,
+_QUANTILE_ROWS = (10_000, 50_000)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +62,9 @@ class Scale:
         mean = np.sum([x.sum(axis=0, dtype=np.float64) for x in parts], axis=0) / count
         squares = [np.sum((x[rows] - mean) ** 2, axis=0) for x in parts for rows in _slices(len(x))]
         std = np.where(live, np.sqrt(np.sum(squares, axis=0) / count), 1.0)
-        sample = max(_QUANTILE_SAMPLE, min(_SAMPLE, 4 * NUMBERS_AT_ONCE // max(len(mean), 1)))
-        some = rows_of(parts, _spread(sample, count))
-        few = some[_spread(_QUANTILE_SAMPLE, len(some))]
+        per_row = max(len(mean), 1)
+        some = rows_of(parts, _spread(int(np.clip(_SAMPLE // per_row, *_SAMPLE_ROWS)), count))
+        few = some[_spread(int(np.clip(_QUANTILE_SAMPLE // per_row, *_QUANTILE_ROWS)), len(some))]
         quantiles = np.quantile(few, np.linspace(0, 1, QUANTILES), axis=0).astype(np.float64)
         quantiles[0], quantiles[-1] = low, high
         return cls(mean, std, live, quantiles, _originals(some, mean, std, live), _teams(some, live))
