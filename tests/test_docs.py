@@ -257,7 +257,7 @@ def check_command(page: Path, command: str) -> None:
     if words[:3] == ["python", "-m", "apportion"]:
         words = words[2:]
     if words[0] == "make":
-        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert set(words[1:]) <= set(targets)
     elif words[0] == "apportion":
         check_verb(page, words[1:])
@@ -274,8 +274,7 @@ def check_verb(page: Path, argv: list[str]) -> None:
         if argv[0] == "train":
             check_environment(page, parsed.config.env.id)
         elif argv[0] == "compare":
-            made = f"--out {argv[1]}"
-            assert f"{made} " in page.read_text() or f"{made}/" in page.read_text()
+            assert re.search(rf"--out {argv[1]}[\s/]", page.read_text()), f"nothing here makes {argv[1]}"
         elif argv[0] not in ("identify", "fit", "bench"):  # which read a file that the user has, or none
             assert f"--out {argv[1]} " in page.read_text(), f"nothing on this page makes {argv[1]}"
 

@@ -16,7 +16,7 @@ from apportion.front.paper.door import Outcome, default_folder, find, run_experi
 from apportion.front.paper.experiments import EXPERIMENTS
 from apportion.front.sweep.carrying import How
 
-_LINES = "\n    ".join(f"{each.name:<11} {each.title} ({each.source})" for each in EXPERIMENTS.values())
+_LINES = "\n\n    ".join(f"{each.name:<11} {each.title} ({each.source})" for each in EXPERIMENTS.values())
 
 
 @dataclass(frozen=True)

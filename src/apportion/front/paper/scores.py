@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from apportion.front.paper.experiments import BEST_RIVAL
 from apportion.front.paper.planning import Settings
 from apportion.front.paper.presenting import FORMAT, Done, Presented, Setting, spread, table
@@ -9,6 +11,7 @@ from apportion.report.comparison.comparing import compare_curves
 from apportion.report.comparison.figure import draw_comparison
 from apportion.report.comparison.reading import curves_of
 from apportion.report.comparison.results import Comparison
+from apportion.report.statistics import interval, iqm
 
 _HEADS: dict[Settings, str] = {"published": "published settings", "ours": "our settings"}
 
@@ -60,8 +63,7 @@ def _cell(found: Comparison, task: str, name: str) -> str:
     values = found.values(task, name)
     if not len(values):
         return "-"
-    middle = found.summary()["tasks"][task][name]
-    form = ",.0f" if abs(middle["iqm"]) >= 100 else ".2f"
-    low, high = middle["interval"]
-    known = "" if low is None else f" [{low:{form}}, {high:{form}}]"
-    return f"{spread(values)}; {middle['iqm']:{form}}{known}"
+    middle, low, high = interval(values, iqm)
+    form = ",.0f" if abs(middle) >= 100 else ".2f"
+    known = "" if np.isnan(low) else f" [{low:{form}}, {high:{form}}]"
+    return f"{spread(values)}; {middle:{form}}{known}"

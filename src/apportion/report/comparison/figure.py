@@ -30,7 +30,6 @@ def check_file(path: Path) -> None:
 def draw_comparison(found: Comparison, path: Path) -> Path:
     """Curves of every task; where several tasks have a scale, their scores and profiles; who beats whom."""
     check_file(path)
-    data = found.summary()["aggregate"]
     together = [_scores, _profiles] if found.scaled else []
     together += [_improvements] if found.common and len(found.labels) > 1 else []
     panels = len(found.tasks) + len(together)
@@ -42,7 +41,7 @@ def draw_comparison(found: Comparison, path: Path) -> Path:
         for axes, task in zip(places, found.tasks, strict=False):
             _curves(axes, found, task)
         for axes, draw in zip(places[len(found.tasks) :], together, strict=False):
-            draw(axes, found, data)
+            draw(axes, found, found.aggregate)
         for axes in places[panels:]:
             axes.set_visible(False)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -101,7 +101,7 @@ class Comparison:
             {
                 "metric": self.metric,
                 "tasks": {task: self._task(task) for task in self.tasks},
-                "aggregate": self._aggregate(),
+                "aggregate": self.aggregate,
                 "steps": self.steps,
                 "random": self.random,
                 "oracle": self.oracle,
@@ -160,7 +160,9 @@ class Comparison:
         rates = [curve.at(self.steps[task], "success") for curve in curves]
         return {"success": _told(interval(rates, iqm))} if np.isfinite(rates).any() else {}
 
-    def _aggregate(self) -> dict[str, Any]:
+    @cached_property
+    def aggregate(self) -> dict[str, Any]:
+        """All tasks together, method by method."""
         top = max((float(lanes.max()) for label in self.labels for lanes in self.strata(label)), default=1.0)
         thresholds = np.linspace(0, max(1.0, top), THRESHOLDS)
         methods = {
