@@ -24,7 +24,7 @@ import tyro
 import scripts
 from apportion import cli
 from apportion.backbones import BACKBONES
-from apportion.cli import bench, compare, logged, verbs
+from apportion.cli import bench, compare, logged, paper, verbs
 from apportion.core import registry
 from apportion.core.config import to_dict
 from apportion.core.spec import Spec
@@ -233,6 +233,7 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logged, "relabel", stop)
     monkeypatch.setattr(bench, "measure", stop)
     monkeypatch.setattr(compare, "compare_runs", stop)
+    monkeypatch.setattr(paper, "run_experiment", stop)
 
 
 def all_commands() -> Iterator[Any]:
@@ -275,7 +276,7 @@ def check_verb(page: Path, argv: list[str]) -> None:
             check_environment(page, parsed.config.env.id)
         elif argv[0] == "compare":
             assert re.search(rf"--out {argv[1]}[\s/]", page.read_text()), f"nothing here makes {argv[1]}"
-        elif argv[0] not in ("identify", "fit", "bench"):  # which read a file that the user has, or none
+        elif argv[0] not in ("identify", "fit", "bench", "paper"):  # which read a file that the user has, or none
             assert f"--out {argv[1]} " in page.read_text(), f"nothing on this page makes {argv[1]}"
 
 
