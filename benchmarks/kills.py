@@ -25,7 +25,8 @@ from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, versions
 
 GREENHOUSE = "apportion/Greenhouse-v0"
-TASKS = {"sac": GREENHOUSE, "td3": GREENHOUSE, "ddpg": GREENHOUSE, "dqn": "CartPole-v1"}
+CONTINUOUS = ("sac", "crossq", "td3", "ddpg", "ppo")
+TASKS = {**dict.fromkeys(CONTINUOUS, GREENHOUSE), "dqn": "CartPole-v1"}
 STEPS, EVERY = 1_000, 200
 SETTINGS = (
     f"--backbone.hidden 8 8 --backbone.batch-size 16 --method.hidden 8 8 --steps {STEPS} --warmup-steps 200 "

@@ -19,6 +19,7 @@ import tyro
 
 from apportion.runs.atomic import write_json
 
+CLASSES = {"crossq": "CrossQ"}  # of those not named by capitals
 PACKAGES = ("torch", "stable-baselines3", "sbx-rl", "flax")
 
 
@@ -68,18 +69,41 @@ def make_model(settings: dict[str, Any]) -> Any:
         chosen["action_noise"] = NormalActionNoise(
             np.zeros(size), np.full(size, backbone["exploration_noise"])
         )
-    algorithm = getattr(module, backbone["name"].upper())
+    algorithm = getattr(module, CLASSES.get(backbone["name"], backbone["name"].upper()))
     return algorithm("MlpPolicy", env, seed=settings["seed"], device="cpu", **chosen)
 
 
 def arguments(settings: dict[str, Any]) -> dict[str, Any]:
     """Our settings under the names that Stable-Baselines3 and SBX share."""
+    on_policy = settings["backbone"]["name"] == "ppo"
+    return rollout_arguments(settings) if on_policy else replay_arguments(settings)
+
+
+def rollout_arguments(settings: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    backbone = settings["backbone"]
+    return {
+        "learning_rate": backbone["learning_rate"],
+        "batch_size": backbone["batch_size"],
+        "gamma": backbone["discount"],
+        "n_steps": settings["schedule"]["steps_per_iteration"],
+        "n_epochs": backbone["epochs"],
+        "gae_lambda": backbone["trace"],
+        "clip_range": backbone["clip"],
+        "vf_coef": backbone["value_weight"],
+        "ent_coef": backbone["entropy_weight"],
+        "max_grad_norm": backbone["largest_gradient"],
+        "policy_kwargs": {"net_arch": list(backbone["hidden"]), "activation_fn": torch.nn.ReLU},
+    }
+
+
+def replay_arguments(settings: dict[str, Any]) -> dict[str, Any]:
     backbone, schedule = settings["backbone"], settings["schedule"]
     chosen = {
         "learning_rate": backbone["learning_rate"],
         "batch_size": backbone["batch_size"],
         "gamma": backbone["discount"],
-        "tau": backbone["polyak"],
         "buffer_size": schedule["replay_steps"],
         # Theirs learn only past this number, ours at it: with one less, both make the same updates.
         "learning_starts": schedule["warmup_steps"] - 1,
@@ -87,9 +111,11 @@ def arguments(settings: dict[str, Any]) -> dict[str, Any]:
         "gradient_steps": schedule["updates_per_iteration"],
         "policy_kwargs": {"net_arch": list(backbone["hidden"])},
     }
+    if "polyak" in backbone:
+        chosen["tau"] = backbone["polyak"]
     if settings["library"] == "sbx":
         chosen["qf_learning_rate"] = backbone["learning_rate"]
-    if backbone["name"] == "sac":
+    if "initial_temperature" in backbone:
         target = backbone["target_entropy"]
         chosen["ent_coef"] = f"auto_{backbone['initial_temperature']}"
         chosen["target_entropy"] = "auto" if target is None else target
@@ -97,6 +123,14 @@ def arguments(settings: dict[str, Any]) -> dict[str, Any]:
         chosen["policy_delay"] = backbone["actor_every"]
         chosen["target_policy_noise"] = backbone["smoothing_noise"]
         chosen["target_noise_clip"] = backbone["smoothing_clip"]
+    if backbone["name"] == "crossq":
+        chosen["policy_delay"] = backbone["actor_every"]
+        chosen["policy_kwargs"] = {
+            "net_arch": {"pi": list(backbone["hidden"]), "qf": list(backbone["critic_hidden"])},
+            "optimizer_kwargs": {"b1": backbone["momentum"]},
+            "batch_norm_momentum": 1 - backbone["statistics_rate"],
+            "renorm_warmup_steps": backbone["renorm_after"],
+        }
     return chosen
 
 

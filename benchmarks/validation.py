@@ -38,7 +38,8 @@ from apportion.training.settings import Config, Schedule
 
 OURS = "apportion"
 LIBRARIES = {"sb3": "stable_baselines3", "sbx": "sbx"}  # a peer's name, and what it is imported as
-STEPS = {"Pendulum-v1": (10_000, 1_000), "HalfCheetah-v4": (30_000, 5_000)}  # in all, and of warm-up
+# In all, and of warm-up.
+STEPS = {"Pendulum-v1": (10_000, 1_000), "HalfCheetah-v4": (30_000, 5_000)}
 EVALUATIONS = 10
 LAST = 3  # evaluations that make a seed's score
 SHARED = ("steps", "steps_per_iteration", "updates_per_iteration", "warmup_steps")
@@ -57,7 +58,7 @@ class Validation:
     tasks: tuple[str, ...] = tuple(STEPS)
     """Environment ids."""
     backbones: tuple[str, ...] = ("sac", "td3", "ddpg")
-    """Which of ours to compare; the peers must have them, too."""
+    """Which of ours to compare; the peers must have them, too. Only `sbx` has `crossq`."""
     peers: tuple[Literal["sb3", "sbx"], ...] = ("sb3",)
     """Whom to compare with."""
     seeds: int = 5
@@ -66,6 +67,8 @@ class Validation:
     """Environment steps per seed, in every task; each task's own number when not given."""
     workers: int = os.cpu_count() or 1
     """Trainings of peers at a time, each in a process with one thread. Ours run beside them."""
+    critic_hidden: tuple[int, ...] | None = None
+    """Hidden layers of critics, where a backbone has this setting; its own when not given."""
     folder: Path = Path("runs/validation")
     """Where finished runs are kept."""
     delay: str = "none"
@@ -127,6 +130,9 @@ def our_settings(args: Validation, task: str, backbone: str) -> Config:
     config = preset(task, "oracle", backbone)
     env = replace(config.env, delay=args.delay)
     schedule = replace(scaled(config.schedule, task, args.steps), overlap=args.overlap)
+    if args.critic_hidden is not None and "critic_hidden" in to_dict(config.backbone_config):
+        narrow = replace(config.backbone_config, critic_hidden=args.critic_hidden)
+        config = replace(config, backbone_config=narrow)
     return replace(config, env=env, schedule=schedule, lanes=args.seeds, normalise=False)
 
 
@@ -347,6 +353,7 @@ def command(args: Validation) -> str:
     words = ["--tasks", *args.tasks, "--backbones", *args.backbones, "--peers", *args.peers]
     words += ["--seeds", str(args.seeds)]
     words += [] if args.steps is None else ["--steps", str(args.steps)]
+    words += [] if args.critic_hidden is None else ["--critic-hidden", *map(str, args.critic_hidden)]
     words += ["--delay", args.delay, "--overlap" if args.overlap else "--no-overlap", "--out", str(args.out)]
     return f"python benchmarks/validation.py {shlex.join(words)}"
 

@@ -1,6 +1,11 @@
 """Strict tests: no silent promotion of ranks or dtypes, and shapes in annotations are checked."""
 
+import ctypes
+import gc
 import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 # What a user's shell asks of JAX, of Python's warnings or of colours and screens must not decide a test.
@@ -52,15 +57,39 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:Error reading persistent compilation cache")
 
 
+_ROOM = 1_500_000_000  # bytes of programs that are kept before all of them are forgotten
+_held = [_ROOM]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def room() -> Iterator[None]:
+    """Programs that JAX has compiled are of no use to the tests of other files, and fill many gigabytes."""
+    yield
+    if sys.platform == "linux" and _resident() > _held[0] + _ROOM:
+        jax.clear_caches()
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        _held[0] = _resident()
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 from apportion.nn import optimise  # noqa: E402 - after the hook
 
-_adam = optimise._ADAM
+_adam = optimise._adam
 
 
-def _adam_update(*arguments: Any) -> Any:
+def _adam_as_it_is(momentum: float) -> optax.GradientTransformation:
     """optax raises a float to an integer count, which strict promotion forbids: let that one place be."""
-    with jax.numpy_dtype_promotion("standard"):
-        return _adam.update(*arguments)
+    plain = _adam(momentum)
+
+    def update(*arguments: Any) -> Any:
+        with jax.numpy_dtype_promotion("standard"):
+            return plain.update(*arguments)
+
+    return optax.GradientTransformation(plain.init, update)
 
 
-optimise._ADAM = optax.GradientTransformation(_adam.init, _adam_update)
+optimise._adam = _adam_as_it_is

@@ -79,3 +79,32 @@ def plain_values(critics: Any, observation: np.ndarray, action: np.ndarray) -> n
     count = len(critics.biases[0])
     each = [jax.tree.map(lambda array, j=j: array[j], critics) for j in range(count)]
     return np.stack([plain_outputs(critic, inputs)[:, 0] for critic in each])
+
+
+def plain_renorm(
+    network: Any, x: np.ndarray, running: Any, rate: float, warm: bool, given: list[Any] | None = None
+) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+    """A RenormMLP of NumPy arrays on a batch: outputs, and the running means and variances after it. Ratios
+    and shifts come from `given`, or are put there where it is empty."""
+    means, variances = [], []
+    known = iter(given) if given else None
+    for layer, weight in enumerate(network.layers.weights):
+        x = np.maximum(x, 0) if layer else x
+        columns = []
+        for i in range(x.shape[1]):
+            mean = sum(x[:, i]) / len(x)
+            variance = sum((x[:, i] - mean) ** 2) / len(x)
+            std, usual = np.sqrt(variance + 1e-3), np.sqrt(running.variances[layer][i] + 1e-3)
+            ratio = min(max(std / usual, 1 / 3), 3) if warm else 1
+            shift = min(max((mean - running.means[layer][i]) / usual, -5), 5) if warm else 0
+            if known is not None:
+                ratio, shift = next(known)
+            elif given is not None:
+                given.append((ratio, shift))
+            normalised = (x[:, i] - mean) / std * ratio + shift
+            columns.append(normalised * network.scales[layer][i] + network.shifts[layer][i])
+            means.append(running.means[layer][i] + rate * (mean - running.means[layer][i]))
+            variances.append(running.variances[layer][i] + rate * (variance - running.variances[layer][i]))
+        x = np.stack(columns, axis=1) @ weight + network.layers.biases[layer]
+    ends = np.cumsum([len(weight) for weight in network.layers.weights])[:-1]
+    return x, np.split(np.array(means), ends), np.split(np.array(variances), ends)

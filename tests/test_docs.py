@@ -10,6 +10,7 @@ import re
 import shlex
 import shutil
 import sys
+import tomllib
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ import tyro
 import scripts
 from apportion import cli
 from apportion.backbones import BACKBONES
-from apportion.cli import bench, compare, logged, paper, verbs
+from apportion.cli import bench, compare, logged, paper, sweep, verbs
 from apportion.core import registry
 from apportion.core.config import to_dict
 from apportion.core.spec import Spec
@@ -33,6 +34,8 @@ from apportion.envs.factored import Factored
 from apportion.envs.greenhouse import Greenhouse
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.envs.mujoco import TASKS
+from apportion.front.sweep.jobs import check_jobs
+from apportion.front.sweep.planning import plan
 from apportion.methods import METHODS, Entry
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
@@ -234,6 +237,7 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "measure", stop)
     monkeypatch.setattr(compare, "compare_runs", stop)
     monkeypatch.setattr(paper, "run_experiment", stop)
+    monkeypatch.setattr(sweep, "read_plan", stop)
 
 
 def all_commands() -> Iterator[Any]:
@@ -276,7 +280,7 @@ def check_verb(page: Path, argv: list[str]) -> None:
             check_environment(page, parsed.config.env.id)
         elif argv[0] == "compare":
             assert re.search(rf"--out {argv[1]}[\s/]", page.read_text()), f"nothing here makes {argv[1]}"
-        elif argv[0] not in ("identify", "fit", "bench", "paper"):  # which read a file that the user has, or none
+        elif argv[0] not in ("identify", "fit", "sweep", "bench", "paper"):  # which need no run of the page
             assert f"--out {argv[1]} " in page.read_text(), f"nothing on this page makes {argv[1]}"
 
 
@@ -293,6 +297,12 @@ def check_script(path: str, argv: list[str]) -> None:
     """Scripts have one class of flags, named like the file."""
     flags = Path(path).stem.title().replace("_", "")
     tyro.cli(getattr(scripts.load(path), flags), args=argv)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")], ids=relative)
+def test_sweep_files_are_understood(page: Path) -> None:
+    for text in blocks(page, "toml"):
+        check_jobs(plan(tomllib.loads(text)))
 
 
 # --- Links

@@ -35,9 +35,9 @@ def _constant_actor(mean: list[float], log_std: list[float]) -> MLP:
 
 def test_log_density_is_the_change_of_variables(state: sac.State) -> None:
     observation = transitions(0, 50).observation
-    action, log_density = sac.sample_action(state.actor, observation, jax.random.key(1))
+    action, log_density = actor_critic.sample_action(state.actor(observation), jax.random.key(1))
     assert action.shape == (50, 2)
-    mean, log_std = numpy(sac.policy(state.actor, observation))
+    mean, log_std = numpy(actor_critic.gaussian(state.actor(observation)))
     action = np.asarray(action, np.float64)
     expected = stats.norm.logpdf(np.arctanh(action), mean, np.exp(log_std)) - np.log(1 - action**2)
     typical = np.abs(action).max(axis=1) < 0.99  # beyond, float32 has forgotten what was inside the tanh
@@ -48,7 +48,7 @@ def test_log_density_is_the_change_of_variables(state: sac.State) -> None:
 def test_densities_sum_to_one() -> None:
     """The density that samples claim integrates to one, and as many of them lie in an interval as it says."""
     actor = _constant_actor([0.3], [-0.5])
-    action, log_density = sac.sample_action(actor, jnp.zeros((4000, 3)), jax.random.key(2))
+    action, log_density = actor_critic.sample_action(actor(jnp.zeros((4000, 3))), jax.random.key(2))
     order = np.argsort(np.asarray(action)[:, 0])
     x, density = np.asarray(action)[order, 0], np.exp(np.asarray(log_density))[order]
     assert integrate.trapezoid(density, x) == pytest.approx(1.0, abs=0.01)
@@ -59,7 +59,7 @@ def test_densities_sum_to_one() -> None:
 @pytest.mark.parametrize("mean", [-80.0, 80.0])
 def test_log_density_and_its_gradient_are_finite_where_tanh_saturates(mean: float) -> None:
     def total(actor: MLP) -> jax.Array:
-        return jnp.sum(sac.sample_action(actor, jnp.zeros((5, 3)), jax.random.key(3))[1])
+        return jnp.sum(actor_critic.sample_action(actor(jnp.zeros((5, 3))), jax.random.key(3))[1])
 
     value, gradient = jax.value_and_grad(total)(_constant_actor([mean], [2.0]))
     assert np.isfinite(value)
@@ -67,7 +67,7 @@ def test_log_density_and_its_gradient_are_finite_where_tanh_saturates(mean: floa
 
 
 def test_the_spread_is_clipped() -> None:
-    _, log_std = sac.policy(_constant_actor([0.0, 0.0], [-100.0, 100.0]), jnp.zeros((1, 3)))
+    _, log_std = actor_critic.gaussian(jnp.asarray([[0.0, 0.0, -100.0, 100.0]]))
     np.testing.assert_array_equal(log_std, [[-20.0, 2.0]])
 
 
@@ -79,7 +79,7 @@ def test_critics_step_towards_the_soft_bellman_target(state: sac.State) -> None:
     rewards = steps.paid
     after, metrics = jax.jit(sac._update_critics, static_argnums=4)(state, steps, rewards, key, CONFIG)
 
-    sampled = sac.sample_action(state.actor, steps.next_observation, key)
+    sampled = actor_critic.sample_action(state.actor(steps.next_observation), key)
     plain, critics = numpy(steps), numpy(state.critics)
     next_action, next_log_density = numpy(sampled)
     next_values = plain_values(numpy(state.target_critics), plain.next_observation, next_action).min(axis=0)

@@ -1,15 +1,17 @@
 """The comparison with other libraries: equal settings, honest statistics, nothing trained twice."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
-from apportion.backbones import BACKBONES
 from apportion.core.errors import UserError
+from apportion.core.spec import Spec
 from scripts import load
 
 COMPARED = ("sac", "td3", "ddpg")
@@ -34,7 +36,7 @@ def settings(args: Any, backbone: str, library: str = "sb3") -> dict[str, Any]:
 # --- Equal settings
 
 
-@pytest.mark.parametrize("backbone", COMPARED)
+@pytest.mark.parametrize("backbone", [*COMPARED, "crossq"])
 def test_peers_get_every_setting_of_ours(args: Any, backbone: str) -> None:
     """Whatever setting a backbone gains must be passed on, or this fails."""
     passed = settings(args, backbone)
@@ -42,10 +44,17 @@ def test_peers_get_every_setting_of_ours(args: Any, backbone: str) -> None:
     ours = dict(passed["backbone"])
     ours.pop("name")
     ours.pop("exploration_noise", None)  # an object of the peer's, made with the environment
-    assert chosen.pop("policy_kwargs") == {"net_arch": ours.pop("hidden")}
+    networks = chosen.pop("policy_kwargs")
+    if backbone == "crossq":
+        assert networks.pop("optimizer_kwargs") == {"b1": ours.pop("momentum")}
+        assert networks.pop("batch_norm_momentum") == 1 - ours.pop("statistics_rate")
+        assert networks.pop("renorm_warmup_steps") == ours.pop("renorm_after")
+        assert networks == {"net_arch": {"pi": ours.pop("hidden"), "qf": ours.pop("critic_hidden")}}
+    else:
+        assert networks == {"net_arch": ours.pop("hidden")}
     renamed = {"discount": "gamma", "polyak": "tau", "actor_every": "policy_delay"}
     renamed |= {"smoothing_noise": "target_policy_noise", "smoothing_clip": "target_noise_clip"}
-    if backbone == "sac":
+    if backbone in ("sac", "crossq"):
         assert chosen.pop("ent_coef") == f"auto_{ours.pop('initial_temperature')}"
         assert chosen.pop("target_entropy") == "auto"
         assert ours.pop("target_entropy") is None
@@ -57,17 +66,28 @@ def test_peers_get_every_setting_of_ours(args: Any, backbone: str) -> None:
 @pytest.mark.parametrize("backbone", COMPARED)
 def test_peers_have_as_many_weights_as_ours(args: Any, backbone: str) -> None:
     pytest.importorskip("stable_baselines3")
-    import jax
-
-    from apportion.core.spec import Spec
-
-    ours = BACKBONES[backbone].make(BACKBONES[backbone].config())
-    spec = Spec("pendulum", ("x", "y", "speed"), ("torque",), max_episode_steps=200, max_segment_steps=1)
-    state = jax.eval_shape(lambda key: ours.init(key, spec), jax.random.key(0))
-    networks = [state.actor, state.critics]
+    config = validation.our_settings(args, "Pendulum-v1", backbone)
     model = peer.make_model(settings(args, backbone))
     theirs = [*model.actor.parameters(), *model.critic.parameters()]
-    assert sum(array.size for array in jax.tree.leaves(networks)) == sum(each.numel() for each in theirs)
+    assert our_weights(config) == sum(each.numel() for each in theirs)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_narrow_critics_are_as_narrow_on_the_other_side(args: Any) -> None:
+    pytest.importorskip("sbx")
+    narrow = dataclasses.replace(args, critic_hidden=(16, 16))
+    config = validation.our_settings(narrow, "Pendulum-v1", "crossq")
+    assert config.backbone_config.critic_hidden == (16, 16)
+    policy = peer.make_model(validation.peer_settings(config, "sbx", 1)).policy
+    theirs = jax.tree.leaves((policy.actor_state.params, policy.qf_state.params))
+    assert our_weights(config) == sum(array.size for array in theirs)
+
+
+def our_weights(config: Any) -> int:
+    """How many numbers actor and critics learn on Pendulum."""
+    spec = Spec("pendulum", ("x", "y", "speed"), ("torque",), max_episode_steps=200, max_segment_steps=1)
+    state = jax.eval_shape(lambda key: config.make_backbone().init(key, spec), jax.random.key(0))
+    return sum(array.size for array in jax.tree.leaves((state.actor, state.critics)))
 
 
 @pytest.mark.parametrize("steps", [100, 300, 2_500, 10_000])
@@ -86,6 +106,21 @@ def test_half_an_iteration_is_refused(args: Any) -> None:
     schedule = validation.our_settings(args, "Pendulum-v1", "sac").schedule
     with pytest.raises(UserError, match="multiple of 100"):
         validation.scaled(schedule, "Pendulum-v1", 250)
+
+
+def test_an_on_policy_peer_gets_every_setting_of_ours(args: Any) -> None:
+    pytest.importorskip("stable_baselines3")
+    args = dataclasses.replace(args, steps=20_480)
+    config = validation.our_settings(args, "CartPole-v1", "ppo")
+    given = validation.peer_settings(config, "sb3", 1)
+    chosen, ours = peer.arguments(given), dict(given["backbone"])
+    assert ours.pop("name") == "ppo"
+    assert chosen.pop("policy_kwargs")["net_arch"] == ours.pop("hidden")
+    assert chosen.pop("n_steps") == config.schedule.steps_per_iteration == 2_048
+    assert config.schedule.warmup_steps == 0
+    renamed = {"discount": "gamma", "trace": "gae_lambda", "clip": "clip_range", "epochs": "n_epochs"}
+    renamed |= {"value_weight": "vf_coef", "entropy_weight": "ent_coef", "largest_gradient": "max_grad_norm"}
+    assert {renamed.get(name, name): value for name, value in ours.items()} == chosen
 
 
 # --- Nothing is trained twice

@@ -22,6 +22,7 @@ SIZE = 6
 # Where a config has such a setting. Some of the segments have fewer steps than this, some more.
 SMALL = {
     "hidden": (8, 8),
+    "critic_hidden": (8, 8),
     "width": 8,
     "layers": 1,
     "cells": 8,
@@ -140,7 +141,7 @@ def test_one_trace_serves_all_updates(subject: Subject) -> None:
 
 def test_compiled_equals_eager(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     # Adam alone stays compiled: a dozen operations for every array, each compiled by itself, take too long.
-    monkeypatch.setattr(optimise, "step", jax.jit(optimise.step))
+    monkeypatch.setattr(optimise, "step", jax.jit(optimise.step, static_argnames="momentum"))
     arguments = (subject.state, subject.data, jax.random.key(1))
     assert_close(subject.jitted(*arguments), subject.update(*arguments))
 
@@ -290,7 +291,7 @@ def test_actions_are_of_the_kind_that_the_backbone_serves(backbone: Subject) -> 
         for source in (rng, None):
             found = acting.act(actor, backbone.contract.head, observation, source)
             one_hot = sorted(found.tolist()) == [0.0, 1.0]
-            assert one_hot == backbone.contract.discrete
+            assert one_hot == backbone.spec.discrete
 
 
 def test_a_backbone_names_a_head_that_workers_know(backbone: Subject) -> None:

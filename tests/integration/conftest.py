@@ -9,6 +9,7 @@ import jax
 import pytest
 from driver import GREENHOUSE, Run, tiny, train
 from jax.experimental.compilation_cache import compilation_cache
+from sweeps import straight_run
 
 from apportion.core.spec import Spec
 from apportion.training import loop
@@ -65,6 +66,12 @@ def _remembering(compile_: Callable[[Config, Spec], Any]) -> Callable[[Config, S
 def greenhouse_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """GRD on the greenhouse from the first step to the last; read it, do not write into it."""
     return train(tmp_path_factory.mktemp("greenhouse") / "run", GREENHOUSE, *tiny("grd"))
+
+
+@pytest.fixture(scope="session")
+def gated_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """What the job of sweeps.py comes to without a break; read it, do not write into it."""
+    return straight_run(tmp_path_factory.mktemp("gated") / "run")
 
 
 @pytest.fixture

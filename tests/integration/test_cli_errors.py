@@ -40,6 +40,7 @@ def test_help_names_every_verb(words: tuple[str, ...]) -> None:
     [
         ("train", ["--seeds", "--steps", "--env.delay", "--method.sparsity", "--backbone.hidden", "--keep"]),
         ("resume", ["--steps", "--quiet", "--json"]),
+        ("sweep", ["tasks = ", "[vary]", "--engine", "--jobs", "--address", "--dry-run", "--json"]),
         ("eval", ["--episodes", "--noise", "--noise-dims", "--json"]),
         ("show", ["--quiet", "--json"]),
         ("identify", ["--json"]),

@@ -1,5 +1,6 @@
-"""What actor-critic backbones share: critics and their targets, deterministic actors, arrays for workers."""
+"""What actor-critic backbones share: critics and their targets, actors of both kinds, arrays for workers."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,8 +28,6 @@ class CommonConfig:
     """Transitions per update: N."""
     discount: float = 0.99
     """Discount of later rewards (the return itself is a plain sum)."""
-    polyak: float = 0.005
-    """How far target networks move towards those that learn, each time they move."""
 
     def __post_init__(self) -> None:
         check(len(self.hidden) >= 1, "backbone.hidden needs at least one layer")
@@ -36,6 +35,17 @@ class CommonConfig:
         check(self.learning_rate > 0, f"backbone.learning_rate={self.learning_rate} must be positive")
         check(self.batch_size >= 1, f"backbone.batch_size={self.batch_size} must be at least 1")
         check(0 <= self.discount < 1, f"backbone.discount={self.discount} must be in [0, 1)")
+
+
+@dataclass(frozen=True)
+class TargetConfig(CommonConfig):
+    """The settings of those with target networks."""
+
+    polyak: float = 0.005
+    """How far target networks move towards those that learn, each time they move."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check(0 < self.polyak <= 1, f"backbone.polyak={self.polyak} must be in (0, 1]")
 
 
@@ -94,7 +104,7 @@ def follow(target: MLP, network: MLP, polyak: float) -> MLP:
 
 
 @dataclass(frozen=True)
-class DeterministicConfig(CommonConfig):
+class DeterministicConfig(TargetConfig):
     """The settings of backbones whose actor is a function, and explores by noise."""
 
     exploration_noise: float = 0.1
@@ -149,6 +159,66 @@ def deterministic_loss(actor: MLP, critics: MLP, observation: Float[Array, "B S"
     """- mean Q_1(s, tanh(μ(s))): of several critics only the first teaches the actor."""
     first = jax.tree.map(lambda array: array[:1], critics)
     return -jnp.mean(values(first, observation, jnp.tanh(actor(observation))))
+
+
+# --- Stochastic actors: a = tanh(u), u Gaussian; the network gives its mean and log standard deviation
+
+LOG_STD_RANGE = (-20.0, 2.0)
+
+
+@dataclass(frozen=True)
+class StochasticConfig(CommonConfig):
+    """The settings of backbones whose actor is a distribution, with entropy as a second aim."""
+
+    initial_temperature: float = 1.0
+    """Entropy temperature at the start."""
+    target_entropy: float | None = None
+    """The entropy the temperature aims at; minus the number of actions when not given."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.initial_temperature > 0, "backbone.initial_temperature must be positive")
+
+    def entropy_for(self, actions: int) -> float:
+        """What so many actions aim at."""
+        return -float(actions) if self.target_entropy is None else self.target_entropy
+
+
+def gaussian(outputs: Float[Array, "*B O"]) -> tuple[Float[Array, "*B A"], Float[Array, "*B A"]]:
+    """Mean and log standard deviation before the tanh, from a network's outputs (O = 2A)."""
+    mean, log_std = jnp.split(outputs, 2, axis=-1)
+    return mean, jnp.clip(log_std, *LOG_STD_RANGE)
+
+
+def sample_action(
+    outputs: Float[Array, "B O"], key: PRNGKeyArray
+) -> tuple[Float[Array, "B A"], Float[Array, "B"]]:
+    """An action a = tanh(u), u Gaussian, and its log density log N(u) - Σ log(1 - tanh(u)²)."""
+    mean, log_std = gaussian(outputs)
+    noise = jax.random.normal(key, mean.shape)
+    before_tanh = mean + jnp.exp(log_std) * noise
+    log_normal = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi)
+    # log(1 - tanh(u)²) = 2 (log 2 - u - softplus(-2u)), which stays finite for large |u|.
+    squash = 2 * (math.log(2) - before_tanh - jax.nn.softplus(-2 * before_tanh))
+    return jnp.tanh(before_tanh), jnp.sum(log_normal - squash, axis=-1)
+
+
+def act_by_chance(outputs: Float[Array, "O"], key: PRNGKeyArray, explore: bool) -> Float[Array, "A"]:
+    """A sampled action; without exploring, the tanh of the mean."""
+    mean, log_std = gaussian(outputs)
+    noise = jax.random.normal(key, mean.shape) if explore else jnp.zeros_like(mean)
+    return jnp.tanh(mean + jnp.exp(log_std) * noise)
+
+
+def step_temperature(
+    log_temperature: Float[Array, ""],
+    optimiser: Optimiser,
+    entropy: Float[Array, ""],
+    target_entropy: float,
+) -> tuple[Float[Array, ""], Optimiser]:
+    """One step down α (entropy - target entropy), in log α: more randomness where there is too little."""
+    gradient = jax.grad(lambda log_alpha: jnp.exp(log_alpha) * (entropy - target_entropy))(log_temperature)
+    return optimise.step(optimiser, log_temperature, gradient)
 
 
 # --- Workers

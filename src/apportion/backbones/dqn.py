@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from apportion.backbones.actor_critic import CommonConfig, arrays, bellman_target, first, follow, init_critics
+from apportion.backbones.actor_critic import TargetConfig, arrays, bellman_target, first, follow, init_critics
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Transitions
@@ -18,7 +18,7 @@ from apportion.nn.optimise import Optimiser
 
 
 @dataclass(frozen=True)
-class Config(CommonConfig):
+class Config(TargetConfig):
     """DQN, for discrete actions: a value for each, twin networks, random actions now and then."""
 
     initial_epsilon: float = 1.0

@@ -22,20 +22,20 @@ from apportion.front.sweep.planning import default_folder, read_plan
 class Sweep:
     """Train all that a TOML file asks for: every task with every method and backbone, seeds side by side.
 
-    The file:
+    The file has up to three tables:
 
     [sweep]
-    tasks = ["HalfCheetah-v4", "Ant-v4"]
-    methods = ["grd", "rd", "oracle"]
-    backbones = ["sac"]                # left out: what suits each task
-    seeds = 5                          # lanes of one process
-    steps = 300_000
+    - tasks = ["HalfCheetah-v4", "Ant-v4"]
+    - methods = ["grd", "rd", "oracle"]
+    - backbones = ["sac"] (left out: what suits each task)
+    - seeds = 5 (lanes of one process)
+    - steps = 300_000
 
-    [set]                              # flags of `apportion train`, for all jobs that have them
-    "env.delay" = "20"
+    [set], flags of `apportion train` for all jobs that have them
+    - "env.delay" = "20"
 
-    [vary]                             # a job for each combination of these values
-    "method.hidden" = [[64, 64], [256, 256]]
+    [vary], lists of values, with a job for each combination of them
+    - "method.hidden" = [[64, 64], [256, 256]]
 
     Each job is an ordinary run folder. The same command again goes on where it stopped: finished jobs stay as
     they are, others continue from their checkpoints.

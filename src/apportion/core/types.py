@@ -19,6 +19,14 @@ Findings = Any  # a pytree of arrays, what a method's look at many segments brin
 Metrics = dict[str, Array]  # name → scalar
 
 
+class Acted(NamedTuple):
+    """What else is known of steps that lie in their order, and of which there may be fewer than places."""
+
+    log_density: Float[Array, "*B"]  # of the action, under the policy that acted
+    follows: Bool[Array, "*B"]  # whether the step in the next place is the episode's next one
+    real: Bool[Array, "*B"]  # False on padding
+
+
 class Transitions(NamedTuple):
     """Single steps, drawn uniformly from the steps of all closed segments."""
 
@@ -32,6 +40,7 @@ class Transitions(NamedTuple):
     segment_length: Int[Array, "*B"]
     step_in_segment: Int[Array, "*B"]
     credit: Float[Array, "*B"]  # from Method.credit; the segment's mean reward until it has been asked
+    acted: Acted | None = None  # not drawn but in order: the newest ones, for on-policy backbones
 
 
 class Segments(NamedTuple):
@@ -145,7 +154,11 @@ class Method(NamedTuple):
 
 
 class Backbone(NamedTuple):
-    """Learns a policy from transitions and rewards. Pure functions of an explicit state."""
+    """Learns a policy from transitions and rewards. Pure functions of an explicit state.
+
+    With `log_density` it is on-policy: nobody acts while it learns, and once an iteration `update` gets all
+    steps of the segments that have just been closed, in their order, with Transitions.acted.
+    """
 
     init: Callable[[PRNGKeyArray, Spec], State]
     update: Callable[[State, Transitions, Float[Array, "B"], PRNGKeyArray], tuple[State, Metrics]]
@@ -153,4 +166,7 @@ class Backbone(NamedTuple):
     actor: Callable[[State], dict[str, Array]]  # plain arrays for envs.acting, which acts in NumPy
     head: str  # of acting.HEADS, or module:function: how envs.acting turns outputs into an action
     batch_size: int
-    discrete: bool = False  # serves discrete actions, given and taken as one-hot vectors; else continuous
+    discrete: bool | None = False  # serves discrete actions, as one-hot vectors; else continuous; None: both
+    log_density: Callable[[State, Float[Array, "*B S"], Float[Array, "*B A"]], Float[Array, "*B"]] | None = (
+        None  # of actions
+    )

@@ -43,6 +43,7 @@ class Chunk(NamedTuple):
     segment_total: Float[Array, "G"]
     episode_start: Int[Array, "G"]  # first row of the segment's episode, counted the same way
     segments: Int[Array, ""]
+    log_density: Float[Array, "R"] | None = None  # of the action, under the policy that acted
 
 
 class Replay(NamedTuple):
@@ -61,6 +62,7 @@ class Replay(NamedTuple):
     steps: Int[Array, ""]  # steps in all closed segments so far
     segments: Int[Array, ""]  # segments closed so far
     oldest: Int[Array, ""]  # number of the oldest segment that is still whole
+    log_density: Float[Array, "N"] | None = None  # for on-policy backbones only
 
 
 class Draw(NamedTuple):
@@ -82,7 +84,7 @@ def capacity_for(spec: Spec, replay_steps: int, chunk_steps: int) -> int:
     return replay_steps + replay_steps // spec.max_episode_steps + 1
 
 
-def init(spec: Spec, capacity: int) -> Replay:
+def init(spec: Spec, capacity: int, on_policy: bool = False) -> Replay:
     def zeros(*shape: int, dtype: type = jnp.float32) -> Array:
         return jnp.zeros(shape, dtype)
 
@@ -102,6 +104,7 @@ def init(spec: Spec, capacity: int) -> Replay:
         steps=zeros(dtype=jnp.int32),
         segments=zeros(dtype=jnp.int32),
         oldest=zeros(dtype=jnp.int32),
+        log_density=zeros(capacity) if on_policy else None,
     )
 
 
@@ -209,7 +212,7 @@ def filled(replay: Replay) -> dict[str, NDArray[Any]]:
         # First to a power of two: on the device each size is a program of its own, which stays in memory.
         return np.ascontiguousarray(np.asarray(column[:, : 1 << wanted.bit_length()])[:, :wanted])
 
-    return {name: cut(name, column) for name, column in replay._asdict().items()}
+    return {name: cut(name, column) for name, column in replay._asdict().items() if column is not None}
 
 
 def unfilled(columns: dict[str, NDArray[Any]], template: Replay) -> Replay:
@@ -222,7 +225,8 @@ def unfilled(columns: dict[str, NDArray[Any]], template: Replay) -> Replay:
         more = max(0, wanted.shape[1] - column.shape[1])
         return np.pad(column, [(0, more if axis == 1 else 0) for axis in range(column.ndim)])
 
-    full: dict[str, Any] = {name: grow(name, leaf) for name, leaf in template._asdict().items()}
+    wanted = {name: leaf for name, leaf in template._asdict().items() if leaf is not None}
+    full: dict[str, Any] = {name: grow(name, leaf) for name, leaf in wanted.items()}
     return Replay(**full)
 
 
@@ -242,6 +246,7 @@ def _insert_rows(replay: Replay, chunk: Chunk) -> Replay:
         true_reward=write(replay.true_reward, chunk.true_reward),
         terminated=write(replay.terminated, chunk.terminated),
         credit=write(replay.credit, jnp.zeros_like(chunk.paid)),
+        log_density=jax.tree.map(write, replay.log_density, chunk.log_density),
     )
 
 
@@ -272,8 +277,12 @@ def _draw_steps(replay: Replay, key: PRNGKeyArray, shape: tuple[int, int]) -> tu
     capacity = replay.paid.shape[0]
     first_step = replay.segment_first_step[replay.oldest % capacity]
     steps = jax.random.randint(key, shape, first_step, replay.steps)
-    after = _first_at_least(replay.segment_first_step, steps + 1, replay.oldest, replay.segments)
-    return steps, after - 1
+    return steps, segments_of(replay, steps)
+
+
+def segments_of(replay: Replay, steps: Int[Array, "*B"]) -> Int[Array, "*B"]:
+    """The segment that each step is in."""
+    return _first_at_least(replay.segment_first_step, steps + 1, replay.oldest, replay.segments) - 1
 
 
 def _first_at_least(column: Int[Array, "N"], value: Array, low: Array, high: Array) -> Array:

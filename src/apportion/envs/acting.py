@@ -85,6 +85,23 @@ def _epsilon_greedy(outputs: Vector, actor: Actor, rng: np.random.Generator | No
     return _one_hot(best, outputs.shape[0])
 
 
+def _sampled(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
+    """PPO's head: a tanh-Gaussian around the outputs with spread exp(`log_std` [A]), or without that array,
+    for discrete actions, one of them by the softmax of the outputs."""
+    if "log_std" in actor:
+        if rng is None:
+            return np.tanh(outputs)
+        noise = rng.standard_normal(len(outputs), dtype=np.float32)
+        action: NDArray[Any] = np.tanh(outputs + np.exp(actor["log_std"]) * noise)
+        return action
+    if not np.isfinite(outputs).all():
+        return np.full_like(outputs, np.nan)  # argmax would choose one all the same
+    if rng is not None:
+        # The largest of outputs with Gumbel noise is as likely as the softmax says.
+        outputs = outputs + rng.gumbel(size=len(outputs)).astype(np.float32)
+    return _one_hot(int(np.argmax(outputs)), len(outputs))
+
+
 def _clipped(x: Vector, low: float, high: float) -> Vector:
     """np.clip takes longer than this for so few numbers."""
     return np.minimum(np.maximum(x, low), high)
@@ -100,6 +117,7 @@ HEADS: dict[str, Head] = {
     "tanh_gaussian": _tanh_gaussian,
     "tanh_noise": _tanh_noise,
     "epsilon_greedy": _epsilon_greedy,
+    "sampled": _sampled,
 }
 
 

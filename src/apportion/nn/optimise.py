@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 Params = TypeVar("Params")
 Aside = TypeVar("Aside")
 
-_ADAM = optax.scale_by_adam()
+MOMENTUM = 0.9  # Adam's β₁: how much of its direction each step keeps
 
 
 class Optimiser(NamedTuple):
@@ -20,14 +20,23 @@ class Optimiser(NamedTuple):
 
 
 def start(params: Params, learning_rate: float) -> Optimiser:
-    return Optimiser(jnp.asarray(learning_rate, jnp.float32), _ADAM.init(params))
+    return Optimiser(jnp.asarray(learning_rate, jnp.float32), _adam(MOMENTUM).init(params))
 
 
-def step(optimiser: Optimiser, params: Params, gradients: Params) -> tuple[Params, Optimiser]:
+def step(
+    optimiser: Optimiser, params: Params, gradients: Params, momentum: float = MOMENTUM
+) -> tuple[Params, Optimiser]:
     """One Adam step downhill."""
-    directions, moments = _ADAM.update(gradients, optimiser.moments)
+    directions, moments = _adam(momentum).update(gradients, optimiser.moments)
     params = jax.tree.map(lambda p, d: p - optimiser.learning_rate * d, params, directions)
     return params, optimiser._replace(moments=moments)
+
+
+def shortened(gradients: Params, longest: float) -> Params:
+    """The same direction, with a norm over all arrays of at most `longest`."""
+    norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradients)))
+    factor = jnp.minimum(1.0, longest / jnp.maximum(norm, 1e-8))
+    return jax.tree.map(lambda leaf: factor * leaf, gradients)
 
 
 def descend(
@@ -46,3 +55,7 @@ def descend_with(
     gradients, aside = jax.grad(loss, has_aux=True)(params)
     params, optimiser = step(optimiser, params, gradients)
     return params, optimiser, aside
+
+
+def _adam(momentum: float) -> optax.GradientTransformation:
+    return optax.scale_by_adam(b1=momentum)

@@ -66,7 +66,7 @@ def update_model(
 
 def lesson(method: Method, state: AgentState, transitions: Transitions, key: PRNGKeyArray) -> Lesson:
     """Steps with the model's rewards, and what it remembers besides, as the policy may see them."""
-    if method.recall is not None:
+    if method.recall is not None and transitions.acted is None:  # what others did is off-policy
         key, recall_key = random.split(key)
         remembered = method.recall(state.method, len(transitions.paid), recall_key)
         transitions = jax.tree.map(lambda *x: jnp.concatenate(x), transitions, remembered)

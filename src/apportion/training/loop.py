@@ -24,7 +24,7 @@ from apportion.envs.faults import Faults
 from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool, default_workers
 from apportion.training import agent as agents
-from apportion.training import devices
+from apportion.training import devices, rollouts
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.collector import Collector
@@ -80,7 +80,7 @@ def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
     agent = jax.jit(jax.vmap(lambda key: agents.init(method, backbone, key, spec, config.normalise)))(keys)
     schedule = config.schedule
     capacity = replays.capacity_for(spec, schedule.replay_steps, schedule.steps_per_iteration)
-    replay = replays.init(spec, capacity)
+    replay = replays.init(spec, capacity, backbone.log_density is not None)
     where = devices.sharding(config.lanes)
     replay = jax.tree.map(lambda x: jnp.zeros((config.lanes, *x.shape), x.dtype, device=where), replay)
     return devices.spread(agent, config.lanes), replay
@@ -92,6 +92,7 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
     To continue, the pool must be where it was: call `pool.put_back(saved.where)` first.
     """
     schedule, programs = config.schedule, _compile(config, pool.spec)
+    overlap = schedule.overlap and config.make_backbone().log_density is None
     islands = Islands(pool.faults, config.lanes)
     with (
         closing(Reviser(config)) as reviser,
@@ -104,7 +105,8 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
             chunk = collector.take()
             step = (iteration + 1) * schedule.steps_per_iteration
             metrics: Metrics = {}
-            if schedule.overlap:
+            origins = _origins(config.seeds, _UPDATE, iteration)
+            if overlap:
                 # The environments wait for the last iteration's actor, so at most two iterations are under
                 # way. Before the updates: a GPU's host may launch them for as long as they take.
                 collector.begin(actor, iteration + 1)
@@ -112,18 +114,17 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
             ready = segments_before if config.normalise else collector.segments
             learns = islands.learning(iteration, ready)
             if step >= schedule.warmup_steps and np.any(learns):
-                origins = _origins(config.seeds, _UPDATE, iteration)
                 agent, replay, metrics, actor, sound = programs.learn(
                     agent, replay, chunk, origins, learns, islands.sound
                 )
                 islands.updated(iteration, sound)
             else:
-                replay = programs.insert(replay, chunk)
+                replay = programs.insert(agent, replay, chunk, origins)
             revised = reviser.revise(agent, replay, iteration, segments_before, collector.segments)
             if revised is not agent:
                 agent = revised
                 actor = programs.actor(agent)  # units and mask follow: at once, as after a resume
-            if not schedule.overlap:
+            if not overlap:
                 collector.begin(actor, iteration + 1)
 
             reports = evaluator.done()
@@ -180,12 +181,17 @@ class _Programs(NamedTuple):
     """The compiled functions of one training, each over all lanes."""
 
     learn: Callable[..., tuple[AgentState, Replay, Metrics, dict[str, Array], Array]]
-    insert: Callable[[Replay, Chunk], Replay]
+    insert: Callable[..., Replay]
     actor: Callable[[AgentState], dict[str, Array]]
 
 
 def _compile(config: Config, spec: Spec) -> _Programs:
     method, backbone = config.make_method(), config.make_backbone()
+    schedule = config.schedule
+
+    def insert(agent: AgentState, replay: Replay, chunk: Chunk, origin: UInt32[Array, "3"]) -> Replay:
+        random = origin[2] * schedule.steps_per_iteration < schedule.warmup_steps
+        return replays.insert(replay, rollouts.noted(method, backbone, spec, agent, chunk, random))
 
     def learn(
         agent: AgentState,
@@ -195,11 +201,12 @@ def _compile(config: Config, spec: Spec) -> _Programs:
         learns: Bool[Array, ""],
         sound: Bool[Array, ""],
     ) -> tuple[AgentState, Replay, Metrics, dict[str, Array], Bool[Array, ""]]:
-        before, replay = agent, replays.insert(replay, chunk)
+        before, since = agent, replay.steps
+        replay = insert(agent, replay, chunk, origin)
         if method.survey is not None:
             looked = scales.survey(agent.scaling, replays.survey(replay, spec.max_segment_steps))
             agent = agent._replace(method=method.survey(agent.method, looked))
-        agent, replay, metrics = updates(config, spec, agent, replay, _key(origin))
+        agent, replay, metrics = updates(config, spec, agent, replay, since, _key(origin))
         agent, metrics, sound = kept_or_taken_back(before, agent, metrics, learns, sound)
         return agent, replay, metrics, actor(agent), sound
 
@@ -208,7 +215,7 @@ def _compile(config: Config, spec: Spec) -> _Programs:
 
     return _Programs(
         learn=devices.compiled(learn, config.lanes, donate=(0, 1)),
-        insert=devices.compiled(replays.insert, config.lanes, donate=(0,)),
+        insert=devices.compiled(insert, config.lanes, donate=(1,)),
         actor=devices.compiled(actor, config.lanes),
     )
 

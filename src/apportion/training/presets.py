@@ -6,7 +6,7 @@ The sparsity weights λ1..λ5 of the MuJoCo tasks are those of the GRD paper's a
 from dataclasses import replace
 from typing import Any
 
-from apportion.backbones import ddpg, dqn, sac, td3
+from apportion.backbones import crossq, ddpg, dqn, sac, td3
 from apportion.envs.make import EnvConfig
 from apportion.methods import (
     align_rudder,
@@ -25,6 +25,7 @@ from apportion.training.settings import NO_POLICY, Config, Schedule
 GREENHOUSE = "apportion/Greenhouse-v0"
 KEY_DOOR = "apportion/KeyDoor-v0"
 CARTPOLE = "CartPole-v1"
+ROLLOUT_STEPS = 2_048  # of an on-policy backbone, in one iteration
 
 PAPER_SPARSITY: dict[str, tuple[float, float, float, float, float]] = {
     "Ant-v4": (1e-5, 0.0, 1e-7, 1e-8, 1e-8),
@@ -39,6 +40,7 @@ PAPER_SPARSITY: dict[str, tuple[float, float, float, float, float]] = {
 
 SMALL_BACKBONES: dict[str, Any] = {
     "sac": sac.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
+    "crossq": crossq.Config(hidden=(64, 64), critic_hidden=(64, 64), batch_size=64, discount=0.95),
     "td3": td3.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
     "ddpg": ddpg.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
 }
@@ -84,8 +86,13 @@ def paper(config: Config) -> Config:
 
 def preset(env_id: str, method: str, backbone: str) -> Config:
     """The settings that a training on this environment starts from."""
-    config = Config(env=EnvConfig(env_id), method=method, backbone=backbone)
-    name = _name(env_id)
+    config = _suited(Config(env=EnvConfig(env_id), method=method, backbone=backbone))
+    return _in_rollouts(config) if backbone == "ppo" else config
+
+
+def _suited(config: Config) -> Config:
+    """By the task's name."""
+    name, method = _name(config.env.id), config.method
     if name in PAPER_SPARSITY and method == "grd":
         return replace(config, method_config=grd.Config(sparsity=PAPER_SPARSITY[name]))
     if name == GREENHOUSE:
@@ -139,6 +146,16 @@ def _small(config: Config) -> Config:
     if config.method in SMALL_METHODS:
         config = replace(config, method_config=SMALL_METHODS[config.method])
     return config
+
+
+def _in_rollouts(config: Config) -> Config:
+    """Steps enough for an on-policy update, none of them at random, and as many updates of the method."""
+    schedule = config.schedule
+    updates = round(schedule.updates_per_iteration * ROLLOUT_STEPS / schedule.steps_per_iteration)
+    schedule = replace(
+        schedule, steps_per_iteration=ROLLOUT_STEPS, updates_per_iteration=updates, warmup_steps=0
+    )
+    return replace(config, schedule=schedule)
 
 
 def _cartpole(config: Config) -> Config:

@@ -139,9 +139,9 @@ class Config:
     def check_actions(self, spec: Spec) -> None:
         """Complain of a backbone that cannot act in this environment."""
         for_discrete = self.make_backbone().discrete
-        if spec.discrete and not for_discrete:
+        if spec.discrete and for_discrete is False:
             raise UserError(f"{spec.env_id} has discrete actions: add --backbone dqn")
-        if for_discrete and not spec.discrete:
+        if for_discrete is True and not spec.discrete:
             name = self.backbone
             raise UserError(
                 f"{name} needs discrete actions, {spec.env_id} has continuous ones: add --backbone sac"

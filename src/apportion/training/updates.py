@@ -10,13 +10,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.core.spec import Spec
 from apportion.core.types import Method, Metrics, Sampling
 from apportion.data import replay as replays
 from apportion.data.replay import Draw, Replay
 from apportion.training import agent as agents
+from apportion.training import rollouts
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.settings import Config
@@ -25,9 +26,9 @@ _WATCHED_STEPS = 1024
 
 
 def updates(
-    config: Config, spec: Spec, agent: AgentState, replay: Replay, key: PRNGKeyArray
+    config: Config, spec: Spec, agent: AgentState, replay: Replay, since: Int[Array, ""], key: PRNGKeyArray
 ) -> tuple[AgentState, Replay, Metrics]:
-    """All updates of one iteration, and the mean of their metrics."""
+    """All updates of one iteration, and the mean of their metrics; steps from number `since` on are new."""
     method, backbone = config.make_method(), config.make_backbone()
     keep = method.kept or method.credit
     count = config.schedule.updates_per_iteration
@@ -52,16 +53,24 @@ def updates(
         # The first policy update sees the model's transitions, the others their own.
         first = jax.tree.map(lambda x: x[0], drawn.transitions)
         agent, metrics = agents.update_model(method, agent, drawn._replace(transitions=first), model_key)
-        # The model stands still for a round: all of its rewards in one pass.
-        lessons = jax.vmap(partial(agents.lesson, method, agent))(drawn.transitions, policy_keys)
-        agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
+        if backbone.log_density is None:
+            # The model stands still for a round: all of its rewards in one pass.
+            lessons = jax.vmap(partial(agents.lesson, method, agent))(drawn.transitions, policy_keys)
+            agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
+            metrics |= policy_metrics
         if keep is not None and drawn.segments is not None:
             now = replays.with_credit(now, drawn.segments, keep(agent.method, drawn.segments))
-        return (agent, now.credit), metrics | policy_metrics
+        return (agent, now.credit), metrics
 
     start = (agent, replay.credit)
     (agent, credit), metrics = repeat(one_round, start, (rounds, draws.segments, model_keys[::every]))
-    return agent, replay._replace(credit=credit), metrics
+    replay = replay._replace(credit=credit)
+    if backbone.log_density is not None:
+        # Of what a chunk closes, one segment at the most began before it.
+        places = config.schedule.steps_per_iteration + spec.max_segment_steps
+        agent, policy_metrics = rollouts.learn(method, backbone, agent, replay, since, places, policy_keys[0])
+        metrics |= policy_metrics
+    return agent, replay, metrics
 
 
 def watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKeyArray) -> AgentState:

@@ -44,17 +44,23 @@ class Board:
             self._live.stop()
 
     def show(self, standings: Sequence[Standing]) -> None:
+        """How all jobs stand by now."""
+        live = self._live
+        self._tell(
+            lambda: self._lines(standings) if live is None else live.update(table(standings), refresh=True)
+        )
+
+    def message(self, text: str) -> None:
+        """A line of text, above the table."""
+        live = self._live
+        self._tell(lambda: _print(text) if live is None else live.console.print(Text(text)))
+
+    def _tell(self, what: Callable[[], None]) -> None:
         """Jobs go on if nobody reads any more (`2>&1 | head`)."""
-        if self._silent:
-            return
         try:
-            self._table(standings) if self._live is not None else self._lines(standings)
+            None if self._silent else what()
         except OSError:
             self._silent = True
-
-    def _table(self, standings: Sequence[Standing]) -> None:
-        assert self._live is not None
-        self._live.update(table(standings), refresh=True)
 
     def _lines(self, standings: Sequence[Standing]) -> None:
         for each in standings:
@@ -62,7 +68,7 @@ class Board:
             news = before is None or before.state != each.state
             late = self._clock() - self._told.get(name, 0.0) > SECONDS_BETWEEN_LINES
             if (news and each.state != "waiting") or (each.state == "running" and late):
-                print(f"{name}: {in_words(each)}", file=sys.stderr, flush=True)
+                _print(f"{name}: {in_words(each)}")
                 self._told[name] = self._clock()
             self._before[name] = each
 
@@ -80,6 +86,10 @@ def table(standings: Sequence[Standing]) -> Table:
         last = each.reason if each.reason is not None else each.score
         found.add_row(Text(each.job.name), Text(each.state, _STYLES[each.state]), step, Text(last))
     return found
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def in_words(standing: Standing) -> str:

@@ -89,7 +89,7 @@ def carry_out(jobs: Sequence[Job], folder: Path, how: How | None = None, quiet: 
     """
     how = how or How()
     if how.engine == "ray":
-        on_ray.check_installed()
+        on_ray.set_up()
     check_jobs(jobs)
     place = SweepFolder.open(folder, jobs)
     with place.lock():
@@ -123,6 +123,7 @@ class _Course:
                 if stop.requested and not asked:
                     self.engine.stop()
                     asked = True
+                    board.message("Stopping: jobs at work save first. Another Ctrl-C ends them at once.")
                 while self.waiting and len(self.running) < self.engine.room and not stop.requested:
                     self._start(self.waiting.pop(0))
                 self._look(stop.requested)

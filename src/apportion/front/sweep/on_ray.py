@@ -22,9 +22,21 @@ SECONDS_TO_ANSWER = 120.0  # for a task that only looks for a file
 SMALLEST_STORE = 100_000_000  # bytes of Ray's object store here: runs never pass through it
 
 
-def check_installed() -> None:
+# Read when Ray is imported, unless the user has set them.
+_VARIABLES = {
+    "RAY_AUTH_MODE": "disabled",  # else it leaves a token in the home folder
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns of what a later version will do
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # no messages about machines that come and go
+}
+
+
+def set_up() -> None:
+    """Before Ray is imported: complain if it is not there, and keep its noise away."""
     there = importlib.util.find_spec("ray") is not None
     check(there, "--engine ray needs an extra: pip install 'apportion[ray]'")
+    for name, value in _VARIABLES.items():
+        os.environ.setdefault(name, value)
 
 
 class OnRay:
@@ -39,10 +51,6 @@ class OnRay:
         self._began: dict[str, int] = {}  # size of each log when its job was handed over
 
     def __enter__(self) -> Self:
-        # Both are read when Ray is imported. Without the first it leaves a token in the home folder.
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of its next version
         import ray
 
         self._ray = ray

@@ -1,0 +1,209 @@
+"""CrossQ: joint batches, steps and waiting equal their formulas; tiny tasks of known optimum are solved."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from apportion.backbones import actor_critic, crossq
+from apportion.core.errors import UserError
+from apportion.envs import acting
+from apportion.nn import optimise
+from apportion.nn.renorm import RenormMLP
+from builders import SPEC, assert_close, assert_equal, lane, normal, numpy, stack, transitions
+from probes import (
+    BEST_ACTION,
+    PLACES,
+    bandit,
+    chain,
+    chain_values,
+    plain_outputs,
+    plain_renorm,
+    plain_values,
+    train,
+)
+
+# Adam's first step is as long for the smallest gradient as for any: a short one, and its moments tell.
+CONFIG = crossq.Config(
+    hidden=(8, 8),
+    critic_hidden=(8, 8),
+    batch_size=6,
+    discount=0.9,
+    learning_rate=1e-5,
+    statistics_rate=0.1,
+    renorm_after=0,
+)
+UPDATE = jax.jit(crossq.make(CONFIG).update)
+STEPS = transitions(1, 6)
+
+
+@pytest.fixture(scope="module")
+def state() -> crossq.State:
+    """Statistics have moved, and scales and shifts have a say."""
+    fresh = jax.jit(lambda key: crossq.make(CONFIG).init(key, SPEC))(jax.random.key(0))
+    rng = np.random.default_rng(0)
+
+    def moved(leaf: jax.Array) -> jax.Array:
+        counter = leaf.dtype == jnp.int32
+        return leaf if counter else leaf + 0.2 * jnp.abs(normal(rng, *leaf.shape))
+
+    names = ("actor", "critics", "actor_statistics", "critic_statistics")
+    parts = {name: jax.tree.map(moved, getattr(fresh, name)) for name in names}
+    return fresh._replace(**parts, log_temperature=jnp.asarray(-0.7))
+
+
+def _judges(state: crossq.State) -> Any:
+    return numpy(jax.vmap(RenormMLP.folded)(state.critics, state.critic_statistics))
+
+
+# --- Steps
+
+
+def _plain_critics(state: crossq.State, inputs: np.ndarray) -> list[Any]:
+    """What `plain_renorm` gives for each critic."""
+    critics, running = numpy((state.critics, state.critic_statistics))
+    return [plain_renorm(lane(critics, j), inputs, lane(running, j), 0.1, True) for j in range(2)]
+
+
+def _step_towards(state: crossq.State, inputs: jax.Array, target: jax.Array) -> Any:
+    """The critics after a step, with a target that does not depend on them."""
+
+    def loss(critics: RenormMLP) -> jax.Array:
+        found, _ = crossq.joint_values(critics, state.critic_statistics, inputs, CONFIG)
+        return jnp.sum(jnp.mean((found[:, :6] - target[None, :]) ** 2, axis=1))
+
+    return optimise.step(state.critic_optimiser, state.critics, jax.grad(loss)(state.critics), 0.5)
+
+
+def test_critics_step_towards_the_soft_target_of_their_own_joint_batch(state: crossq.State) -> None:
+    key = jax.random.key(4)
+    after, metrics = jax.jit(crossq._update_critics, static_argnums=4)(state, STEPS, STEPS.paid, key, CONFIG)
+
+    outputs = state.actor.folded(state.actor_statistics)(STEPS.next_observation)
+    next_action, next_log_density = numpy(actor_critic.sample_action(outputs, key))
+    plain = numpy(STEPS)
+    now = np.concatenate([plain.observation, plain.action], axis=1)
+    inputs = np.concatenate([now, np.concatenate([plain.next_observation, next_action], axis=1)])
+
+    def values(state: crossq.State) -> np.ndarray:
+        return np.stack([found[0][:, 0] for found in _plain_critics(state, inputs)])
+
+    soft_values = values(state)[:, 6:].min(axis=0) - np.exp(-0.7) * next_log_density
+    target = plain.paid + 0.9 * np.where(plain.terminated, 0, soft_values)
+    loss = ((values(state)[:, :6] - target) ** 2).mean(axis=1).sum()
+    np.testing.assert_allclose(metrics["critic_loss"], loss, rtol=1e-4)
+    np.testing.assert_allclose(metrics["value"], values(state)[:, :6].mean(), rtol=1e-4)
+    np.testing.assert_allclose(metrics["reward_mean"], plain.paid.mean(), rtol=1e-4)
+    assert plain.terminated.any() and not plain.terminated.all()  # noqa: PT018 - the batch has both
+    expected = jax.jit(_step_towards)(state, *(jnp.asarray(x, jnp.float32) for x in (inputs, target)))
+    assert_close((after.critics, after.critic_optimiser), expected)
+
+    for critic, (_, means, variances) in enumerate(_plain_critics(state, inputs)):
+        found = lane(after.critic_statistics, critic)
+        assert_close((found.means, found.variances), (means, variances))
+        assert found.batches == 1
+
+
+def test_actor_and_temperature_step_at_every_third_update(state: crossq.State) -> None:
+    kept = (state.actor_loss, state.entropy)
+    for number in range(1, 7):
+        after, metrics = UPDATE(state, STEPS, STEPS.paid, jax.random.key(number))
+        assert after.updates == number
+        assert np.any(after.critics.scales[0] != state.critics.scales[0])
+        waiting = ("actor", "actor_statistics", "actor_optimiser", "log_temperature", "temperature_optimiser")
+        if number % 3:
+            assert_equal(
+                [getattr(after, name) for name in waiting], [getattr(state, name) for name in waiting]
+            )
+            assert_equal((metrics["actor_loss"], metrics["entropy"]), kept)
+        else:
+            loss, entropy = _plain_actor_loss(after, state, jax.random.split(jax.random.key(number))[1])
+            np.testing.assert_allclose(metrics["actor_loss"], loss, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-4, atol=1e-5)
+            assert np.sign(after.log_temperature - state.log_temperature) == -np.sign(entropy + 2)
+            assert after.actor_statistics.batches == number // 3
+            kept = (metrics["actor_loss"], metrics["entropy"])
+        np.testing.assert_allclose(metrics["temperature"], np.exp(after.log_temperature), rtol=1e-6)
+        state = after
+
+
+def _plain_actor_loss(after: crossq.State, before: crossq.State, key: jax.Array) -> tuple[float, float]:
+    """The actor learns from the batch; the critics that have just stepped judge by their statistics."""
+    observation = numpy(STEPS.observation)
+    actor, running = numpy((before.actor, before.actor_statistics))
+    outputs, *_ = plain_renorm(actor, observation, running, 0.1, True)
+    action, log_density = numpy(actor_critic.sample_action(jnp.asarray(outputs, jnp.float32), key))
+    lowest = plain_values(_judges(after), observation, action).min(axis=0)
+    temperature = np.exp(float(before.log_temperature))
+    return float((temperature * log_density - lowest).mean()), float(-log_density.mean())
+
+
+def test_in_lanes_together_some_actors_wait_while_others_step(state: crossq.State) -> None:
+    states = [state, state._replace(updates=state.updates + 2)]
+    keys = jax.random.split(jax.random.key(5), 2)
+    lanes = jax.vmap(crossq.make(CONFIG).update, in_axes=(0, None, None, 0))
+    together = jax.jit(lanes)(stack(*states), STEPS, STEPS.paid, keys)
+    for index in range(2):
+        alone = UPDATE(states[index], STEPS, STEPS.paid, keys[index])
+        assert_close(lane(together, index), alone)
+        assert np.any(alone[0].actor.scales[0] != state.actor.scales[0]) == (index == 1)
+
+
+# --- Acting
+
+
+def test_workers_get_plain_layers_that_act_by_the_running_statistics(state: crossq.State) -> None:
+    backbone = crossq.make(CONFIG)
+    actor = {name: np.asarray(array) for name, array in backbone.actor(state).items()}
+    assert list(actor) == ["w0", "b0", "w1", "b1", "w2", "b2"]
+    folded = numpy(state.actor.folded(state.actor_statistics))
+    for observation in np.asarray(STEPS.observation):
+        found = acting.act(actor | {"mask": np.ones(3, np.float32)}, backbone.head, observation, None)
+        expected = np.tanh(plain_outputs(folded, observation)[:2])
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+        best = backbone.act(state, jnp.asarray(observation), jax.random.key(0), False)
+        np.testing.assert_allclose(best, expected, rtol=1e-4, atol=1e-6)
+
+
+# --- Tasks with a known optimum
+
+
+def _learner(**changes: Any) -> crossq.Config:
+    sizes = {"hidden": (16, 16), "critic_hidden": (16, 16), "learning_rate": 5e-3, "statistics_rate": 0.05}
+    return crossq.Config(**sizes, **changes)
+
+
+def test_the_policy_finds_the_best_action_of_a_bandit() -> None:
+    """Wherever it stands: a batch of equal observations would be normalised to nothing."""
+    config = _learner(batch_size=64, initial_temperature=0.1, target_entropy=-2.0)
+    anywhere = bandit()._replace(observation=normal(np.random.default_rng(0), 512, 1))
+    state = train(crossq.make(config), anywhere, updates=900)
+    best = actor_critic.gaussian(state.actor.folded(state.actor_statistics)(PLACES))[0]
+    np.testing.assert_allclose(jnp.tanh(best), [[BEST_ACTION]] * 3, atol=0.1)
+
+
+def test_critics_learn_analytic_values() -> None:
+    """Without a target network to hold them."""
+    config = _learner(batch_size=60, discount=0.6, initial_temperature=1e-6)
+    state = train(crossq.make(config), chain(), updates=600)
+    found = plain_values(_judges(state), numpy(PLACES), np.array([[0.5], [-0.5], [0.0]]))
+    np.testing.assert_allclose(found, [chain_values(0.6)] * 2, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"critic_hidden": ()}, "backbone.critic_hidden needs at least one layer"),
+        ({"critic_hidden": (8, 0)}, r"backbone.critic_hidden=\(8, 0\) must be at least 1 each"),
+        ({"batch_size": 1}, "backbone.batch_size=1 must be at least 2 for crossq"),
+        ({"actor_every": 0}, "backbone.actor_every=0 must be at least 1"),
+        ({"momentum": 1.0}, r"backbone.momentum=1.0 must be in \[0, 1\)"),
+        ({"statistics_rate": 0.0}, r"backbone.statistics_rate=0.0 must be in \(0, 1\]"),
+        ({"renorm_after": -1}, "backbone.renorm_after=-1 must not be negative"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        crossq.Config(**change)

@@ -1,0 +1,288 @@
+"""A sweep file becomes jobs, each of them one training; whatever is wrong with it is said in one line."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apportion.cli import verbs
+from apportion.core.errors import UserError
+from apportion.front.sweep.board import Board
+from apportion.front.sweep.carrying import How, carry_out, survey
+from apportion.front.sweep.commands import train_words
+from apportion.front.sweep.folder import SweepFolder
+from apportion.front.sweep.jobs import Job, check_jobs
+from apportion.front.sweep.local import places
+from apportion.front.sweep.planning import plan, read_plan
+from apportion.front.sweep.standing import Standing
+from apportion.training.presets import GREENHOUSE
+
+SMALL: dict[str, Any] = {"tasks": [GREENHOUSE]}
+
+
+# --- What is planned
+
+
+def test_every_task_is_trained_with_every_method_and_backbone() -> None:
+    sweep = {"tasks": [GREENHOUSE, "Hopper-v4"], "methods": ["grd", "rd"], "backbones": ["sac", "td3"]}
+    jobs = plan({"sweep": {**sweep, "seeds": 5, "steps": 1e5}})
+    assert len(jobs) == 8
+    assert (jobs[0].name, jobs[-1].name) == ("greenhouse-v0-grd-sac", "hopper-v4-rd-td3")
+    assert {(job.seeds, job.steps) for job in jobs} == {(5, 100_000)}
+
+
+def test_without_a_backbone_each_task_has_the_one_that_suits_it() -> None:
+    jobs = plan({"sweep": {"tasks": [GREENHOUSE, "CartPole-v1"]}})
+    assert [job.backbone for job in jobs] == ["sac", "dqn"]
+
+
+def test_settings_go_to_those_that_have_them() -> None:
+    data = {"sweep": {**SMALL, "methods": ["rd", "oracle"]}, "set": {"method.hidden": [4], "warmup-steps": 7}}
+    rd, oracle = plan(data)
+    assert rd.settings == {"method.hidden": [4], "warmup_steps": 7}
+    assert oracle.settings == {"warmup_steps": 7}
+
+
+def test_varied_settings_make_a_job_for_each_combination_that_matters() -> None:
+    vary = {"method.hidden": [[4], [8, 8]], "env": {"delay": ["5", "episode"]}}
+    jobs = plan({"sweep": {**SMALL, "methods": ["rd", "oracle"]}, "vary": vary})
+    assert [job.name.removeprefix("greenhouse-v0-") for job in jobs] == [
+        "rd-sac-hidden-4-delay-5",
+        "rd-sac-hidden-4-delay-episode",
+        "rd-sac-hidden-8-8-delay-5",
+        "rd-sac-hidden-8-8-delay-episode",
+        "oracle-sac-delay-5",
+        "oracle-sac-delay-episode",
+    ]
+    assert jobs[2].settings == {"method.hidden": [8, 8], "env.delay": "5"}
+
+
+def test_a_varied_value_too_long_for_a_name_is_numbered() -> None:
+    weights = [[1e-5, 1e-5, 1e-5, 1e-6, 1e-5], [0, 0, 0, 0, 0]]
+    names = [job.name for job in plan({"sweep": SMALL, "vary": {"method.sparsity": weights}})]
+    assert names == ["greenhouse-v0-grd-sac-sparsity-1", "greenhouse-v0-grd-sac-sparsity-0-0-0-0-0"]
+
+
+def test_jobs_whose_names_would_be_the_same_get_a_number() -> None:
+    jobs = plan({"sweep": SMALL, "vary": {"env.kwargs": [{}, {"noise": 0.1}], "env.delay": ["a b", "a/b"]}})
+    assert [job.name.rpartition("delay-")[2] for job in jobs[:2]] == ["a-b", "a-b-2"]
+
+
+TRICKY: dict[str, Any] = {
+    "method.log_std_range": [-4.0, 1.5],
+    "method.sparsity": [1e-7, 0, 0, 0, 2],
+    "method.target_identity": False,
+    "method.exact_sum": True,
+    "method.segments": 3,
+    "method.structure": "gradient",
+    "backbone.hidden": [8],
+    "env.kwargs": {"noise": 0.1},
+    "env.paper": False,
+    "env.delay": "10-30",
+    "normalise": False,
+    "overlap": False,
+    "strict": True,
+    "replay_steps": 2e4,
+    "keep": 3,
+}
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_the_command_of_a_job_trains_what_was_planned(preset: str, tmp_path: Path) -> None:
+    """A false flag, a negative number, a list: what the command line reads is what was checked."""
+    job = Job("odd", GREENHOUSE, seeds=3, seed=7, steps=900, preset=preset, settings=TRICKY)
+    args, config = verbs._train_settings(train_words(job, tmp_path)[1:])
+    assert (config, args.checkpoints, args.out) == (*job.chosen(), tmp_path)
+
+
+# --- What is refused
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ({}, "there is no table [sweep]: it says which tasks, methods and seeds"),
+        ({"swep": {}}, "unknown table [swep] (did you mean 'sweep'?)"),
+        ({"sweep": 3}, "sweep must be a table: [sweep]"),
+        ({"sweep": {}}, "sweep.tasks is missing"),
+        ({"sweep": {"tasks": []}}, "sweep.tasks is empty: name at least one environment"),
+        ({"sweep": {**SMALL, "methods": []}}, "sweep.methods is empty: name at least one, or leave it out"),
+        ({"sweep": {"tasks": "Ant-v4"}}, "sweep.tasks='Ant-v4' must be a list"),
+        ({"sweep": {"tasks": ["Ant-v4", "Ant-v4"]}}, "sweep.tasks has Ant-v4 twice"),
+        ({"sweep": {**SMALL, "sedes": 5}}, "unknown setting sweep.sedes (did you mean 'seeds'?)"),
+        ({"sweep": {**SMALL, "seeds": "5"}}, "sweep.seeds='5' must be a whole number"),
+        ({"sweep": {**SMALL, "methods": ["gdr"]}}, "unknown method 'gdr' (did you mean 'grd'?)"),
+        ({"sweep": {**SMALL, "backbones": ["td4"]}}, "unknown backbone 'td4' (did you mean 'td3'?)"),
+        (
+            {"sweep": SMALL, "set": {"method.hiden": [4]}},
+            "unknown setting 'method.hiden' in [set] (did you mean 'method.hidden'?)",
+        ),
+        (
+            {"sweep": SMALL, "vary": {"warmup-step": [4]}},
+            "unknown setting 'warmup_step' in [vary] (did you mean 'warmup_steps'?)",
+        ),
+        (
+            {"sweep": SMALL, "vary": {"env.delay": "5"}},
+            "vary.env.delay must be a list of values, one for each job",
+        ),
+        ({"sweep": SMALL, "vary": {"keep": []}}, "vary.keep is empty: give it values, or leave it out"),
+        ({"sweep": SMALL, "vary": {"keep": [2, 2]}}, "vary.keep has a value twice"),
+        (
+            {"sweep": SMALL, "set": {"keep": 2}, "vary": {"keep": [3]}},
+            "keep stands in [set] and in [vary]: leave one out",
+        ),
+        (
+            {"sweep": {**SMALL, "steps": 9}, "set": {"steps": 8}},
+            "steps stands in [sweep] and below: leave one out",
+        ),
+    ],
+)
+def test_what_a_file_must_not_say(data: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UserError) as refused:
+        plan(data)
+    assert str(refused.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (Job("a", "Greenhouse-v9"), "job a: unknown environment 'Greenhouse-v9': did you mean"),
+        (Job("a", "CartPole-v1", backbone="sac"), "job a: CartPole-v1 has discrete actions"),
+        (Job("a", GREENHOUSE, settings={"env.delay": "x"}), "job a: --env.delay 'x' is no delay"),
+        (Job("a", GREENHOUSE, settings={"method.hidden": [0]}), "job a: method.hidden=(0,) must be at least"),
+        (Job("a", GREENHOUSE, seeds=0), "job a: seeds=0 must be from 1"),
+        (Job("../a", GREENHOUSE), "'../a' is no name for a job"),
+        (Job("logs", GREENHOUSE), "'logs' is no name for a job"),
+    ],
+)
+def test_every_job_is_checked_before_any_begins(job: Job, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        survey([Job("good", GREENHOUSE), job], tmp_path / "out")
+    assert str(refused.value).startswith(reason)
+    assert not (tmp_path / "out").exists()
+
+
+def test_jobs_have_names_of_their_own() -> None:
+    with pytest.raises(UserError, match="two jobs are named 'a'"):
+        check_jobs([Job("a", GREENHOUSE), Job("a", GREENHOUSE, "rd")])
+    with pytest.raises(UserError, match="there is no job to do"):
+        check_jobs([])
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"[sweep", "is not TOML: Expected ']'"),
+        (b"\xff", "is not TOML: 'utf-8' codec"),
+        (b"[sweep]\ntasks = []", "sweep.tasks is empty"),
+    ],
+)
+def test_a_bad_file_is_named(content: bytes, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_bytes(content)
+    with pytest.raises(UserError, match=f"bad.toml.* {reason}"):
+        read_plan(tmp_path / "bad.toml")
+    with pytest.raises(UserError, match=r"other.toml cannot be read \(No such file"):
+        read_plan(tmp_path / "other.toml")
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ({"method": "rd"}, "a had method = grd"),
+        ({"name": "b"}, "it has no job b"),
+        ({"settings": {"keep": 3}}, "a had settings = {'keep': 2}"),
+    ],
+)
+def test_a_sweep_folder_of_another_file_is_refused(
+    change: dict[str, Any], difference: str, tmp_path: Path
+) -> None:
+    job = Job("a", GREENHOUSE, settings={"keep": 2})
+    SweepFolder.open(tmp_path / "out", [job])
+    SweepFolder.open(tmp_path / "out", [job])
+    with pytest.raises(UserError) as refused:
+        SweepFolder.open(tmp_path / "out", [replace(job, **change)])
+    assert f"is the folder of another sweep ({difference}): choose another --out" in str(refused.value)
+
+
+def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "letters").touch()
+    for path in (tmp_path, tmp_path / "letters"):
+        with pytest.raises(UserError, match="choose another --out"):
+            SweepFolder.open(path, [Job("a", GREENHOUSE)])
+
+
+def test_two_sweeps_do_not_work_on_one_folder(tmp_path: Path) -> None:
+    folder = SweepFolder.open(tmp_path, [Job("a", GREENHOUSE)])
+    with (
+        folder.lock(),
+        pytest.raises(UserError, match=r"sweep .* is being written by process"),
+        folder.lock(),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ({"engine": "rai"}, "unknown engine 'rai' (did you mean 'ray'?)"),
+        ({"jobs": 0}, "--jobs 0 must be at least 1"),
+        ({"per_gpu": 0}, "--per-gpu 0 must be at least 1"),
+        ({"address": "auto"}, "--address is Ray's: add --engine ray"),
+    ],
+)
+def test_where_jobs_cannot_run(how: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UserError) as refused:
+        How(**how)
+    assert str(refused.value) == reason
+
+
+def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"--engine ray needs an extra: pip install 'apportion\[ray\]'"):
+        carry_out([Job("a", GREENHOUSE)], tmp_path / "out", How(engine="ray"))
+    assert not (tmp_path / "out").exists()
+
+
+# --- Where jobs run
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cores", "jobs", "per_gpu", "expected"),
+    [
+        ([], 2, None, 1, [None]),
+        ([], 16, None, 1, [None] * 4),
+        ([], 2, 3, 1, [None] * 3),
+        (["0", "1"], 16, None, 1, ["0", "1"]),
+        (["0", "1"], 16, None, 2, ["0", "1", "0", "1"]),
+        (["0", "1"], 16, 3, 1, ["0", "1", "0"]),
+        (["0", "1", "2", "3"], 16, 2, 1, ["0,2", "1,3"]),
+    ],
+)
+def test_jobs_share_cores_and_gpus(
+    gpus: list[str], cores: int, jobs: int | None, per_gpu: int, expected: list[str | None]
+) -> None:
+    assert places(gpus, cores, jobs, per_gpu) == expected
+
+
+# --- What is shown
+
+
+def test_elsewhere_than_on_a_terminal_each_change_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    waits = Standing(Job("a", GREENHOUSE), Path("a"), "waiting", 0, 800)
+    runs = replace(waits, state="running", step=200)
+    with Board(quiet=False, clock=lambda: now[0]) as board:
+        for standing in (waits, runs, replace(runs, step=400)):
+            board.show([standing])
+        now[0] = 61.0
+        board.show([replace(runs, step=600, score="3.1 4.2")])
+        board.show([replace(runs, state="failed", reason="no room")])
+    with Board(quiet=True) as silent:
+        silent.show([runs])
+    assert capsys.readouterr().err.splitlines() == [
+        "a: running, step 200/800",
+        "a: running, step 600/800, return 3.1 4.2",
+        "a: failed: no room",
+    ]

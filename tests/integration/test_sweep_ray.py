@@ -1,0 +1,94 @@
+"""A sweep on a Ray cluster gives the numbers of this machine, also when a machine of the cluster is lost."""
+
+import importlib.util
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from driver import Answer, Run, apportion
+from sweeps import JOB, alive, assert_same_numbers, closed_gate, owner, sweep_file, wait_until
+
+from apportion.front.sweep import on_ray
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="it needs the extra ray"),
+    # Ray leaves pipes and files of the processes that it started to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+SMALL = {"object_store_memory": 80_000_000, "include_dashboard": False}
+PATIENCE = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500}
+
+
+class Machines(NamedTuple):
+    cluster: Any
+    folder: Path  # for sweeps, which are held until
+    gate: Path  # is there
+    words: tuple[str, ...]  # flags that lead to the cluster
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """A head that only coordinates, and two machines with room for one job each."""
+    on_ray.set_up()  # before Ray is imported
+    from ray.cluster_utils import Cluster
+
+    folder = tmp_path_factory.mktemp("cluster")
+    with closed_gate(folder) as gate:
+        head = {**SMALL, "num_cpus": 0, "_system_config": PATIENCE}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            for _ in range(2):
+                cluster.add_node(num_cpus=1, **SMALL)
+            yield Machines(cluster, folder, gate, ("--engine", "ray", "--address", cluster.address))
+        finally:
+            gate.touch()
+            cluster.shutdown()
+
+
+def test_storage_that_the_machines_cannot_see_is_refused(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is called the same everywhere, but is another one for every process."""
+    monkeypatch.chdir(tmp_path)
+    out = "/proc/self/cwd/out"
+    answer = apportion("sweep", sweep_file(tmp_path / "one.toml"), "--out", out, *machines.words)
+    assert (answer.code, answer.out, answer.err.count("\n")) == (1, "", 1)
+    assert answer.err.startswith(f"error: {out} of this machine is not there on ")
+    assert answer.err.endswith(": choose an --out on storage that all of them share\n")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".lock", "logs", "sweep.json"]
+
+
+def test_a_job_whose_machine_is_lost_goes_on_elsewhere_to_the_same_numbers(
+    machines: Machines, gated_run: Run
+) -> None:
+    out = machines.folder / "out"
+    lost: list[Any] = []
+
+    def lose_the_machine() -> None:
+        job = owner(Run(out / JOB))
+        above, nodes = _ancestors(job), machines.cluster.worker_nodes
+        lost.extend(node for node in nodes if node.all_processes["raylet"][0].process.pid in above)
+        machines.cluster.remove_node(lost[0], allow_graceful=False)
+        wait_until(lambda: not alive(job))
+        machines.gate.touch()
+
+    loser = threading.Thread(target=lose_the_machine, daemon=True)
+    loser.start()
+    file = sweep_file(machines.folder / "one.toml")
+    assert apportion("sweep", file, "--out", out, "--quiet", *machines.words) == Answer(0, "", "")
+    loser.join()
+    assert len(lost) == 1
+    assert_same_numbers(Run(out / JOB), gated_run)
+
+
+def _ancestors(process: int) -> list[int]:
+    """Its parent, the parent of that, and so on."""
+    found = []
+    while process > 1:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        process = int(fields[1])
+        found.append(process)
+    return found
