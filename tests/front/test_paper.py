@@ -100,7 +100,7 @@ def test_every_scale_has_trainings_that_can_start(experiment: Experiment) -> Non
 def _present(experiment: str, folder: Path, choice: Any = "published") -> tuple[dict[str, Any], str]:
     """The result of an experiment whose runs are random numbers."""
     found = EXPERIMENTS[experiment]
-    size = scale(found, "full", seeds=3)._replace(tasks=found.tasks[:2])
+    size = scale(found, "full", seeds=2)._replace(tasks=found.tasks[:1])
     done = []
     for number, planned in enumerate(plan(found, size, choice)):
         recipe = Recipe(
@@ -108,7 +108,8 @@ def _present(experiment: str, folder: Path, choice: Any = "published") -> tuple[
             method=planned.variant.method,
             backbone=planned.job.backbone or "sac",
             steps=size.steps,
-            evaluations=10,
+            lanes=size.seeds,
+            evaluations=6,
             level=100 + 10 * number,
             success=True,
             truth=False,
@@ -128,7 +129,7 @@ def _write_noise(done: list[Done], folder: Path) -> None:
         for std in robustness.NOISE:
             noise = {"std": std, "dims": list(DEAD)} if std else None
             facts = {"step": each.planned.job.steps, "episodes": robustness.EPISODES, "noise": noise}
-            returns = [100 - 50 * std, 90.0, 80.0]
+            returns = [100 - 50 * std, 90.0]
             result = {"run": str(each.run.path), **facts, "returns": returns}
             write_json(folder / "noise" / f"{each.planned.job.name}-{std:g}.json", result)
 

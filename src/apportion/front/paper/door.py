@@ -1,6 +1,8 @@
 """The front door of the paper's experiments: run one, and write its table and figures into a folder."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ from apportion.report.drawing import need_matplotlib
 from apportion.runs.folder import RunFolder
 
 RUNS = "runs"  # the sweep folder within an experiment's
+_NO_OPTIMISING = "JAX_DISABLE_MOST_OPTIMIZATIONS"
 
 _PRESENTERS: dict[Kind, Callable[[Setting], Presented]] = {
     "scores": scores.present,
@@ -60,10 +63,25 @@ def run_experiment(
     size_ = scale(experiment, size, steps, seeds)
     planned = plan(experiment, size_, choice)
     folder = out or default_folder(name, size)
-    carried = carry_out([each.job for each in planned], folder / RUNS, how, quiet)
+    with _quick_to_compile(size == "smoke"):
+        carried = carry_out([each.job for each in planned], folder / RUNS, how, quiet)
     if not carried.done:
         return Outcome(carried, None)
     return Outcome(carried, _present(experiment, size_, planned, carried, folder))
+
+
+@contextmanager
+def _quick_to_compile(wanted: bool) -> Iterator[None]:
+    """Trainings that start inside the block, unless the user has said otherwise, do not wait for programs that
+    compute fast: those of scale smoke compute next to nothing."""
+    if not wanted or _NO_OPTIMISING in os.environ:
+        yield
+        return
+    os.environ[_NO_OPTIMISING] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_NO_OPTIMISING]
 
 
 def _present(
