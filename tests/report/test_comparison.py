@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic_runs import Recipe, make_run
 
 import apportion
 from apportion import cli
 from apportion.core.errors import UserError
 from apportion.report.comparison.comparing import compare_runs
 from apportion.runs.folder import RunFolder
+from synthetic_runs import Recipe, make_run
 
 GREENHOUSE = "apportion/Greenhouse-v0"
 RANDOM = {"toy/A": 0.0, "toy/B": 50.0}
@@ -55,7 +55,8 @@ def test_scores_of_each_task_and_method(sweep: Path, capsys: pytest.CaptureFixtu
     assert 0 < grd["auc"]["iqm"] < grd["iqm"]
     assert grd["success"]["iqm"] == pytest.approx(1, abs=0.1)
     assert (data["steps"], data["random"]) == ({"toy/A": 50_000, "toy/B": 50_000}, {})
-    assert data["aggregate"]["methods"]["grd"]["iqm"] is None  # there is no scale
+    assert data["aggregate"]["methods"]["grd"]["iqm"] is None
+    assert any("no scale on toy/A, toy/B" in line for line in data["notes"])
     assert data["aggregate"]["methods"]["grd"]["improvement_over"]["rd"]["probability"] == 1
 
 
@@ -177,6 +178,7 @@ def test_the_last_step_that_all_have_or_another(tmp_path: Path) -> None:
     assert later.on("toy/Toy-v0") == ["grd"]
     assert any(str(run.path) in line and "left out" in line for line in later.notes)
     assert any("only grd" in line for line in later.notes)
+    assert (later.labels, later.common) == (["grd"], ["toy/Toy-v0"])
     with pytest.raises(UserError, match="no run was evaluated at step 7"):
         compare_runs([tmp_path], at=7)
 

@@ -1,5 +1,6 @@
 """`apportion compare`: runs beside each other."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,8 @@ from apportion.front.comparing import Compared
 from apportion.report.comparison.comparing import Metric, compare_runs
 from apportion.report.comparison.figure import check_file
 from apportion.report.comparison.references import read_random
+
+Cells = Callable[[str, dict[str, Any]], dict[str, str]]  # of a method among others, by column
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def tables(console: Console, data: dict[str, Any]) -> None:
         )
 
 
-def _table(title: str, methods: dict[str, Any], cells: Any) -> Table:
+def _table(title: str, methods: dict[str, Any], cells: Cells) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("method")
     rows = {label: cells(label, methods) for label in methods}

@@ -72,8 +72,8 @@ def run_experiment(
 
 @contextmanager
 def _quick_to_compile(wanted: bool) -> Iterator[None]:
-    """Trainings that start inside the block, unless the user has said otherwise, do not wait for programs that
-    compute fast: those of scale smoke compute next to nothing."""
+    """Trainings that start inside the block do not wait for programs that compute fast, unless the user has
+    said otherwise: those of scale smoke compute next to nothing."""
     if not wanted or _NO_OPTIMISING in os.environ:
         yield
         return

@@ -124,6 +124,10 @@ def _on_numbers(found: Comparison) -> list[str]:
         if alone:
             lines.append(f"{task}: one seed of {', '.join(alone)}, so no interval")
     some = [task for task in found.tasks if task not in found.common]
+    bare = [task for task in found.common if task not in found.scaled]
+    if bare and len(found.tasks) > 1:
+        missing = ", ".join(bare)
+        lines.append(f"all tasks together: no scale on {missing}, for want of an oracle or random actions")
     if some and len(found.tasks) > 1:
         said = f"{len(found.common)} of {len(found.tasks)} tasks" if found.common else "no task"
         lines.append(f"all tasks together: {said}, since not every method is on {', '.join(some)}")

@@ -44,13 +44,17 @@ class Comparison:
 
     @cached_property
     def labels(self) -> list[str]:
-        return list(dict.fromkeys(curve.label for curve in self.curves))
+        """Methods that have a number on some task."""
+        known = [curve for curve in self.curves if curve.task in self.steps and self._counts(curve)]
+        return list(dict.fromkeys(curve.label for curve in known))
 
     def of(self, task: str, label: str) -> list[Curve]:
         """The seeds of a task and a method that have a number where they are compared."""
-        step = self.steps[task]
         found = [curve for curve in self.curves if (curve.task, curve.label) == (task, label)]
-        return [curve for curve in found if np.isfinite(curve.at(step, self.metric))]
+        return [curve for curve in found if self._counts(curve)]
+
+    def _counts(self, curve: Curve) -> bool:
+        return bool(np.isfinite(curve.at(self.steps[curve.task], self.metric)))
 
     def on(self, task: str) -> list[str]:
         """The methods that can be compared on a task."""
