@@ -25,7 +25,7 @@ import tyro
 import scripts
 from apportion import cli
 from apportion.backbones import BACKBONES
-from apportion.cli import bench, logged, sweep, verbs
+from apportion.cli import bench, compare, logged, paper, sweep, verbs
 from apportion.core import registry
 from apportion.core.config import to_dict
 from apportion.core.spec import Spec
@@ -239,6 +239,8 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logged, "read_log", stop)
     monkeypatch.setattr(logged, "relabel", stop)
     monkeypatch.setattr(bench, "measure", stop)
+    monkeypatch.setattr(compare, "compare_runs", stop)
+    monkeypatch.setattr(paper, "run_experiment", stop)
     monkeypatch.setattr(sweep, "read_plan", stop)
 
 
@@ -264,7 +266,7 @@ def check_command(page: Path, command: str) -> None:
     if words[:3] == ["python", "-m", "apportion"]:
         words = words[2:]
     if words[0] == "make":
-        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert set(words[1:]) <= set(targets)
     elif words[0] == "apportion":
         check_verb(page, words[1:])
@@ -280,7 +282,9 @@ def check_verb(page: Path, argv: list[str]) -> None:
     except Parsed as parsed:
         if argv[0] == "train":
             check_environment(page, parsed.config.env.id)
-        elif argv[0] not in ("identify", "fit", "sweep", "bench"):  # which read a user's file, or none
+        elif argv[0] == "compare":
+            assert re.search(rf"--out {argv[1]}[\s/]", page.read_text()), f"nothing here makes {argv[1]}"
+        elif argv[0] not in ("identify", "fit", "sweep", "bench", "paper"):  # which need no run of the page
             assert f"--out {argv[1]} " in page.read_text(), f"nothing on this page makes {argv[1]}"
 
 

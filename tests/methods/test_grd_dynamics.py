@@ -12,6 +12,7 @@ from apportion.core.types import Edges, Transitions
 from apportion.methods import grd
 from apportion.methods.grd import closed_form, dynamics
 from apportion.methods.grd.dynamics import State
+from apportion.nn.networks import MixtureDynamics
 from builders import SPEC, normal, transitions
 
 NOISE = 0.1
@@ -103,17 +104,19 @@ def test_what_has_no_edge_to_a_dimension_does_not_move_it(
 
 
 def test_as_published_the_network_is_the_methods_own() -> None:
-    method = grd.make(replace(CONFIG, structure="gradient"))
-    assert method.dynamics is not None
-    state, key = method.init(jax.random.key(0), SPEC), jax.random.key(1)
-    beside = method.dynamics.init(key, SPEC)
+    method, key = grd.make(replace(CONFIG, structure="gradient")), jax.random.key(0)
+    model, new = method.dynamics, _steps(2, 8)
+    assert model is not None
+    state, beside = jax.jit(lambda key: (method.init(key, SPEC), model.init(key, SPEC)))(key)
     assert beside.networks.members is None
-    new = _steps(2, 8)
-    before = method.dynamics.imagine(beside, state, new.observation, new.action, key)
-    still = jax.tree.map(jnp.zeros_like, state.model.dynamics)
-    changed = state._replace(model=state.model._replace(dynamics=still))
-    after = method.dynamics.imagine(beside, changed, new.observation, new.action, key)
-    assert np.all(np.asarray(before.next_observation) != np.asarray(after.next_observation))
+
+    @jax.jit
+    def imagined(network: MixtureDynamics) -> jax.Array:
+        with_it = state._replace(model=state.model._replace(dynamics=network))
+        return model.imagine(beside, with_it, new.observation, new.action, key).next_observation
+
+    own = state.model.dynamics
+    assert np.all(imagined(own) != imagined(jax.tree.map(jnp.zeros_like, own)))
 
 
 def test_doubt_is_counted_in_standard_deviations_of_real_steps() -> None:

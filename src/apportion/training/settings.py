@@ -105,7 +105,7 @@ class Config:
         )
         check(
             not self.imagines or self.make_backbone().log_density is None,
-            f"{self.backbone} learns from the steps that it took itself: leave out --imagine.share",
+            f"{self.backbone} learns only from the steps that it has just taken: leave out --imagine.share",
         )
 
     @property

@@ -20,7 +20,6 @@ from apportion.training import agent as agents
 from apportion.training import imagination, rollouts
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
-from apportion.training.imagination import Imagine
 from apportion.training.settings import Config
 
 _WATCHED_STEPS = 1024
@@ -56,15 +55,10 @@ def updates(
         # The first policy update sees the model's transitions, the others their own.
         first = jax.tree.map(lambda x: x[0], drawn.transitions)
         agent, metrics = agents.update_model(method, agent, drawn._replace(transitions=first), model_key)
-        taken = drawn.transitions
-        if config.imagines:
-            agent, taken, found = with_imagined(config.imagine, method, backbone, agent, taken, imagine_keys)
-            metrics |= found
         if backbone.log_density is None:
-            # The model stands still for a round: all of its rewards in one pass.
-            lessons = jax.vmap(partial(agents.lesson, method, agent))(taken, policy_keys)
-            agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
-            metrics |= policy_metrics
+            taken = drawn.transitions
+            agent, found = policy_round(config, method, backbone, agent, taken, policy_keys, imagine_keys)
+            metrics |= found
         if keep is not None and drawn.segments is not None:
             now = replays.with_credit(now, drawn.segments, keep(agent.method, drawn.segments))
         return (agent, now.credit), metrics
@@ -80,21 +74,28 @@ def updates(
     return agent, replay, metrics
 
 
-def with_imagined(
-    imagine: Imagine,
+def policy_round(
+    config: Config,
     method: Method,
     backbone: Backbone,
     agent: AgentState,
     steps: Transitions,
-    keys: PRNGKeyArray,
-) -> tuple[AgentState, Transitions, Metrics]:
-    """After the model has learned from each batch of a round: the batches with some imagined steps. Branches
-    follow the policy with which the round began."""
-    assert method.dynamics is not None
-    agent, metrics = repeat(partial(imagination.learn, method.dynamics), agent, steps)
-    mix = partial(imagination.mixed, imagine, method, backbone, agent)
-    steps, share = jax.vmap(mix)(steps, keys)
-    return agent, steps, metrics | {"imagined_share": jnp.mean(share)}
+    policy_keys: PRNGKeyArray,
+    imagine_keys: Any,  # None where nobody imagines
+) -> tuple[AgentState, Metrics]:
+    """An update of the policy for each of some batches of steps, a share of which may be imagined: by the
+    policy with which the round begins, in a model that has learned from these batches first."""
+    metrics: Metrics = {}
+    if config.imagines:
+        assert method.dynamics is not None
+        agent, metrics = repeat(partial(imagination.learn, method.dynamics), agent, steps)
+        mix = partial(imagination.mixed, config.imagine, method, backbone, agent)
+        steps, share = jax.vmap(mix)(steps, imagine_keys)
+        metrics |= {"imagined_share": jnp.mean(share)}
+    # The model stands still for a round: all of its rewards in one pass.
+    lessons = jax.vmap(partial(agents.lesson, method, agent))(steps, policy_keys)
+    agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
+    return agent, metrics | policy_metrics
 
 
 def watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKeyArray) -> AgentState:
