@@ -68,6 +68,8 @@ def described(config: dict[str, Any]) -> list[str]:
         parts.append("published")
     elif method["name"] == OURS and not method["base"]:
         parts.append("no additive reward")
+    if share := config.get("imagine", {}).get("share"):
+        parts.append(f"{share:.0%} imagined")
     if discount != USUAL_DISCOUNT:
         parts.append(f"discount {discount}")
     return parts

@@ -29,6 +29,7 @@ from apportion.cli import bench, compare, logged, paper, sweep, verbs
 from apportion.core import registry
 from apportion.core.config import to_dict
 from apportion.core.spec import Spec
+from apportion.core.types import Sampling
 from apportion.data import replay as replays
 from apportion.envs.factored import Factored
 from apportion.envs.greenhouse import Greenhouse
@@ -40,6 +41,7 @@ from apportion.methods import METHODS, Entry
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
 from apportion.runs.recording import Checkpoints
+from apportion.training.imagination import Imagine
 from apportion.training.offline import Fitting
 from apportion.training.presets import (
     CARTPOLE,
@@ -55,6 +57,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+IMAGINED = DOCS / "methods/imagined.md"
 GRD, METRICS, ENVIRONMENTS = DOCS / "methods/grd.md", DOCS / "metrics.md", DOCS / "environments.md"
 OWN, STOP, READ, ELSEWHERE, LOGGED = (
     DOCS / "guides" / f"{name}.md"
@@ -342,6 +345,7 @@ SETTINGS = [
     *(pytest.param(DOCS / f"methods/{n}.md", e.config, "method.", id=n) for n, e in METHODS.items()),
     *(pytest.param(DOCS / f"backbones/{n}.md", e.config, "backbone.", id=n) for n, e in BACKBONES.items()),
     pytest.param(ENVIRONMENTS, EnvConfig, "env.", id="env"),
+    pytest.param(IMAGINED, Imagine, "imagine.", id="imagine"),
     pytest.param(OWN, Schedule, "", id="schedule"),
     pytest.param(STOP, Checkpoints, "", id="checkpoints"),
     pytest.param(LOGGED, Fitting, "", id="fitting"),
@@ -412,6 +416,21 @@ def test_every_metric_of_a_method_is_documented(method: str) -> None:
 def test_every_metric_of_a_backbone_is_documented(backbone: str) -> None:
     text = section(DOCS / f"backbones/{backbone}.md", "Logged metrics")
     assert names(text, "metric") == update_metrics("observed", backbone)[1]
+
+
+def test_every_metric_of_imagined_steps_is_documented() -> None:
+    method = METHODS["grd"].make(METHODS["grd"].config())
+    model = method.dynamics
+    assert model is not None
+
+    def update(key: jax.Array) -> Any:
+        replay = replays.init(SPEC, 20)
+        drawn = jax.tree.map(lambda x: x[0], replays.draw(replay, key, Sampling(), 4, 1))
+        steps = replays.gather(replay, drawn, 1).transitions
+        return model.update(model.init(key, SPEC), method.init(key, SPEC), steps)[1]
+
+    logged = {*jax.eval_shape(update, jax.random.key(0)), "imagined_share"}
+    assert names(section(IMAGINED, "Logged metrics"), "metric") == logged
 
 
 def test_the_metrics_page_has_what_a_run_logs(trained: Path) -> None:

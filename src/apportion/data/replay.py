@@ -212,7 +212,7 @@ def filled(replay: Replay) -> dict[str, NDArray[Any]]:
         # First to a power of two: on the device each size is a program of its own, which stays in memory.
         return np.ascontiguousarray(np.asarray(column[:, : 1 << wanted.bit_length()])[:, :wanted])
 
-    return {name: cut(name, column) for name, column in replay._asdict().items() if column is not None}
+    return {name: cut(name, column) for name, column in present(replay).items()}
 
 
 def unfilled(columns: dict[str, NDArray[Any]], template: Replay) -> Replay:
@@ -225,9 +225,13 @@ def unfilled(columns: dict[str, NDArray[Any]], template: Replay) -> Replay:
         more = max(0, wanted.shape[1] - column.shape[1])
         return np.pad(column, [(0, more if axis == 1 else 0) for axis in range(column.ndim)])
 
-    wanted = {name: leaf for name, leaf in template._asdict().items() if leaf is not None}
-    full: dict[str, Any] = {name: grow(name, leaf) for name, leaf in wanted.items()}
+    full: dict[str, Any] = {name: grow(name, leaf) for name, leaf in present(template).items()}
     return Replay(**full)
+
+
+def present(replay: Replay) -> dict[str, Any]:
+    """The columns that a replay has, by name."""
+    return {name: column for name, column in replay._asdict().items() if column is not None}
 
 
 def _insert_rows(replay: Replay, chunk: Chunk) -> Replay:

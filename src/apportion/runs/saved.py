@@ -109,10 +109,10 @@ def _template(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
 
 def _unfilled(columns: Arrays, template: Replay) -> Replay:
     """The columns of the replay at full size again, if they are those of such a replay."""
-    for name in template._fields:
+    for name in replays.present(template):
         check(name in columns, f"replay/{name} is missing")
     full = replays.unfilled(columns, template)
-    for name, wanted in template._asdict().items():
+    for name, wanted in replays.present(template).items():
         check_like(f"replay/{name}", getattr(full, name), wanted)
     return full
 
