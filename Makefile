@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: setup demo test check soak fuzz kill audit docs cuda peers lock clean
+.PHONY: setup demo test check paper-smoke soak fuzz kill audit docs cuda peers lock clean
 
 setup: .venv/.ready
 
@@ -31,6 +31,12 @@ check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+# Every experiment of the paper, tiny: does each leave its table and its figures?
+paper-smoke: setup
+	@for name in main swimmer robustness backbones metaworld structure rewards; do \
+	  $(BIN)/python -m apportion paper $$name --scale smoke --out build/paper/$$name || exit 1; \
+	done
 
 # Half an hour of training with a checkpoint after every iteration: does anything grow? MINUTES=5 is a short one.
 MINUTES ?= 30

@@ -68,6 +68,8 @@ def described(config: dict[str, Any]) -> list[str]:
         parts.append("published")
     elif method["name"] == OURS and not method["base"]:
         parts.append("no additive reward")
+    if share := config.get("imagine", {}).get("share"):
+        parts.append(f"{share:.0%} imagined")
     if discount != USUAL_DISCOUNT:
         parts.append(f"discount {discount}")
     return parts
@@ -129,8 +131,7 @@ def draw(runs: list[Run], path: Path) -> None:
         for panel, task in zip(panels, tasks, strict=True):
             for run in (run for run in runs if run.task == task):
                 found, x = band(run.returns, mean), run.steps / 1000
-                panel.plot(x, found.centre, color=colours[run.label], label=run.label)
-                panel.fill_between(x, found.low, found.high, color=colours[run.label], alpha=0.2, linewidth=0)
+                drawing.draw_band(panel, x, found, colours[run.label], run.label)
             panel.set(title=task, xlabel="thousand steps")
         panels[0].set_ylabel("return")
         panels[0].legend(fontsize=7)

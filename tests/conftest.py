@@ -40,6 +40,7 @@ _CHECKED = (
     "data.replay",
     "training.agent",
     "training.exact_sum",
+    "training.imagination",
     "training.evaluate",
 )
 install_import_hook([f"apportion.{module}" for module in _CHECKED], "beartype.beartype")

@@ -25,10 +25,11 @@ import tyro
 import scripts
 from apportion import cli
 from apportion.backbones import BACKBONES
-from apportion.cli import bench, logged, sweep, verbs
+from apportion.cli import bench, compare, logged, paper, sweep, verbs
 from apportion.core import registry
 from apportion.core.config import to_dict
 from apportion.core.spec import Spec
+from apportion.core.types import Sampling
 from apportion.data import replay as replays
 from apportion.envs.factored import Factored
 from apportion.envs.greenhouse import Greenhouse
@@ -40,6 +41,7 @@ from apportion.methods import METHODS, Entry
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
 from apportion.runs.recording import Checkpoints
+from apportion.training.imagination import Imagine
 from apportion.training.offline import Fitting
 from apportion.training.presets import (
     CARTPOLE,
@@ -55,6 +57,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+IMAGINED = DOCS / "methods/imagined.md"
 GRD, METRICS, ENVIRONMENTS = DOCS / "methods/grd.md", DOCS / "metrics.md", DOCS / "environments.md"
 OWN, STOP, READ, ELSEWHERE, LOGGED = (
     DOCS / "guides" / f"{name}.md"
@@ -235,6 +238,8 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logged, "read_log", stop)
     monkeypatch.setattr(logged, "relabel", stop)
     monkeypatch.setattr(bench, "measure", stop)
+    monkeypatch.setattr(compare, "compare_runs", stop)
+    monkeypatch.setattr(paper, "run_experiment", stop)
     monkeypatch.setattr(sweep, "read_plan", stop)
 
 
@@ -260,7 +265,7 @@ def check_command(page: Path, command: str) -> None:
     if words[:3] == ["python", "-m", "apportion"]:
         words = words[2:]
     if words[0] == "make":
-        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert set(words[1:]) <= set(targets)
     elif words[0] == "apportion":
         check_verb(page, words[1:])
@@ -276,7 +281,9 @@ def check_verb(page: Path, argv: list[str]) -> None:
     except Parsed as parsed:
         if argv[0] == "train":
             check_environment(page, parsed.config.env.id)
-        elif argv[0] not in ("identify", "fit", "sweep", "bench"):  # which read a user's file, or none
+        elif argv[0] == "compare":
+            assert re.search(rf"--out {argv[1]}[\s/]", page.read_text()), f"nothing here makes {argv[1]}"
+        elif argv[0] not in ("identify", "fit", "sweep", "bench", "paper"):  # which need no run of the page
             assert f"--out {argv[1]} " in page.read_text(), f"nothing on this page makes {argv[1]}"
 
 
@@ -338,6 +345,7 @@ SETTINGS = [
     *(pytest.param(DOCS / f"methods/{n}.md", e.config, "method.", id=n) for n, e in METHODS.items()),
     *(pytest.param(DOCS / f"backbones/{n}.md", e.config, "backbone.", id=n) for n, e in BACKBONES.items()),
     pytest.param(ENVIRONMENTS, EnvConfig, "env.", id="env"),
+    pytest.param(IMAGINED, Imagine, "imagine.", id="imagine"),
     pytest.param(OWN, Schedule, "", id="schedule"),
     pytest.param(STOP, Checkpoints, "", id="checkpoints"),
     pytest.param(LOGGED, Fitting, "", id="fitting"),
@@ -408,6 +416,21 @@ def test_every_metric_of_a_method_is_documented(method: str) -> None:
 def test_every_metric_of_a_backbone_is_documented(backbone: str) -> None:
     text = section(DOCS / f"backbones/{backbone}.md", "Logged metrics")
     assert names(text, "metric") == update_metrics("observed", backbone)[1]
+
+
+def test_every_metric_of_imagined_steps_is_documented() -> None:
+    method = METHODS["grd"].make(METHODS["grd"].config())
+    model = method.dynamics
+    assert model is not None
+
+    def update(key: jax.Array) -> Any:
+        replay = replays.init(SPEC, 20)
+        drawn = jax.tree.map(lambda x: x[0], replays.draw(replay, key, Sampling(), 4, 1))
+        steps = replays.gather(replay, drawn, 1).transitions
+        return model.update(model.init(key, SPEC), method.init(key, SPEC), steps)[1]
+
+    logged = {*jax.eval_shape(update, jax.random.key(0)), "imagined_share"}
+    assert names(section(IMAGINED, "Logged metrics"), "metric") == logged
 
 
 def test_the_metrics_page_has_what_a_run_logs(trained: Path) -> None:

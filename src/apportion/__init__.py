@@ -1,8 +1,9 @@
 """apportion: who earned the reward?
 
 Learn dense, interpretable rewards from delayed ones, and policies from them. What stands in `__all__` is the
-public face: `train`, `fit` and `load` give a `Run`, `identify` finds the causal graph in logged episodes, and
-`relabel` writes them again with the reward of each step; `sweep` trains many runs from one file.
+public face: `train`, `fit` and `load` give a `Run`, `sweep` trains many of them from one file, `compare` sets
+runs beside each other, `identify` finds the causal graph in logged episodes, and `relabel` writes them again
+with the reward of each step.
 Importing the package registers its environments with Gymnasium and stays light: no JAX until it is needed.
 """
 
@@ -14,6 +15,8 @@ from apportion.envs import register
 if TYPE_CHECKING:
     from apportion.core.errors import UserError as UserError
     from apportion.core.spec import Graph as Graph
+    from apportion.front.comparing import Compared as Compared
+    from apportion.front.comparing import compare as compare
     from apportion.front.door import load as load
     from apportion.front.door import train as train
     from apportion.front.logs import fit as fit
@@ -27,12 +30,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Compared",
     "Graph",
     "RewardModelWrapper",
     "Run",
     "Stopped",
     "UserError",
     "__version__",
+    "compare",
     "fit",
     "identify",
     "load",
@@ -42,11 +47,13 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Compared": "front.comparing",
     "Graph": "core.spec",
     "RewardModelWrapper": "front.wrapper",
     "Run": "front.run",
     "Stopped": "front.run",
     "UserError": "core.errors",
+    "compare": "front.comparing",
     "fit": "front.logs",
     "identify": "graph",
     "load": "front.door",

@@ -322,3 +322,14 @@ def test_environments_without_names_get_those_of_their_documentation() -> None:
     assert metaworld.observation[18 + 3] == "previous gripper opening"
     assert metaworld.observation[36:] == ("goal x", "goal y", "goal z")
     assert documented("Oven-v0") is None
+
+
+def test_a_task_of_metaworld_has_an_id_and_follows_its_seed() -> None:
+    pytest.importorskip("metaworld")
+    env, _ = make(EnvConfig("Meta-World/door-lock-v3"))
+    starts = [env.reset(seed=seed)[0] for seed in (1, 2, 1)]
+    np.testing.assert_array_equal(starts[2], starts[0])
+    assert not np.array_equal(starts[1], starts[0])
+    nearest = r"MetaWorld has no task 'door-lok-v3'.*door-lock-v3"
+    with pytest.raises(UserError, match=nearest):
+        make(EnvConfig("Meta-World/door-lok-v3"))

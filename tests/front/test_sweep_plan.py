@@ -1,5 +1,7 @@
 """A sweep file becomes jobs, each of them one training; whatever is wrong with it is said in one line."""
 
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +11,11 @@ import pytest
 
 from apportion.cli import verbs
 from apportion.core.errors import UserError
-from apportion.front.sweep.board import Board
 from apportion.front.sweep.carrying import How, carry_out, survey
 from apportion.front.sweep.commands import train_words
 from apportion.front.sweep.folder import SweepFolder
 from apportion.front.sweep.jobs import Job, check_jobs
-from apportion.front.sweep.local import places
 from apportion.front.sweep.planning import plan, read_plan
-from apportion.front.sweep.standing import Standing
 from apportion.training.presets import GREENHOUSE
 
 SMALL: dict[str, Any] = {"tasks": [GREENHOUSE]}
@@ -245,44 +244,13 @@ def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     assert not (tmp_path / "out").exists()
 
 
-# --- Where jobs run
-
-
-@pytest.mark.parametrize(
-    ("gpus", "cores", "jobs", "per_gpu", "expected"),
-    [
-        ([], 2, None, 1, [None]),
-        ([], 16, None, 1, [None] * 4),
-        ([], 2, 3, 1, [None] * 3),
-        (["0", "1"], 16, None, 1, ["0", "1"]),
-        (["0", "1"], 16, None, 2, ["0", "1", "0", "1"]),
-        (["0", "1"], 16, 3, 1, ["0", "1", "0"]),
-        (["0", "1", "2", "3"], 16, 2, 1, ["0,2", "1,3"]),
-    ],
-)
-def test_jobs_share_cores_and_gpus(
-    gpus: list[str], cores: int, jobs: int | None, per_gpu: int, expected: list[str | None]
-) -> None:
-    assert places(gpus, cores, jobs, per_gpu) == expected
-
-
-# --- What is shown
-
-
-def test_elsewhere_than_on_a_terminal_each_change_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    now = [0.0]
-    waits = Standing(Job("a", GREENHOUSE), Path("a"), "waiting", 0, 800)
-    runs = replace(waits, state="running", step=200)
-    with Board(quiet=False, clock=lambda: now[0]) as board:
-        for standing in (waits, runs, replace(runs, step=400)):
-            board.show([standing])
-        now[0] = 61.0
-        board.show([replace(runs, step=600, score="3.1 4.2")])
-        board.show([replace(runs, state="failed", reason="no room")])
-    with Board(quiet=True) as silent:
-        silent.show([runs])
-    assert capsys.readouterr().err.splitlines() == [
-        "a: running, step 200/800",
-        "a: running, step 600/800, return 3.1 4.2",
-        "a: failed: no room",
-    ]
+def test_planning_leaves_the_devices_to_the_jobs(tmp_path: Path) -> None:
+    """JAX would take most of a GPU's memory when it is first asked for one; here it would fail."""
+    script = (
+        "from pathlib import Path\n"
+        "from apportion.front.sweep.carrying import survey\n"
+        "from apportion.front.sweep.planning import plan\n"
+        f"survey(plan({{'sweep': {SMALL | {'methods': ['grd', 'rd']}}}}), Path('out'))"
+    )
+    nowhere = {**os.environ, "JAX_PLATFORMS": "nowhere"}
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path, env=nowhere)

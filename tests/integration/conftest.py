@@ -49,7 +49,7 @@ def _remembering(compile_: Callable[[Config, Spec], Any]) -> Callable[[Config, S
         schedule = config.schedule
         key = repr(
             (
-                (config.method, config.method_config, config.exact_sum),
+                (config.method, config.method_config, config.exact_sum, config.imagine),
                 (config.backbone, config.backbone_config),
                 (schedule.updates_per_iteration, schedule.evaluation_episodes),
                 spec.to_dict() | {"env_id": None},

@@ -98,6 +98,18 @@ class Late(Plain):
         return observation, self.account if over else 0.0, over, truncated, info
 
 
+class Goal(Plain):
+    """Reports that it has been reached at the fourth step of an episode that began right of the middle, and
+    not any more at the fifth."""
+
+    def step(self, action: NDArray[Any]) -> Step:
+        if self.steps == 0:
+            self.right = self.place[0] > 0
+        observation, reward, ended, truncated, _ = super().step(action)
+        reached = 1.0 if self.right and self.steps == 4 else 0.0
+        return observation, reward, ended, truncated, {"success": reached}
+
+
 class Buttons(Plain):
     """Actions -1, 0 and 1; the observation begins with the action as it came."""
 
@@ -140,7 +152,7 @@ class BadRaise(Plain):
         return super().step(action)
 
 
-_GOOD = (Plain, OneStep, EndsAtRandom, Constants, Doubles, Bounds, Rich, Late, Buttons)
+_GOOD = (Plain, OneStep, EndsAtRandom, Constants, Doubles, Bounds, Rich, Late, Goal, Buttons)
 for _class in (*_GOOD, BadSwitches, BadDict, BadNan, BadRaise):
     if f"{_class.__name__}-v0" not in gymnasium.registry:
         gymnasium.register(f"{_class.__name__}-v0", entry_point=_class, max_episode_steps=20)

@@ -109,6 +109,19 @@ def test_resume_right_after_edges_were_found_in_closed_form(tmp_path: Path) -> N
     assert (after == 1).any()
 
 
+def test_resume_of_a_run_that_imagines(tmp_path: Path) -> None:
+    """The checkpoint has the model in it, and is made after its first steps were used."""
+    flags = tiny("grd", "--imagine.share", "0.5", "--imagine.length", "2", "--imagine.after", "4")
+    flags += ["--evaluate-every", "200", "--checkpoint-every", "600"]
+    straight = train_run(tmp_path / "straight", GREENHOUSE, *flags, "--steps", "1000")
+    parts = train_run(tmp_path / "parts", GREENHOUSE, *flags, "--steps", "600")
+    resume(parts, "--steps", "1000")
+    assert_same_run(parts, straight)
+    shares = [line["imagined_share"] for line in records(straight) if line["kind"] == "train"]
+    assert shares[0] == [0, 0]
+    assert min(shares[-1]) > 0.25
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, out: Path) -> None:
     flags = [flag for flag in tiny("grd", "--steps", "4e5") if flag != "--quiet"]

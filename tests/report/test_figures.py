@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_runs import HOSTILE, Recipe, make_run
 
 from apportion.core.errors import UserError
 from apportion.report.credit import check_plot, plot_credit
 from apportion.report.figures import label_runs, write_figures
+from synthetic_runs import HOSTILE, Recipe, make_run
 
 SIGNS = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
 

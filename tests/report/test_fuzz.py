@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic_runs import Recipe, make_run
 
 import scripts
 from apportion.core.errors import UserError
@@ -19,6 +18,7 @@ from apportion.data.logged import read_npz
 from apportion.runs import checkpoint
 from apportion.runs.folder import RunFolder
 from apportion.runs.summary import summarise
+from synthetic_runs import Recipe, make_run
 
 damage = scripts.load("benchmarks/damage.py")
 fuzz = scripts.load("benchmarks/fuzz.py")

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 from scipy.stats import bootstrap, trim_mean
-from synthetic_runs import HOSTILE, Recipe, make_run, make_spec
 
 from apportion.core.errors import UserError
 from apportion.graph.certificate import Doubt
@@ -30,6 +29,7 @@ from apportion.runs import logs
 from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder
 from apportion.runs.summary import summarise
+from synthetic_runs import HOSTILE, Recipe, make_run, make_spec
 
 # --- Statistics
 

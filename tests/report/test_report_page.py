@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic_runs import HOSTILE, Recipe, make_run
 
 from apportion.graph.certificate import Doubt
 from apportion.report.episodes import Extra, Extras
 from apportion.report.page import LIMIT, write_report
 from apportion.runs.folder import RunFolder
+from synthetic_runs import HOSTILE, Recipe, make_run
 
 playwright = pytest.importorskip("playwright.sync_api")
 

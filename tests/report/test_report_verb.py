@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_runs import Recipe, make_run
 
 from apportion import cli
 from apportion.core.errors import UserError
 from apportion.runs.folder import RunFolder
+from synthetic_runs import Recipe, make_run
 
 SMALL = Recipe(evaluations=2, lanes=2)
 

@@ -24,11 +24,13 @@ VERBS = {
     "eval": Verb("play fresh episodes with a run's policies", "verbs.evaluate"),
     "show": Verb("say in a few numbers how a run went", "verbs.show"),
     "report": Verb("make one HTML page about one run or several", "report.report"),
+    "compare": Verb("compare runs: scores with intervals, per task and over all", "compare.compare"),
     "explain": Verb("say what a run's agents are paid for", "explain.explain"),
     "export": Verb("write a policy into a file that NumPy alone can run", "export.export"),
     "identify": Verb("find who feeds the reward in logged episodes", "logged.identify_graph"),
     "fit": Verb("learn from logged episodes which steps earned their outcomes", "logged.fit"),
     "relabel": Verb("write logged episodes again, with the reward of each step", "logged.relabel_data"),
+    "paper": Verb("run an experiment of the GRD paper, and set it beside what it prints", "paper.paper"),
     "bench": Verb("measure speed beside other libraries, or recovery of known graphs", "bench.bench"),
     "list": Verb("list methods, backbones or environments", "verbs.list_things"),
 }

@@ -52,6 +52,7 @@ def _scores(console: Console, data: dict[str, Any]) -> None:
     seed = data["config"]["seed"]
     table = Table(title="Last evaluation", title_justify="left")
     names = leading(("reward_correlation", "return_error"), data["step_rewards"])
+    names = (*_success(data["success_per_lane"]), *names)
     for column in ("seed", "return", *(name.replace("_", " ") for name in names)):
         table.add_column(column, justify="right")
     lanes = zip(data["final_return"], *(data[f"{name}_per_lane"] for name in names), strict=True)
@@ -113,7 +114,9 @@ def evaluation(console: Console, data: dict[str, Any]) -> None:
     """What `apportion eval` prints."""
     table = Table(title=f"{data['episodes']} episodes {moment_in_words(data)}", title_justify="left")
     titles = {"episode_correlation": "correlation in episodes", "return_error": "return error"}
+    titles |= {"success": "success"}
     names = leading(("episode_correlation", "return_error"), any(data["step_rewards"]))
+    names = (*_success(data["success"]), *names)
     for column in ("seed", "return", "± between episodes", *(titles[name] for name in names)):
         table.add_column(column, justify="right")
     for lane, seed in enumerate(data["training_seeds"]):
@@ -159,7 +162,12 @@ def _shortened(names: list[str], shown: int = 6) -> str:
     return ", ".join(names[:shown]) + more
 
 
-def leading(scores: tuple[str, str], step_rewards: bool) -> tuple[str, str]:
+def _success(lanes: list[float | None]) -> tuple[str, ...]:
+    """A column for the success rate, where the environment reports one."""
+    return () if all(rate is None for rate in lanes) else ("success",)
+
+
+def leading(scores: tuple[str, ...], step_rewards: bool) -> tuple[str, ...]:
     """A correlation and the return error, which leads where there is no true reward to correlate with."""
     return scores if step_rewards else scores[::-1]
 

@@ -66,10 +66,10 @@ def sweep(argv: list[str]) -> int:
             console.print(Text(f"apportion {shlex.join(words)}"))
 
     print_data(data, args.output, tables)
-    return 0 if args.dry_run else _code(carried, args.file, folder)
+    return 0 if args.dry_run else _code(carried)
 
 
-def _code(carried: Carried, file: Path, folder: Path) -> int:
+def _code(carried: Carried) -> int:
     """The exit code, after a line for each job that failed, or for how to go on."""
     for each in carried.failed:
         print(f"error: job {each.job.name} failed: {each.reason}", file=sys.stderr)
@@ -77,5 +77,5 @@ def _code(carried: Carried, file: Path, folder: Path) -> int:
         return 0 if carried.done else 1
     finished = sum(each.state == "finished" for each in carried.standings)
     line = f"Stopped and saved, {finished} of {len(carried.standings)} jobs are finished."
-    print(f"{line} Continue: apportion sweep {file} --out {folder}", file=sys.stderr)
+    print(f"{line} The same command goes on.", file=sys.stderr)
     return 128 + carried.signal

@@ -28,6 +28,7 @@ from apportion.runs.evaluation import Playing, evaluate_run
 from apportion.runs.folder import RunFolder, default_path
 from apportion.runs.recording import Checkpoints, Listener
 from apportion.runs.wandb_log import WandbLog
+from apportion.training.imagination import Imagine
 from apportion.training.presets import default_backbone
 from apportion.training.settings import Config, Schedule
 
@@ -79,6 +80,7 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
         lanes=args.seeds,
         normalise=args.normalise,
         exact_sum=args.exact_sum,
+        imagine=args.imagine,
     )
     return args, config
 
@@ -111,6 +113,7 @@ def _train_flags(config: Config) -> Any:
         wandb: Flag = False
         """Also log to Weights & Biases: the extra `wandb`."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+        imagine: Imagine = config.imagine
         schedule: tyro.conf.OmitArgPrefixes[Schedule] = config.schedule
         checkpoints: tyro.conf.OmitArgPrefixes[Checkpoints] = field(default_factory=Checkpoints)
         env: _EnvFlags = field(default_factory=_EnvFlags)

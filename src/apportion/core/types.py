@@ -129,13 +129,31 @@ class Revision(NamedTuple):
         return self.accept(state, self.look(state, records, segments))
 
 
+class Imagined(NamedTuple):
+    """Where steps lead that nobody has taken."""
+
+    next_observation: Float[Array, "B S"]
+    terminated: Bool[Array, "B"]
+    doubt: Float[Array, "B"]  # 0: as uncertain as real steps on average; in standard deviations of theirs
+
+
+class Dynamics(NamedTuple):
+    """What a method knows, or can learn, of where steps lead. Its state stands beside the method's, which it
+    reads: so nothing is learned or kept that nobody asked for."""
+
+    init: Callable[[PRNGKeyArray, Spec], State]
+    update: Callable[[State, State, Transitions], tuple[State, Metrics]]  # of its own state and the method's
+    imagine: Callable[[State, State, Float[Array, "B S"], Float[Array, "B A"], PRNGKeyArray], Imagined]
+
+
 class Method(NamedTuple):
     """Turns sums of reward into a reward for each step. Pure functions of an explicit state.
 
     Most methods need the first six only. Those that judge a step by its whole segment have `credit`: what it
     gives to the segments of an update is kept in the replay, and comes back as Transitions.credit; where
     something else is to come back, `kept` says what. Those that keep a memory of episodes fill it in
-    `survey`, and may teach the policy from it by `recall`.
+    `survey`, and may teach the policy from it by `recall`. Those with a model of the environment offer it as
+    `dynamics`.
     """
 
     init: Callable[[PRNGKeyArray, Spec], State]
@@ -151,6 +169,7 @@ class Method(NamedTuple):
     reads: Callable[[State], Float[Array, "D"]] | None = None  # 1 for states and actions that r̂ depends on
     doubts: Callable[[State], Float[Array, "N"]] | None = None  # 1 for each graph.certificate.Doubt of edges
     kept: Callable[[State, Segments], Float[Array, "M T"]] | None = None  # instead of `credit`
+    dynamics: Dynamics | None = None  # for training.imagination
 
 
 LogDensity = Callable[[State, Float[Array, "*B S"], Float[Array, "*B A"]], Float[Array, "*B"]]

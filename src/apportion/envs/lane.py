@@ -208,9 +208,10 @@ class Lane:
 
 
 def play(
-    lane: Lane, actor: Actor, stage: int, episodes: int, noise: Noise | None = None, first: int = 0
+    lane: Lane, actor: Actor | None, stage: int, episodes: int, noise: Noise | None = None, first: int = 0
 ) -> list[Arrays]:
-    """Whole episodes with the policy's best guess, on a lane kept for this, from number `first` on.
+    """Whole episodes with the policy's best guess (at random without an actor), on a lane kept for this, from
+    number `first` on.
 
     `stage` and the number make an episode's randomness, so it does not matter who plays which.
     """
@@ -218,7 +219,7 @@ def play(
 
 
 def play_one(
-    lane: Lane, actor: Actor, moment: tuple[int, int], noise: Noise | None = None, failed: int = 0
+    lane: Lane, actor: Actor | None, moment: tuple[int, int], noise: Noise | None = None, failed: int = 0
 ) -> Arrays:
     """The episode of a stage and a number. From another seed where it has `failed` before."""
     again = (_EVALUATION_AGAIN, failed) if failed else (_EVALUATION,)
@@ -230,18 +231,24 @@ def play_one(
     return {"seed": np.asarray(seed, np.int64), **_play_on(lane, actor, noise, rng)}
 
 
-def _play_on(lane: Lane, actor: Actor, noise: Noise | None, rng: np.random.Generator) -> Arrays:
+def _play_on(lane: Lane, actor: Actor | None, noise: Noise | None, rng: np.random.Generator) -> Arrays:
     observations, actions, paid, true_rewards, segment_end = [lane.observation], [], [], [], []
+    reported: set[bool] = set()
     ended = False
     while not ended:
-        action = act(actor, lane.head, _perturbed(lane.observation, noise, rng), None)
+        if actor is None:
+            action = random_action(lane.spec, rng)
+        else:
+            action = act(actor, lane.head, _perturbed(lane.observation, noise, rng), None)
         pay, info, terminated, truncated = lane.step(action)
         observations.append(lane.observation)
         actions.append(action)
         paid.append(pay)
         true_rewards.append(info["true_reward"])
         segment_end.append(info["segment_end"])
+        reported |= _success(info)
         ended = terminated or truncated
+    outcome = {"success": np.asarray(True in reported)} if reported else {}
     return {
         "observations": np.asarray(observations, np.float32),
         "actions": np.asarray(actions, np.float32),
@@ -249,7 +256,17 @@ def _play_on(lane: Lane, actor: Actor, noise: Noise | None, rng: np.random.Gener
         "true_rewards": np.asarray(true_rewards, np.float32),
         "segment_end": np.asarray(segment_end, np.bool_),
         "terminated": np.asarray(terminated, np.bool_),
+        **outcome,
     }
+
+
+def _success(info: dict[str, Any]) -> set[bool]:
+    """Whether the environment reports success at this step; empty where it says nothing that means yes or no.
+
+    Many write 0.0 and 1.0, some an array of one. Other things under this name are none of our business."""
+    value = np.asarray(info.get("success"))
+    meant = value.size == 1 and value.dtype.kind in "biuf" and bool(np.isfinite(value).all())
+    return {bool(value.item())} if meant else set()
 
 
 def _perturbed(

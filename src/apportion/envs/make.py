@@ -28,6 +28,7 @@ from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
 from apportion.envs.discrete import OneHotAction
 from apportion.envs.factories import AnyEnv as AnyEnv
 from apportion.envs.factories import call_factory, find_factory, only_here
+from apportion.envs.metaworld_tasks import PREFIX, SeededTasks, by_task
 from apportion.envs.mujoco import TASKS, MujocoTask, PadObservation, ZeroObservation
 from apportion.envs.names import documented
 from apportion.envs.spaces import action_facts
@@ -140,7 +141,7 @@ def _build(config: EnvConfig, render_mode: str | None) -> AnyEnv:
     name = config.id if only_here(config.id) else _import_module(config.id)
     factory = find_factory(config.id)
     _check_version(name)
-    arguments = _parse_kwargs(config.kwargs)
+    name, arguments = by_task(name, _parse_kwargs(config.kwargs))
     if render_mode is not None:
         arguments["render_mode"] = render_mode
     try:
@@ -149,9 +150,10 @@ def _build(config: EnvConfig, render_mode: str | None) -> AnyEnv:
         with warnings.catch_warnings():
             # The paper's tasks are v4 on purpose; Gymnasium would advise v5 at every start.
             warnings.filterwarnings("ignore", ".*is out of date", DeprecationWarning)
-            return gymnasium.make(
+            env = gymnasium.make(
                 name, max_episode_steps=_wanted_limit(config), disable_env_checker=True, **arguments
             )
+            return SeededTasks(env) if name.startswith(PREFIX) else env
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         raise UserError(f"{config.id} needs a package that is missing: {_one_line(error)}") from error
     except TypeError as error:

@@ -52,6 +52,7 @@ def choose(
         env=parts["env"],
         method_config=parts["method"],
         backbone_config=parts["backbone"],
+        imagine=parts["imagine"],
         schedule=parts["schedule"],
         seed=seed,
         lanes=seeds,
@@ -102,6 +103,7 @@ def _parts(config: Config) -> dict[str, Any]:
         "env": config.env,
         "method": config.method_config,
         "backbone": config.backbone_config,
+        "imagine": config.imagine,
         "schedule": config.schedule,
         "checkpoints": Checkpoints(),
     }

@@ -12,6 +12,7 @@ from apportion.runs.summary import step_rewards
 POINTS = 200  # more than a screen shows
 TITLES = {
     "return": "Return",
+    "success": "Success rate",
     "reward_correlation": "Reward correlation",
     "return_error": "Return error",
     "episode_correlation": "Reward correlation in evaluation episodes",

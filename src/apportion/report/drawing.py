@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apportion.core.errors import UserError
+from apportion.report.statistics import Band
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FORMATS = ("svg", "png", "pdf")
@@ -61,6 +63,17 @@ def save(figure: "Figure", path: Path) -> Path:
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     figure.savefig(path, metadata=dates.get(path.suffix[1:]))
     return path
+
+
+def draw_band(axes: "Axes", x: Any, curve: Band, colour: str, label: str, marker: str | None = None) -> None:
+    """A line, and around it where it lies with 95% confidence."""
+    axes.plot(x, curve.centre, color=colour, label=label, marker=marker)
+    axes.fill_between(x, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
+
+
+def colour(number: int) -> str:
+    """The colours in turn."""
+    return COLOURS[number % len(COLOURS)]
 
 
 def shortened(name: str, length: int = NAME_LENGTH) -> str:

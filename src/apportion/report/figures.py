@@ -1,5 +1,5 @@
 """The figures of the GRD paper, from our runs, as static files: learning curves (its Figures 3 and 5), causal
-structure over training (4), robustness to noise (7), decomposed against true rewards (6)."""
+structure over training (4), robustness to noise (6), decomposed against true rewards (7)."""
 
 import json
 import re
@@ -54,9 +54,9 @@ def write_figures(
     with drawing.drawing():
         files = [_learning_curves(labelled, folder / f"learning-curves.{format}")]
         for each, name in zip(labelled, _file_names(labelled), strict=True):
-            files.append(_structure(each, folder / f"structure-{name}.{format}"))
-            files.append(_rewards(each, folder / f"rewards-{name}.{format}"))
-        files.append(_robustness(labelled, noise, folder / f"robustness.{format}"))
+            files.append(draw_structure(each, folder / f"structure-{name}.{format}"))
+            files.append(draw_rewards(each, folder / f"rewards-{name}.{format}"))
+        files.append(draw_robustness(labelled, noise, folder / f"robustness.{format}"))
     return [file for file in files if file is not None]
 
 
@@ -84,7 +84,7 @@ def _file_names(runs: list[Labelled]) -> list[str]:
 
 def _learning_curves(runs: list[Labelled], path: Path) -> Path | None:
     """Return over steps: mean over seeds with its 95% bootstrap band; a panel for each environment."""
-    known = [(each, _evaluations(each.run)) for each in runs]
+    known = [(each, evaluations(each.run)) for each in runs]
     known = [(each, entries) for each, entries in known if entries]
     environments = list(dict.fromkeys(each.spec.env_id for each, _ in known))
     if not known:
@@ -98,7 +98,7 @@ def _learning_curves(runs: list[Labelled], path: Path) -> Path | None:
     for axes, env_id in zip(panels, environments, strict=False):
         curves = [(each, entries) for each, entries in known if each.spec.env_id == env_id]
         for colour, (each, entries) in enumerate(curves):
-            _curve(axes, each, entries, COLOURS[colour % len(COLOURS)])
+            _curve(axes, each, entries, drawing.colour(colour))
         axes.set_title(shortened(env_id, 40))
         axes.set_xlabel("environment steps")
         axes.set_ylabel("return")
@@ -111,11 +111,10 @@ def _curve(axes: "Axes", each: Labelled, entries: list[dict[str, Any]], colour: 
     curve = band(per_lane(entries, "return", lanes), mean)
     steps = [entry["step"] for entry in entries]
     label = f"{each.label.removeprefix(f'{each.spec.env_id} · ')} (n={lanes})"
-    axes.plot(steps, curve.centre, color=colour, label=label, marker="o" if len(steps) == 1 else None)
-    axes.fill_between(steps, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
+    drawing.draw_band(axes, steps, curve, colour, label, marker="o" if len(steps) == 1 else None)
 
 
-def _structure(each: Labelled, path: Path) -> Path | None:
+def draw_structure(each: Labelled, path: Path) -> Path | None:
     """P(edge), mean over seeds, at some moments of training, and the true graph where it is known."""
     steps, edges = each.run.read_edges()
     if not all(name in edges for name in BLOCKS):
@@ -180,7 +179,7 @@ def _table(blocks: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
     )
 
 
-def _rewards(each: Labelled, path: Path) -> Path | None:
+def draw_rewards(each: Labelled, path: Path) -> Path | None:
     """Decomposed and true reward (or what was paid, where no step has one) along the last stored episode of
     the first seed."""
     stored = each.run.episode_steps()
@@ -195,7 +194,7 @@ def _rewards(each: Labelled, path: Path) -> Path | None:
     axes.plot(
         episode["redistributed"], color=COLOURS[0], label=f"decomposed ({each.config['method']['name']})"
     )
-    label = "true" if step_rewards(_evaluations(each.run)) else "paid"
+    label = "true" if step_rewards(evaluations(each.run)) else "paid"
     axes.plot(episode["true_rewards"], color=COLOURS[1], linestyle=":", label=label)
     axes.set_xlabel("step of the episode")
     axes.set_ylabel("reward")
@@ -204,7 +203,7 @@ def _rewards(each: Labelled, path: Path) -> Path | None:
     return drawing.save(figure, path)
 
 
-def _robustness(runs: list[Labelled], noise: list[dict[str, Any]], path: Path) -> Path | None:
+def draw_robustness(runs: list[Labelled], noise: list[dict[str, Any]], path: Path) -> Path | None:
     """Return against the standard deviation of noise on what the policy sees: mean over seeds, 95% band."""
     if not noise:
         return None
@@ -218,10 +217,7 @@ def _robustness(runs: list[Labelled], noise: list[dict[str, Any]], path: Path) -
         results.sort(key=_std)
         curve = band(np.array([result["returns"] for result in results], np.float64), mean)
         stds, label = [_std(result) for result in results], labels.get(run, run.name)
-        axes.plot(stds, curve.centre, marker="o", color=COLOURS[colour % len(COLOURS)], label=label)
-        axes.fill_between(
-            stds, curve.low, curve.high, color=COLOURS[colour % len(COLOURS)], alpha=0.2, linewidth=0
-        )
+        drawing.draw_band(axes, stds, curve, drawing.colour(colour), label, marker="o")
     axes.set_xlabel("standard deviation of the noise")
     axes.set_ylabel("return")
     axes.legend(fontsize=8)
@@ -244,5 +240,5 @@ def _read_noise(path: Path) -> dict[str, Any]:
     return dict(data)
 
 
-def _evaluations(run: RunFolder) -> list[dict[str, Any]]:
+def evaluations(run: RunFolder) -> list[dict[str, Any]]:
     return [entry for entry in run.read_metrics() if entry["kind"] == "eval"]

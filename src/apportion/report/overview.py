@@ -13,13 +13,14 @@ NAMED = 8  # dimensions that the sentence names
 
 
 def scores(evaluations: list[dict[str, Any]], lanes: int) -> dict[str, Any]:
-    """Return, reward correlation and return error of the last evaluation, over lanes and for each."""
-    names = ("return", "reward_correlation", "return_error")
+    """Return, success rate, reward correlation and return error of the last evaluation, over lanes and for
+    each; None for a success that is not reported."""
+    names = ("return", "success", "reward_correlation", "return_error")
     return {name: _score(evaluations[-1:], name, lanes) for name in names}
 
 
 def _score(last: list[dict[str, Any]], name: str, lanes: int) -> dict[str, Any] | None:
-    if not last:
+    if not last or (name == "success" and name not in last[0]):
         return None
     values = per_lane(last, name, lanes)
     centre, low, high = (each[0] for each in band(values, iqm))

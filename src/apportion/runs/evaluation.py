@@ -68,6 +68,7 @@ def evaluate_run(run: RunFolder, playing: Playing, best: bool = False) -> Evalua
             "returns": scores.returns,
             "return_std": scores.return_std,
             "lengths": scores.lengths,
+            "success": scores.success,
             "episode_correlation": scores.episode_correlation,
             "return_error": scores.return_error,
             "step_rewards": scores.step_rewards,

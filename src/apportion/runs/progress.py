@@ -91,14 +91,19 @@ class Progress:
         self._frozen = f"{lanes} of {self._lanes} seeds frozen" if lanes else ""
 
     def evaluation(
-        self, returns: Sequence[float], correlation: Sequence[float | None], return_error: Sequence[float]
+        self,
+        returns: Sequence[float],
+        correlation: Sequence[float | None],
+        return_error: Sequence[float],
+        success: Sequence[float] = (),
     ) -> None:
-        """Reports an evaluation [L]: with the return error, where no lane has a true reward to compare.
+        """Reports an evaluation [L]: with the return error, where no lane has a true reward to compare, and
+        with the success rate, where the environment reports one.
 
         The training may have gone on since: the step shown is its own."""
         known = over_lanes(correlation, self._lanes) != ""
         quality = ("correlation", correlation) if known else ("return error", return_error)
-        scores = (("return", returns), quality)
+        scores = (("return", returns), ("success", success), quality)
         parts = [(name, over_lanes(values, self._lanes)) for name, values in scores]
         self._score = "  ".join(f"{name} {text}" for name, text in parts if text)
         self._show(self._marks[-1][1], evaluated=True)

@@ -236,8 +236,8 @@ class _Recorder:
             partial(self._log, step, "eval", {**scores, **facts, STORED: stored}),
             partial(self.events.write, step, "eval", scores),
         )
-        shown = (evaluation.returns, evaluation.reward_correlation, evaluation.return_error)
-        self.progress.evaluation(*(values.tolist() for values in shown))
+        quality = (evaluation.reward_correlation, evaluation.return_error, evaluation.success)
+        self.progress.evaluation(evaluation.returns.tolist(), *(values.tolist() for values in quality))
 
     def _snapshots(self, report: Report) -> tuple[list[str], list[Write]]:
         """Which files an evaluation gets, and how they are written."""

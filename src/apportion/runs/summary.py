@@ -33,6 +33,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "final_return": last.get("return"),
         **_last_score("reward_correlation", last),
         **_last_score("return_error", last),
+        **_last_score("success", last),
         "step_rewards": step_rewards(evaluations),
         "data": _data(run, last),
         "best": best,

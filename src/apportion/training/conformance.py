@@ -16,7 +16,7 @@ from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.core.registry import own
 from apportion.core.spec import Spec
-from apportion.core.types import Acted, Backbone, Batch, Method, Sampling
+from apportion.core.types import Acted, Backbone, Batch, Dynamics, Method, Sampling, State, Transitions
 from apportion.data import replay as replays
 from apportion.envs import acting
 from apportion.training.settings import Config
@@ -48,6 +48,8 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
             found["edges"] = tuple(method.edges(state))
         if method.credit is not None and batch.segments is not None:
             found["credit"] = method.credit(state, batch.segments)
+        if method.dynamics is not None:
+            found["dynamics"] = _all_it_imagines(method.dynamics, state, batch.transitions, spec, key)
         return found
 
     found = _shapes(f"--method {name}", all_it_does)
@@ -60,6 +62,20 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
     blocks = ((states,), (actions,), (states, states), (actions, states))
     for block, shape in zip(found.get("edges", ()), blocks, strict=False):
         _check_shape(f"--method {name}: edges", block, shape)
+    if "dynamics" in found:
+        _check_state(f"--method {name}: dynamics", found["dynamics"])
+        shapes = ((batch_size, states), (batch_size,), (batch_size,))
+        for part, shape in zip(found["dynamics"]["imagined"], shapes, strict=False):
+            _check_shape(f"--method {name}: dynamics.imagine", part, shape)
+
+
+def _all_it_imagines(
+    dynamics: Dynamics, method: State, steps: Transitions, spec: Spec, key: PRNGKeyArray
+) -> dict[str, Any]:
+    state = dynamics.init(key, spec)
+    after, metrics = dynamics.update(state, method, steps)
+    imagined = dynamics.imagine(state, method, steps.observation, steps.action, key)
+    return {"state": state, "after": after, "metrics": metrics, "imagined": tuple(imagined)}
 
 
 def _check_backbone(name: str, backbone: Backbone, spec: Spec) -> None:

@@ -33,12 +33,14 @@ class Evaluation(NamedTuple):
     reward_correlation: NDArray[np.float64]  # [L] of r̂ with r, on steps from the replay; NaN without r
     episode_correlation: NDArray[np.float64]  # [L] the same, on the evaluation episodes
     return_error: NDArray[np.float64]  # [L] mean |Σ r̂ - R| as a share of mean |R|
+    success: NDArray[np.float64]  # [L] share of episodes that succeeded; NaN where none says
     step_rewards: NDArray[np.bool_]  # [L] whether the environment itself rewards single steps
     episodes: list[list[Arrays]]  # with `redistributed`, the learned reward of each step
 
     @property
     def scores(self) -> dict[str, NDArray[np.float64]]:
-        """[L] each, under the names that they have in logs."""
+        """[L] each, under the names that they have in logs. Success only where the environment reports it."""
+        reported = {"success": self.success} if np.isfinite(self.success).any() else {}
         return {
             "return": self.returns,
             "return_std": self.return_std,
@@ -46,6 +48,7 @@ class Evaluation(NamedTuple):
             "reward_correlation": self.reward_correlation,
             "episode_correlation": self.episode_correlation,
             "return_error": self.return_error,
+            **reported,
         }
 
 
@@ -126,6 +129,7 @@ def judge(
         reward_correlation=np.where(truth, np.asarray(correlation, np.float64), np.nan),
         episode_correlation=np.where(truth, per_lane(_episode_correlation), np.nan),
         return_error=per_lane(_return_error),
+        success=_success_rates(lanes),
         step_rewards=truth,
         episodes=lanes,
     )
@@ -182,6 +186,16 @@ def _return_error(lane: list[Arrays]) -> float:
     predicted = np.array([np.sum(e["redistributed"], dtype=np.float64) for e in lane])
     scale = np.mean(np.abs(_returns(lane)))
     return float(np.mean(np.abs(predicted - _returns(lane))) / scale) if scale > 0 else float("nan")
+
+
+def _success_rates(lanes: list[list[Arrays]]) -> NDArray[np.float64]:
+    """Where any episode says whether it succeeded, one that does not say has failed: some environments speak
+    of success only when there is one."""
+    if not any("success" in episode for lane in lanes for episode in lane):
+        return np.full(len(lanes), np.nan)
+    return np.array(
+        [np.mean([bool(e.get("success", False)) for e in lane]) if lane else np.nan for lane in lanes]
+    )
 
 
 def _episode_correlation(lane: list[Arrays]) -> float:

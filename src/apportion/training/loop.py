@@ -77,7 +77,8 @@ def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
     config.check_actions(spec)
     method, backbone = config.make_method(), config.make_backbone()
     keys = _lane_keys(config.seeds, _INIT, 0)
-    agent = jax.jit(jax.vmap(lambda key: agents.init(method, backbone, key, spec, config.normalise)))(keys)
+    init = partial(agents.init, method, backbone, normalise=config.normalise, imagines=config.imagines)
+    agent = jax.jit(jax.vmap(lambda key: init(key=key, spec=spec)))(keys)
     schedule = config.schedule
     capacity = replays.capacity_for(spec, schedule.replay_steps, schedule.steps_per_iteration)
     replay = replays.init(spec, capacity, backbone.log_density is not None)

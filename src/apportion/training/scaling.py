@@ -69,6 +69,11 @@ def own_observations(scaling: Scaling | None, x: Float[Array, "*B S"]) -> Float[
     return x / scale + mean
 
 
+def within_reach(scaling: Scaling | None, x: Float[Array, "*B S"]) -> Float[Array, "*B S"]:
+    """Standardised ones that nobody has seen, no farther than those that anybody can see."""
+    return x if scaling is None else jnp.clip(x, -FARTHEST, FARTHEST)
+
+
 def transitions(scaling: Scaling | None, raw: Transitions) -> Transitions:
     return raw._replace(
         observation=observations(scaling, raw.observation),

@@ -11,6 +11,7 @@ from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Method
 from apportion.envs.make import EnvConfig
 from apportion.training.exact_sum import exact_sum
+from apportion.training.imagination import Imagine
 
 MOST_LANES = 10_000  # in one process; more are a typing error
 NO_POLICY = "none"  # the backbone of a run that was fitted to logged episodes
@@ -65,6 +66,7 @@ class _Parts:
     lanes: int
     normalise: bool = False  # older runs took observations as they came
     exact_sum: bool = False
+    imagine: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Config:
     lanes: int = 1
     normalise: bool = True
     exact_sum: bool = False
+    imagine: Imagine = field(default_factory=Imagine)
 
     def __post_init__(self) -> None:
         method = methods.find(self.method)
@@ -95,6 +98,15 @@ class Config:
             not self.exact_sum or self.make_step_method().sampling.segments > 0,
             f"{self.method} fits no rewards to what segments paid: leave out --method.exact-sum",
         )
+        check(
+            not self.imagines or self.make_step_method().dynamics is not None,
+            f"{self.method} has no model to imagine steps with: leave out --imagine.share, or add "
+            f"--method {' or '.join(methods.with_dynamics())}",
+        )
+        check(
+            not self.imagines or self.make_backbone().log_density is None,
+            f"{self.backbone} learns only from the steps that it has just taken: leave out --imagine.share",
+        )
 
     @property
     def seeds(self) -> list[int]:
@@ -104,6 +116,10 @@ class Config:
     def has_policy(self) -> bool:
         """False for a decomposition that was learned from logged episodes."""
         return self.backbone != NO_POLICY
+
+    @property
+    def imagines(self) -> bool:
+        return self.imagine.share > 0
 
     def make_method(self) -> Method:
         return exact_sum(self.make_step_method()) if self.exact_sum else self.make_step_method()
@@ -134,6 +150,7 @@ class Config:
             "lanes": self.lanes,
             "normalise": self.normalise,
             "exact_sum": self.exact_sum,
+            "imagine": to_dict(self.imagine),
         }
 
     def check_actions(self, spec: Spec) -> None:
@@ -168,4 +185,5 @@ class Config:
             lanes=parts.lanes,
             normalise=parts.normalise,
             exact_sum=parts.exact_sum,
+            imagine=from_dict(Imagine, parts.imagine, "imagine."),
         )

@@ -13,11 +13,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import Method, Metrics, Sampling
+from apportion.core.types import Backbone, Method, Metrics, Sampling, Transitions
 from apportion.data import replay as replays
 from apportion.data.replay import Draw, Replay
 from apportion.training import agent as agents
-from apportion.training import rollouts
+from apportion.training import imagination, rollouts
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.settings import Config
@@ -39,14 +39,16 @@ def updates(
     sampling = dataclasses.replace(wanted, every=every)
     draws = replays.draw(replay, draw_key, sampling, backbone.batch_size, count)
     model_keys, policy_keys = jax.vmap(jax.random.split, out_axes=1)(jax.random.split(update_key, count))
+    # A fourth child: the three above stay what they are where nobody imagines.
+    imagine_keys = jax.random.split(jax.random.fold_in(key, 3), count) if config.imagines else None
     rounds = jax.tree.map(
         lambda x: x.reshape(count // every, every, *x.shape[1:]),
-        (draws.steps, draws.step_segments, policy_keys),
+        (draws.steps, draws.step_segments, policy_keys, imagine_keys),
     )
 
     def one_round(state: tuple[AgentState, Array], x: Any) -> tuple[tuple[AgentState, Array], Metrics]:
         agent, credit = state
-        (steps, step_segments, policy_keys), segments, model_key = x
+        (steps, step_segments, policy_keys, imagine_keys), segments, model_key = x
         now = replay._replace(credit=credit)
         drawn = replays.gather(now, Draw(steps, step_segments, segments), spec.max_segment_steps)
         drawn = scales.batch(agent.scaling, drawn)
@@ -54,10 +56,9 @@ def updates(
         first = jax.tree.map(lambda x: x[0], drawn.transitions)
         agent, metrics = agents.update_model(method, agent, drawn._replace(transitions=first), model_key)
         if backbone.log_density is None:
-            # The model stands still for a round: all of its rewards in one pass.
-            lessons = jax.vmap(partial(agents.lesson, method, agent))(drawn.transitions, policy_keys)
-            agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
-            metrics |= policy_metrics
+            taken = drawn.transitions
+            agent, found = policy_round(config, method, backbone, agent, taken, policy_keys, imagine_keys)
+            metrics |= found
         if keep is not None and drawn.segments is not None:
             now = replays.with_credit(now, drawn.segments, keep(agent.method, drawn.segments))
         return (agent, now.credit), metrics
@@ -71,6 +72,30 @@ def updates(
         agent, policy_metrics = rollouts.learn(method, backbone, agent, replay, since, places, policy_keys[0])
         metrics |= policy_metrics
     return agent, replay, metrics
+
+
+def policy_round(
+    config: Config,
+    method: Method,
+    backbone: Backbone,
+    agent: AgentState,
+    steps: Transitions,
+    policy_keys: PRNGKeyArray,
+    imagine_keys: Any,  # None where nobody imagines
+) -> tuple[AgentState, Metrics]:
+    """An update of the policy for each of some batches of steps, a share of which may be imagined: by the
+    policy with which the round begins, in a model that has learned from these batches first."""
+    metrics: Metrics = {}
+    if config.imagines:
+        assert method.dynamics is not None
+        agent, metrics = repeat(partial(imagination.learn, method.dynamics), agent, steps)
+        mix = partial(imagination.mixed, config.imagine, method, backbone, agent)
+        steps, share = jax.vmap(mix)(steps, imagine_keys)
+        metrics |= {"imagined_share": jnp.mean(share)}
+    # The model stands still for a round: all of its rewards in one pass.
+    lessons = jax.vmap(partial(agents.lesson, method, agent))(steps, policy_keys)
+    agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
+    return agent, metrics | policy_metrics
 
 
 def watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKeyArray) -> AgentState:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from apportion.front.sweep.standing import Standing, State
 
-ROWS = 30  # of the table; jobs at work come first
+ROWS = 30  # of the live table
 SECONDS_BETWEEN_LINES = 60.0  # about a job that is still at work
 
 _STYLES = {"running": "bold", "finished": "green", "failed": "red", "stopped": "yellow", "waiting": "dim"}
@@ -33,7 +33,9 @@ class Board:
 
     def __enter__(self) -> Self:
         if not self._silent and sys.stderr.isatty():
-            self._live = Live(console=Console(stderr=True), auto_refresh=False, redirect_stdout=False)
+            self._live = Live(
+                console=Console(stderr=True), auto_refresh=False, redirect_stdout=False, transient=True
+            )
             self._live.start()
         return self
 
@@ -46,9 +48,10 @@ class Board:
     def show(self, standings: Sequence[Standing]) -> None:
         """How all jobs stand by now."""
         live = self._live
-        self._tell(
-            lambda: self._lines(standings) if live is None else live.update(table(standings), refresh=True)
-        )
+        if live is None:
+            self._tell(lambda: self._lines(standings))
+        else:
+            self._tell(lambda: live.update(table(standings, ROWS), refresh=True))
 
     def message(self, text: str) -> None:
         """A line of text, above the table."""
@@ -57,8 +60,10 @@ class Board:
 
     def _tell(self, what: Callable[[], None]) -> None:
         """Jobs go on if nobody reads any more (`2>&1 | head`)."""
+        if self._silent:
+            return
         try:
-            None if self._silent else what()
+            what()
         except OSError:
             self._silent = True
 
@@ -73,15 +78,15 @@ class Board:
             self._before[name] = each
 
 
-def table(standings: Sequence[Standing]) -> Table:
-    """Jobs at work first; the caption counts all of them."""
+def table(standings: Sequence[Standing], rows: int | None = None) -> Table:
+    """All jobs, or so many, those at work first; the caption counts all."""
     counts = Counter(each.state for each in standings)
     said = ", ".join(f"{counts[state]} {state}" for state in _FIRST if counts[state])
     found = Table(caption=f"{len(standings)} jobs: {said}", caption_justify="left")
-    for column, side in (("job", "left"), ("state", "left"), ("step", "right"), ("return", "left")):
-        found.add_column(column, justify="right" if side == "right" else "left")
-    ordered = sorted(standings, key=lambda each: _FIRST.index(each.state))
-    for each in ordered[:ROWS]:
+    for column in ("job", "state", "step", "return"):
+        found.add_column(column, justify="right" if column == "step" else "left")
+    urgent = sorted(standings, key=lambda each: _FIRST.index(each.state))
+    for each in standings if rows is None else urgent[:rows]:
         step = f"{each.step:,}/{each.steps:,}"
         last = each.reason if each.reason is not None else each.score
         found.add_row(Text(each.job.name), Text(each.state, _STYLES[each.state]), step, Text(last))

@@ -1,5 +1,6 @@
 """Carry out jobs: those that are finished stay as they are, the others begin or go on where they stopped."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,8 @@ from apportion.front.sweep.process import Task
 from apportion.front.sweep.standing import Standing, advanced, look
 from apportion.runs.signals import StopRequest
 
-SECONDS_BETWEEN_LOOKS = 0.25
+SECONDS_BETWEEN_LOOKS = 0.25  # whether a job has ended
+SECONDS_BETWEEN_READS = 2.0  # of what each has logged: there may be hundreds, on a slow disk
 ENGINES = ("local", "ray")
 
 
@@ -115,6 +117,7 @@ class _Course:
         self.standings = {each.job.name: each for each in standings}
         self.waiting = [each.job for each in standings if each.state != "finished"]
         self.running: set[str] = set()
+        self.read_at = -math.inf
 
     def run(self, quiet: bool) -> Carried:
         asked = False
@@ -138,9 +141,10 @@ class _Course:
         self.running.add(job.name)
 
     def _look(self, stopping: bool) -> None:
-        for name in self.running:
-            if self.engine.working(name):
+        if time.monotonic() - self.read_at > SECONDS_BETWEEN_READS:
+            for name in filter(self.engine.working, self.running):
                 self.standings[name] = advanced(replace(self.standings[name], state="running"))
+            self.read_at = time.monotonic()
         for name, problem in self.engine.ended().items():
             self.running.remove(name)
             job = self.standings[name].job

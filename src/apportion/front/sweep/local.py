@@ -67,7 +67,8 @@ def places(gpus: list[str], cores: int, jobs: int | None, per_gpu: int) -> list[
 
 def _gpus() -> list[str]:
     """Those that a training would find here. JAX is not asked: it would keep them for this process."""
-    if os.environ.get("JAX_PLATFORMS", "cuda").split(",")[0] not in ("cuda", "gpu"):
+    wanted = os.environ.get("JAX_PLATFORMS") or "cuda"
+    if wanted.split(",")[0] not in ("cuda", "gpu"):
         return []
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return [name for name in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if name]

@@ -7,6 +7,8 @@ import importlib.util
 import logging
 import os
 import secrets
+import socket
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,9 +20,9 @@ from apportion.front.sweep.process import Task
 from apportion.front.sweep.remote import Errand, carry, sees
 
 RETRIES = 20  # lost machines, for one job; each time it goes on from its checkpoint
-SECONDS_TO_ANSWER = 120.0  # for a task that only looks for a file
+SECONDS_TO_ANSWER = 30.0  # for a machine that is there
+SECONDS_TO_LOOK = 120.0  # for a file, after Ray has started a worker
 SMALLEST_STORE = 100_000_000  # bytes of Ray's object store here: runs never pass through it
-
 
 # Read when Ray is imported, unless the user has set them.
 _VARIABLES = {
@@ -75,7 +77,8 @@ class OnRay:
 
     def start(self, task: Task) -> None:
         self._began[task.name] = task.log.stat().st_size if task.log.exists() else 0
-        errand = Errand(task, self._folder.stop, _carried_variables())
+        modules, threads = os.environ.get("PYTHONPATH"), os.environ.get("OMP_NUM_THREADS")
+        errand = Errand(task, self._folder.stop, modules, threads)
         self._running[self._remote.remote(errand)] = task
 
     def working(self, name: str) -> bool:
@@ -90,8 +93,11 @@ class OnRay:
         return {self._running.pop(reference).name: self._problem(reference) for reference in ready}
 
     def stop(self) -> None:
-        """Ask those at work to save and end; those that wait for a machine find the file and never begin."""
+        """Ask those at work to save and end; those that wait for a machine need not begin."""
         self._folder.stop.touch()
+        for reference, task in self._running.items():
+            if not self.working(task.name):
+                self._ray.cancel(reference)
 
     def _problem(self, reference: Any) -> str | None:
         from ray.exceptions import RayError
@@ -99,7 +105,7 @@ class OnRay:
         try:
             problem: str | None = self._ray.get(reference)
         except RayError as error:
-            return f"Ray gave up on it: {_first_line(error)}"
+            return f"Ray gave up on it: {_reason(error)}"
         return problem
 
     def _connect(self) -> None:
@@ -107,10 +113,11 @@ class OnRay:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
         if address == "local":
             quiet |= {"include_dashboard": False, "object_store_memory": SMALLEST_STORE}
+        _check_answers(address)
         try:
             self._ray.init(address=address, **quiet)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise UserError(f"no Ray cluster at {address}: {_first_line(error)}") from error
+            raise UserError(f"no Ray cluster at {address}: {_reason(error)}") from error
 
     def _leave(self) -> None:
         if self._own:
@@ -118,7 +125,7 @@ class OnRay:
 
     def _check_storage(self) -> None:
         """Every machine that may get a job must see the sweep folder under the same path."""
-        from ray.exceptions import GetTimeoutError, RayError
+        from ray.exceptions import RayError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self._folder.stop.unlink(missing_ok=True)  # of a sweep that was killed while it stopped
@@ -130,12 +137,11 @@ class OnRay:
             for node in self._nodes():
                 there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
                 asked = look.options(scheduling_strategy=there).remote(probe, token)
-                seen = self._ray.get(asked, timeout=SECONDS_TO_ANSWER)
+                seen = self._ray.get(asked, timeout=SECONDS_TO_LOOK)
                 where = f"{self._folder.path} of this machine is not there on {node['NodeManagerAddress']}"
                 check(seen, f"{where}: choose an --out on storage that all of them share")
-        except (RayError, GetTimeoutError) as error:
-            reason = _first_line(error)
-            raise UserError(f"a machine of the cluster cannot work for a sweep: {reason}") from error
+        except RayError as error:
+            raise UserError(f"the cluster cannot work for a sweep: {_reason(error)}") from error
         finally:
             probe.unlink(missing_ok=True)
 
@@ -145,20 +151,38 @@ class OnRay:
         return found
 
     def _resources(self) -> dict[str, Any]:
-        """What a job asks for: a share of a GPU where there are any, and cores that some machine has."""
-        nodes = [node["Resources"] for node in self._nodes()]
-        most = max(int(each["CPU"]) for each in nodes)
-        gpus = any(each.get("GPU") for each in nodes)
-        wanted = {"num_cpus": max(1, min(CORES_PER_JOB, most)), "max_retries": RETRIES}
-        return {**wanted, "num_gpus": 1 / self._per_gpu if gpus else 0}
+        """What a job asks for, in Ray's words."""
+        cores, gpus = demand([node["Resources"] for node in self._nodes()], self._per_gpu)
+        return {"num_cpus": cores, "num_gpus": gpus, "max_retries": RETRIES}
 
 
-def _carried_variables() -> dict[str, str | None]:
-    """What a job finds here and would find otherwise there: Ray sets the number of threads for its workers,
-    which changes the last digits of sums; modules of one's own lie on the path."""
-    return {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "PYTHONPATH")}
+def demand(machines: Sequence[Mapping[str, float]], per_gpu: int) -> tuple[int, float]:
+    """Cores and share of a GPU that a job asks for: so many that no GPU waits for cores, and that there is a
+    machine with so many."""
+    with_gpu = [each for each in machines if each.get("GPU")]
+    if with_gpu:
+        cores = max(each["CPU"] // (each["GPU"] * per_gpu) for each in with_gpu)
+    else:
+        cores = max(each["CPU"] for each in machines)
+    share = (10_000 // per_gpu) / 10_000 if with_gpu else 0.0  # Ray counts in ten-thousandths
+    return max(1, min(CORES_PER_JOB, int(cores))), share
 
 
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+def _check_answers(address: str) -> None:
+    """Complain of a machine that does not answer: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdigit() and "/" not in host):
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
+    except OSError as error:
+        raise UserError(f"no Ray cluster at {address}: {error.strerror or error}") from error
+
+
+def _reason(error: Exception) -> str:
+    """In one line; of what went wrong inside a task, the error itself."""
+    from ray.exceptions import RayTaskError
+
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    return lines[0] if lines else type(cause).__name__

@@ -75,7 +75,7 @@ def read_plan(file: Path) -> list[Job]:
         data = tomllib.loads(file.read_text())
     except OSError as error:
         raise UserError(f"{file} cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also of numbers and tables without end
         raise UserError(f"{file} is not TOML: {' '.join(str(error).split())}") from error
     try:
         return plan(data)

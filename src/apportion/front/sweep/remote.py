@@ -13,20 +13,17 @@ SECONDS_BETWEEN_LOOKS = 0.5
 class Errand(NamedTuple):
     task: Task
     stop: Path  # there when it should save and end
-    variables: dict[str, str | None]  # of the environment, in place of the worker's own; None: not set
+    modules: str | None  # PYTHONPATH where the sweep was called
+    threads: str | None  # OMP_NUM_THREADS there
 
 
 def carry(errand: Errand) -> str | None:
     """Carry out one job, or go on with it; why it failed, if it did."""
     if errand.stop.exists():
         return None
-    variables = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    for name, value in errand.variables.items():
-        variables.pop(name, None)
-        variables |= {} if value is None else {name: value}
     with errand.task.log.open("a") as log:
         log.write(f"on {socket.gethostname()}\n")
-    child = Child(errand.task, variables)
+    child = Child(errand.task, _variables(errand))
     try:
         asked = False
         while not child.ended(SECONDS_BETWEEN_LOOKS):
@@ -37,6 +34,16 @@ def carry(errand: Errand) -> str | None:
         child.kill()
         raise
     return child.problem()
+
+
+def _variables(errand: Errand) -> dict[str, str]:
+    """Of this machine, but for two. Modules of one's own are found as where the sweep was called. And Ray
+    limits the threads of its workers, which would change the last digits of sums."""
+    variables = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
+    paths = [path for path in (errand.modules, os.environ.get("PYTHONPATH")) if path]
+    variables |= {"PYTHONPATH": os.pathsep.join(paths)} if paths else {}
+    variables.pop("OMP_NUM_THREADS", None)
+    return variables if errand.threads is None else {**variables, "OMP_NUM_THREADS": errand.threads}
 
 
 def sees(probe: Path, token: str) -> bool:

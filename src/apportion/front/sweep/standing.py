@@ -31,15 +31,16 @@ class Standing:
 
 
 def look(job: Job, run: Path) -> Standing:
-    """At a job that nobody works on: finished, stopped where there is a checkpoint, or still to begin."""
+    """At a job that nobody works on: finished, stopped where there is a checkpoint, or still to begin.
+
+    A finished one stays so when somebody deletes its checkpoints to make room."""
     schedule = job.chosen().config.schedule
     total = schedule.iterations * schedule.steps_per_iteration
     start = Standing(job, run, "waiting", 0, total)
-    if not has_checkpoint(run):
-        return start
     status = read_status(RunFolder(run))[0]
-    finished = status.get("state") == "finished" and status["step"] >= total
-    return advanced(replace(start, state="finished" if finished else "stopped"))
+    if status.get("state") == "finished" and status["step"] >= total:
+        return advanced(replace(start, state="finished"))
+    return advanced(replace(start, state="stopped")) if has_checkpoint(run) else start
 
 
 def advanced(standing: Standing) -> Standing:

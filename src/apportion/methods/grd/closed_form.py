@@ -1,5 +1,5 @@
 """GRD in closed form: edges come from regression on all episodes so far, and so does most of the reward; a
-network within the edges learns the rest of it. There is no dynamics network.
+network within the edges learns the rest of it. A dynamics network is learned only where somebody imagines.
 
 Beside it learns a second network that sees everything: also where a step led, and whether it ended the
 episode. Segments held out from both decide which of the two rewards the policy gets (judge.py).
@@ -28,6 +28,7 @@ from apportion.core.types import (
 )
 from apportion.graph import ENOUGH_SEGMENTS, additive
 from apportion.graph.additive import Additive
+from apportion.methods.grd import dynamics
 from apportion.methods.grd import judge as judges
 from apportion.methods.grd.config import Config
 from apportion.methods.grd.judge import FREE, RESTRICTED, Judge
@@ -127,6 +128,7 @@ def make(config: Config) -> Method:
         revision=_revision(config),
         reads=reads,
         doubts=lambda state: state.looked.doubts,
+        dynamics=dynamics.make(config, lambda state: state.edges),
     )
 
 

@@ -26,7 +26,9 @@ from apportion.core.types import (
     Transitions,
 )
 from apportion.graph import ENOUGH_SEGMENTS
+from apportion.methods.grd import dynamics
 from apportion.methods.grd.config import Config
+from apportion.methods.grd.dynamics import predicted
 from apportion.methods.grd.parts import (
     MAX_ROWS,
     Looked,
@@ -77,12 +79,12 @@ def make(config: Config) -> Method:
         gradients, metrics = loss(state.model, batch, state.sparsity, key, config)
         model = state.model
         reward, reward_optimiser = optimise.step(state.reward_optimiser, model.reward, gradients.reward)
-        dynamics, dynamics_optimiser = optimise.step(
+        transition, dynamics_optimiser = optimise.step(
             state.dynamics_optimiser, model.dynamics, gradients.dynamics
         )
         edges, edge_optimiser = optimise.step(state.edge_optimiser, model.edges, gradients.edges)
         state = state._replace(
-            model=Model(edges, reward, dynamics),
+            model=Model(edges, reward, transition),
             reward_optimiser=reward_optimiser,
             dynamics_optimiser=dynamics_optimiser,
             edge_optimiser=edge_optimiser,
@@ -105,7 +107,17 @@ def make(config: Config) -> Method:
         return reward_mask(edges_on(state))
 
     sampling = Sampling(config.segments or 4, "uniform", config.update_every or 1)
-    return Method(init, update, reward, policy_mask, edges, sampling, _revision(config), reads=reads)
+    return Method(
+        init,
+        update,
+        reward,
+        policy_mask,
+        edges,
+        sampling,
+        _revision(config),
+        reads=reads,
+        dynamics=dynamics.make(config, edges_on, own=lambda state: state.model.dynamics),
+    )
 
 
 class Found(NamedTuple):
@@ -190,15 +202,10 @@ def _dynamics_loss(
 ) -> Float[Array, ""]:
     logits = (model.edges.state_to_state, model.edges.action_to_state)
     state_to_state, action_to_state = sample_masks(key, logits, config.temperature)
-    means, log_stds, mixture_logits = model.dynamics(
-        transitions.observation,
-        transitions.action,
-        state_to_state,
-        action_to_state,
-        use_identity=config.target_identity,
+    found = predicted(
+        model.dynamics, transitions.observation, transitions.action, state_to_state, action_to_state, config
     )
-    log_stds = jnp.clip(log_stds, *config.log_std_range)
-    return losses.mixture_nll(transitions.next_observation, means, log_stds, mixture_logits)
+    return losses.mixture_nll(transitions.next_observation, *found)
 
 
 def sample_masks(key: PRNGKeyArray, logits: tuple[Array, Array], temperature: float) -> tuple[Array, Array]:

@@ -1,6 +1,6 @@
 // Learning curves: all runs over one another, a plot for each environment.
 
-const MAIN_METRICS = ["return", "reward_correlation", "return_error"];
+const MAIN_METRICS = ["return", "success", "reward_correlation", "return_error"];
 
 function drawCurves() {
   const place = section("learning", "Learning curves",

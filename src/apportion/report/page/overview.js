@@ -54,6 +54,7 @@ function statistics(run) {
   };
   const cards = [
     ["Return", score(run.scores.return), `Mean ${run.step_rewards ? "true" : "paid"} return of the last evaluation's episodes.`],
+    ["Success rate", run.scores.success && score(run.scores.success), "Share of the last evaluation's episodes in which the environment reported success."],
     ...qualities(run.step_rewards).map((name) => quality[name]),
     ["Structure F1", structureScore(run), "Edges found against the true graph: 1 is exact."],
     ["Wall time", { value: duration(run.status.seconds), aside: `${whole(run.status.step)} steps per seed` }, "Of the training so far."],
@@ -87,7 +88,8 @@ function comparison(runs) {
   const cell = (found) => found && known(found.iqm)
     ? [number(found.iqm), known(found.interval[0]) ? el("div", { class: "muted", style: "font-size:.8rem" }, interval(found)) : ""]
     : "–";
-  const names = qualities(runs.some((run) => run.step_rewards));
+  const succeeds = runs.some((run) => run.scores.success) ? ["success"] : [];
+  const names = [...succeeds, ...qualities(runs.some((run) => run.step_rewards))];
   return table(["run", "what", "status", "#return", ...names.map((name) => `#${name.replace("_", " ")}`), "#structure F1", "#wall time"],
     runs.map((run) => [[swatch(run), run.label], describe(run), `${run.status.state || "unknown"}, ${whole(run.status.step)} steps`,
       cell(run.scores.return), ...names.map((name) => cell(run.scores[name])),

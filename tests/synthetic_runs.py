@@ -36,6 +36,11 @@ class Recipe:
     names: tuple[str, ...] = ()  # of the first observations
     train_lines: int = 3
     episode_snapshots: int = 3
+    seed: int = 5
+    backbone: str = "sac"
+    rate: float = 1e-3  # a setting of the method
+    level: float = 100.0  # the return at the end
+    success: bool = False  # whether the environment reports it
     paid_at_end: bool = False  # by the environment itself: no step has a true reward
     doubts: tuple[tuple[Doubt, ...], ...] = ()  # of each lane, whose edges are then verdicts
 
@@ -45,10 +50,10 @@ def make_run(path: Path, recipe: Recipe) -> RunFolder:
     rng = np.random.default_rng(7)
     config = {
         "env": {"id": recipe.env},
-        "method": {"name": recipe.method, "rate": 1e-3},
-        "backbone": {"name": "sac", "hidden": [256, 256]},
+        "method": {"name": recipe.method, "rate": recipe.rate},
+        "backbone": {"name": recipe.backbone, "hidden": [256, 256]},
         "schedule": {"steps": recipe.steps},
-        "seed": 5,
+        "seed": recipe.seed,
         "lanes": recipe.lanes,
     }
     run = RunFolder.create(path, config, make_spec(recipe))
@@ -101,7 +106,7 @@ def _evaluation(recipe: Recipe, progress: float, rng: np.random.Generator) -> di
         return values
 
     scores = {
-        "return": 100 * lanes(progress),
+        "return": recipe.level * lanes(progress),
         "return_std": lanes(1.0),
         "length": lanes(recipe.length),
         "reward_correlation": lanes(progress),
@@ -110,6 +115,8 @@ def _evaluation(recipe: Recipe, progress: float, rng: np.random.Generator) -> di
         "policy_mask_on": lanes(0.5),
         "seconds": np.float64(10 * progress),
     }
+    if recipe.success:
+        scores |= {"success": lanes(progress).clip(0, 1)}
     if recipe.paid_at_end:
         unknown = np.full(recipe.lanes, np.nan)
         scores |= {"reward_correlation": unknown, "episode_correlation": unknown}

@@ -1,0 +1,119 @@
+"""`apportion compare`: runs beside each other."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from apportion.cli.arguments import blaming_the_command_line, parse
+from apportion.cli.display import amount
+from apportion.cli.output import NoEnv, Output, print_data
+from apportion.core.config import check
+from apportion.front.comparing import Compared
+from apportion.report.comparison.comparing import Metric, compare_runs
+from apportion.report.comparison.figure import check_file
+from apportion.report.comparison.references import read_random
+
+Cells = Callable[[str, dict[str, Any]], dict[str, str]]  # of a method among others, by column
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Compare runs: interquartile means with 95% intervals, per task and over all, and who beats whom."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
+    """Run folders, or folders that hold some, as a sweep leaves them."""
+    metric: Metric = "return"
+    """What to compare: the return, or the success rate where environments report it."""
+    at: int | None = None
+    """The step at which runs are compared; by default the last that all runs of a task have."""
+    random: Path | None = None
+    """JSON file with the return of random actions by task; by default a few episodes are played."""
+    figure: Path | None = None
+    """Also draw curves and scores into this file: .svg, .png or .pdf."""
+    csv: Path | None = None
+    """Also write every evaluation as a table, a row for each task, method, backbone, seed and step."""
+    no_env: NoEnv = False
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+
+def compare(argv: list[str]) -> int:
+    """Compare runs."""
+    with blaming_the_command_line():
+        args = parse(Compare, argv, "apportion compare")
+        check(len(args.runs) > 0, "no run folder given: name at least one")
+        check(args.at is None or args.at >= 0, f"--at {args.at} must not be negative")
+        if args.figure is not None:
+            check_file(args.figure)
+    random = None if args.random is None else read_random(args.random)
+    found = Compared(compare_runs(args.runs, args.metric, args.at, random, not args.no_env))
+    if args.csv is not None:
+        found.write_csv(args.csv)
+    if args.figure is not None:
+        found.figure(args.figure)
+    print_data(found.summary(), args.output, tables)
+    return 0
+
+
+def tables(console: Console, data: dict[str, Any]) -> None:
+    """What `apportion compare` prints."""
+    for task, methods in data["tasks"].items():
+        title = f"{task} at step {data['steps'][task]:,}: {data['metric']}"
+        console.print(_table(title, methods, _on_task))
+    together = data["aggregate"]
+    if len(together["scaled_tasks"]) > 1:
+        scale = "success rate" if data["metric"] == "success" else "random actions 0, oracle 1"
+        console.print(
+            _table(f"{len(together['scaled_tasks'])} tasks: {scale}", together["methods"], _together)
+        )
+
+
+def _table(title: str, methods: dict[str, Any], cells: Cells) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("method")
+    rows = {label: cells(label, methods) for label in methods}
+    for column in dict.fromkeys(column for row in rows.values() for column in row):
+        table.add_column(column, justify="right")
+    for label, row in rows.items():
+        table.add_row(Text(label), *row.values())
+    return table
+
+
+def _on_task(label: str, methods: dict[str, Any]) -> dict[str, str]:
+    each = methods[label]
+    row = {"seeds": str(len(each["seeds"])), **_scores(each), "area under curve": amount(each["auc"]["iqm"])}
+    if any(other["normalised"] for other in methods.values()):
+        row["normalised"] = _spread(each["normalised"])
+    if any("success" in other for other in methods.values()):
+        row["success"] = _spread(each.get("success"))
+    return {**row, **_beats(label, methods)}
+
+
+def _together(label: str, methods: dict[str, Any]) -> dict[str, str]:
+    return {**_scores(methods[label]), **_beats(label, methods)}
+
+
+def _scores(each: dict[str, Any]) -> dict[str, str]:
+    return {"IQM": _spread(each), "mean": amount(each["mean"])}
+
+
+def _beats(label: str, methods: dict[str, Any]) -> dict[str, str]:
+    """How probably a run of this method beats one of any other's, against each of them in turn."""
+    chances = [each["probability"] for each in methods[label]["improvement_over"].values()]
+    known = [chance for chance in chances if chance is not None]
+    return {"beats others": f"{sum(known) / len(known):.0%}" if known else "-"}
+
+
+def _spread(found: dict[str, Any] | None) -> str:
+    """An interquartile mean with its interval, where there is one."""
+    if found is None:
+        return "-"
+    centre, bounds = found["iqm"], found["interval"]
+    if None in bounds:
+        return amount(centre)
+    return f"{amount(centre)} [{amount(bounds[0])}, {amount(bounds[1])}]"

@@ -1,0 +1,83 @@
+"""`apportion paper`: the experiments of the GRD paper, one command each."""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from apportion.cli.arguments import blaming_the_command_line, parse
+from apportion.cli.output import Output, print_data
+from apportion.core.config import check
+from apportion.front.paper.door import Outcome, default_folder, find, run_experiment
+from apportion.front.paper.experiments import EXPERIMENTS
+from apportion.front.sweep.carrying import How
+
+_LINES = "\n\n    ".join(f"{each.name:<11} {each.title} ({each.source})" for each in EXPERIMENTS.values())
+
+
+@dataclass(frozen=True)
+class Paper:
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+    """Which experiment: see above."""
+    scale: Literal["smoke", "half", "full"] = "smoke"
+    """Tiny, to see that all works; half of the paper's steps; all of them."""
+    settings: Literal["published", "ours", "both"] = "published"
+    """GRD as published, the settings that serve best by our measurements, or both side by side."""
+    steps: int | None = None
+    """Train for so many steps instead of the scale's."""
+    seeds: int | None = None
+    """So many seeds instead of the scale's: 5, or 2 with smoke."""
+    out: Path | None = None
+    """Folder of the result and its runs; runs/paper-NAME-SCALE when not given."""
+    how: tyro.conf.OmitArgPrefixes[How] = field(default_factory=How)
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+
+Paper.__doc__ = f"""Run an experiment of the GRD paper, and set its figure or table beside what it prints.
+
+    NAME is one of
+
+    {_LINES}
+
+    The same command again goes on where it stopped; finished trainings stay as they are.
+    """
+
+
+def paper(argv: list[str]) -> int:
+    """Run an experiment of the paper."""
+    with blaming_the_command_line():
+        args = parse(Paper, argv, "apportion paper")
+        find(args.name)
+        for flag in ("steps", "seeds"):
+            given = getattr(args, flag)
+            check(given is None or given >= 1, f"--{flag} {given} must be at least 1")
+    quiet = args.output.quiet
+    outcome = run_experiment(
+        args.name, args.scale, args.settings, args.out, args.how, quiet, args.steps, args.seeds
+    )
+    if outcome.data is None:
+        return _unfinished(outcome, args.out or default_folder(args.name, args.scale))
+    print_data(outcome.data, args.output, tables)
+    return 0
+
+
+def tables(console: Console, data: dict[str, Any]) -> None:
+    """The page as it was written, and where it lies."""
+    console.print(Text(Path(data["page"]).read_text()))
+    for file in (data["page"], f"{data['out']}/results.json", *data["figures"]):
+        console.print(Text(file))
+
+
+def _unfinished(outcome: Outcome, folder: Path) -> int:
+    """The exit code, after a line for each training that failed, or for how to go on."""
+    carried = outcome.carried
+    for each in carried.failed:
+        print(f"error: {each.job.name} failed: {each.reason}", file=sys.stderr)
+    if carried.signal is None:
+        return 1
+    print(f"Stopped and saved in {folder}. The same command goes on.", file=sys.stderr)
+    return 128 + carried.signal

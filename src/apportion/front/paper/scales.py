@@ -1,0 +1,62 @@
+"""How much of an experiment is run: all of it, half of its steps, or just enough to see that it works."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from apportion.front.paper.experiments import SEEDS, Experiment, Variant
+
+Name = Literal["smoke", "half", "full"]
+NAMES: tuple[Name, ...] = ("smoke", "half", "full")
+
+SMOKE_STEPS = 600
+# The smallest training that has updates, evaluations and edges: it says nothing about any method.
+_SMOKE: dict[str, Any] = {
+    "steps_per_iteration": 100,
+    "updates_per_iteration": 2,
+    "warmup_steps": 200,
+    "evaluate_every": 100,
+    "evaluation_episodes": 1,
+    "replay_steps": 1000,
+    "workers": 0,
+    "env.max_episode_steps": 50,
+    "backbone.hidden": (16, 16),
+    "backbone.batch_size": 16,
+}
+_SMOKE_METHODS: dict[str, dict[str, Any]] = {
+    "grd": {"method.hidden": (16, 16), "method.segments": 2},
+    "rrd": {"method.hidden": (16, 16), "method.segments": 2},
+    "rrd-unbiased": {"method.hidden": (16, 16), "method.segments": 2},
+}
+
+
+class Scale(NamedTuple):
+    """What of an experiment is run, and for how long."""
+
+    name: str
+    tasks: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    seeds: int
+    steps: int
+
+    def settings(self, variant: Variant) -> Mapping[str, Any]:
+        """Beside those of the variant itself."""
+        if self.name != "smoke":
+            return {}
+        return {**_SMOKE, **_SMOKE_METHODS.get(variant.method, {})}
+
+    def moment(self, step: int, experiment: Experiment) -> int:
+        """Where a step of the paper's lies in a training of another length."""
+        return round(step * self.steps / experiment.steps)
+
+
+def scale(experiment: Experiment, name: Name, steps: int | None = None, seeds: int | None = None) -> Scale:
+    """The scale of this name; with another number of steps or seeds, where these are given."""
+    smoke = name == "smoke"
+    usual = SMOKE_STEPS if smoke else experiment.steps // (2 if name == "half" else 1)
+    return Scale(
+        name=name,
+        tasks=experiment.tasks[: experiment.smoke_tasks] if smoke else experiment.tasks,
+        variants=experiment.variants[: experiment.smoke_variants] if smoke else experiment.variants,
+        seeds=seeds or (2 if smoke else SEEDS),
+        steps=steps or usual,
+    )

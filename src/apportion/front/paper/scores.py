@@ -1,0 +1,69 @@
+"""Learning curves and final scores: `main`, `backbones` and `metaworld`."""
+
+from typing import Any
+
+import numpy as np
+
+from apportion.front.paper.experiments import BEST_RIVAL
+from apportion.front.paper.planning import Settings
+from apportion.front.paper.presenting import FORMAT, Done, Presented, Setting, spread, table
+from apportion.report.comparison.comparing import compare_curves
+from apportion.report.comparison.figure import draw_comparison
+from apportion.report.comparison.reading import curves_of
+from apportion.report.comparison.results import Comparison
+from apportion.report.statistics import interval, iqm
+
+_HEADS: dict[Settings, str] = {"published": "published settings", "ours": "our settings"}
+
+
+def present(setting: Setting) -> Presented:
+    """A table of tasks and methods, both kinds of settings side by side, and curves of each."""
+    found = {column: _comparison(setting, setting.of(column)) for column in setting.columns}
+    figures = [
+        draw_comparison(each, setting.folder / f"curves-{column}.{FORMAT}") for column, each in found.items()
+    ]
+    rows = []
+    for task in setting.scale.tasks:
+        names = list(dict.fromkeys(label for each in found.values() for label in each.on(task)))
+        for name in [*names, *([BEST_RIVAL] if setting.printed(task, BEST_RIVAL) else [])]:
+            printed = setting.printed(task, name)
+            ours = [_cell(each, task, name) for each in found.values()]
+            rows.append([task, name, *ours, printed.text if printed else "-"])
+    head = ["task", "method", *(_HEADS[column] for column in found), "the paper prints"]
+    what = "success rate" if setting.experiment.metric == "success" else "return"
+    text = [
+        f"Mean {what} ± standard deviation over seeds at the end, then the interquartile mean with its 95% "
+        "interval.",
+        "",
+        *table(head, rows),
+    ]
+    data: dict[str, Any] = {column: each.summary() for column, each in found.items()}
+    return Presented(data, text, figures, [line for each in found.values() for line in each.notes])
+
+
+def _comparison(setting: Setting, done: list[Done]) -> Comparison:
+    curves = [
+        curve
+        for each in done
+        for curve in curves_of(
+            each.run,
+            each.run.read_config(),
+            each.evaluations(),
+            each.planned.task,
+            each.planned.variant.name,
+        )
+    ]
+    return compare_curves(curves, setting.experiment.metric, trusted=False)
+
+
+def _cell(found: Comparison, task: str, name: str) -> str:
+    if name == BEST_RIVAL:
+        rivals = [label for label in found.on(task) if not label.startswith("GRD")]
+        name = max(rivals, key=lambda label: float(found.values(task, label).mean()), default="")
+    values = found.values(task, name)
+    if not len(values):
+        return "-"
+    middle, low, high = interval(values, iqm)
+    form = ",.0f" if abs(middle) >= 100 else ".2f"
+    known = "" if np.isnan(low) else f" [{low:{form}}, {high:{form}}]"
+    return f"{spread(values)}; {middle:{form}}{known}"

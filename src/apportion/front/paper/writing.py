@@ -1,0 +1,78 @@
+"""The result of an experiment as files: results.json, and one page with table, figures and what differs."""
+
+from typing import Any
+
+from apportion.front.paper.presenting import Presented, Setting
+from apportion.runs.atomic import plain, write_json
+from apportion.runs.folder import versions
+
+PAGE = "README.md"
+RESULTS = "results.json"
+
+
+def write(setting: Setting, presented: Presented) -> dict[str, Any]:
+    """All of it into the experiment's folder; the data that results.json has."""
+    experiment, scale, folder = setting.experiment, setting.scale, setting.folder
+    differs = [*experiment.differs, *_budget(setting)]
+    data: dict[str, Any] = plain(
+        {
+            "experiment": experiment.name,
+            "title": experiment.title,
+            "source": experiment.source,
+            "scale": scale.name,
+            "settings": setting.columns,
+            "steps": scale.steps,
+            "seeds": scale.seeds,
+            "out": str(folder),
+            "page": str(folder / PAGE),
+            "figures": [str(figure) for figure in presented.figures],
+            "ours": presented.data,
+            "paper": [printed._asdict() for printed in experiment.printed],
+            "differs": differs,
+            "notes": presented.notes,
+            "jobs": [each.planned.job.to_dict() for each in setting.done],
+            "configs": {each.planned.job.name: each.run.read_config() for each in setting.done},
+            "versions": versions(),
+        }
+    )
+    write_json(folder / RESULTS, data)
+    (folder / PAGE).write_text("\n".join(_page(setting, presented, differs, data["versions"])) + "\n")
+    return data
+
+
+def _page(setting: Setting, presented: Presented, differs: list[str], made_with: dict[str, Any]) -> list[str]:
+    experiment, scale = setting.experiment, setting.scale
+    figures = [f"![{figure.stem}]({figure.relative_to(setting.folder)})" for figure in presented.figures]
+    commit = (made_with["commit"] or "unknown")[:12] + (" with changes" if made_with["dirty"] else "")
+    packages = ", ".join(f"{name} {made_with[name]}" for name in ("jax", "mujoco"))
+    made = f"apportion {made_with['apportion']} (commit {commit}), {packages}"
+    return [
+        f"# {experiment.title}",
+        "",
+        f"{experiment.source} of the paper, by `apportion paper {experiment.name} --scale {scale.name}`: "
+        f"{scale.steps:,} steps, {scale.seeds} seed(s), {' and '.join(setting.columns)} settings. {made}, on "
+        f"{', '.join(dict.fromkeys(made_with['devices']))}.",
+        "",
+        *presented.text,
+        *(line for figure in figures for line in (figure, "")),
+        "## What differs from the paper",
+        "",
+        *(f"- {line}" for line in differs),
+        *(f"- {line}" for line in presented.notes),
+    ]
+
+
+def _budget(setting: Setting) -> list[str]:
+    """What this scale leaves out."""
+    experiment, scale = setting.experiment, setting.scale
+    lines = []
+    if scale.steps != experiment.steps:
+        lines.append(f"{scale.steps:,} steps of training instead of {experiment.steps:,}.")
+    if scale.name == "smoke":
+        lines.append("Scale smoke: tiny networks, episodes of 50 steps. It shows that it works, no more.")
+    if len(scale.tasks) < len(experiment.tasks):
+        lines.append(f"{len(scale.tasks)} of {len(experiment.tasks)} tasks: {', '.join(scale.tasks)}.")
+    if len(scale.variants) < len(experiment.variants):
+        names = ", ".join(variant.name for variant in scale.variants)
+        lines.append(f"{len(scale.variants)} of {len(experiment.variants)} methods: {names}.")
+    return lines

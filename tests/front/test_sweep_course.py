@@ -1,0 +1,100 @@
+"""Where the jobs of a sweep run, and what is shown meanwhile."""
+
+import io
+import os
+import pty
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from apportion.front.sweep.board import Board
+from apportion.front.sweep.jobs import Job
+from apportion.front.sweep.local import places
+from apportion.front.sweep.on_ray import demand
+from apportion.front.sweep.standing import Standing
+from apportion.training.presets import GREENHOUSE
+
+WAITS = Standing(Job("a", GREENHOUSE), Path("a"), "waiting", 0, 800)
+RUNS = replace(WAITS, state="running", step=200)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cores", "jobs", "per_gpu", "expected"),
+    [
+        ([], 2, None, 1, [None]),
+        ([], 16, None, 1, [None] * 4),
+        ([], 2, 3, 1, [None] * 3),
+        (["0", "1"], 16, None, 1, ["0", "1"]),
+        (["0", "1"], 16, None, 2, ["0", "1", "0", "1"]),
+        (["0", "1"], 16, 3, 1, ["0", "1", "0"]),
+        (["0", "1", "2", "3"], 16, 2, 1, ["0,2", "1,3"]),
+    ],
+)
+def test_jobs_share_cores_and_gpus(
+    gpus: list[str], cores: int, jobs: int | None, per_gpu: int, expected: list[str | None]
+) -> None:
+    assert places(gpus, cores, jobs, per_gpu) == expected
+
+
+@pytest.mark.parametrize(
+    ("machines", "per_gpu", "expected"),
+    [
+        ([{"CPU": 1.0}], 1, (1, 0.0)),
+        ([{"CPU": 2.0}, {"CPU": 64.0}], 1, (4, 0.0)),
+        ([{"CPU": 64.0}, {"CPU": 16.0, "GPU": 8.0}], 1, (2, 1.0)),
+        ([{"CPU": 16.0, "GPU": 8.0}], 3, (1, 0.3333)),
+    ],
+)
+def test_jobs_of_a_cluster_ask_for_cores_and_gpus_that_are_there(
+    machines: list[dict[str, float]], per_gpu: int, expected: tuple[int, float]
+) -> None:
+    assert demand(machines, per_gpu) == expected
+
+
+def test_elsewhere_than_on_a_terminal_each_change_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    with Board(quiet=False, clock=lambda: now[0]) as board:
+        for standing in (WAITS, RUNS, replace(RUNS, step=400)):
+            board.show([standing])
+        now[0] = 61.0
+        board.show([replace(RUNS, step=600, score="3.1 4.2")])
+        board.show([replace(RUNS, state="failed", reason="no room")])
+    with Board(quiet=True) as silent:
+        silent.show([RUNS])
+    assert capsys.readouterr().err.splitlines() == [
+        "a: running, step 200/800",
+        "a: running, step 600/800, return 3.1 4.2",
+        "a: failed: no room",
+    ]
+
+
+def test_a_terminal_gets_a_table_of_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    master, slave = pty.openpty()
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "xterm")
+    other = replace(WAITS, job=Job("b", GREENHOUSE), state="failed", reason="no [room]")
+    with os.fdopen(slave, "w", encoding="utf-8") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        with Board(quiet=False) as board:
+            board.show([WAITS, other])
+            board.message("Stopping")
+        shown = os.read(master, 100_000).decode()
+    os.close(master)
+    assert all(text in shown for text in ("waiting", "0/800", "no [room]", "2 jobs: 1 failed, 1 waiting"))
+    assert "Stopping" in shown
+
+
+class _Gone(io.StringIO):
+    """A pipe whose reader has left."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_sweep_goes_on_when_nobody_reads_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", _Gone())
+    with Board(quiet=False) as board:
+        board.show([RUNS])
+        board.message("Stopping")

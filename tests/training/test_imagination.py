@@ -1,0 +1,270 @@
+"""Imagined steps: branches through a model that is known, beside a plain loop; and what they leave alone."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from apportion.backbones import BACKBONES, sac
+from apportion.core.errors import UserError
+from apportion.core.types import Backbone, Dynamics, Imagined, Method, Sampling, Transitions
+from apportion.data import replay as replays
+from apportion.envs.make import EnvConfig
+from apportion.methods import METHODS, grd
+from apportion.training import agent as agents
+from apportion.training.agent import AgentState, Imagination
+from apportion.training.conformance import check_method
+from apportion.training.exact_sum import exact_sum
+from apportion.training.imagination import Imagine, mixed
+from apportion.training.settings import Config, Schedule
+from apportion.training.updates import updates
+from builders import BUTTONS, SPEC, assert_equal, transitions
+
+GREENHOUSE = EnvConfig("apportion/Greenhouse-v0")
+MOVES = np.array([[0.9, 0.2, 0.0], [0.0, 0.8, 0.1], [0.3, 0.0, 0.7]], np.float32)
+PUSHES = np.array([[0.5, 0.0, -0.5], [0.0, 0.6, 0.4]], np.float32)
+WEIGHTS = np.array([[0.4, -0.2], [0.1, 0.7], [9.0, 9.0]], np.float32)  # of the policy; it sees two of three
+ENDS_ABOVE, DOUBTS_ABOVE = 0.3, 0.9
+REAL = transitions(5, 10)
+
+
+def _linear() -> Method:
+    """s' = M s + P a, which ends where the first number is high, and is doubted where the last one is far."""
+
+    def imagine(
+        state: Any, method: Any, observation: jax.Array, action: jax.Array, key: jax.Array
+    ) -> Imagined:
+        after = observation @ jnp.asarray(MOVES) + action @ jnp.asarray(PUSHES)
+        return Imagined(after, after[:, 0] > ENDS_ABOVE, jnp.abs(observation[:, 2]))
+
+    return Method(
+        init=lambda key, spec: jnp.zeros(()),
+        update=lambda state, batch, key: (state, {}),
+        reward=lambda state, steps: steps.action[:, 0],
+        policy_mask=lambda state: jnp.asarray([1.0, 1.0, 0.0]),
+        edges=None,
+        sampling=Sampling(),
+        dynamics=Dynamics(lambda key, spec: jnp.zeros(()), lambda own, method, steps: (own, {}), imagine),
+    )
+
+
+def _backbone() -> Backbone:
+    return Backbone(
+        init=lambda key, spec: jnp.zeros(()),
+        update=lambda state, steps, rewards, key: (state, {}),
+        act=lambda state, observation, key, explore: jnp.tanh(observation @ jnp.asarray(WEIGHTS)),
+        actor=lambda state: {},
+        head="tanh_noise",
+        batch_size=10,
+    )
+
+
+def _agent(updates: int = 7) -> AgentState:
+    nothing = jnp.zeros(())
+    return AgentState(nothing, nothing, None, imagination=Imagination(nothing, jnp.asarray(updates)))
+
+
+def _mixed(imagine: Imagine, updates: int = 7) -> tuple[Transitions, float]:
+    steps, share = mixed(imagine, _linear(), _backbone(), _agent(updates), REAL, jax.random.key(0))
+    return steps, float(share)
+
+
+def _plain(length: int, wanted: int) -> list[dict[str, Any] | None]:
+    """The same in a plain loop: what stands in each place of the batch, None for the real step."""
+    places: list[dict[str, Any] | None] = [None] * 10
+    count = int(np.ceil(wanted / length))
+    for branch in range(count):
+        at = np.asarray(REAL.observation[branch])
+        for depth in range(length):
+            if abs(at[2]) > DOUBTS_ABOVE:
+                break
+            action = np.tanh(at * [1, 1, 0] @ WEIGHTS)
+            after = at @ MOVES + action @ PUSHES
+            ended = bool(after[0] > ENDS_ABOVE)
+            if (place := depth * count + branch) < wanted:
+                places[place] = {
+                    "observation": at,
+                    "action": action,
+                    "next_observation": after,
+                    "terminated": ended,
+                }
+            if ended:
+                break
+            at = after
+    return places
+
+
+def test_the_plain_loop_has_steps_that_end_and_steps_that_are_doubted() -> None:
+    places = _plain(3, 10)
+    assert {None if place is None else place["terminated"] for place in places} == {None, False, True}
+
+
+@pytest.mark.parametrize(("length", "share"), [(1, 0.5), (3, 0.7), (3, 1.0)])
+def test_branches_are_those_of_a_plain_loop_and_other_steps_stay_real(length: int, share: float) -> None:
+    steps, found_share = _mixed(Imagine(share=share, length=length, after=7, doubt=DOUBTS_ABOVE))
+    places = _plain(length, round(share * 10))
+    for row, place in enumerate(places):
+        if place is None:
+            assert_equal(*(jax.tree.map(lambda x, r=row: x[r], part) for part in (steps, REAL)))
+        else:
+            for name, expected in place.items():
+                np.testing.assert_allclose(getattr(steps, name)[row], expected, rtol=1e-5, err_msg=name)
+            assert float(steps.true_reward[row]) == 0  # nobody knows it
+    assert found_share == pytest.approx(sum(place is not None for place in places) / 10)
+
+
+def test_nothing_is_imagined_before_the_model_has_learned() -> None:
+    steps, share = _mixed(Imagine(share=0.5, after=8), updates=7)
+    assert_equal(steps, REAL)
+    assert share == 0
+
+
+def test_exact_sums_leave_imagined_rewards_alone() -> None:
+    method = _linear()
+    steps, _ = _mixed(Imagine(share=1.0, after=0, doubt=np.inf))
+    np.testing.assert_array_equal(exact_sum(method).reward(None, steps), method.reward(None, steps))
+
+
+def test_a_policy_finds_the_best_action_in_imagination_alone() -> None:
+    """Real steps only ever push with 0; the known model is asked what the policy would do instead."""
+    backbone = sac.make(sac.Config(hidden=(16,), batch_size=32, learning_rate=1e-2, target_entropy=-3.0))
+
+    def imagine(own: Any, method: Any, observation: Any, action: Any, key: Any) -> Imagined:
+        return Imagined(observation, jnp.ones(len(action), bool), jnp.zeros(len(action)))
+
+    model = Dynamics(lambda key, spec: jnp.zeros(()), lambda own, method, steps: (own, {}), imagine)
+    method = _linear()._replace(
+        reward=lambda state, steps: -jnp.sum((steps.action - 0.3) ** 2, axis=-1), dynamics=model
+    )
+    real = transitions(0, 32)._replace(action=jnp.zeros((32, 2)), terminated=jnp.ones(32, bool))
+
+    def update(agent: AgentState, key: jax.Array) -> tuple[AgentState, None]:
+        mix_key, lesson_key = jax.random.split(key)
+        steps, _ = mixed(Imagine(share=1.0, after=0), method, backbone, agent, real, mix_key)
+        lesson = agents.lesson(method, agent, steps, lesson_key)
+        return agents.update_policy(backbone, agent, lesson)[0], None
+
+    @jax.jit
+    def learn(key: jax.Array) -> jax.Array:
+        agent = agents.init(method, backbone, key, SPEC, normalise=False, imagines=True)
+        agent, _ = jax.lax.scan(update, agent, jax.random.split(key, 300))
+        return jax.vmap(lambda x: backbone.act(agent.backbone, x, key, False))(real.observation)
+
+    actions = np.asarray(learn(jax.random.key(0)))
+    np.testing.assert_allclose(actions, 0.3, atol=0.3)
+    np.testing.assert_allclose(actions.mean(axis=0), 0.3, atol=0.1)
+
+
+# --- In a training
+
+
+def _config(imagine: Imagine, backbone: str = "sac", **changes: Any) -> Config:
+    entry = BACKBONES[backbone]
+    return Config(
+        GREENHOUSE,
+        method_config=grd.Config(hidden=(8,), segments=2, update_every=2, **changes),
+        backbone=backbone,
+        backbone_config=replace(entry.config(), hidden=(8,), batch_size=6),
+        schedule=Schedule(updates_per_iteration=4),
+        imagine=imagine,
+    )
+
+
+def _one_iteration(config: Config) -> tuple[AgentState, replays.Replay, Any]:
+    """From a fresh state and a replay of two episodes; `normalise` is on."""
+    method, backbone = config.make_method(), config.make_backbone()
+    spec = BUTTONS if backbone.discrete else SPEC
+    init_key, key = jax.random.split(jax.random.key(0))
+    agent = agents.init(method, backbone, init_key, spec, normalise=True, imagines=config.imagines)
+    return updates(config, spec, agent, _replay(), jnp.asarray(0), key)
+
+
+def _replay() -> replays.Replay:
+    data = transitions(5, 8)
+    chunk = replays.Chunk(
+        observation=data.observation,
+        action=data.action,
+        paid=data.paid,
+        true_reward=data.true_reward,
+        terminated=jnp.zeros(8, bool),
+        rows=jnp.asarray(7),
+        segment_start=jnp.asarray([0, 4]),
+        segment_length=jnp.asarray([3, 3]),
+        segment_total=jnp.asarray([1.0, 2.0]),
+        episode_start=jnp.asarray([0, 4]),
+        segments=jnp.asarray(2),
+    )
+    return replays.insert(replays.init(SPEC, 40), chunk)
+
+
+def test_a_training_is_bit_for_bit_the_same_until_steps_are_imagined() -> None:
+    without, _, plain = jax.jit(lambda: _one_iteration(_config(Imagine(), "ddpg")))()
+    later = _config(Imagine(share=0.5, after=5), "ddpg")
+    waiting, _, metrics = jax.jit(lambda: _one_iteration(later))()
+    assert without.imagination is None
+    assert waiting.imagination is not None
+    assert int(waiting.imagination.updates) == 4
+    assert_equal(waiting._replace(imagination=None), without)
+    assert_equal({name: metrics[name] for name in plain}, plain)
+    assert metrics.keys() - plain.keys() == {"model_loss", "model_end_loss", "model_spread", "imagined_share"}
+    assert metrics["imagined_share"] == 0
+
+
+@pytest.mark.parametrize(("structure", "backbone"), [("closed-form", "dqn"), ("gradient", "td3")])
+def test_discrete_actions_and_the_published_form_can_be_imagined(structure: str, backbone: str) -> None:
+    """Traced only: shapes and types fit."""
+    config = _config(Imagine(share=0.5, length=2), backbone, structure=structure)
+    _, _, metrics = jax.eval_shape(lambda: _one_iteration(config))
+    assert "imagined_share" in metrics
+
+
+def test_a_model_of_the_users_own_is_held_against_its_contract() -> None:
+    method = _linear()
+    assert method.dynamics is not None
+    check_method("mine:make", method, SPEC, batch_size=4)
+    whole = method.dynamics._replace(
+        imagine=lambda own, method, observation, action, key: Imagined(
+            observation, jnp.zeros(len(action), bool), jnp.zeros(())
+        )
+    )
+    line = r"--method mine:make: dynamics.imagine has shape \(\): \(4,\) is needed"
+    with pytest.raises(UserError, match=line):
+        check_method("mine:make", method._replace(dynamics=whole), SPEC, batch_size=4)
+
+
+# --- Settings
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "grd"])
+def test_a_method_without_a_model_refuses_and_says_who_has_one(name: str) -> None:
+    line = f"{name} has no model to imagine steps with: leave out --imagine.share, or add --method grd$"
+    with pytest.raises(UserError, match=line):
+        Config(GREENHOUSE, method=name, imagine=Imagine(share=0.5))
+
+
+def test_a_policy_that_learns_only_from_its_own_newest_steps_refuses() -> None:
+    with pytest.raises(UserError, match="ppo learns only from the steps that it has just taken: leave out"):
+        Config(GREENHOUSE, backbone="ppo", imagine=Imagine(share=0.5))
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"share": 1.5}, "imagine.share=1.5 must be from 0 to 1"),
+        ({"length": 0}, "imagine.length=0 must be at least 1"),
+        ({"after": -1}, "imagine.after=-1 must not be negative"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], line: str) -> None:
+    with pytest.raises(UserError, match=line):
+        Imagine(**settings)
+
+
+def test_it_is_written_down_with_the_run() -> None:
+    config = Config(GREENHOUSE, imagine=Imagine(share=0.5, length=3))
+    assert Config.from_dict(config.to_dict()) == config
+    older = {name: value for name, value in config.to_dict().items() if name != "imagine"}
+    assert not Config.from_dict(older).imagines
