@@ -12,7 +12,7 @@ from apportion.core.errors import UserError
 from apportion.envs import acting
 from apportion.nn import optimise
 from apportion.nn.renorm import RenormMLP
-from builders import SPEC, assert_close, assert_equal, lane, normal, numpy, stack, transitions
+from builders import SPEC, assert_close, assert_equal, lane, normal, numpy, transitions
 from probes import (
     BEST_ACTION,
     PLACES,
@@ -138,17 +138,6 @@ def _plain_actor_loss(after: crossq.State, before: crossq.State, key: jax.Array)
     lowest = plain_values(_judges(after), observation, action).min(axis=0)
     temperature = np.exp(float(before.log_temperature))
     return float((temperature * log_density - lowest).mean()), float(-log_density.mean())
-
-
-def test_in_lanes_together_some_actors_wait_while_others_step(state: crossq.State) -> None:
-    states = [state, state._replace(updates=state.updates + 2)]
-    keys = jax.random.split(jax.random.key(5), 2)
-    lanes = jax.vmap(crossq.make(CONFIG).update, in_axes=(0, None, None, 0))
-    together = jax.jit(lanes)(stack(*states), STEPS, STEPS.paid, keys)
-    for index in range(2):
-        alone = UPDATE(states[index], STEPS, STEPS.paid, keys[index])
-        assert_close(lane(together, index), alone)
-        assert np.any(alone[0].actor.scales[0] != state.actor.scales[0]) == (index == 1)
 
 
 # --- Acting

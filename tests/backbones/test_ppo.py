@@ -127,10 +127,10 @@ def _plain_entropy(networks: Any, observation: np.ndarray) -> float:
     return float(np.mean([stats.entropy(np.exp(row)) for row in outputs]))
 
 
-def test_padding_changes_nothing(spec: Spec) -> None:
+def test_padding_changes_nothing() -> None:
     """The same steps with other noise in the last place."""
-    update, steps = jax.jit(ppo.make(CONFIG).update), _steps(spec)
-    state = ppo.make(CONFIG).init(jax.random.key(0), spec)
+    update, steps = jax.jit(ppo.make(CONFIG).update), _steps(SPEC)
+    state = ppo.make(CONFIG).init(jax.random.key(0), SPEC)
     other = steps._replace(observation=steps.observation.at[-1].add(5.0))
     rewards = steps.paid.at[-1].add(7.0)
     found, expected = (

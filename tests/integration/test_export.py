@@ -67,20 +67,21 @@ def test_a_file_acts_as_the_run_s_own_policy_does(
 
 
 @pytest.mark.parametrize(
-    ("env", "backbone", "kind", "more"),
+    ("env", "backbone", "kind"),
     [
-        ("Pendulum-v1", "td3", "box", ["--steps", "200"]),
-        ("CartPole-v1", "dqn", "number", ["--steps", "200"]),
-        ("CartPole-v1", "ppo", "number", ["--steps", "600"]),
-        # With updates, which move the statistics that its layers are normalised by.
-        ("Pendulum-v1", "crossq", "box", ["--steps", "600", "--backbone.critic-hidden", "8"]),
+        ("Pendulum-v1", "td3", "box"),
+        ("Pendulum-v1", "crossq", "box"),
+        ("CartPole-v1", "dqn", "number"),
+        ("CartPole-v1", "ppo", "number"),
     ],
 )
 def test_every_head_has_its_reading(
-    env: str, backbone: str, kind: str, more: list[str], loader: Path, tmp_path: Path, out: Path
+    env: str, backbone: str, kind: str, loader: Path, tmp_path: Path, out: Path
 ) -> None:
     """Pendulum's actions reach from -2 to 2."""
-    flags = tiny("observed", "--backbone", backbone, "--evaluation-episodes", "1", *more)
+    flags = tiny("observed", "--backbone", backbone, "--steps", "200", "--evaluation-episodes", "1")
+    if backbone == "crossq":
+        flags += ["--backbone.critic-hidden", "8"]
     run = door.load(train(out, env, *flags).path)
     file = run.export(tmp_path / "policy.npz")
     observations = np.random.default_rng(0).normal(0, 1, (50, run.spec.observation_size))

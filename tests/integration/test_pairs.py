@@ -40,13 +40,14 @@ ENVIRONMENTS = {
 
 # A backbone knows of a method only its rewards, so for these one backbone is enough.
 WITH_SAC_ONLY = ("diaster", "rbt", "gp-lrr", "hopfield-rudder", "align-rudder")
-# What these meet in a method: rewards, a policy mask that may change, and steps recalled from elsewhere.
-WITH_A_FEW = {"crossq": ("grd", "ircr"), "ppo": ("grd", "ircr")}
+# And for these the method that has most to say to them: a mask that changes under running statistics, and
+# recalled steps that an on-policy backbone must leave out.
+WITH_ONE_METHOD = {"crossq": "grd", "ppo": "ircr"}
 
 
 def _trains(method: str, backbone: str) -> bool:
-    if backbone in WITH_A_FEW:
-        return method in WITH_A_FEW[backbone]
+    if backbone in WITH_ONE_METHOD:
+        return method == WITH_ONE_METHOD[backbone]
     return backbone == "sac" or method not in WITH_SAC_ONLY
 
 

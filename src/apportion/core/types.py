@@ -172,6 +172,9 @@ class Method(NamedTuple):
     dynamics: Dynamics | None = None  # for training.imagination
 
 
+LogDensity = Callable[[State, Float[Array, "*B S"], Float[Array, "*B A"]], Float[Array, "*B"]]
+
+
 class Backbone(NamedTuple):
     """Learns a policy from transitions and rewards. Pure functions of an explicit state.
 
@@ -186,6 +189,4 @@ class Backbone(NamedTuple):
     head: str  # of acting.HEADS, or module:function: how envs.acting turns outputs into an action
     batch_size: int
     discrete: bool | None = False  # serves discrete actions, as one-hot vectors; else continuous; None: both
-    log_density: Callable[[State, Float[Array, "*B S"], Float[Array, "*B A"]], Float[Array, "*B"]] | None = (
-        None  # of actions
-    )
+    log_density: LogDensity | None = None  # log π(a|s) of given actions

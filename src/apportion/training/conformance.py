@@ -16,7 +16,7 @@ from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.core.registry import own
 from apportion.core.spec import Spec
-from apportion.core.types import Backbone, Batch, Dynamics, Method, Sampling, State, Transitions
+from apportion.core.types import Acted, Backbone, Batch, Dynamics, Method, Sampling, State, Transitions
 from apportion.data import replay as replays
 from apportion.envs import acting
 from apportion.training.settings import Config
@@ -85,6 +85,9 @@ def _check_backbone(name: str, backbone: Backbone, spec: Spec) -> None:
     def all_it_does(key: PRNGKeyArray) -> dict[str, Any]:
         steps = _batch(Sampling(), spec, backbone.batch_size, key).transitions
         state = backbone.init(key, spec)
+        if backbone.log_density is not None:
+            density = backbone.log_density(state, steps.observation, steps.action)
+            steps = steps._replace(acted=Acted(density, steps.terminated, steps.terminated))
         after, metrics = backbone.update(state, steps, steps.paid, key)
         action = backbone.act(state, steps.observation[0], key, True)
         return {

@@ -7,7 +7,6 @@ iterations after its first step.
 
 import math
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
@@ -15,6 +14,7 @@ from apportion.core.spec import Spec
 from apportion.core.types import Acted, Backbone, Method, Metrics, Transitions
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
+from apportion.nn.lanes import choose
 from apportion.training import agent as agents
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
@@ -61,6 +61,4 @@ def learn(
     steps = scales.transitions(agent.scaling, newest(replay, since, places))
     lesson = agents.lesson(method, agent, steps, key)
     learned, metrics = agents.update_policy(backbone, agent, lesson)
-    some = replay.steps > since
-    agent = jax.tree.map(lambda new, old: jnp.where(some, new, old), learned, agent)
-    return agent, metrics
+    return choose(replay.steps > since, learned, agent), metrics
