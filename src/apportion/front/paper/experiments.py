@@ -91,8 +91,7 @@ def _spread(cell: str) -> str:
 
 
 def _with(backbone: str, variant: Variant) -> Variant:
-    name = f"{variant.name} + {backbone.upper()}"
-    return Variant(name, variant.method, variant.settings, backbone)
+    return Variant(variant.name, variant.method, variant.settings, backbone)
 
 
 _ALL = (

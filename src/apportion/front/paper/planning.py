@@ -20,6 +20,12 @@ class Planned(NamedTuple):
     variant: Variant
     settings: Settings
 
+    @property
+    def panel(self) -> str:
+        """Where its curve is drawn: a task, or a task and a backbone where there are several."""
+        backbone = self.variant.backbone
+        return self.task if backbone is None else f"{self.task}, {backbone.upper()}"
+
 
 def columns(choice: Choice) -> tuple[Settings, ...]:
     """Which settings are run: those that stand beside each other."""
@@ -56,5 +62,5 @@ def _variants(scale: Scale, settings: Settings) -> tuple[Variant, ...]:
 
 
 def _name(settings: str, task: str, variant: Variant) -> str:
-    words = f"{settings}-{task.rpartition('/')[2]}-{variant.name}"
+    words = f"{settings}-{task.rpartition('/')[2]}-{variant.name}-{variant.backbone or ''}"
     return re.sub(r"[^\w.-]+", "-", words.lower().replace("λ", "lambda")).strip("-")

@@ -23,7 +23,7 @@ def present(finished: Finished) -> Presented:
         draw_comparison(each, finished.folder / f"curves-{column}.{FORMAT}") for column, each in found.items()
     ]
     rows = []
-    for task in finished.scale.tasks:
+    for task in dict.fromkeys(each.planned.panel for each in finished.done):
         names = list(dict.fromkeys(label for each in found.values() for label in each.on(task)))
         for name in [*names, *([BEST_RIVAL] if finished.printed(task, BEST_RIVAL) else [])]:
             printed = finished.printed(task, name)
@@ -49,7 +49,7 @@ def _comparison(finished: Finished, done: list[Done]) -> Comparison:
             each.run,
             each.run.read_config(),
             each.evaluations(),
-            each.planned.task,
+            each.planned.panel,
             each.planned.variant.name,
         )
     ]
