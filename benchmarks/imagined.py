@@ -1,7 +1,7 @@
 """Do imagined steps help early? GRD with and without them on a pendulum that is paid every ten steps.
 
     python benchmarks/imagined.py --runs runs/imagined --out results/imagined.json
-    python benchmarks/imagined.py --regime scarce --runs runs/scarce --out results/imagined-scarce.json
+    python benchmarks/imagined.py --regime scarce --no-oracle --runs RUNS --out results/imagined-scarce.json
 
 With steps at will, one update for each of them; with scarce ones, six. Small networks, 5 seeds. Runs whose
 folder is there are not trained again. The file is one that curves.py reads; what is printed is its table.
@@ -71,11 +71,14 @@ class Imagined:
     """Whether steps are at will, or scarce and learned from more often."""
     seeds: int = 5
     """Seeds of each variant."""
+    oracle: bool = True
+    """Train the oracle, too."""
 
 
 def main(args: Imagined) -> None:
     regime = REGIMES[args.regime]
-    folders = {args.runs / name: config for name, config in variants(regime, args.seeds).items()}
+    configs = variants(regime, args.seeds)
+    folders = {args.runs / name: configs[name] for name in configs if args.oracle or name != "oracle"}
     for path, config in folders.items():
         if not path.exists():
             recording.train(config, Checkpoints(), path, quiet=True)

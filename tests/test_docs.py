@@ -160,6 +160,7 @@ class own_modules:  # noqa: N801 - reads like a function
 @pytest.fixture(autouse=True)
 def no_cache_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # what a page starts compiles as this process
 
 
 @pytest.fixture(scope="module")

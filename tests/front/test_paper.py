@@ -14,8 +14,8 @@ from apportion.core.errors import UserError
 from apportion.front.paper import door, robustness
 from apportion.front.paper.experiments import DEAD, EXPERIMENTS, TABLE_1_STEPS, Experiment
 from apportion.front.paper.planning import plan
-from apportion.front.paper.presenting import Done, Setting
-from apportion.front.paper.scales import NAMES, scale
+from apportion.front.paper.presenting import Done, Finished
+from apportion.front.paper.scales import NAMES, scale_of
 from apportion.front.paper.writing import write
 from apportion.front.sweep.jobs import Job
 from apportion.methods import METHODS
@@ -87,7 +87,7 @@ def test_every_scale_has_trainings_that_can_start(experiment: Experiment) -> Non
     assert experiment.steps == (1_000_000 if short else 3_000_000)
     steps = {"smoke": 600, "half": experiment.steps // 2, "full": experiment.steps}
     for name in NAMES:
-        planned = plan(experiment, scale(experiment, name), "both")
+        planned = plan(experiment, scale_of(experiment, name), "both")
         jobs = [each.job for each in planned]
         assert len({job.name for job in jobs}) == len(jobs)
         assert {job.preset for job in jobs} == {"paper", "default"}
@@ -100,7 +100,7 @@ def test_every_scale_has_trainings_that_can_start(experiment: Experiment) -> Non
 def _present(experiment: str, folder: Path, choice: Any = "published") -> tuple[dict[str, Any], str]:
     """The result of an experiment whose runs are random numbers."""
     found = EXPERIMENTS[experiment]
-    size = scale(found, "full", seeds=2)._replace(tasks=found.tasks[:1])
+    size = scale_of(found, "full", seeds=2)._replace(tasks=found.tasks[:1])
     done = []
     for number, planned in enumerate(plan(found, size, choice)):
         recipe = Recipe(
@@ -117,8 +117,8 @@ def _present(experiment: str, folder: Path, choice: Any = "published") -> tuple[
         done.append(Done(planned, make_run(folder / "runs" / planned.job.name, recipe)))
     if experiment == "robustness":
         _write_noise(done, folder)
-    setting = Setting(found, size, done, folder)
-    data = write(setting, door._PRESENTERS[found.kind](setting))
+    finished = Finished(found, size, done, folder)
+    data = write(finished, door._PRESENTERS[found.kind](finished))
     return data, (folder / "README.md").read_text()
 
 
@@ -206,7 +206,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 def test_all_smoke_trainings_are_small() -> None:
     jobs: list[Job] = []
     for experiment in EXPERIMENTS.values():
-        planned = plan(experiment, scale(experiment, "smoke"), "published")
+        planned = plan(experiment, scale_of(experiment, "smoke"), "published")
         assert len(planned) <= 6
         jobs += [each.job for each in planned]
     assert all(job.chosen().config.schedule.iterations == 6 for job in jobs)

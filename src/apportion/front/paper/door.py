@@ -10,8 +10,8 @@ from apportion.core.config import check, nearest
 from apportion.front.paper import rewards, robustness, scores, structure, swimmer
 from apportion.front.paper.experiments import EXPERIMENTS, Experiment, Kind
 from apportion.front.paper.planning import Choice, Planned, plan
-from apportion.front.paper.presenting import Done, Presented, Setting
-from apportion.front.paper.scales import Name, Scale, scale
+from apportion.front.paper.presenting import Done, Finished, Presented
+from apportion.front.paper.scales import Name, Scale, scale_of
 from apportion.front.paper.writing import write
 from apportion.front.sweep.carrying import Carried, How, carry_out
 from apportion.report.drawing import need_matplotlib
@@ -20,7 +20,7 @@ from apportion.runs.folder import RunFolder
 RUNS = "runs"  # the sweep folder within an experiment's
 _NO_OPTIMISING = "JAX_DISABLE_MOST_OPTIMIZATIONS"
 
-_PRESENTERS: dict[Kind, Callable[[Setting], Presented]] = {
+_PRESENTERS: dict[Kind, Callable[[Finished], Presented]] = {
     "scores": scores.present,
     "swimmer": swimmer.present,
     "robustness": robustness.present,
@@ -60,14 +60,14 @@ def run_experiment(
     """Train what the experiment needs, or go on with it, and present it. What is trained stays as it is."""
     experiment = find(name)
     need_matplotlib()  # before hours of training
-    size_ = scale(experiment, size, steps, seeds)
-    planned = plan(experiment, size_, choice)
+    scale = scale_of(experiment, size, steps, seeds)
+    planned = plan(experiment, scale, choice)
     folder = out or default_folder(name, size)
     with _quick_to_compile(size == "smoke"):
         carried = carry_out([each.job for each in planned], folder / RUNS, how, quiet)
     if not carried.done:
         return Outcome(carried, None)
-    return Outcome(carried, _present(experiment, size_, planned, carried, folder))
+    return Outcome(carried, _present(experiment, scale, planned, carried, folder))
 
 
 @contextmanager
@@ -85,9 +85,9 @@ def _quick_to_compile(wanted: bool) -> Iterator[None]:
 
 
 def _present(
-    experiment: Experiment, size: Scale, planned: list[Planned], carried: Carried, folder: Path
+    experiment: Experiment, scale: Scale, planned: list[Planned], carried: Carried, folder: Path
 ) -> dict[str, Any]:
     runs = [RunFolder.open(standing.run) for standing in carried.standings]
     done = [Done(each, run) for each, run in zip(planned, runs, strict=True)]
-    setting = Setting(experiment, size, done, folder)
-    return write(setting, _PRESENTERS[experiment.kind](setting))
+    finished = Finished(experiment, scale, done, folder)
+    return write(finished, _PRESENTERS[experiment.kind](finished))

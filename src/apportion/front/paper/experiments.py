@@ -46,7 +46,6 @@ class Experiment:
     differs: tuple[str, ...] = ()
     smoke_tasks: int = 1  # the first so many of them
     smoke_variants: int = 2  # the same
-    extra: str | None = None  # that its environments need
 
 
 SEEDS = 5
@@ -186,7 +185,6 @@ _ALL = (
             "The paper prints neither λ1 to λ5 nor a number of steps here: ours are those of HalfCheetah.",
             "An episode succeeds when MetaWorld reports so at any of its 500 steps.",
         ),
-        extra="metaworld",
     ),
     Experiment(
         name="structure",

@@ -1,4 +1,4 @@
-"""From an experiment to the jobs of a sweep, and to the commands that are the same by hand."""
+"""From an experiment to the jobs of a sweep."""
 
 import re
 from typing import Literal, NamedTuple

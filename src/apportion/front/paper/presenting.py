@@ -9,7 +9,7 @@ import numpy as np
 from apportion.front.paper.experiments import Experiment, Printed
 from apportion.front.paper.planning import Planned, Settings
 from apportion.front.paper.scales import Scale
-from apportion.report.figures import Labelled
+from apportion.report.figures import Labelled, evaluations
 from apportion.runs.folder import RunFolder
 
 FORMAT = "svg"
@@ -30,10 +30,10 @@ class Done(NamedTuple):
         return Labelled(self.run, self.label, self.run.read_spec(), self.run.read_config())
 
     def evaluations(self) -> list[dict[str, Any]]:
-        return [entry for entry in self.run.read_metrics() if entry["kind"] == "eval"]
+        return evaluations(self.run)
 
 
-class Setting(NamedTuple):
+class Finished(NamedTuple):
     """An experiment that has been run."""
 
     experiment: Experiment

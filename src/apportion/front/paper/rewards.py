@@ -4,15 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from apportion.front.paper.presenting import FORMAT, Done, Presented, Setting, table
+from apportion.front.paper.presenting import FORMAT, Done, Finished, Presented, table
 from apportion.report import drawing
 from apportion.report.figures import draw_rewards
 from apportion.training.evaluate import pearson
 
 
-def present(setting: Setting) -> Presented:
+def present(finished: Finished) -> Presented:
     """A figure for each task, and how well the two agree in the last episode of each seed."""
-    data = {f"{each.planned.task}, {each.label}": _agreement(each) for each in setting.done}
+    data = {f"{each.planned.task}, {each.label}": _agreement(each) for each in finished.done}
     columns = ("correlation", "sum_redistributed", "sum_true")
     rows = [
         [name, str(lane["seed"]), *(_number(lane[column]) for column in columns)]
@@ -22,8 +22,8 @@ def present(setting: Setting) -> Presented:
     head = ["run", "seed", "correlation over steps", "sum of redistributed", "sum of true"]
     with drawing.drawing():
         files = [
-            draw_rewards(each.labelled(), setting.folder / f"{each.planned.job.name}.{FORMAT}")
-            for each in setting.done
+            draw_rewards(each.labelled(), finished.folder / f"{each.planned.job.name}.{FORMAT}")
+            for each in finished.done
         ]
     text = ["The last stored evaluation episode of each seed.", "", *table(head, rows)]
     return Presented(dict(data), text, [file for file in files if file is not None], [])

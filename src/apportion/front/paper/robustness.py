@@ -5,7 +5,7 @@ from typing import Any
 
 from apportion.core.errors import UserError
 from apportion.front.paper.experiments import DEAD, NOISE
-from apportion.front.paper.presenting import FORMAT, Done, Presented, Setting, spread, table
+from apportion.front.paper.presenting import FORMAT, Done, Finished, Presented, spread, table
 from apportion.report import drawing
 from apportion.report.figures import draw_robustness
 from apportion.runs.atomic import read_json, write_json
@@ -15,14 +15,14 @@ EPISODES = 10  # for each seed and each amount of noise
 _SMOKE_NOISE = (0.0, 1.0)
 
 
-def present(setting: Setting) -> Presented:
+def present(finished: Finished) -> Presented:
     """Return over the noise's standard deviation: a row for each method, and a curve."""
-    smoke = setting.scale.name == "smoke"
+    smoke = finished.scale.name == "smoke"
     noise = _SMOKE_NOISE if smoke else NOISE
     episodes = 1 if smoke else EPISODES
     found = {
-        each.label: [_played(each, setting.folder / "noise", std, episodes) for std in noise]
-        for each in setting.done
+        each.label: [_played(each, finished.folder / "noise", std, episodes) for std in noise]
+        for each in finished.done
     }
     rows = [[name, "ours", *(spread(each["returns"]) for each in results)] for name, results in found.items()]
     text = [
@@ -33,8 +33,8 @@ def present(setting: Setting) -> Presented:
     ]
     results = [result for each in found.values() for result in each]
     with drawing.drawing():
-        labelled = [each.labelled() for each in setting.done]
-        figure = draw_robustness(labelled, results, setting.folder / f"robustness.{FORMAT}")
+        labelled = [each.labelled() for each in finished.done]
+        figure = draw_robustness(labelled, results, finished.folder / f"robustness.{FORMAT}")
     return Presented(dict(found), text, [figure] if figure else [], [])
 
 

@@ -32,7 +32,7 @@ _SMOKE_METHODS: dict[str, dict[str, Any]] = {
 class Scale(NamedTuple):
     """What of an experiment is run, and for how long."""
 
-    name: str
+    name: Name
     tasks: tuple[str, ...]
     variants: tuple[Variant, ...]
     seeds: int
@@ -49,7 +49,7 @@ class Scale(NamedTuple):
         return round(step * self.steps / experiment.steps)
 
 
-def scale(experiment: Experiment, name: Name, steps: int | None = None, seeds: int | None = None) -> Scale:
+def scale_of(experiment: Experiment, name: Name, steps: int | None = None, seeds: int | None = None) -> Scale:
     """The scale of this name; with another number of steps or seeds, where these are given."""
     smoke = name == "smoke"
     usual = SMOKE_STEPS if smoke else experiment.steps // (2 if name == "half" else 1)

@@ -6,7 +6,7 @@ import numpy as np
 
 from apportion.front.paper.experiments import BEST_RIVAL
 from apportion.front.paper.planning import Settings
-from apportion.front.paper.presenting import FORMAT, Done, Presented, Setting, spread, table
+from apportion.front.paper.presenting import FORMAT, Done, Finished, Presented, spread, table
 from apportion.report.comparison.comparing import compare_curves
 from apportion.report.comparison.figure import draw_comparison
 from apportion.report.comparison.reading import curves_of
@@ -16,21 +16,21 @@ from apportion.report.statistics import interval, iqm
 _HEADS: dict[Settings, str] = {"published": "published settings", "ours": "our settings"}
 
 
-def present(setting: Setting) -> Presented:
+def present(finished: Finished) -> Presented:
     """A table of tasks and methods, both kinds of settings side by side, and curves of each."""
-    found = {column: _comparison(setting, setting.of(column)) for column in setting.columns}
+    found = {column: _comparison(finished, finished.of(column)) for column in finished.columns}
     figures = [
-        draw_comparison(each, setting.folder / f"curves-{column}.{FORMAT}") for column, each in found.items()
+        draw_comparison(each, finished.folder / f"curves-{column}.{FORMAT}") for column, each in found.items()
     ]
     rows = []
-    for task in setting.scale.tasks:
+    for task in finished.scale.tasks:
         names = list(dict.fromkeys(label for each in found.values() for label in each.on(task)))
-        for name in [*names, *([BEST_RIVAL] if setting.printed(task, BEST_RIVAL) else [])]:
-            printed = setting.printed(task, name)
+        for name in [*names, *([BEST_RIVAL] if finished.printed(task, BEST_RIVAL) else [])]:
+            printed = finished.printed(task, name)
             ours = [_cell(each, task, name) for each in found.values()]
             rows.append([task, name, *ours, printed.text if printed else "-"])
     head = ["task", "method", *(_HEADS[column] for column in found), "the paper prints"]
-    what = "success rate" if setting.experiment.metric == "success" else "return"
+    what = "success rate" if finished.experiment.metric == "success" else "return"
     text = [
         f"Mean {what} ± standard deviation over seeds at the end, then the interquartile mean with its 95% "
         "interval.",
@@ -41,7 +41,7 @@ def present(setting: Setting) -> Presented:
     return Presented(data, text, figures, [line for each in found.values() for line in each.notes])
 
 
-def _comparison(setting: Setting, done: list[Done]) -> Comparison:
+def _comparison(finished: Finished, done: list[Done]) -> Comparison:
     curves = [
         curve
         for each in done
@@ -53,7 +53,7 @@ def _comparison(setting: Setting, done: list[Done]) -> Comparison:
             each.planned.variant.name,
         )
     ]
-    return compare_curves(curves, setting.experiment.metric, trusted=False)
+    return compare_curves(curves, finished.experiment.metric, trusted=False)
 
 
 def _cell(found: Comparison, task: str, name: str) -> str:

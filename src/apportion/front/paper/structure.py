@@ -6,7 +6,7 @@ import numpy as np
 
 from apportion.core.spec import BLOCKS
 from apportion.front.paper.experiments import STRUCTURE_MOMENTS
-from apportion.front.paper.presenting import FORMAT, Done, Presented, Setting, table
+from apportion.front.paper.presenting import FORMAT, Done, Finished, Presented, table
 from apportion.report import drawing
 from apportion.report.figures import draw_structure
 
@@ -18,14 +18,14 @@ _ARROWS = {
 }
 
 
-def present(setting: Setting) -> Presented:
+def present(finished: Finished) -> Presented:
     """A map of all edges for each task, and the shares of edges that are off at three moments."""
     rows, data = [], {}
-    for each in setting.done:
-        shares = _shares(each, setting)
+    for each in finished.done:
+        shares = _shares(each, finished)
         data[f"{each.planned.task}, {each.label}"] = shares
         for moment, step in zip(STRUCTURE_MOMENTS, shares["steps"], strict=True):
-            blocks = {name: setting.printed(each.planned.task, name, moment) for name in BLOCKS}
+            blocks = {name: finished.printed(each.planned.task, name, moment) for name in BLOCKS}
             cells = [f"{shares['off'][str(step)][name]:.0%}" for name in BLOCKS]
             rows.append([each.planned.task, each.label, f"{step:,}", *cells])
             if any(blocks.values()):
@@ -35,16 +35,16 @@ def present(setting: Setting) -> Presented:
     text = ["Share of edges that are off (P < 0.5), mean over seeds.", "", *table(head, rows)]
     with drawing.drawing():
         files = [
-            draw_structure(each.labelled(), setting.folder / f"{each.planned.job.name}.{FORMAT}")
-            for each in setting.done
+            draw_structure(each.labelled(), finished.folder / f"{each.planned.job.name}.{FORMAT}")
+            for each in finished.done
         ]
     return Presented(data, text, [file for file in files if file is not None], [])
 
 
-def _shares(each: Done, setting: Setting) -> dict[str, Any]:
+def _shares(each: Done, finished: Finished) -> dict[str, Any]:
     """Of each block at the snapshots nearest to the paper's moments."""
     steps, edges = each.run.read_edges()
-    moments = [setting.scale.moment(moment, setting.experiment) for moment in STRUCTURE_MOMENTS]
+    moments = [finished.scale.moment(moment, finished.experiment) for moment in STRUCTURE_MOMENTS]
     places = [int(np.argmin(np.abs(steps - moment))) for moment in moments]
     off = {
         str(steps[place]): {name: float(np.nanmean(edges[name][place] < 0.5)) for name in BLOCKS}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.front.paper.experiments import TABLE_1_STEPS
-from apportion.front.paper.presenting import FORMAT, Done, Presented, Setting, spread, table
+from apportion.front.paper.presenting import FORMAT, Done, Finished, Presented, spread, table
 from apportion.report import drawing
 from apportion.report.curves import per_lane
 from apportion.report.statistics import band, mean
@@ -24,23 +24,23 @@ class Row(NamedTuple):
     sparsity: NDArray[np.float64]  # [J, L] share of s→r edges that are on: the paper's S
 
 
-def present(setting: Setting) -> Presented:
+def present(finished: Finished) -> Presented:
     """The paper's table with ours above it, row by row, and both numbers over all steps."""
-    rows = [_row(each) for each in setting.done]
-    moments = [setting.scale.moment(step, setting.experiment) for step in TABLE_1_STEPS]
+    rows = [_row(each) for each in finished.done]
+    moments = [finished.scale.moment(step, finished.experiment) for step in TABLE_1_STEPS]
     cells = []
-    for row, each in zip(rows, setting.done, strict=True):
+    for row, each in zip(rows, finished.done, strict=True):
         cells.append([row.label, "ours", *(_cell(row, moment) for moment in moments)])
-        printed = [setting.printed(each.planned.task, each.planned.variant.name, s) for s in TABLE_1_STEPS]
+        printed = [finished.printed(each.planned.task, each.planned.variant.name, s) for s in TABLE_1_STEPS]
         if any(printed):
             cells.append(["", "paper", *(p.text if p else "-" for p in printed)])
     head = ["", "", *(f"{moment:,}" for moment in moments)]
-    scaled = setting.scale.steps != setting.experiment.steps
+    scaled = finished.scale.steps != finished.experiment.steps
     aside = [f"The paper's columns are at {', '.join(f'{s:,}' for s in TABLE_1_STEPS)} steps.", ""]
     text = ["Mean return ± standard deviation over seeds (share of s→r edges that are on).", ""]
     text += table(head, cells) + (aside if scaled else [])
     data = {row.label: _data(row, moments) for row in rows}
-    return Presented(data, text, [_figure(rows, setting.folder / f"sparsity.{FORMAT}")], [])
+    return Presented(data, text, [_figure(rows, finished.folder / f"sparsity.{FORMAT}")], [])
 
 
 def _row(each: Done) -> Row:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from apportion.front.paper.presenting import Presented, Setting
+from apportion.front.paper.presenting import Finished, Presented
+from apportion.front.paper.scales import scale_of
 from apportion.runs.atomic import plain, write_json
 from apportion.runs.folder import versions
 
@@ -10,17 +11,17 @@ PAGE = "README.md"
 RESULTS = "results.json"
 
 
-def write(setting: Setting, presented: Presented) -> dict[str, Any]:
+def write(finished: Finished, presented: Presented) -> dict[str, Any]:
     """All of it into the experiment's folder; the data that results.json has."""
-    experiment, scale, folder = setting.experiment, setting.scale, setting.folder
-    differs = [*experiment.differs, *_budget(setting)]
+    experiment, scale, folder = finished.experiment, finished.scale, finished.folder
+    differs = [*experiment.differs, *_budget(finished)]
     data: dict[str, Any] = plain(
         {
             "experiment": experiment.name,
             "title": experiment.title,
             "source": experiment.source,
             "scale": scale.name,
-            "settings": setting.columns,
+            "settings": finished.columns,
             "steps": scale.steps,
             "seeds": scale.seeds,
             "out": str(folder),
@@ -30,28 +31,29 @@ def write(setting: Setting, presented: Presented) -> dict[str, Any]:
             "paper": [printed._asdict() for printed in experiment.printed],
             "differs": differs,
             "notes": presented.notes,
-            "jobs": [each.planned.job.to_dict() for each in setting.done],
-            "configs": {each.planned.job.name: each.run.read_config() for each in setting.done},
+            "jobs": [each.planned.job.to_dict() for each in finished.done],
+            "configs": {each.planned.job.name: each.run.read_config() for each in finished.done},
             "versions": versions(),
         }
     )
     write_json(folder / RESULTS, data)
-    (folder / PAGE).write_text("\n".join(_page(setting, presented, differs, data["versions"])) + "\n")
+    (folder / PAGE).write_text("\n".join(_page(finished, presented, differs, data["versions"])) + "\n")
     return data
 
 
-def _page(setting: Setting, presented: Presented, differs: list[str], made_with: dict[str, Any]) -> list[str]:
-    experiment, scale = setting.experiment, setting.scale
-    figures = [f"![{figure.stem}]({figure.relative_to(setting.folder)})" for figure in presented.figures]
+def _page(
+    finished: Finished, presented: Presented, differs: list[str], made_with: dict[str, Any]
+) -> list[str]:
+    experiment, scale = finished.experiment, finished.scale
+    figures = [f"![{figure.stem}]({figure.relative_to(finished.folder)})" for figure in presented.figures]
     commit = (made_with["commit"] or "unknown")[:12] + (" with changes" if made_with["dirty"] else "")
     packages = ", ".join(f"{name} {made_with[name]}" for name in ("jax", "mujoco"))
-    made = f"apportion {made_with['apportion']} (commit {commit}), {packages}"
+    devices = ", ".join(dict.fromkeys(made_with["devices"]))
     return [
         f"# {experiment.title}",
         "",
-        f"{experiment.source} of the paper, by `apportion paper {experiment.name} --scale {scale.name}`: "
-        f"{scale.steps:,} steps, {scale.seeds} seed(s), {' and '.join(setting.columns)} settings. {made}, on "
-        f"{', '.join(dict.fromkeys(made_with['devices']))}.",
+        f"{experiment.source} of the paper, by `{_command(finished)}`: {scale.steps:,} steps, {scale.seeds} "
+        f"seed(s). apportion {made_with['apportion']} (commit {commit}), {packages}, on {devices}.",
         "",
         *presented.text,
         *(line for figure in figures for line in (figure, "")),
@@ -62,9 +64,20 @@ def _page(setting: Setting, presented: Presented, differs: list[str], made_with:
     ]
 
 
-def _budget(setting: Setting) -> list[str]:
+def _command(finished: Finished) -> str:
+    """What was asked for."""
+    given, columns = finished.scale, finished.columns
+    usual = scale_of(finished.experiment, given.name)
+    settings = "both" if len(columns) > 1 else columns[0]
+    words = ["apportion paper", finished.experiment.name, f"--scale {given.name} --settings {settings}"]
+    words += [f"--steps {given.steps}"] if given.steps != usual.steps else []
+    words += [f"--seeds {given.seeds}"] if given.seeds != usual.seeds else []
+    return " ".join(words)
+
+
+def _budget(finished: Finished) -> list[str]:
     """What this scale leaves out."""
-    experiment, scale = setting.experiment, setting.scale
+    experiment, scale = finished.experiment, finished.scale
     lines = []
     if scale.steps != experiment.steps:
         lines.append(f"{scale.steps:,} steps of training instead of {experiment.steps:,}.")
