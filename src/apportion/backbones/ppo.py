@@ -18,6 +18,7 @@ from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
 
 _FIRST_CHOICE = 0.01  # size of the actor's last layer at the start: all actions are alike
+_LARGEST_CHANGE = 20.0  # of a log density: its exponential is far beyond any clip, and still a number
 _NEAREST_TO_ONE = 1 - 1e-6  # an action's size, before its tanh is undone
 
 
@@ -188,7 +189,8 @@ def prepared(networks: Networks, steps: Transitions, rewards: Float[Array, "B"],
 
 def loss(networks: Networks, batch: Rollout, config: Config) -> tuple[Float[Array, ""], Metrics]:
     """- mean min(ρ A, clip(ρ, 1 ± c) A) + w mean (V - value)² - h entropy, with ρ = π(a|s) / π_acted(a|s)."""
-    ratio = jnp.exp(log_densities(networks, batch.observation, batch.action) - batch.log_density)
+    change = log_densities(networks, batch.observation, batch.action) - batch.log_density
+    ratio = jnp.exp(jnp.minimum(change, _LARGEST_CHANGE))
     near = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
     actor_loss = -_mean(jnp.minimum(ratio * batch.advantage, near * batch.advantage), batch.weight)
     value = _values(networks, batch.observation)
