@@ -98,15 +98,8 @@ class Config:
             not self.exact_sum or self.make_step_method().sampling.segments > 0,
             f"{self.method} fits no rewards to what segments paid: leave out --method.exact-sum",
         )
-        check(
-            not self.imagines or self.make_step_method().dynamics is not None,
-            f"{self.method} has no model to imagine steps with: leave out --imagine.share, or add "
-            f"--method {' or '.join(methods.with_dynamics())}",
-        )
-        check(
-            not self.imagines or self.make_backbone().log_density is None,
-            f"{self.backbone} learns only from the steps that it has just taken: leave out --imagine.share",
-        )
+        if self.imagines:
+            self._check_model()
 
     @property
     def seeds(self) -> list[int]:
@@ -120,6 +113,18 @@ class Config:
     @property
     def imagines(self) -> bool:
         return self.imagine.share > 0
+
+    def _check_model(self) -> None:
+        """Imagined steps need a method with a model, and a policy that learns from what others did."""
+        check(
+            self.make_step_method().dynamics is not None,
+            f"{self.method} has no model to imagine steps with: leave out --imagine.share, or add "
+            f"--method {' or '.join(methods.with_dynamics())}",
+        )
+        check(
+            self.make_backbone().log_density is None,
+            f"{self.backbone} learns only from the steps that it has just taken: leave out --imagine.share",
+        )
 
     def make_method(self) -> Method:
         return exact_sum(self.make_step_method()) if self.exact_sum else self.make_step_method()
