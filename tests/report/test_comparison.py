@@ -12,8 +12,11 @@ import pytest
 import apportion
 from apportion import cli
 from apportion.core.errors import UserError
+from apportion.envs.make import EnvConfig
 from apportion.report.comparison.comparing import compare_runs
+from apportion.report.comparison.labels import SECTIONS
 from apportion.runs.folder import RunFolder
+from apportion.training.settings import Config
 from synthetic_runs import Recipe, make_run
 
 GREENHOUSE = "apportion/Greenhouse-v0"
@@ -153,6 +156,11 @@ def test_runs_are_told_apart_by_settings_and_backbones(tmp_path: Path) -> None:
     assert _labels(tmp_path) == ["grd · method.rate=0.001", "rd", "grd · method.rate=0.01"]
     make_run(tmp_path / "four", Recipe(method="rd"))
     assert set(_labels(tmp_path)) >= {"rd · td3", "rd · sac"}
+
+
+def test_no_part_of_the_settings_is_overlooked() -> None:
+    parts = Config(EnvConfig(id="Pendulum-v1")).to_dict()
+    assert parts.keys() == {*SECTIONS, "env", "seed", "lanes"}
 
 
 def test_the_same_seeds_of_the_same_settings_are_told_apart_by_where_they_lie(tmp_path: Path) -> None:

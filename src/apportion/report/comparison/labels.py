@@ -12,7 +12,7 @@ from apportion.runs.folder import RunFolder
 
 # What does not make another method of a method: how long, how often looked at, and with how many hands.
 _BESIDE_THE_POINT = ("steps", "evaluate_every", "evaluation_episodes", "overlap", "workers", "strict")
-_SECTIONS = ("method", "backbone", "schedule", "normalise", "exact_sum")
+SECTIONS = ("method", "backbone", "schedule", "normalise", "exact_sum", "imagine")  # beside `env`
 _ENV_IN_PRACTICE = ("timeout", "restarts")
 SHOWN_SETTINGS = 2  # more than these are better named by their folder
 
@@ -31,7 +31,7 @@ class Known(NamedTuple):
     @property
     def settings(self) -> dict[str, str]:
         """All that may tell two runs of a task and method apart, by the names of their flags."""
-        data = {name: self.config[name] for name in _SECTIONS if name in self.config}
+        data = {name: self.config[name] for name in SECTIONS if name in self.config}
         flat = {name.removeprefix("schedule."): value for name, value in _flat(data).items()}
         named = ("method.name", "backbone.name", *_BESIDE_THE_POINT)
         return {name: value for name, value in flat.items() if name not in named}
