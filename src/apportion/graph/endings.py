@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from apportion.graph.features import CLIP, Floats, rows_of, varies
 
@@ -54,6 +54,8 @@ def find_endings(observations: list[NDArray[Any]], terminated: NDArray[np.bool_]
     None where nothing ended, all where too little did. More than the causes is found: what moves with a cause
     differs, too. For a policy, seeing too much is the smaller mistake.
     """
+    from scipy import stats  # here, for every command would wait most of a second for it
+
     states = observations[0].shape[1]
     last = [each[-1] for each, end in zip(observations, terminated, strict=True) if end]
     if len(last) < FEWEST:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, stats
+from scipy import linalg, special
 
 from apportion.graph.features import Floats
 from apportion.graph.model import WAVES, Basis, RewardModel
@@ -105,7 +105,7 @@ def refine(segments: Segments, claims: dict[int, float], rng: np.random.Generato
         fit = _drop(segments, fit, claims, dropped, rng)
     fit = _plainest(segments, fit)
     worth = {int(dim): _loss(segments, fit, place) for place, dim in enumerate(fit.basis.dims)}
-    probability = dropped | {dim: float(stats.norm.cdf(z)) for dim, (_, z) in worth.items()}
+    probability = dropped | {dim: float(special.ndtr(z)) for dim, (_, z) in worth.items()}
     return Refined(
         fit.basis.dims,
         probability,
@@ -172,7 +172,7 @@ def _drop(
         stands = loss > max(STAYING.of_claim * claims.get(dim, np.inf), STAYING.visible) * segments.variance
         if (matters and z > STAYING.standard_errors) or stands:
             break
-        dropped[dim] = min(float(stats.norm.cdf(z)), 0.5)
+        dropped[dim] = min(float(special.ndtr(z)), 0.5)
         fit = smaller
     return fit
 

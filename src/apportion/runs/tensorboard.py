@@ -2,18 +2,36 @@
 
 import socket
 import struct
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.proto.summary_pb2 import Summary
-from tensorboardX.record_writer import masked_crc32c
 
 from apportion.runs.appending import append
 from apportion.runs.logs import Kind
+
+
+@contextmanager
+def _without_torch() -> Iterator[None]:
+    """tensorboardX imports torch where it is installed, only to annotate: seconds at every start."""
+    if "torch" in sys.modules:
+        yield
+        return
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
+
+
+with _without_torch():
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
+    from tensorboardX.proto.summary_pb2 import Summary
+    from tensorboardX.record_writer import masked_crc32c
 
 
 class Events:
