@@ -60,7 +60,7 @@ MOMENTS: dict[str, tuple[str, str, str, range]] = {
     "while an old one is removed": ("checkpoint", "", "_discard", range(1, 5)),
     "after a line of the log": ("logs", ".MetricsLog", "write", range(4, 14)),
     "after edges or episodes": ("snapshots", "", "write", range(3, 10)),
-    "after the status": ("atomic", "", "write_bytes", range(4, 6)),
+    "after the status": ("atomic", "", "write_bytes", range(5, 6)),
 }
 
 
