@@ -5,9 +5,7 @@ two iterations later, when that costs no waiting: by then the environments have 
 """
 
 from collections import deque
-from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 
 from apportion.core.types import Metrics
 from apportion.envs.faults import Faults
+from apportion.nn.lanes import choose
 from apportion.training import devices
 from apportion.training.agent import AgentState
 
@@ -69,9 +68,6 @@ def kept_or_taken_back(
     sound = sound & (finite | ~learns)
     learned = learns & sound
 
-    def choose(old: Any, new: Any) -> Any:
-        return jnp.where(learned, new, old)
-
-    agent = jax.tree.map(choose, before, after)
+    agent = choose(learned, after, before)
     shown = {name: jnp.where(learned, value, jnp.nan) for name, value in metrics.items()}
     return agent, shown, sound

@@ -8,7 +8,6 @@ however fast the machine is, and only waits where a look takes longer than that.
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from apportion.core.types import Findings, Record, State
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
+from apportion.nn.lanes import choose
 from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
@@ -133,7 +133,7 @@ class Reviser:
         if scaling is not None and awaited.scaling is not None:
             scaling = scaling._replace(mean=awaited.scaling.mean, scale=awaited.scaling.scale)
         nothing = awaited._replace(at=jnp.full_like(awaited.at, NOTHING))
-        return _either(ready, agent._replace(method=method, scaling=scaling, awaited=nothing), agent)
+        return choose(ready, agent._replace(method=method, scaling=scaling, awaited=nothing), agent)
 
 
 def lanes_due(
@@ -177,12 +177,8 @@ def _measured(agent: AgentState, replay: Replay, now: Bool[Array, ""], later: Bo
     assert agent.scaling is not None
     found, awaited = scales.measured(agent.scaling, replay), agent.awaited
     if awaited is not None:
-        awaited = awaited._replace(scaling=_either(later, found, awaited.scaling))
-    return agent._replace(scaling=_either(now, found, agent.scaling), awaited=awaited)
-
-
-def _either(new: Bool[Array, ""], one: Any, other: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(new, a, b), one, other)
+        awaited = awaited._replace(scaling=choose(later, found, awaited.scaling))
+    return agent._replace(scaling=choose(now, found, agent.scaling), awaited=awaited)
 
 
 def _reached(segments: Counts, first: float, growth: float) -> Counts:
