@@ -114,7 +114,7 @@ def replay_arguments(settings: dict[str, Any]) -> dict[str, Any]:
     if "polyak" in backbone:
         chosen["tau"] = backbone["polyak"]
     if settings["library"] == "sbx":
-        chosen["qf_learning_rate"] = backbone["learning_rate"]
+        chosen["qf_learning_rate"] = backbone.get("critic_learning_rate") or backbone["learning_rate"]
     if "initial_temperature" in backbone:
         target = backbone["target_entropy"]
         chosen["ent_coef"] = f"auto_{backbone['initial_temperature']}"

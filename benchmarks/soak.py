@@ -31,7 +31,7 @@ REPLAY_STEPS = 1_000
 PARTS = 11  # equal parts of the time; the first is left out
 
 FLAGS = f"""
-    --method grd --seeds 20 --steps 200000
+    --method grd --seeds 20 --steps 100000000
     --steps-per-iteration {STEPS_PER_ITERATION} --updates-per-iteration 2
     --warmup-steps 200 --evaluate-every 400 --evaluation-episodes 1 --replay-steps {REPLAY_STEPS}
     --checkpoint-every {STEPS_PER_ITERATION} --keep 3
@@ -63,6 +63,7 @@ class Look(NamedTuple):
 
 
 def main(settings: Soak) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the training is ended, too
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder) / "run")
         command = [sys.executable, "-m", "apportion", "train", "apportion/Greenhouse-v0", *FLAGS.split()]
@@ -87,13 +88,17 @@ def watch(training: "subprocess.Popen[bytes]", run: RunFolder, settings: Soak, b
     """Looks from the first checkpoint on."""
     looks: list[Look] = []
     while not checkpoint.steps(run.checkpoints):
-        assert training.poll() is None, "the training ended early"
+        check_alive(training)
         time.sleep(0.1)
     while time.monotonic() - began < 60 * settings.minutes:
-        assert training.poll() is None, "the training ended early"
+        check_alive(training)
         looks.append(look(training.pid, run, time.monotonic() - began))
         time.sleep(settings.seconds_between_looks)
     return looks
+
+
+def check_alive(training: "subprocess.Popen[bytes]") -> None:
+    assert training.poll() is None, f"the training ended early, with code {training.returncode}"
 
 
 def look(process: int, run: RunFolder, seconds: float) -> Look:

@@ -21,6 +21,7 @@ from apportion.backbones.actor_critic import (
     step_temperature,
     values,
 )
+from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Transitions
 from apportion.nn import optimise
@@ -31,6 +32,18 @@ from apportion.nn.optimise import Optimiser
 @dataclass(frozen=True)
 class Config(StochasticConfig, TargetConfig):
     """SAC: twin critics, tanh-Gaussian actor, learned temperature."""
+
+    critic_learning_rate: float | None = None
+    """Adam's step for the critics; `learning_rate` when not given."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rate = self.critic_learning_rate
+        check(rate is None or rate > 0, f"backbone.critic_learning_rate={rate} must be positive")
+
+    @property
+    def critic_rate(self) -> float:
+        return self.learning_rate if self.critic_learning_rate is None else self.critic_learning_rate
 
 
 class State(NamedTuple):
@@ -56,7 +69,7 @@ def make(config: Config) -> Backbone:
             target_critics=jax.tree.map(jnp.copy, critics),
             log_temperature=log_temperature,
             actor_optimiser=optimise.start(actor, config.learning_rate),
-            critic_optimiser=optimise.start(critics, config.learning_rate),
+            critic_optimiser=optimise.start(critics, config.critic_rate),
             temperature_optimiser=optimise.start(log_temperature, config.learning_rate),
         )
 
