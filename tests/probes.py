@@ -1,5 +1,6 @@
 """Tiny tasks whose optimum or values are known, training on them, and networks in plain NumPy."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -73,12 +74,33 @@ def plain_outputs(network: Any, inputs: np.ndarray) -> np.ndarray:
     return x @ network.weights[-1] + network.biases[-1]
 
 
-def plain_values(critics: Any, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+def plain_residual(network: Any, inputs: np.ndarray) -> np.ndarray:
+    """A ResidualMLP of NumPy arrays, one input after the other."""
+
+    def norm(x: np.ndarray) -> np.ndarray:
+        mean = sum(x) / len(x)
+        return (x - mean) / np.sqrt(sum((x - mean) ** 2) / len(x) + 1e-5)
+
+    outputs = []
+    for row in inputs:
+        x = plain_outputs(network.embed, row)
+        for block in network.blocks:
+            x = x + plain_outputs(block, norm(x))
+        outputs.append(plain_outputs(network.read, norm(x)))
+    return np.stack(outputs)
+
+
+def plain_values(
+    critics: Any,
+    observation: np.ndarray,
+    action: np.ndarray,
+    outputs: Callable[[Any, np.ndarray], np.ndarray] = plain_outputs,
+) -> np.ndarray:
     """What each of several critics says, [J, B]."""
     inputs = np.concatenate([observation, action], axis=1)
-    count = len(critics.biases[0])
+    count = len(jax.tree.leaves(critics)[0])
     each = [jax.tree.map(lambda array, j=j: array[j], critics) for j in range(count)]
-    return np.stack([plain_outputs(critic, inputs)[:, 0] for critic in each])
+    return np.stack([outputs(critic, inputs)[:, 0] for critic in each])
 
 
 def plain_renorm(

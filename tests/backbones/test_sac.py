@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from apportion.backbones import actor_critic, sac
+from apportion.backbones import actor_critic, sac, soft
 from apportion.core.errors import UserError
 from apportion.nn.networks import MLP
 from builders import SPEC, numpy, transitions
@@ -19,7 +19,7 @@ CONFIG = sac.Config(hidden=(8, 8), batch_size=6, discount=0.9, polyak=0.1, learn
 
 
 @pytest.fixture(scope="module")
-def state() -> sac.State:
+def state() -> soft.State:
     """Critics and targets differ, as they do after the first update."""
     fresh = jax.jit(lambda key: sac.make(CONFIG).init(key, SPEC))(jax.random.key(0))
     targets = jax.tree.map(lambda weight: 0.5 * weight, fresh.target_critics)
@@ -34,7 +34,7 @@ def _constant_actor(mean: list[float], log_std: list[float]) -> MLP:
 # --- The policy's density
 
 
-def test_log_density_is_the_change_of_variables(state: sac.State) -> None:
+def test_log_density_is_the_change_of_variables(state: soft.State) -> None:
     observation = transitions(0, 50).observation
     action, log_density = actor_critic.sample_action(state.actor(observation), jax.random.key(1))
     assert action.shape == (50, 2)
@@ -75,10 +75,10 @@ def test_the_spread_is_clipped() -> None:
 # --- Critics and temperature
 
 
-def test_critics_step_towards_the_soft_bellman_target(state: sac.State) -> None:
+def test_critics_step_towards_the_soft_bellman_target(state: soft.State) -> None:
     steps, key = transitions(1, 6), jax.random.key(4)
     rewards = steps.paid
-    after, metrics = jax.jit(sac._update_critics, static_argnums=4)(state, steps, rewards, key, CONFIG)
+    after, metrics = jax.jit(soft.update_critics, static_argnums=4)(state, steps, rewards, key, CONFIG)
 
     sampled = actor_critic.sample_action(state.actor(steps.next_observation), key)
     plain, critics = numpy(steps), numpy(state.critics)
@@ -104,7 +104,7 @@ def test_critics_may_have_a_learning_rate_of_their_own(rate: float | None, criti
     np.testing.assert_allclose([state.critic_optimiser.learning_rate, *others], [critics, 1e-2, 1e-2])
 
 
-def test_targets_follow_the_critics_by_the_polyak_step(state: sac.State) -> None:
+def test_targets_follow_the_critics_by_the_polyak_step(state: soft.State) -> None:
     after, metrics = jax.jit(sac.make(CONFIG).update)(
         state, transitions(1, 6), jnp.ones(6), jax.random.key(4)
     )
@@ -117,9 +117,9 @@ def test_targets_follow_the_critics_by_the_polyak_step(state: sac.State) -> None
 
 @pytest.mark.parametrize(("entropy", "direction"), [(-1.0, -1), (-3.0, 1)])
 def test_temperature_falls_while_entropy_is_above_its_target(
-    state: sac.State, entropy: float, direction: int
+    state: soft.State, entropy: float, direction: int
 ) -> None:
-    after, metrics = sac._update_temperature(state, jnp.asarray(entropy), -2.0)
+    after, metrics = soft.update_temperature(state, jnp.asarray(entropy), -2.0)
     assert np.sign(after.log_temperature - state.log_temperature) == direction
     np.testing.assert_allclose(metrics["temperature"], np.exp(after.log_temperature), rtol=1e-6)
 

@@ -25,6 +25,15 @@ def test_adam_equals_its_formula() -> None:
         np.testing.assert_allclose(params, expected, rtol=1e-4)
 
 
+def test_weight_decay_shortens_weights_beside_the_step() -> None:
+    """θ ← θ - rate (direction + decay θ), with the moments of a step without it."""
+    before, gradients = jnp.asarray([3.0, -1.0]), jnp.asarray([0.5, 2.0])
+    plain, plainly = optimise.step(optimise.start(before, 0.01), before, gradients)
+    decayed, decaying = optimise.step(optimise.start(before, 0.01, 0.1), before, gradients)
+    np.testing.assert_allclose(decayed, plain - 0.01 * 0.1 * before, rtol=1e-6)
+    assert_equal(decaying.moments, plainly.moments)
+
+
 def test_lanes_step_at_their_own_rates() -> None:
     params = jnp.zeros((2, 3))
     optimisers = jax.vmap(lambda p: optimise.start(p, 1.0))(params)

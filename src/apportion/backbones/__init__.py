@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from apportion.backbones import crossq, ddpg, dqn, ppo, sac, td3
+from apportion.backbones import crossq, ddpg, dqn, ppo, sac, simba, td3
 from apportion.core import registry
 from apportion.core.types import Backbone
 
@@ -16,6 +16,7 @@ class Entry(NamedTuple):
 BACKBONES: dict[str, Entry] = {
     "sac": Entry(sac.Config, sac.make),
     "crossq": Entry(crossq.Config, crossq.make),
+    "simba": Entry(simba.Config, simba.make),
     "td3": Entry(td3.Config, td3.make),
     "ddpg": Entry(ddpg.Config, ddpg.make),
     "dqn": Entry(dqn.Config, dqn.make),

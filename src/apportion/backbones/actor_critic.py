@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,10 @@ from apportion.core.types import Metrics, Transitions
 from apportion.nn import optimise
 from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
+from apportion.nn.residual import ResidualMLP
+
+Network = MLP | ResidualMLP
+Critics = TypeVar("Critics", bound=Network)
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,16 @@ class CommonConfig:
     """Discount of later rewards (the return itself is a plain sum)."""
 
     def __post_init__(self) -> None:
-        check(len(self.hidden) >= 1, "backbone.hidden needs at least one layer")
-        check(min(self.hidden) >= 1, f"backbone.hidden={self.hidden} must be at least 1 each")
+        check_layers("hidden", self.hidden)
         check(self.learning_rate > 0, f"backbone.learning_rate={self.learning_rate} must be positive")
         check(self.batch_size >= 1, f"backbone.batch_size={self.batch_size} must be at least 1")
         check(0 <= self.discount < 1, f"backbone.discount={self.discount} must be in [0, 1)")
+
+
+def check_layers(name: str, layers: tuple[int, ...]) -> None:
+    """Complain of a setting that is no list of hidden layers."""
+    check(len(layers) >= 1, f"backbone.{name} needs at least one layer")
+    check(min(layers) >= 1, f"backbone.{name}={layers} must be at least 1 each")
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,7 @@ class TargetConfig(CommonConfig):
         check(0 < self.polyak <= 1, f"backbone.polyak={self.polyak} must be in (0, 1]")
 
 
-# --- Critics: one MLP whose arrays have a leading axis of J, the number of critics
+# --- Critics: one network whose arrays have a leading axis of J, the number of critics
 
 
 def init_critics(
@@ -64,7 +73,7 @@ def first(critics: MLP) -> MLP:
 
 
 def values(
-    critics: MLP, observation: Float[Array, "B S"], action: Float[Array, "B A"]
+    critics: Network, observation: Float[Array, "B S"], action: Float[Array, "B A"]
 ) -> Float[Array, "J B"]:
     """Q_j(s, a) of every critic."""
     inputs = jnp.concatenate([observation, action], axis=-1)
@@ -82,11 +91,11 @@ def bellman_target(
 
 
 def step_critics(
-    critics: MLP, optimiser: Optimiser, transitions: Transitions, target: Float[Array, "B"]
-) -> tuple[MLP, Optimiser, Metrics]:
+    critics: Critics, optimiser: Optimiser, transitions: Transitions, target: Float[Array, "B"]
+) -> tuple[Critics, Optimiser, Metrics]:
     """One step down Σ_j mean (Q_j(s, a) - target)²."""
 
-    def loss(critics: MLP) -> tuple[Array, Array]:
+    def loss(critics: Critics) -> tuple[Array, Array]:
         found = values(critics, transitions.observation, transitions.action)
         return jnp.sum(jnp.mean((found - target[None, :]) ** 2, axis=1)), jnp.mean(found)
 
@@ -95,7 +104,7 @@ def step_critics(
     return critics, optimiser, {"critic_loss": value_loss, "value": mean_value}
 
 
-def follow(target: MLP, network: MLP, polyak: float) -> MLP:
+def follow(target: Critics, network: Critics, polyak: float) -> Critics:
     """θ' + polyak (θ - θ')."""
     return jax.tree.map(lambda t, n: t + polyak * (n - t), target, network)
 

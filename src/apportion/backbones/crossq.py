@@ -13,6 +13,7 @@ from apportion.backbones.actor_critic import (
     act_by_chance,
     arrays,
     bellman_target,
+    check_layers,
     sample_action,
     step_temperature,
     values,
@@ -45,9 +46,8 @@ class Config(StochasticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        layers, rate = self.critic_hidden, self.statistics_rate
-        check(len(layers) >= 1, "backbone.critic_hidden needs at least one layer")
-        check(min(layers) >= 1, f"backbone.critic_hidden={layers} must be at least 1 each")
+        rate = self.statistics_rate
+        check_layers("critic_hidden", self.critic_hidden)
         check(self.batch_size >= 2, f"backbone.batch_size={self.batch_size} must be at least 2 for crossq")
         check(self.actor_every >= 1, f"backbone.actor_every={self.actor_every} must be at least 1")
         check(0 <= self.momentum < 1, f"backbone.momentum={self.momentum} must be in [0, 1)")

@@ -1,132 +1,27 @@
 """SAC, Soft Actor-Critic (Haarnoja et al., 2018): twin critics, tanh-Gaussian actor, learned temperature."""
 
-import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from apportion.backbones.actor_critic import (
-    StochasticConfig,
-    TargetConfig,
-    act_by_chance,
-    arrays,
-    bellman_target,
-    follow,
-    init_critics,
-    sample_action,
-    step_critics,
-    step_temperature,
-    values,
-)
-from apportion.core.config import check
+from apportion.backbones.actor_critic import arrays, init_critics
+from apportion.backbones.soft import SoftConfig, make_soft
 from apportion.core.spec import Spec
-from apportion.core.types import Backbone, Metrics, Transitions
-from apportion.nn import optimise
+from apportion.core.types import Backbone
 from apportion.nn.networks import MLP
-from apportion.nn.optimise import Optimiser
 
 
 @dataclass(frozen=True)
-class Config(StochasticConfig, TargetConfig):
+class Config(SoftConfig):
     """SAC: twin critics, tanh-Gaussian actor, learned temperature."""
-
-    critic_learning_rate: float | None = None
-    """Adam's step for the critics; `learning_rate` when not given."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        rate = self.critic_learning_rate
-        check(rate is None or rate > 0, f"backbone.critic_learning_rate={rate} must be positive")
-
-    @property
-    def critic_rate(self) -> float:
-        return self.learning_rate if self.critic_learning_rate is None else self.critic_learning_rate
-
-
-class State(NamedTuple):
-    actor: MLP
-    critics: MLP  # two of them: every array has a leading axis of 2
-    target_critics: MLP
-    log_temperature: Float[Array, ""]
-    actor_optimiser: Optimiser
-    critic_optimiser: Optimiser
-    temperature_optimiser: Optimiser
 
 
 def make(config: Config) -> Backbone:
-    def init(key: PRNGKeyArray, spec: Spec) -> State:
+    def networks(key: PRNGKeyArray, spec: Spec) -> tuple[MLP, MLP]:
         actor_key, critic_key = jax.random.split(key)
         states, actions = spec.observation_size, spec.action_size
         actor = MLP.init(actor_key, (states, *config.hidden, 2 * actions))
-        critics = init_critics(critic_key, 2, states + actions, config.hidden)
-        log_temperature = jnp.asarray(math.log(config.initial_temperature), jnp.float32)
-        return State(
-            actor=actor,
-            critics=critics,
-            target_critics=jax.tree.map(jnp.copy, critics),
-            log_temperature=log_temperature,
-            actor_optimiser=optimise.start(actor, config.learning_rate),
-            critic_optimiser=optimise.start(critics, config.critic_rate),
-            temperature_optimiser=optimise.start(log_temperature, config.learning_rate),
-        )
+        return actor, init_critics(critic_key, 2, states + actions, config.hidden)
 
-    def update(
-        state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray
-    ) -> tuple[State, Metrics]:
-        target_key, actor_key = jax.random.split(key)
-        state, critic_metrics = _update_critics(state, transitions, rewards, target_key, config)
-        state, entropy, actor_metrics = _update_actor(state, transitions, actor_key)
-        target_entropy = config.entropy_for(transitions.action.shape[-1])
-        state, temperature_metrics = _update_temperature(state, entropy, target_entropy)
-        return state, critic_metrics | actor_metrics | temperature_metrics
-
-    def act(
-        state: State, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
-    ) -> Float[Array, "A"]:
-        return act_by_chance(state.actor(observation), key, explore)
-
-    def actor(state: State) -> dict[str, Array]:
-        return arrays(state.actor)
-
-    return Backbone(init, update, act, actor, "tanh_gaussian", config.batch_size)
-
-
-def _update_critics(
-    state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray, config: Config
-) -> tuple[State, Metrics]:
-    next_action, next_log_density = sample_action(state.actor(transitions.next_observation), key)
-    next_values = jnp.min(values(state.target_critics, transitions.next_observation, next_action), axis=0)
-    soft_values = next_values - jnp.exp(state.log_temperature) * next_log_density
-    target = bellman_target(rewards, transitions.terminated, soft_values, config.discount)
-
-    critics, optimiser, metrics = step_critics(state.critics, state.critic_optimiser, transitions, target)
-    targets = follow(state.target_critics, critics, config.polyak)
-    state = state._replace(critics=critics, target_critics=targets, critic_optimiser=optimiser)
-    return state, metrics | {"reward_mean": jnp.mean(rewards)}
-
-
-def _update_actor(
-    state: State, transitions: Transitions, key: PRNGKeyArray
-) -> tuple[State, Float[Array, ""], Metrics]:
-    def loss(actor: MLP) -> tuple[Array, Array]:
-        action, log_density = sample_action(actor(transitions.observation), key)
-        lowest = jnp.min(values(state.critics, transitions.observation, action), axis=0)
-        return jnp.mean(jnp.exp(state.log_temperature) * log_density - lowest), -jnp.mean(log_density)
-
-    (actor_loss, entropy), gradients = jax.value_and_grad(loss, has_aux=True)(state.actor)
-    actor, optimiser = optimise.step(state.actor_optimiser, state.actor, gradients)
-    state = state._replace(actor=actor, actor_optimiser=optimiser)
-    return state, entropy, {"actor_loss": actor_loss, "entropy": entropy}
-
-
-def _update_temperature(
-    state: State, entropy: Float[Array, ""], target_entropy: float
-) -> tuple[State, Metrics]:
-    log_temperature, optimiser = step_temperature(
-        state.log_temperature, state.temperature_optimiser, entropy, target_entropy
-    )
-    state = state._replace(log_temperature=log_temperature, temperature_optimiser=optimiser)
-    return state, {"temperature": jnp.exp(log_temperature)}
+    return make_soft(config, networks, arrays)

@@ -1,7 +1,8 @@
 """Policies in NumPy: workers act for a whole chunk of steps without importing JAX.
 
 An actor is a dict of arrays: `mask` [S] over the observation, layers w0, b0, w1, b1, ... with ReLU between
-them, and whatever else its head reads. Where observations are standardised, `mean` and `scale` [S] say how.
+them, and whatever else its head reads. With `norm_epsilon` [] the layers between the first and the last are
+residual blocks of two. Where observations are standardised, `mean` and `scale` [S] say how.
 """
 
 from collections.abc import Callable
@@ -27,12 +28,8 @@ def act(actor: Actor, head: str, observation: Vector, rng: np.random.Generator |
     if "mean" in actor:
         observation = standardise(observation, actor["mean"], actor["scale"])
     x: Vector = observation * actor["mask"]
-    layer = 0
-    while f"w{layer + 1}" in actor:
-        x = _affine(x, actor, layer)
-        np.maximum(x, 0, out=x)
-        layer += 1
-    action = find_head(head)(_affine(x, actor, layer), actor, rng)
+    outputs = _residual(x, actor) if "norm_epsilon" in actor else _plain(x, actor)
+    action = find_head(head)(outputs, actor, rng)
     # A diverged policy (NaN) stands still: if its environment failed, the other lanes would end with it.
     return action if np.isfinite(action).all() else np.zeros_like(action)
 
@@ -40,6 +37,35 @@ def act(actor: Actor, head: str, observation: Vector, rng: np.random.Generator |
 def standardise(x: NDArray[Any], mean: NDArray[Any], scale: NDArray[Any]) -> Vector:
     """(x - mean) / spread, cut at ±10."""
     return _clipped((x - mean) * scale, -FARTHEST, FARTHEST)
+
+
+def _plain(x: Vector, actor: Actor) -> Vector:
+    """ReLU layers one after the other."""
+    layer = 0
+    while f"w{layer + 1}" in actor:
+        x = _affine(x, actor, layer)
+        np.maximum(x, 0, out=x)
+        layer += 1
+    return _affine(x, actor, layer)
+
+
+def _residual(x: Vector, actor: Actor) -> Vector:
+    """Every two layers read what the first one and those before them have added up, and add to it."""
+    x = _affine(x, actor, 0)
+    layer = 1
+    while f"w{layer + 1}" in actor:
+        inside = _affine(_normalised(x, actor), actor, layer)
+        np.maximum(inside, 0, out=inside)
+        x += _affine(inside, actor, layer + 1)
+        layer += 2
+    return _affine(_normalised(x, actor), actor, layer)
+
+
+def _normalised(x: Vector, actor: Actor) -> Vector:
+    """A layer norm; np.mean and np.var take longer than this."""
+    centred: Vector = x - x.sum() / len(x)
+    centred /= np.sqrt(centred @ centred / len(x) + actor["norm_epsilon"])
+    return centred
 
 
 def _affine(x: Vector, actor: Actor, layer: int) -> Vector:

@@ -17,8 +17,8 @@ from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Tra
 from apportion.methods import regression
 from apportion.methods.regression import State
 from apportion.nn import losses, optimise
-from apportion.nn.attention import Layer, Transformer, normalise
-from apportion.nn.networks import MLP
+from apportion.nn.attention import Layer, Transformer
+from apportion.nn.networks import MLP, normalise
 from apportion.nn.segments import masked_mean, tokens_of
 
 

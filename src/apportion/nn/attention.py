@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from equinox import Module
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from apportion.nn.networks import MLP, init_dense
+from apportion.nn.networks import MLP, init_dense, normalise
 
 BLOCK = 128  # queries at a time: enough to fill a device, and little memory beside the activations
 POSITION_SCALE = 0.1  # quieter than what the step itself says, which starts at a few tenths
@@ -49,11 +49,6 @@ def positions(steps: int, width: int) -> Float[Array, "T W"]:
     rates = 10_000.0 ** (-2.0 * jnp.arange((width + 1) // 2, dtype=jnp.float32) / width)
     angles = jnp.arange(steps, dtype=jnp.float32)[:, None] * rates[None, :]
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=1)[:, :width]
-
-
-def normalise(x: Float[Array, "T W"]) -> Float[Array, "T W"]:
-    """Each step to mean 0 and variance 1. Scales and offsets are those of the layer that follows."""
-    return jax.nn.standardize(x, axis=-1, epsilon=1e-5)
 
 
 class Layer(Module):

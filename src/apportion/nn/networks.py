@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+NORM_EPSILON = 1e-5  # added to the variance in a layer norm
+
 
 def dense(
     x: Float[Array, "*B I"], weight: Float[Array, "I O"], bias: Float[Array, "O"]
@@ -16,6 +18,12 @@ def dense(
     """x W + b."""
     product = x @ weight
     return product + jnp.broadcast_to(bias, product.shape)
+
+
+def normalise(x: Float[Array, "*B W"]) -> Float[Array, "*B W"]:
+    """A layer norm: the last axis to mean 0 and variance 1. Scales and offsets are those of the layer that
+    follows."""
+    return jax.nn.standardize(x, axis=-1, epsilon=NORM_EPSILON)
 
 
 def init_dense(

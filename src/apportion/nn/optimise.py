@@ -1,4 +1,4 @@
-"""Adam whose learning rate is part of the state, so that each lane may have its own."""
+"""Adam whose learning rate is part of the state, so that each lane may have its own; so is weight decay."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -17,17 +17,22 @@ MOMENTUM = 0.9  # Adam's β₁: how much of its direction each step keeps
 class Optimiser(NamedTuple):
     learning_rate: Float[Array, ""]
     moments: optax.OptState
+    weight_decay: Float[Array, ""] | None = None  # None: weights stay as long as they are
 
 
-def start(params: Params, learning_rate: float) -> Optimiser:
-    return Optimiser(jnp.asarray(learning_rate, jnp.float32), _adam(MOMENTUM).init(params))
+def start(params: Params, learning_rate: float, weight_decay: float | None = None) -> Optimiser:
+    decay = None if weight_decay is None else jnp.asarray(weight_decay, jnp.float32)
+    return Optimiser(jnp.asarray(learning_rate, jnp.float32), _adam(MOMENTUM).init(params), decay)
 
 
 def step(
     optimiser: Optimiser, params: Params, gradients: Params, momentum: float = MOMENTUM
 ) -> tuple[Params, Optimiser]:
-    """One Adam step downhill."""
+    """One Adam step downhill; with weight decay also towards 0, which the moments do not see (AdamW)."""
     directions, moments = _adam(momentum).update(gradients, optimiser.moments)
+    decay = optimiser.weight_decay
+    if decay is not None:
+        directions = jax.tree.map(lambda d, p: d + decay * p, directions, params)
     params = jax.tree.map(lambda p, d: p - optimiser.learning_rate * d, params, directions)
     return params, optimiser._replace(moments=moments)
 

@@ -1,0 +1,60 @@
+"""SimBa (Lee et al., 2025): SAC on residual blocks with layer norm, wide critics and weight decay."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+
+from apportion.backbones.actor_critic import arrays, check_layers
+from apportion.backbones.soft import SoftConfig, make_soft
+from apportion.core.config import check
+from apportion.core.spec import Spec
+from apportion.core.types import Backbone
+from apportion.nn.networks import NORM_EPSILON
+from apportion.nn.residual import ResidualMLP
+
+
+@dataclass(frozen=True)
+class Config(SoftConfig):
+    """SimBa: SAC on residual blocks with layer norm, wide critics and weight decay."""
+
+    hidden: tuple[int, ...] = (128,)
+    """The actor's width, once for every residual block."""
+    critic_hidden: tuple[int, ...] = (512, 512)
+    """The same of each critic."""
+    learning_rate: float = 1e-4
+    """Adam's step for all that is learned."""
+    initial_temperature: float = 0.01
+    """Entropy temperature at the start."""
+    target_entropy: float | None = None
+    """The entropy the temperature aims at; minus half the number of actions when not given."""
+    weight_decay: float = 1e-2
+    """What every step of actor and critics takes from their weights, as a share of its length."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_layers("critic_hidden", self.critic_hidden)
+        for name in ("hidden", "critic_hidden"):
+            widths = getattr(self, name)
+            check(len(set(widths)) == 1, f"backbone.{name}={widths} must be the same width for every block")
+        check(self.weight_decay >= 0, f"backbone.weight_decay={self.weight_decay} must not be negative")
+
+    def entropy_for(self, actions: int) -> float:
+        return -actions / 2 if self.target_entropy is None else self.target_entropy
+
+
+def make(config: Config) -> Backbone:
+    def networks(key: PRNGKeyArray, spec: Spec) -> tuple[ResidualMLP, ResidualMLP]:
+        actor_key, critic_key = jax.random.split(key)
+        states, actions = spec.observation_size, spec.action_size
+        actor = ResidualMLP.init(actor_key, (states, *config.hidden, 2 * actions))
+        sizes = (states + actions, *config.critic_hidden, 1)
+        return actor, jax.vmap(lambda k: ResidualMLP.init(k, sizes))(jax.random.split(critic_key))
+
+    return make_soft(config, networks, _named, config.weight_decay)
+
+
+def _named(actor: ResidualMLP) -> dict[str, Array]:
+    """With ε among its arrays envs.acting knows it as a network of residual blocks."""
+    return arrays(actor.layers()) | {"norm_epsilon": jnp.asarray(NORM_EPSILON, jnp.float32)}
