@@ -175,8 +175,8 @@ class StochasticConfig(CommonConfig):
     target_entropy: float | None = None
     """The entropy the temperature aims at; minus the number of actions when not given."""
     critic_pool: Literal["min", "mean"] = "min"
-    """What becomes of two critics' values: the lower one, or their mean. The lower one is a little too low, and
-    over 1/(1 - discount) steps that adds up."""
+    """What becomes of two critics' values: the lower one, or their mean. The lower one is a little too low,
+    which adds up over 1/(1 - discount) steps."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
