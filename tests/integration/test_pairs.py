@@ -40,9 +40,9 @@ ENVIRONMENTS = {
 
 # A backbone knows of a method only its rewards, so for these one backbone is enough.
 WITH_SAC_ONLY = ("diaster", "rbt", "gp-lrr", "hopfield-rudder", "align-rudder")
-# And for these the method that has most to say to them: a mask that changes under running statistics or a
-# layer norm, and recalled steps that an on-policy backbone must leave out.
-WITH_ONE_METHOD = {"crossq": "grd", "simba": "grd", "ppo": "ircr"}
+# And for these the method that has most to say to them: a mask that changes under running statistics, and
+# recalled steps that an on-policy backbone must leave out. SimBa's update is SAC's.
+WITH_ONE_METHOD = {"crossq": "grd", "simba": "rd", "ppo": "ircr"}
 
 
 def _trains(method: str, backbone: str) -> bool:
