@@ -1,13 +1,13 @@
 """SimBa's network (Lee et al., 2025): a straight path from input to output, to which residual blocks add."""
 
+import math
 from collections.abc import Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from apportion.nn.networks import MLP, normalise
+from apportion.nn.networks import MLP, init_dense, normalise
 
 EXPANSION = 4  # a block's hidden layer is so many times as wide as the path
 
@@ -22,18 +22,16 @@ class ResidualMLP(eqx.Module):
     @staticmethod
     def init(key: PRNGKeyArray, sizes: Sequence[int]) -> "ResidualMLP":
         """`sizes`: inputs, the width once for every block, outputs. Embedding and reading start orthogonal,
-        blocks as He et al. have it, biases at 0."""
+        blocks with a variance of 2/inputs, as He et al. have it, and biases at 0."""
         inputs, *widths, outputs = sizes
-        width, inside, count = widths[0], EXPANSION * widths[0], len(widths)
-        embed_key, widen_key, narrow_key, read_key = jax.random.split(key, 4)
-        orthogonal, he = jax.nn.initializers.orthogonal(), jax.nn.initializers.he_normal(batch_axis=0)
-        # All blocks come from one draw: each shape of random numbers takes time to compile.
-        widen = he(widen_key, (count, width, inside))
-        narrow = he(narrow_key, (count, inside, width))
+        inside = [size for width in widths for size in (width, EXPANSION * width)]
+        drawn = init_dense(key, (inputs, *inside, widths[-1], outputs))
+        first, *between, last = (weight for weight, _ in drawn)
+        he = [math.sqrt(6) * weight for weight in between]  # uniform in ±√(6/inputs)
         return ResidualMLP(
-            embed=_without_biases([orthogonal(embed_key, (inputs, width))]),
-            blocks=[_without_biases([widen[i], narrow[i]]) for i in range(count)],
-            read=_without_biases([orthogonal(read_key, (width, outputs))]),
+            embed=_unbiased(_orthogonal(first)),
+            blocks=[_unbiased(*pair) for pair in zip(he[::2], he[1::2], strict=True)],
+            read=_unbiased(_orthogonal(last)),
         )
 
     def __call__(self, x: Float[Array, "*B I"]) -> Float[Array, "*B O"]:
@@ -49,6 +47,14 @@ class ResidualMLP(eqx.Module):
         return MLP(weights, [bias for part in parts for bias in part.biases])
 
 
-def _without_biases(weights: list[Array]) -> MLP:
-    """They are learned from 0."""
-    return MLP(weights, [jnp.zeros(weight.shape[1]) for weight in weights])
+def _unbiased(*weights: Float[Array, "_I _O"]) -> MLP:
+    return MLP(list(weights), [jnp.zeros(weight.shape[1]) for weight in weights])
+
+
+def _orthogonal(weight: Float[Array, "I O"]) -> Float[Array, "I O"]:
+    """Rows or columns, whichever are fewer, made orthogonal and of length 1."""
+    if weight.shape[0] < weight.shape[1]:
+        return _orthogonal(weight.T).T
+    columns, mixture = jnp.linalg.qr(weight)
+    # Which way a column points is up to QR, and not random: let it be the way it was drawn.
+    return columns * jnp.broadcast_to(jnp.sign(jnp.diag(mixture)), columns.shape)
