@@ -12,7 +12,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from sweeps import straight_run
 
 from apportion.core.spec import Spec
-from apportion.training import loop
+from apportion.training import evaluator, loop
 from apportion.training.settings import Config
 
 
@@ -34,27 +34,34 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         quickly = jax.config.values["jax_disable_most_optimizations"]
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(quickly)))
         compilation_cache.reset_cache()
-        patch.setattr(loop, "_compile", _remembering(loop._compile))
+        patch.setattr(loop, "_compile", _remembering(loop._compile, _of_training))
+        patch.setattr(loop, "_compile_init", _remembering(loop._compile_init, _of_training))
+        patch.setattr(evaluator, "_compile", _remembering(evaluator._compile, _of_evaluation))
         yield
     for name, value in before.items():
         jax.config.update(name, value)
     compilation_cache.reset_cache()
 
 
-def _remembering(compile_: Callable[[Config, Spec], Any]) -> Callable[[Config, Spec], Any]:
+def _of_training(config: Config) -> Any:
+    schedule = config.schedule
+    return (
+        (_of_evaluation(config), config.imagine, config.normalise),
+        (config.backbone, config.backbone_config),
+        (schedule.updates_per_iteration, schedule.steps_per_iteration, schedule.warmup_steps),
+    )
+
+
+def _of_evaluation(config: Config) -> Any:
+    return config.method, config.method_config, config.exact_sum
+
+
+def _remembering(compile_: Callable[[Config, Spec], Any], decisive: Callable[[Config], Any]) -> Any:
     """Pure functions of the same settings are the same: JAX need not trace them again for every training."""
     known: dict[str, Any] = {}
 
     def remembered(config: Config, spec: Spec) -> Any:
-        schedule = config.schedule
-        key = repr(
-            (
-                (config.method, config.method_config, config.exact_sum, config.imagine),
-                (config.backbone, config.backbone_config),
-                (schedule.updates_per_iteration, schedule.evaluation_episodes),
-                spec.to_dict() | {"env_id": None},
-            )
-        )
+        key = repr((decisive(config), spec.to_dict() | {"env_id": None}))
         if key not in known:
             known[key] = compile_(config, spec)
         return known[key]
