@@ -82,6 +82,7 @@ def _resident() -> int:
 
 
 from apportion.nn import optimise  # noqa: E402 - after the hook
+from compiling import compiled_once  # noqa: E402, F401 - a fixture
 
 _adam = optimise._adam
 
