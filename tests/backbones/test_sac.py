@@ -1,5 +1,6 @@
 """SAC: densities, targets and steps equal their formulas; tiny tasks with a known optimum are solved."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -74,15 +75,17 @@ def test_the_spread_is_clipped() -> None:
 # --- Critics and temperature
 
 
-def test_critics_step_towards_the_soft_bellman_target(state: sac.State) -> None:
+@pytest.mark.parametrize(("pool", "pooled"), [("min", np.min), ("mean", np.mean)])
+def test_critics_step_towards_the_soft_bellman_target(state: sac.State, pool: Any, pooled: Any) -> None:
     steps, key = transitions(1, 6), jax.random.key(4)
-    rewards = steps.paid
-    after, metrics = jax.jit(sac._update_critics, static_argnums=4)(state, steps, rewards, key, CONFIG)
+    rewards, config = steps.paid, replace(CONFIG, critic_pool=pool)
+    after, metrics = jax.jit(sac._update_critics, static_argnums=4)(state, steps, rewards, key, config)
 
     sampled = actor_critic.sample_action(state.actor(steps.next_observation), key)
     plain, critics = numpy(steps), numpy(state.critics)
     next_action, next_log_density = numpy(sampled)
-    next_values = plain_values(numpy(state.target_critics), plain.next_observation, next_action).min(axis=0)
+    both = plain_values(numpy(state.target_critics), plain.next_observation, next_action)
+    next_values = pooled(both, axis=0)
     soft_values = next_values - np.exp(-0.7) * next_log_density
     target = plain.paid + 0.9 * np.where(plain.terminated, 0, soft_values)
     values = plain_values(critics, plain.observation, plain.action)
@@ -94,6 +97,19 @@ def test_critics_step_towards_the_soft_bellman_target(state: sac.State) -> None:
     stepped = numpy(after.critics)
     values = plain_values(stepped, plain.observation, plain.action)
     assert ((values - target) ** 2).mean(axis=1).sum() < loss
+
+
+def test_two_critics_make_one_value() -> None:
+    both = jnp.asarray([[1.0, 5.0, -2.0], [3.0, 4.0, -4.0]])
+    np.testing.assert_allclose(CONFIG.pooled(both), [1, 4, -4])
+    np.testing.assert_allclose(replace(CONFIG, critic_pool="mean").pooled(both), [2, 4.5, -3])
+
+
+@pytest.mark.parametrize(("rate", "critics"), [(None, 1e-2), (1e-3, 1e-3)])
+def test_critics_may_have_a_learning_rate_of_their_own(rate: float | None, critics: float) -> None:
+    state = sac.make(replace(CONFIG, critic_learning_rate=rate)).init(jax.random.key(0), SPEC)
+    others = (state.actor_optimiser.learning_rate, state.temperature_optimiser.learning_rate)
+    np.testing.assert_allclose([state.critic_optimiser.learning_rate, *others], [critics, 1e-2, 1e-2])
 
 
 def test_targets_follow_the_critics_by_the_polyak_step(state: sac.State) -> None:
@@ -148,6 +164,7 @@ def test_critics_learn_analytic_values() -> None:
         ({"hidden": ()}, "backbone.hidden needs at least one layer"),
         ({"hidden": (8, 0)}, r"backbone.hidden=\(8, 0\) must be at least 1 each"),
         ({"learning_rate": -1.0}, "backbone.learning_rate=-1.0 must be positive"),
+        ({"critic_learning_rate": 0.0}, "backbone.critic_learning_rate=0.0 must be positive"),
         ({"batch_size": 0}, "backbone.batch_size=0 must be at least 1"),
         ({"discount": 1.0}, r"backbone.discount=1.0 must be in \[0, 1\)"),
         ({"polyak": 0.0}, r"backbone.polyak=0.0 must be in \(0, 1\]"),
