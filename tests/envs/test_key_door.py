@@ -13,13 +13,12 @@ from apportion.envs.key_door import (
     COINS_AT,
     DOOR_PAYS,
     FIREFLY_PAYS,
+    STAKE,
     STEPS,
     KeyDoor,
     expert_action,
     firefly_action,
 )
-
-STAKE = 20.0
 
 
 def _rewards(plan: list[float], **options: Any) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -7,11 +7,13 @@ from typing import Any
 
 import gymnasium
 
+from apportion.envs.key_door import STAKE
+
 _BUILT_IN: dict[str, tuple[str, int | None, dict[str, Any]]] = {
     # id: where the class lives, time limit (None: the environment truncates its own episodes), arguments
     "apportion/Greenhouse-v0": ("apportion.envs.greenhouse:Greenhouse", 40, {}),
     "apportion/KeyDoor-v0": ("apportion.envs.key_door:KeyDoor", 40, {}),
-    "apportion/KeyDoorLottery-v0": ("apportion.envs.key_door:KeyDoor", 40, {"lottery": 20.0}),
+    "apportion/KeyDoorLottery-v0": ("apportion.envs.key_door:KeyDoor", 40, {"lottery": STAKE}),
     "apportion/Factored-v0": ("apportion.envs.factored:Factored", None, {}),
 }
 

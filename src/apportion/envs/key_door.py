@@ -12,16 +12,16 @@ policy needs no memory, though: a clock is observed, and who always fetches the 
 
 With a `lottery`, two fair coins are shown besides, each for one step only: one after the key is gone, one
 before the door opens. When the second is shown, equal coins pay the stake and different ones cost it. No
-action changes that, its mean is zero whatever either coin shows, and so policies have the same mean returns as
-without. But most of what an episode pays now depends on two moments together. A sum of rewards of single steps
-cannot explain it and has to find key and door through it; a reader of the whole episode can take it out.
+action changes that and its mean is zero, whatever either coin shows, so the best policy and its mean return
+stay as they are. But most of what an episode pays now depends on two moments together. A sum of rewards of
+single steps cannot explain that and has to find key and door through it; who reads the whole episode can.
 
 Levels: mean return ± its standard error over 2,000 episodes each, reset with seeds 0 to 1999:
     uniformly random actions     1.01 ± 0.04    every seventh opens the door
     `firefly_action`             1.95 ± 0.001   stays with the firefly and never fetches the key
     `expert_action`              6.40 ± 0.001   key, firefly, door
 
-An episode is a success when the door was opened, which the lottery's noise leaves alone.
+An episode succeeds when the door is opened, which tells good policies from bad ones despite the lottery.
 """
 
 from typing import Any
@@ -36,6 +36,7 @@ KEY_AT, DOOR_AT = -0.6, 0.6  # reached by who stands there or farther out
 SPEED = 0.4  # of a full step
 DOOR_PAYS = 5.0
 COINS_AT = (14, 26)  # steps at which the first and the second coin are seen
+STAKE = 20.0  # of the lottery in KeyDoorLottery: an episode without it seldom pays more than 5
 FIREFLY_PAYS = 0.05  # at its place, less around it
 FIREFLY_WIDTH = 0.2
 SLIP, FLUTTER, DRAUGHT = 0.02, 0.1, 0.5  # standard deviations of the noise of each step
