@@ -2,24 +2,29 @@
 
     python benchmarks/curves.py results/mujoco-h200.json --at 100000 300000 --plot docs/images/mujoco-h200.svg
 
-Interquartile means over seeds with 95% bootstrap intervals. Where a task was played by `grd` and by others,
-each of these has the difference too: grd's interquartile mean less theirs, seeds of both sides drawn anew.
+Interquartile means (or means) over seeds with 95% bootstrap intervals. Where a task was played by `grd` and
+by others on the same backbone, each of these has the difference too: grd's less theirs, seeds of both sides
+drawn anew.
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import tyro
 from numpy.typing import NDArray
 
+from apportion.backbones import BACKBONES
+from apportion.core.config import to_dict
 from apportion.report import drawing
-from apportion.report.statistics import Interval, band, difference, interval, iqm, mean
+from apportion.report.statistics import Interval, Statistic, band, difference, interval, iqm, mean
 from apportion.runs.folder import read_json
+from apportion.training.settings import Schedule
 
 OURS = "grd"
-USUAL_DISCOUNT = 0.99
+MOST_COLUMNS = 4  # panels beside each other in a figure
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class Curves:
     """Files that record.py wrote."""
     at: tuple[int, ...]
     """Steps to show; a run that did not come so far has a dash there."""
+    centre: Literal["iqm", "mean"] = "iqm"
+    """What stands for all seeds: their interquartile mean, or their mean."""
     plot: Path | None = None
     """Also draw the returns of each task into this file."""
 
@@ -37,6 +44,7 @@ class Curves:
 class Run(NamedTuple):
     task: str
     label: str
+    ours: str  # the label of grd with the same settings of all else
     steps: NDArray[np.int64]  # [K]
     returns: NDArray[np.float64]  # [K, L]
     correlation: NDArray[np.float64]  # [K, L]
@@ -44,7 +52,7 @@ class Run(NamedTuple):
 
 def main(args: Curves) -> None:
     runs = [as_run(data) for file in args.files for data in read_json(file)["runs"]]
-    print("\n".join(table(runs, args.at)))
+    print("\n".join(table(runs, args.at, mean if args.centre == "mean" else iqm)))
     if args.plot is not None:
         draw(runs, args.plot)
 
@@ -54,6 +62,7 @@ def as_run(data: dict[str, Any]) -> Run:
     return Run(
         task=data["config"]["env"]["id"],
         label=", ".join(described(data["config"])),
+        ours=", ".join([OURS, *unlike_others(data["config"])]),
         steps=np.array(data["steps"]),
         returns=np.array(curves["return"], float),
         correlation=np.array(curves["reward_correlation"], float),
@@ -62,7 +71,7 @@ def as_run(data: dict[str, Any]) -> Run:
 
 def described(config: dict[str, Any]) -> list[str]:
     """The method, and in which of its settings a run was unlike others of that method."""
-    method, discount = config["method"], config["backbone"]["discount"]
+    method = config["method"]
     parts = [method["name"]]
     if method["name"] == OURS and method["structure"] == "gradient":
         parts.append("published")
@@ -70,15 +79,34 @@ def described(config: dict[str, Any]) -> list[str]:
         parts.append("no additive reward")
     if share := config.get("imagine", {}).get("share"):
         parts.append(f"{share:.0%} imagined")
-    if discount != USUAL_DISCOUNT:
-        parts.append(f"discount {discount}")
+    return parts + unlike_others(config)
+
+
+def unlike_others(config: dict[str, Any]) -> list[str]:
+    """Settings of anything but the method that are not the usual ones. Old runs lack some, and had those."""
+    backbone, schedule = config["backbone"], config["schedule"]
+    usual = json.loads(json.dumps(to_dict(BACKBONES[backbone["name"]].config())))
+    parts = [] if backbone["name"] == "sac" else [backbone["name"]]
+    parts += [
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in backbone.items()
+        if name in usual and value != usual[name]
+    ]
+    if not config.get("normalise", True):
+        parts.append("raw observations")
+    if config["env"]["delay"] == "none":
+        parts.append("learning at once")
+    if not schedule.get("overlap", True):
+        parts.append("newest policy acts")
+    if (steps := schedule["steps_per_iteration"]) != Schedule().steps_per_iteration:
+        parts.append(f"{steps} steps an iteration")
     return parts
 
 
 # --- Table
 
 
-def table(runs: list[Run], moments: tuple[int, ...]) -> list[str]:
+def table(runs: list[Run], moments: tuple[int, ...], centre: Statistic = iqm) -> list[str]:
     last = max(moments)
     heads = [f"{name} at {step:,}" for step in moments for name in ("return", "correlation")]
     lines = [
@@ -86,19 +114,19 @@ def table(runs: list[Run], moments: tuple[int, ...]) -> list[str]:
         f"|---|---|{'---:|' * (len(heads) + 1)}",
     ]
     for run in runs:
-        cells = [cell for step in moments for cell in (_returns(run, step), _correlation(run, step))]
-        ours = next((each for each in runs if (each.task, each.label) == (run.task, OURS)), None)
-        cells.append("-" if ours is None or run is ours else _difference(ours, run, last))
+        cells = [
+            _cell(values, _at(run, step), form, centre)
+            for step in moments
+            for values, form in ((run.returns, ",.0f"), (run.correlation, ".3f"))
+        ]
+        ours = next((each for each in runs if (each.task, each.label) == (run.task, run.ours)), None)
+        cells.append("-" if ours is None or run is ours else _difference(ours, run, last, centre))
         lines.append(f"| {run.task} | `{run.label}` | {' | '.join(cells)} |")
     return lines
 
 
-def _returns(run: Run, step: int) -> str:
-    return "-" if (row := _at(run, step)) is None else _formatted(interval(run.returns[row], iqm), ",.0f")
-
-
-def _correlation(run: Run, step: int) -> str:
-    return "-" if (row := _at(run, step)) is None else _formatted(interval(run.correlation[row], iqm), ".3f")
+def _cell(values: NDArray[np.float64], row: int | None, form: str, centre: Statistic) -> str:
+    return "-" if row is None else _formatted(interval(values[row], centre), form)
 
 
 def _at(run: Run, step: int) -> int | None:
@@ -110,11 +138,11 @@ def _formatted(found: Interval, form: str) -> str:
     return f"{found.centre:{form}} [{found.low:{form}}, {found.high:{form}}]"
 
 
-def _difference(ours: Run, other: Run, step: int) -> str:
+def _difference(ours: Run, other: Run, step: int, centre: Statistic) -> str:
     rows = _at(ours, step), _at(other, step)
     if rows[0] is None or rows[1] is None:
         return "-"
-    return _formatted(difference(ours.returns[rows[0]], other.returns[rows[1]], iqm), "+,.0f")
+    return _formatted(difference(ours.returns[rows[0]], other.returns[rows[1]], centre), "+,.0f")
 
 
 # --- Figure
@@ -126,9 +154,13 @@ def draw(runs: list[Run], path: Path) -> None:
     labels = list(dict.fromkeys(run.label for run in runs))
     colours = dict(zip(labels, drawing.COLOURS, strict=False))
     with drawing.drawing():
-        figure = drawing.new_figure(3.2 * len(tasks), 2.8)
-        panels = figure.subplots(1, len(tasks), squeeze=False)[0]
-        for panel, task in zip(panels, tasks, strict=True):
+        columns = min(len(tasks), MOST_COLUMNS)
+        rows = -(-len(tasks) // columns)
+        figure = drawing.new_figure(3.2 * columns, 2.8 * rows)
+        panels = figure.subplots(rows, columns, squeeze=False).ravel()
+        for panel in panels[len(tasks) :]:
+            panel.set_axis_off()
+        for panel, task in zip(panels, tasks, strict=False):
             for run in (run for run in runs if run.task == task):
                 found, x = band(run.returns, mean), run.steps / 1000
                 drawing.draw_band(panel, x, found, colours[run.label], run.label)

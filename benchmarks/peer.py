@@ -113,8 +113,11 @@ def replay_arguments(settings: dict[str, Any]) -> dict[str, Any]:
     }
     if "polyak" in backbone:
         chosen["tau"] = backbone["polyak"]
+    critics = backbone.get("critic_learning_rate") or backbone["learning_rate"]
     if settings["library"] == "sbx":
-        chosen["qf_learning_rate"] = backbone.get("critic_learning_rate") or backbone["learning_rate"]
+        chosen["qf_learning_rate"] = critics
+    elif critics != backbone["learning_rate"]:
+        raise ValueError("Stable-Baselines3 has one learning rate for actor and critics")
     if "initial_temperature" in backbone:
         target = backbone["target_entropy"]
         chosen["ent_coef"] = f"auto_{backbone['initial_temperature']}"

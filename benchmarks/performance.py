@@ -8,6 +8,7 @@ Between `<!-- NAME -->` and `<!-- end -->` the page has what this script makes o
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +91,14 @@ def peers(data: Data) -> str:
     )
 
 
-def updates(data: Data) -> str:
+def updates(data: Data, of: str = "method") -> str:
+    """Of methods, or of backbones."""
     rows = []
-    for row in data.get("updates", []):
+    for row in data.get("updates" if of == "method" else "backbones", []):
         measured = "left_out" not in row
         rows.append(
             (
-                f"`{row['method']}`",
+                f"`{row[of]}`",
                 row["size"],
                 str(row["lanes"]),
                 number(row["milliseconds"]) if measured else f"left out: {row['left_out']}",
@@ -107,7 +109,7 @@ def updates(data: Data) -> str:
                 number(row.get("compile_seconds")),
             )
         )
-    header = ("method", "size", "lanes", "ms per update", "lane updates/s", "GFLOP per lane", "of peak", "GB")
+    header = (of, "size", "lanes", "ms per update", "lane updates/s", "GFLOP per lane", "of peak", "GB")
     return markdown((*header, "compile s"), rows, texts=2)
 
 
@@ -197,6 +199,7 @@ TABLES: dict[str, tuple[str, Callable[[Data], str]]] = {
     "memory": ("speed-cpu.json", memory),
     "anatomy-cpu": ("anatomy-cpu.json", anatomy),
     "peers-h200": ("speed-h200.json", peers),
+    "backbones-cpu": ("backbones-cpu.json", partial(updates, of="backbone")),
     "updates-h200": ("speed-h200.json", updates),
     "trainings-h200": ("speed-h200.json", trainings),
     "environments-h200": ("speed-h200.json", environments),

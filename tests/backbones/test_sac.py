@@ -1,5 +1,6 @@
 """SAC: densities, targets and steps equal their formulas; tiny tasks with a known optimum are solved."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -96,6 +97,13 @@ def test_critics_step_towards_the_soft_bellman_target(state: sac.State) -> None:
     assert ((values - target) ** 2).mean(axis=1).sum() < loss
 
 
+@pytest.mark.parametrize(("rate", "critics"), [(None, 1e-2), (1e-3, 1e-3)])
+def test_critics_may_have_a_learning_rate_of_their_own(rate: float | None, critics: float) -> None:
+    state = sac.make(replace(CONFIG, critic_learning_rate=rate)).init(jax.random.key(0), SPEC)
+    others = (state.actor_optimiser.learning_rate, state.temperature_optimiser.learning_rate)
+    np.testing.assert_allclose([state.critic_optimiser.learning_rate, *others], [critics, 1e-2, 1e-2])
+
+
 def test_targets_follow_the_critics_by_the_polyak_step(state: sac.State) -> None:
     after, metrics = jax.jit(sac.make(CONFIG).update)(
         state, transitions(1, 6), jnp.ones(6), jax.random.key(4)
@@ -148,6 +156,7 @@ def test_critics_learn_analytic_values() -> None:
         ({"hidden": ()}, "backbone.hidden needs at least one layer"),
         ({"hidden": (8, 0)}, r"backbone.hidden=\(8, 0\) must be at least 1 each"),
         ({"learning_rate": -1.0}, "backbone.learning_rate=-1.0 must be positive"),
+        ({"critic_learning_rate": 0.0}, "backbone.critic_learning_rate=0.0 must be positive"),
         ({"batch_size": 0}, "backbone.batch_size=0 must be at least 1"),
         ({"discount": 1.0}, r"backbone.discount=1.0 must be in \[0, 1\)"),
         ({"polyak": 0.0}, r"backbone.polyak=0.0 must be in \(0, 1\]"),

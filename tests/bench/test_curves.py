@@ -1,8 +1,12 @@
 """Tables of recorded runs: what stands in which cell, and what is said of runs that stopped early."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+from apportion.backbones import sac
+from apportion.envs.make import EnvConfig
+from apportion.training.settings import Config
 from scripts import load
 
 curves = load("benchmarks/curves.py")
@@ -10,11 +14,16 @@ curves = load("benchmarks/curves.py")
 
 def _recorded(method: dict[str, Any], returns: list[list[float]], discount: float = 0.99) -> dict[str, Any]:
     correlation = [[0.5 for _ in lanes] for lanes in returns]
+    config = Config(EnvConfig("Hopper-v4"), backbone_config=sac.Config(discount=discount))
     return {
-        "config": {"env": {"id": "Hopper-v4"}, "method": method, "backbone": {"discount": discount}},
+        "config": {**_as_recorded(config), "method": method},
         "steps": [100 * (1 + k) for k in range(len(returns))],
         "curves": {"return": returns, "reward_correlation": correlation},
     }
+
+
+def _as_recorded(config: Config) -> dict[str, Any]:
+    return json.loads(json.dumps(config.to_dict()))
 
 
 def test_cells_and_differences() -> None:
@@ -39,6 +48,17 @@ def test_runs_are_told_apart_by_their_settings() -> None:
         "grd, no additive reward",
         "oracle, discount 0.9999",
     ]
+
+
+def test_a_rival_is_compared_with_grd_on_the_same_backbone() -> None:
+    grd = {"name": "grd", "structure": "closed-form", "base": True}
+    runs = [_recorded(grd, [[1.0] * 4]), _recorded(grd, [[7.0] * 4]), _recorded({"name": "rd"}, [[3.0] * 4])]
+    crossq = _as_recorded(Config(EnvConfig("Hopper-v4"), backbone="crossq"))["backbone"]
+    for run in runs[1:]:
+        run["config"]["backbone"] = crossq
+    lines = curves.table([curves.as_run(run) for run in runs], (100,))
+    assert [line.split("|")[2].strip() for line in lines[2:]] == ["`grd`", "`grd, crossq`", "`rd, crossq`"]
+    assert [line.split("|")[-2].strip() for line in lines[2:]] == ["-", "-", "+4 [+4, +4]"]
 
 
 def test_a_figure_is_drawn(tmp_path: Path) -> None:

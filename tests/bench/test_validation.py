@@ -58,8 +58,18 @@ def test_peers_get_every_setting_of_ours(args: Any, backbone: str) -> None:
         assert chosen.pop("ent_coef") == f"auto_{ours.pop('initial_temperature')}"
         assert chosen.pop("target_entropy") == "auto"
         assert ours.pop("target_entropy") is None
+    assert ours.pop("critic_learning_rate", None) is None
     assert {renamed.get(name, name): value for name, value in ours.items()}.items() <= chosen.items()
     assert chosen["train_freq"] == chosen["gradient_steps"] == 100
+
+
+def test_a_learning_rate_of_the_critics_goes_where_the_peer_has_one(args: Any) -> None:
+    passed = {library: settings(args, "sac", library) for library in ("sb3", "sbx")}
+    for each in passed.values():
+        each["backbone"]["critic_learning_rate"] = 1e-3
+    assert peer.arguments(passed["sbx"])["qf_learning_rate"] == 1e-3
+    with pytest.raises(ValueError, match="one learning rate"):
+        peer.arguments(passed["sb3"])
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

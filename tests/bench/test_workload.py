@@ -61,3 +61,10 @@ def test_what_would_take_too_long_is_left_out_and_says_so() -> None:
     row = updates.measure("oracle", None, Size(4, 2), 20, peak=1e8, limits=Limits(1.0, 1.0, 10.0))
     assert "would take" in row["left_out"]
     assert "milliseconds" not in row
+
+
+def test_backbones_that_learn_from_the_replay_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(updates, "measure", lambda *args, backbone: {"measured": backbone})
+    rows = list(updates.of_backbones((1,), 1e9, lambda line: None))
+    assert [row["backbone"] for row in rows] == ["sac", "crossq", "td3", "ddpg"]
+    assert all(row["measured"] == row["backbone"] for row in rows)

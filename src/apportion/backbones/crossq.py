@@ -32,8 +32,8 @@ class Config(StochasticConfig):
 
     learning_rate: float = 1e-3
     """Adam's step for all that is learned."""
-    critic_hidden: tuple[int, ...] = (2048, 2048)
-    """Hidden layers of each critic; `hidden` are those of the actor."""
+    critic_hidden: tuple[int, ...] = (512, 512)
+    """Hidden layers of each critic (2048 2048 as published); `hidden` are those of the actor."""
     actor_every: int = 3
     """Actor and temperature step at every so many updates of the critics."""
     momentum: float = 0.5

@@ -14,7 +14,7 @@ LANES = (1, 5, 20)
 REPLAY_STEPS = 1_000_000
 
 Report = Callable[[str], None]
-Part = Literal["peers", "environment", "training", "updates"]
+Part = Literal["peers", "environment", "training", "updates", "backbones"]
 PARTS: tuple[Part, ...] = get_args(Part)
 
 
@@ -50,6 +50,7 @@ def full(
         "environment": environments.table(lanes, steps=500, seconds=2.0, report=report),
         "training": training.table((TASK,), trained, seconds=10.0 if on_cpu else 5.0, report=report),
         "updates": updates.table(chosen, lanes, peak, report),
+        "backbones": updates.of_backbones(lanes, peak, report),
     }
     for name, rows in tables.items():
         if name not in parts:

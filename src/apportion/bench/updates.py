@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import jax
 
+from apportion.backbones import BACKBONES
 from apportion.bench import flops, timing, workload
 from apportion.bench.workload import SIZES, Size, Workload
 from apportion.core.config import check, nearest
@@ -14,6 +16,7 @@ from apportion.training.settings import Config
 
 Variants = dict[str, tuple[str, Any]]  # name → method and its settings, None for the defaults
 
+_USUAL_SIZE = "HalfCheetah"  # at which backbones are compared
 USUAL_SHARE = 0.3  # of the peak: how long a call will take is guessed with it
 MOST_UPDATES = 100  # in one call, as in a training
 
@@ -62,19 +65,44 @@ def table(
                 yield {**head, **measure(method, method_config, size, count, peak, limits())}
 
 
+def of_backbones(
+    lanes: tuple[int, ...], peak: float, report: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
+    """One row for each backbone for continuous actions, and number of lanes, with the dense reward.
+
+    An on-policy backbone has no updates of this kind: it learns once from a whole rollout.
+    """
+    for name, entry in BACKBONES.items():
+        backbone = entry.make(entry.config())
+        if backbone.discrete or backbone.log_density is not None:
+            continue
+        for count in lanes:
+            report(f"updates: {name}, {count} lanes")
+            head = {"backbone": name, "size": _USUAL_SIZE, "lanes": count}
+            size = SIZES[_USUAL_SIZE]
+            yield {**head, **measure("oracle", None, size, count, peak, limits(), backbone=name)}
+
+
 def measure(
-    method: str, method_config: Any, size: Size, lanes: int, peak: float, limits: Limits
+    method: str,
+    method_config: Any,
+    size: Size,
+    lanes: int,
+    peak: float,
+    limits: Limits,
+    backbone: str = "sac",
 ) -> dict[str, Any]:
     """Time, arithmetic, memory and compile time of a method's updates."""
     spec = workload.made_up_spec(size)
-    one = workload.shapes(workload.settings(method, method_config, updates=1), spec)
+    settings = partial(workload.settings, method, method_config, backbone=backbone)
+    one = workload.shapes(settings(updates=1), spec)
     per_update = flops.products(one.program, *one.arguments) / one.updates
     guess = per_update * lanes / (USUAL_SHARE * peak)
     counted = {"gflop_per_lane_update": per_update / 1e9}
     if guess > limits.give_up:
         return {**counted, "left_out": f"one update would take about {guess:.0f} s"}
     updates = min(MOST_UPDATES, max(1, round(limits.call / guess)))
-    config = workload.settings(method, method_config, lanes=lanes, updates=updates)
+    config = settings(lanes=lanes, updates=updates)
     compiled, built = compile_program(workload.shapes(config, spec))
     if built["program_bytes"] > 0.8 * free_memory():
         return {**counted, **built, "left_out": "needs more memory than there is"}

@@ -65,13 +65,19 @@ def made_up_spec(size: Size, steps: int = EPISODE_STEPS) -> Spec:
 
 
 def settings(
-    method: str, method_config: Any = None, *, lanes: int = 1, updates: int = 100, replay_steps: int = 20_000
+    method: str,
+    method_config: Any = None,
+    *,
+    backbone: str = "sac",
+    lanes: int = 1,
+    updates: int = 100,
+    replay_steps: int = 20_000,
 ) -> Config:
     """A training with the method's default settings and so many updates (and steps) per iteration.
 
     The number of updates is rounded up to whole rounds of the method.
     """
-    config = Config(EnvConfig("made up"), method, method_config, lanes=lanes)
+    config = Config(EnvConfig("made up"), method, method_config, backbone, lanes=lanes)
     every = config.make_method().sampling.every
     updates = -(-updates // every) * every
     schedule = replace(

@@ -109,6 +109,7 @@ def _show_speed(console: Console, data: dict[str, Any]) -> None:
     if "peers" in data:
         _peers(console, data)
     _rows(console, "Updates", data.get("updates", []), UPDATES)
+    _rows(console, "Backbones, dense reward", data.get("backbones", []), BACKBONES)
     _rows(console, "Environments, nobody learning", data.get("environment", []), ENVIRONMENT)
     _rows(console, "Trainings", data.get("training", []), TRAINING)
     _rows(console, "Memory of one lane, GRD and SAC", data["memory"]["lanes"], MEMORY)
@@ -173,6 +174,7 @@ UPDATES: Columns = {
     "GB": _of("program_bytes", 1e9),
     "compile s": _field("compile_seconds"),
 }
+BACKBONES: Columns = {"backbone": _field("backbone")} | {k: v for k, v in UPDATES.items() if k != "method"}
 ENVIRONMENT: Columns = {
     "task": _field("env"),
     "lanes": _field("lanes"),
