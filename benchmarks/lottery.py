@@ -27,8 +27,6 @@ from apportion.runs.evaluation import Playing, evaluate_run
 from apportion.runs.folder import RunFolder, versions
 from methods import cell, interval
 
-Scores = dict[str, list[float]]  # one of each seed, by name
-
 
 @dataclass(frozen=True)
 class Lottery:
@@ -53,8 +51,8 @@ def main(args: Lottery) -> None:
     Console().print(printed)
 
 
-def scores(path: Path, episodes: int) -> Scores:
-    """Of one run, by seed."""
+def scores(path: Path, episodes: int) -> dict[str, list[float]]:
+    """Of one run: a list over seeds for each score."""
     found = evaluate_run(RunFolder.open(path), Playing(episodes))
     lanes = [of_seed(lane) for lane in found.episodes]
     return {name: [lane[name] for lane in lanes] for name in lanes[0]}

@@ -24,6 +24,7 @@ Levels: mean return ± its standard error over 2,000 episodes each, reset with s
 An episode succeeds when the door is opened, which tells good policies from bad ones despite the lottery.
 """
 
+import math
 from typing import Any
 
 import gymnasium
@@ -58,7 +59,7 @@ class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self._show_key, self._lottery = show_key, lottery
         self._place, self._firefly, self._draught = 0.0, 0.0, 0.0
         self._steps, self._key, self._opened = 0, False, False
-        self._coins = (1.0, 1.0)
+        self._coins: dict[int, float] = {}  # by the step that shows them
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -69,8 +70,8 @@ class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self._steps, self._key, self._opened = 0, False, False
         if self._lottery:
             # From a generator of their own, so that a seed is the same walk with and without the lottery.
-            first, second = self.np_random.spawn(1)[0].choice((-1.0, 1.0), 2).tolist()
-            self._coins = (first, second)
+            tossed = self.np_random.spawn(1)[0].choice((-1.0, 1.0), len(COINS_AT)).tolist()
+            self._coins = dict(zip(COINS_AT, tossed, strict=True))
         return self._observation(), {}
 
     def step(
@@ -85,7 +86,7 @@ class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
             self._opened = True
             reward += DOOR_PAYS
         if self._steps == COINS_AT[1]:
-            reward += self._lottery * self._coins[0] * self._coins[1]
+            reward += self._lottery * math.prod(self._coins.values())
         self._firefly = float(np.clip(0.9 * self._firefly + FLUTTER * flutter, -1.0, 1.0))
         self._draught = float(np.clip(0.5 * self._draught + DRAUGHT * draught, -1.0, 1.0))
         self._steps += 1
@@ -97,7 +98,7 @@ class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         if self._show_key:
             shown.append(float(self._key))
         if self._lottery:
-            shown.append(dict(zip(COINS_AT, self._coins, strict=True)).get(self._steps, 0.0))
+            shown.append(self._coins.get(self._steps, 0.0))
         return np.array(shown, np.float32)
 
 
