@@ -75,15 +75,17 @@ def test_the_spread_is_clipped() -> None:
 # --- Critics and temperature
 
 
-def test_critics_step_towards_the_soft_bellman_target(state: sac.State) -> None:
+@pytest.mark.parametrize(("pool", "pooled"), [("min", np.min), ("mean", np.mean)])
+def test_critics_step_towards_the_soft_bellman_target(state: sac.State, pool: Any, pooled: Any) -> None:
     steps, key = transitions(1, 6), jax.random.key(4)
-    rewards = steps.paid
-    after, metrics = jax.jit(sac._update_critics, static_argnums=4)(state, steps, rewards, key, CONFIG)
+    rewards, config = steps.paid, replace(CONFIG, critic_pool=pool)
+    after, metrics = jax.jit(sac._update_critics, static_argnums=4)(state, steps, rewards, key, config)
 
     sampled = actor_critic.sample_action(state.actor(steps.next_observation), key)
     plain, critics = numpy(steps), numpy(state.critics)
     next_action, next_log_density = numpy(sampled)
-    next_values = plain_values(numpy(state.target_critics), plain.next_observation, next_action).min(axis=0)
+    both = plain_values(numpy(state.target_critics), plain.next_observation, next_action)
+    next_values = pooled(both, axis=0)
     soft_values = next_values - np.exp(-0.7) * next_log_density
     target = plain.paid + 0.9 * np.where(plain.terminated, 0, soft_values)
     values = plain_values(critics, plain.observation, plain.action)
@@ -95,6 +97,12 @@ def test_critics_step_towards_the_soft_bellman_target(state: sac.State) -> None:
     stepped = numpy(after.critics)
     values = plain_values(stepped, plain.observation, plain.action)
     assert ((values - target) ** 2).mean(axis=1).sum() < loss
+
+
+def test_two_critics_make_one_value() -> None:
+    both = jnp.asarray([[1.0, 5.0, -2.0], [3.0, 4.0, -4.0]])
+    np.testing.assert_allclose(CONFIG.pooled(both), [1, 4, -4])
+    np.testing.assert_allclose(replace(CONFIG, critic_pool="mean").pooled(both), [2, 4.5, -3])
 
 
 @pytest.mark.parametrize(("rate", "critics"), [(None, 1e-2), (1e-3, 1e-3)])

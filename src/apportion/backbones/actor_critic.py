@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -174,6 +174,9 @@ class StochasticConfig(CommonConfig):
     """Entropy temperature at the start."""
     target_entropy: float | None = None
     """The entropy the temperature aims at; minus the number of actions when not given."""
+    critic_pool: Literal["min", "mean"] = "min"
+    """What becomes of two critics' values: the lower one, or their mean. The lower one is a little too low,
+    which adds up over 1/(1 - discount) steps."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -182,6 +185,10 @@ class StochasticConfig(CommonConfig):
     def entropy_for(self, actions: int) -> float:
         """What so many actions aim at."""
         return -float(actions) if self.target_entropy is None else self.target_entropy
+
+    def pooled(self, values: Float[Array, "J B"]) -> Float[Array, "B"]:
+        """One value of each step, from those of all critics."""
+        return jnp.min(values, axis=0) if self.critic_pool == "min" else jnp.mean(values, axis=0)
 
 
 def gaussian(outputs: Float[Array, "*B O"]) -> tuple[Float[Array, "*B A"], Float[Array, "*B A"]]:

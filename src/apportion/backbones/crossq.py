@@ -142,7 +142,7 @@ def _update_critics(
     def loss(critics: RenormMLP) -> tuple[Array, tuple[Array, Statistics]]:
         found, statistics = joint_values(critics, state.critic_statistics, inputs, config)
         found, next_values = jnp.split(found, 2, axis=1)
-        soft_values = jnp.min(next_values, axis=0) - jnp.exp(state.log_temperature) * next_log_density
+        soft_values = config.pooled(next_values) - jnp.exp(state.log_temperature) * next_log_density
         target = bellman_target(rewards, transitions.terminated, soft_values, config.discount)
         errors = found - jax.lax.stop_gradient(target)[None, :]
         return jnp.sum(jnp.mean(errors**2, axis=1)), (jnp.mean(found), statistics)
@@ -164,8 +164,8 @@ def _update_actor(state: State, transitions: Transitions, key: PRNGKeyArray, con
             transitions.observation, state.actor_statistics, config.statistics_rate, config.renorm_after
         )
         action, log_density = sample_action(outputs, key)
-        lowest = jnp.min(values(judges, transitions.observation, action), axis=0)
-        found = jnp.mean(jnp.exp(state.log_temperature) * log_density - lowest)
+        worth = config.pooled(values(judges, transitions.observation, action))
+        found = jnp.mean(jnp.exp(state.log_temperature) * log_density - worth)
         return found, (-jnp.mean(log_density), statistics)
 
     step = jax.value_and_grad(loss, has_aux=True)

@@ -78,7 +78,7 @@ def make(config: Config) -> Backbone:
     ) -> tuple[State, Metrics]:
         target_key, actor_key = jax.random.split(key)
         state, critic_metrics = _update_critics(state, transitions, rewards, target_key, config)
-        state, entropy, actor_metrics = _update_actor(state, transitions, actor_key)
+        state, entropy, actor_metrics = _update_actor(state, transitions, actor_key, config)
         target_entropy = config.entropy_for(transitions.action.shape[-1])
         state, temperature_metrics = _update_temperature(state, entropy, target_entropy)
         return state, critic_metrics | actor_metrics | temperature_metrics
@@ -98,7 +98,7 @@ def _update_critics(
     state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray, config: Config
 ) -> tuple[State, Metrics]:
     next_action, next_log_density = sample_action(state.actor(transitions.next_observation), key)
-    next_values = jnp.min(values(state.target_critics, transitions.next_observation, next_action), axis=0)
+    next_values = config.pooled(values(state.target_critics, transitions.next_observation, next_action))
     soft_values = next_values - jnp.exp(state.log_temperature) * next_log_density
     target = bellman_target(rewards, transitions.terminated, soft_values, config.discount)
 
@@ -109,12 +109,12 @@ def _update_critics(
 
 
 def _update_actor(
-    state: State, transitions: Transitions, key: PRNGKeyArray
+    state: State, transitions: Transitions, key: PRNGKeyArray, config: Config
 ) -> tuple[State, Float[Array, ""], Metrics]:
     def loss(actor: MLP) -> tuple[Array, Array]:
         action, log_density = sample_action(actor(transitions.observation), key)
-        lowest = jnp.min(values(state.critics, transitions.observation, action), axis=0)
-        return jnp.mean(jnp.exp(state.log_temperature) * log_density - lowest), -jnp.mean(log_density)
+        worth = config.pooled(values(state.critics, transitions.observation, action))
+        return jnp.mean(jnp.exp(state.log_temperature) * log_density - worth), -jnp.mean(log_density)
 
     (actor_loss, entropy), gradients = jax.value_and_grad(loss, has_aux=True)(state.actor)
     actor, optimiser = optimise.step(state.actor_optimiser, state.actor, gradients)
