@@ -47,6 +47,7 @@ from apportion.training.presets import (
     CARTPOLE,
     GREENHOUSE,
     KEY_DOOR,
+    KEY_DOOR_LOTTERY,
     PAPER_SPARSITY,
     default_backbone,
     preset,
@@ -364,7 +365,13 @@ def flag(prefix: str, name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("title", "env_id"), [("Greenhouse", GREENHOUSE), ("KeyDoor", KEY_DOOR), ("CartPole", CARTPOLE)]
+    ("title", "env_id"),
+    [
+        ("Greenhouse", GREENHOUSE),
+        ("KeyDoor", KEY_DOOR),
+        ("KeyDoorLottery", KEY_DOOR_LOTTERY),
+        ("CartPole", CARTPOLE),
+    ],
 )
 def test_small_tasks_start_from_the_documented_settings(title: str, env_id: str) -> None:
     config = preset(env_id, "grd", default_backbone(env_id))
