@@ -33,7 +33,7 @@ from apportion.runs.summary import summarise
 from apportion.training.presets import GREENHOUSE, paper, preset
 from apportion.training.settings import Config
 
-SCORES = ("return", "share_of_oracle", "reward_correlation", "return_error")
+SCORES = ("return", "success", "share_of_oracle", "reward_correlation", "return_error")
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,7 @@ def lanes(run: RunFolder) -> dict[str, Any]:
         "config": data["config"],
         "seconds": data["status"]["seconds"],
         "return": data["final_return"],
+        "success": data["success_per_lane"],  # None each where the task reports none
         "reward_correlation": data["reward_correlation_per_lane"],
         "return_error": data["return_error_per_lane"],
         "structure": data["structure"],

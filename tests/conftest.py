@@ -29,7 +29,11 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 # (An unknown flag is fatal to XLA, hence the version.)
 jax.config.update("jax_disable_most_optimizations", True)
 if jax.__version__.startswith("0.10."):
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+    _quickly = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    os.environ.setdefault("XLA_FLAGS", _quickly)
+
+# JAX makes many objects and little garbage: Python need not look for it after every seven hundred of them.
+gc.set_threshold(100_000, 50, 50)
 
 # Wherever arrays meet mathematics. The hook must come before the first import of each module.
 _CHECKED = (
@@ -78,6 +82,7 @@ def _resident() -> int:
 
 
 from apportion.nn import optimise  # noqa: E402 - after the hook
+from compiling import compiled_once  # noqa: E402, F401 - a fixture
 
 _adam = optimise._adam
 

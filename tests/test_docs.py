@@ -47,11 +47,15 @@ from apportion.training.presets import (
     CARTPOLE,
     GREENHOUSE,
     KEY_DOOR,
+    KEY_DOOR_LOTTERY,
     PAPER_SPARSITY,
     default_backbone,
     preset,
 )
 from apportion.training.settings import Schedule
+
+# Pages train what others have trained, and must not leave a cache in the home folder.
+pytestmark = pytest.mark.usefixtures("compiled_once")
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -157,14 +161,8 @@ class own_modules:  # noqa: N801 - reads like a function
         registry._import.cache_clear()
 
 
-@pytest.fixture(autouse=True)
-def no_cache_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # what a page starts compiles as this process
-
-
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run that the GRD page trains: two lanes."""
     folder = tmp_path_factory.mktemp("grd")
     run_blocks(GRD, folder)
@@ -367,7 +365,13 @@ def flag(prefix: str, name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("title", "env_id"), [("Greenhouse", GREENHOUSE), ("KeyDoor", KEY_DOOR), ("CartPole", CARTPOLE)]
+    ("title", "env_id"),
+    [
+        ("Greenhouse", GREENHOUSE),
+        ("KeyDoor", KEY_DOOR),
+        ("KeyDoorLottery", KEY_DOOR_LOTTERY),
+        ("CartPole", CARTPOLE),
+    ],
 )
 def test_small_tasks_start_from_the_documented_settings(title: str, env_id: str) -> None:
     config = preset(env_id, "grd", default_backbone(env_id))

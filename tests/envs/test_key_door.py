@@ -1,6 +1,6 @@
 """The task where order matters: the door pays only who fetched the key, and what is seen does not say who."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -9,7 +9,16 @@ from gymnasium.utils.env_checker import check_env
 from known_graphs import mean_return
 from numpy.typing import NDArray
 
-from apportion.envs.key_door import DOOR_PAYS, FIREFLY_PAYS, STEPS, KeyDoor, expert_action, firefly_action
+from apportion.envs.key_door import (
+    COINS_AT,
+    DOOR_PAYS,
+    FIREFLY_PAYS,
+    STAKE,
+    STEPS,
+    KeyDoor,
+    expert_action,
+    firefly_action,
+)
 
 
 def _rewards(plan: list[float], **options: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -59,8 +68,17 @@ def test_the_key_can_be_shown() -> None:
     np.testing.assert_array_equal(seen[:, -1], np.arange(30) >= 1)  # the second step brings him there
 
 
-def test_gymnasiums_checker_is_content() -> None:
-    check_env(gymnasium.make("apportion/KeyDoor-v0").unwrapped, skip_render_check=True)
+@pytest.mark.parametrize("name", ["KeyDoor", "KeyDoorLottery"])
+def test_gymnasiums_checker_is_content(name: str) -> None:
+    check_env(gymnasium.make(f"apportion/{name}-v0").unwrapped, skip_render_check=True)
+
+
+def test_an_episode_succeeds_when_the_door_is_opened() -> None:
+    env = KeyDoor()
+    env.reset(seed=0)
+    told = [env.step(np.array([action], np.float32))[4]["success"] for action in EARLY_LEFT + LATE_RIGHT]
+    assert not any(told[:30])
+    assert told[-1]
 
 
 def test_the_expert_beats_who_stays_with_the_firefly_and_both_beat_chance() -> None:
@@ -72,3 +90,69 @@ def test_the_expert_beats_who_stays_with_the_firefly_and_both_beat_chance() -> N
     assert firefly == pytest.approx(1.95, abs=0.02)
     assert expert == pytest.approx(6.4, abs=0.02)
     assert expert > 0.9 * (DOOR_PAYS + STEPS * FIREFLY_PAYS)  # which no policy can exceed
+
+
+# --- The lottery
+
+
+class Episode(NamedTuple):
+    seen: NDArray[Any]  # [40, S], each observation as it was when its action was chosen
+    rewards: NDArray[Any]  # [40]
+
+    @property
+    def coins(self) -> NDArray[Any]:
+        return self.seen[list(COINS_AT), -1]
+
+
+def _at_random(env: KeyDoor, seed: int, chance: int = 0) -> Episode:
+    """An episode of this seed with random actions; another `chance`, other actions."""
+    rng = np.random.default_rng([seed, chance])
+    observation, _ = env.reset(seed=seed)
+    seen, rewards = [], []
+    for _ in range(STEPS):
+        seen.append(observation)
+        observation, reward, *_ = env.step(rng.uniform(-1, 1, 1).astype(np.float32))
+        rewards.append(reward)
+    return Episode(np.stack(seen), np.array(rewards))
+
+
+@pytest.fixture(scope="module")
+def drawn() -> list[Episode]:
+    env = KeyDoor(lottery=STAKE)
+    return [_at_random(env, seed) for seed in range(400)]
+
+
+def test_the_lottery_pays_or_costs_its_stake_and_changes_nothing_else(drawn: list[Episode]) -> None:
+    """The same seed and actions without it: the best policy of one is the best of the other."""
+    env = KeyDoor()
+    for seed, episode in enumerate(drawn[:20]):
+        without = _at_random(env, seed)
+        np.testing.assert_array_equal(episode.seen[:, :-1], without.seen)
+        paid = np.where(np.arange(STEPS) == COINS_AT[1], STAKE * episode.coins.prod(), 0.0)
+        np.testing.assert_allclose(episode.rewards - without.rewards, paid, atol=1e-12)
+
+
+def test_each_coin_is_seen_at_one_step_and_no_action_changes_it(drawn: list[Episode]) -> None:
+    shown = np.isin(np.arange(STEPS), COINS_AT)
+    for seed, episode in enumerate(drawn[:20]):
+        np.testing.assert_array_equal(np.abs(episode.seen[:, -1]), shown)
+        otherwise = _at_random(KeyDoor(lottery=STAKE), seed, chance=1)
+        np.testing.assert_array_equal(otherwise.coins, episode.coins)
+
+
+def test_either_coin_alone_tells_nothing_of_the_return_and_both_nearly_all(drawn: list[Episode]) -> None:
+    returns = np.array([episode.rewards.sum() for episode in drawn])
+    coins = np.stack([episode.coins for episode in drawn])
+    chance = 3 / len(drawn) ** 0.5  # three standard errors of a correlation that is zero, and of a fair coin
+    assert np.abs([*coins.mean(axis=0), coins.prod(axis=1).mean()]).max() < chance
+    assert np.abs(np.corrcoef(returns, coins.T)[0, 1:]).max() < chance
+    assert np.corrcoef(returns, coins.prod(axis=1))[0, 1] > 0.99
+
+
+def test_a_sum_over_single_steps_cannot_explain_the_lottery() -> None:
+    """Of all four outcomes: the best sum of a function of each coin explains nothing of their equality."""
+    outcomes = np.array([(first, second) for first in (-1, 1) for second in (-1, 1)], np.float64)
+    pays = STAKE * outcomes.prod(axis=1)
+    sums = np.column_stack([np.ones(4), outcomes])  # any function of one coin is a line through two points
+    explained = sums @ np.linalg.lstsq(sums, pays, rcond=None)[0]
+    np.testing.assert_allclose(explained, 0.0, atol=1e-12)

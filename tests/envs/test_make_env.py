@@ -307,7 +307,7 @@ def test_registering_twice_is_harmless() -> None:
 
 def test_every_listed_environment_is_registered() -> None:
     listed = list_environments()
-    assert len(listed) == 12
+    assert len(listed) == 13
     assert all(env_id in gymnasium.registry and line and "\n" not in line for env_id, line in listed)
 
 

@@ -53,7 +53,7 @@ def test_an_xla_that_does_not_know_its_options_gets_none(monkeypatch: pytest.Mon
 
 
 # GRD finds its edges in closed form: what it takes from a lane and puts back passes the devices, too.
-FLAGS = tiny("grd", "--seeds", "4")
+FLAGS = tiny("grd", "--seeds", "4", "--method.hidden", "4", "--backbone.hidden", "4")
 
 
 def on_devices(count: int, monkeypatch: pytest.MonkeyPatch, *words: str | Path) -> None:

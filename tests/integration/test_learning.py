@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driver import GREENHOUSE, Run, tiny, train
+from driver import EPISODE, GREENHOUSE, Run, tiny, train
 
 from apportion.front import choosing
 from apportion.runs.summary import summarise
@@ -19,7 +19,8 @@ def _learn(method: str, out: Path, warmup: int, *more: str) -> dict[str, Any]:
     """Whole episodes of 40 steps, random ones first; then 3,000 steps with an update for every two."""
     flags = tiny(method, "--seeds", "1", "--workers", "0", "--env.max-episode-steps", "40", *more)
     flags += ["--steps", str(warmup + 3000), "--warmup-steps", str(warmup), "--updates-per-iteration", "100"]
-    flags += ["--evaluate-every", "1000", "--evaluation-episodes", "20", "--replay-steps", "12000"]
+    flags += ["--evaluate-every", str(warmup + 3000), "--evaluation-episodes", "20"]
+    flags += ["--replay-steps", "12000"]
     flags += ["--backbone.hidden", "32", "32", "--backbone.batch-size", "64"]
     flags += ["--backbone.learning-rate", "3e-3", "--backbone.discount", "0.95"]
     return summarise(train(out, GREENHOUSE, *flags))
@@ -40,20 +41,18 @@ def test_grd_learns_from_delayed_rewards_as_sac_does_from_true_ones(tmp_path: Pa
 
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """examples/demo.py, with the sizes of `tiny`."""
+    """examples/demo.py, with the sizes of `tiny`: the same programs, which others have compiled."""
     module = load("examples/demo.py")
     original = choosing.preset
 
     def small(*arguments: str) -> Config:
         config = original(*arguments)
-        schedule = Schedule(1000, 200, 3, warmup_steps=400, evaluation_episodes=3, replay_steps=1500)
+        schedule = Schedule(2000, 200, 3, warmup_steps=400, evaluation_episodes=3, replay_steps=1800)
         backbone = replace(config.backbone_config, hidden=(8, 8), batch_size=16)
         method = config.method_config
         if config.method == "grd":
             method = replace(method, hidden=(8, 8))
-        env = replace(
-            config.env, max_episode_steps=5
-        )  # 150 of them are what GRD's search for edges waits for
+        env = replace(config.env, max_episode_steps=EPISODE)
         return replace(config, env=env, schedule=schedule, backbone_config=backbone, method_config=method)
 
     monkeypatch.setattr(choosing, "preset", small)
@@ -64,7 +63,7 @@ def test_the_demo_compares_the_three_methods(
     demo: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    demo.main(demo.Demo(seeds=2, steps=1200, out=tmp_path / "demo", quiet=True))
+    demo.main(demo.Demo(seeds=2, steps=2000, out=tmp_path / "demo", quiet=True))
     lines = capsys.readouterr().out.splitlines()
     cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
     comparison, edges = cells[:3], cells[3:]

@@ -18,12 +18,10 @@ TINY += " --method rd --method.hidden 8"
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    folder = tmp_path_factory.mktemp("extras")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder / "cache"))
-        assert cli._run(["train", GREENHOUSE, "--out", str(folder / "run"), *TINY.split()]) == 0
-    return RunFolder.open(folder / "run")
+def run(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    out = tmp_path_factory.mktemp("extras") / "run"
+    assert cli._run(["train", GREENHOUSE, "--out", str(out), *TINY.split()]) == 0
+    return RunFolder.open(out)
 
 
 def test_contributions_add_up_to_the_redistributed_reward_and_pictures_are_taken(run: RunFolder) -> None:

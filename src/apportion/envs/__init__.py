@@ -3,18 +3,23 @@
 Nothing in here imports JAX: worker processes start often and should start fast.
 """
 
+from typing import Any
+
 import gymnasium
 
-_BUILT_IN = {
-    # id: where the class lives, time limit (None: the environment truncates its own episodes)
-    "apportion/Greenhouse-v0": ("apportion.envs.greenhouse:Greenhouse", 40),
-    "apportion/KeyDoor-v0": ("apportion.envs.key_door:KeyDoor", 40),
-    "apportion/Factored-v0": ("apportion.envs.factored:Factored", None),
+from apportion.envs.key_door import STAKE
+
+_BUILT_IN: dict[str, tuple[str, int | None, dict[str, Any]]] = {
+    # id: where the class lives, time limit (None: the environment truncates its own episodes), arguments
+    "apportion/Greenhouse-v0": ("apportion.envs.greenhouse:Greenhouse", 40, {}),
+    "apportion/KeyDoor-v0": ("apportion.envs.key_door:KeyDoor", 40, {}),
+    "apportion/KeyDoorLottery-v0": ("apportion.envs.key_door:KeyDoor", 40, {"lottery": STAKE}),
+    "apportion/Factored-v0": ("apportion.envs.factored:Factored", None, {}),
 }
 
 
 def register() -> None:
     """Tell Gymnasium of our environments. May be called any number of times."""
-    for env_id, (entry_point, max_episode_steps) in _BUILT_IN.items():
+    for env_id, (entry_point, limit, arguments) in _BUILT_IN.items():
         if env_id not in gymnasium.registry:
-            gymnasium.register(id=env_id, entry_point=entry_point, max_episode_steps=max_episode_steps)
+            gymnasium.register(env_id, entry_point, max_episode_steps=limit, kwargs=arguments)

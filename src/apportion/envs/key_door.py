@@ -10,12 +10,21 @@ of single steps, even with the true reward, cannot carry the door's value back t
 nothing tells those apart who were there. A method that reads the whole episode can pay at the key. The best
 policy needs no memory, though: a clock is observed, and who always fetches the key always has it.
 
+With a `lottery`, two fair coins are shown besides, each for one step only: one after the key is gone, one
+before the door opens. When the second is shown, equal coins pay the stake and different ones cost it. No
+action changes that and its mean is zero, whatever either coin shows, so the best policy and its mean return
+stay as they are. But most of what an episode pays now depends on two moments together. A sum of rewards of
+single steps cannot explain that and has to find key and door through it; who reads the whole episode can.
+
 Levels: mean return ± its standard error over 2,000 episodes each, reset with seeds 0 to 1999:
     uniformly random actions     1.01 ± 0.04    every seventh opens the door
     `firefly_action`             1.95 ± 0.001   stays with the firefly and never fetches the key
     `expert_action`              6.40 ± 0.001   key, firefly, door
+
+An episode succeeds when the door is opened, which tells good policies from bad ones despite the lottery.
 """
 
+import math
 from typing import Any
 
 import gymnasium
@@ -27,6 +36,8 @@ KEY_UNTIL, DOOR_FROM = 10, 30  # steps: the key is gone after the first, the doo
 KEY_AT, DOOR_AT = -0.6, 0.6  # reached by who stands there or farther out
 SPEED = 0.4  # of a full step
 DOOR_PAYS = 5.0
+COINS_AT = (14, 26)  # steps at which the first and the second coin are seen
+STAKE = 20.0  # of the lottery in KeyDoorLottery: an episode without it seldom pays more than 5
 FIREFLY_PAYS = 0.05  # at its place, less around it
 FIREFLY_WIDTH = 0.2
 SLIP, FLUTTER, DRAUGHT = 0.02, 0.1, 0.5  # standard deviations of the noise of each step
@@ -40,13 +51,15 @@ class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own declaration
     action_names = ("walk",)
 
-    def __init__(self, show_key: bool = False) -> None:
-        self.observation_names = (*OBSERVATION_NAMES, "key") if show_key else OBSERVATION_NAMES
+    def __init__(self, show_key: bool = False, lottery: float = 0.0) -> None:
+        shown = {"key": show_key, "coin": lottery != 0.0}
+        self.observation_names = (*OBSERVATION_NAMES, *(name for name, is_shown in shown.items() if is_shown))
         self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (len(self.observation_names),), np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
-        self._show_key = show_key
+        self._show_key, self._lottery = show_key, lottery
         self._place, self._firefly, self._draught = 0.0, 0.0, 0.0
         self._steps, self._key, self._opened = 0, False, False
+        self._coins: dict[int, float] = {}  # by the step that shows them
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -55,6 +68,10 @@ class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self._place, self._draught = self.np_random.uniform(-1.0, 1.0, 2).tolist()
         self._firefly = float(self.np_random.uniform(-0.4, 0.4))
         self._steps, self._key, self._opened = 0, False, False
+        if self._lottery:
+            # From a generator of their own, so that a seed is the same walk with and without the lottery.
+            tossed = self.np_random.spawn(1)[0].choice((-1.0, 1.0), len(COINS_AT)).tolist()
+            self._coins = dict(zip(COINS_AT, tossed, strict=True))
         return self._observation(), {}
 
     def step(
@@ -68,15 +85,21 @@ class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         if self._key and not self._opened and self._steps >= DOOR_FROM and self._place >= DOOR_AT:
             self._opened = True
             reward += DOOR_PAYS
+        if self._steps == COINS_AT[1]:
+            reward += self._lottery * math.prod(self._coins.values())
         self._firefly = float(np.clip(0.9 * self._firefly + FLUTTER * flutter, -1.0, 1.0))
         self._draught = float(np.clip(0.5 * self._draught + DRAUGHT * draught, -1.0, 1.0))
         self._steps += 1
-        return self._observation(), reward, False, False, {}
+        return self._observation(), reward, False, False, {"success": self._opened}
 
     def _observation(self) -> NDArray[np.float32]:
         clock = min(2.0 * self._steps / STEPS - 1.0, 1.0)
         shown = [self._place, clock, self._firefly, self._draught]
-        return np.array([*shown, float(self._key)] if self._show_key else shown, np.float32)
+        if self._show_key:
+            shown.append(float(self._key))
+        if self._lottery:
+            shown.append(self._coins.get(self._steps, 0.0))
+        return np.array(shown, np.float32)
 
 
 def expert_action(observation: NDArray[Any]) -> NDArray[np.float32]:

@@ -127,6 +127,7 @@ def list_environments() -> list[tuple[str, str]]:
     return [
         ("apportion/Greenhouse-v0", "who grew the tomatoes? ten gauges, three levers; known graph"),
         ("apportion/KeyDoor-v0", "a key taken early opens a door late; nothing shows who has it"),
+        ("apportion/KeyDoorLottery-v0", "the same beside a lottery that only the whole episode explains"),
         ("apportion/Factored-v0", "synthetic tasks drawn at random; known graph"),
         ("CartPole-v1", "keep a pole upright by pushing its cart left or right; discrete actions"),
         *((env_id, f"{task.summary} (MuJoCo)") for env_id, task in TASKS.items()),

@@ -1,5 +1,6 @@
 """Evaluations beside the training: spare workers play one moment's policy while the lanes learn on."""
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
@@ -9,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import NDArray
 
+from apportion.core.spec import Spec
 from apportion.core.types import Method, State
 from apportion.data.replay import Replay
 from apportion.envs.wire import Arrays
@@ -16,7 +18,13 @@ from apportion.envs.workers import Pool
 from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training.agent import AgentState
-from apportion.training.evaluate import Evaluation, judge, make_redistribute, replay_correlation
+from apportion.training.evaluate import (
+    Evaluation,
+    Redistribute,
+    judge,
+    make_redistribute,
+    replay_correlation,
+)
 from apportion.training.islands import Islands
 from apportion.training.settings import Config
 
@@ -46,17 +54,31 @@ class _Moment(NamedTuple):
     frozen: NDArray[np.bool_]  # [L]
 
 
+class _Programs(NamedTuple):
+    """What an evaluation computes, over all lanes. Nothing of it depends on the backbone."""
+
+    redistribute: Redistribute
+    correlate: Callable[..., Array]
+    edges: Callable[..., dict[str, Array]]
+
+
+def _compile(config: Config, spec: Spec) -> _Programs:
+    method = agents.in_own_units(config.make_method())
+    return _Programs(
+        redistribute=make_redistribute(method, spec),
+        correlate=devices.compiled(partial(replay_correlation, method), config.lanes),
+        edges=devices.compiled(partial(beliefs, method), config.lanes),
+    )
+
+
 class Evaluator:
     """Takes one evaluation at a time. Its reports do not depend on when they are asked for."""
 
     def __init__(self, config: Config, pool: Pool, islands: Islands) -> None:
-        method = agents.in_own_units(config.make_method())
         self.pool = pool
         self.islands = islands
         self.episodes = config.schedule.evaluation_episodes
-        self._redistribute = make_redistribute(method, pool.spec)
-        self._correlate = devices.compiled(partial(replay_correlation, method), config.lanes)
-        self._edges = devices.compiled(partial(beliefs, method), config.lanes)
+        self._programs = _compile(config, pool.spec)
         self._thread = ThreadPoolExecutor(1)
         self._under_way: Future[Report] | None = None
 
@@ -72,7 +94,7 @@ class Evaluator:
         """Start to evaluate the agent as it is now; call `wait` first."""
         assert self._under_way is None
         model = agent._replace(backbone=None)
-        parts = (agent, actor, self._correlate(model, replay, keys), self._edges(model))
+        parts = (agent, actor, self._programs.correlate(model, replay, keys), self._programs.edges(model))
         agent, arrays, correlation, edges = jax.device_get(parts)
         self.islands.settle()
         frozen = self.islands.frozen(iteration)
@@ -97,7 +119,7 @@ class Evaluator:
         )
         redistributed: list[list[NDArray[np.float32]]] = [[] for _ in episodes]
         if any(episodes):
-            redistributed = self._redistribute(moment.agent._replace(backbone=None), episodes)
+            redistributed = self._programs.redistribute(moment.agent._replace(backbone=None), episodes)
         return Report(
             step=moment.step,
             evaluation=judge(episodes, redistributed, moment.correlation),

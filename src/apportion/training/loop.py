@@ -75,16 +75,19 @@ def open_pool(config: Config, faults: dict[str, Any] | None = None) -> Pool:
 def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
     """Fresh state of all lanes."""
     config.check_actions(spec)
-    method, backbone = config.make_method(), config.make_backbone()
-    keys = _lane_keys(config.seeds, _INIT, 0)
-    init = partial(agents.init, method, backbone, normalise=config.normalise, imagines=config.imagines)
-    agent = jax.jit(jax.vmap(lambda key: init(key=key, spec=spec)))(keys)
+    agent = _compile_init(config, spec)(_lane_keys(config.seeds, _INIT, 0))
     schedule = config.schedule
     capacity = replays.capacity_for(spec, schedule.replay_steps, schedule.steps_per_iteration)
-    replay = replays.init(spec, capacity, backbone.log_density is not None)
+    replay = replays.init(spec, capacity, config.make_backbone().log_density is not None)
     where = devices.sharding(config.lanes)
     replay = jax.tree.map(lambda x: jnp.zeros((config.lanes, *x.shape), x.dtype, device=where), replay)
     return devices.spread(agent, config.lanes), replay
+
+
+def _compile_init(config: Config, spec: Spec) -> Callable[[PRNGKeyArray], AgentState]:
+    method, backbone = config.make_method(), config.make_backbone()
+    init = partial(agents.init, method, backbone, normalise=config.normalise, imagines=config.imagines)
+    return jax.jit(jax.vmap(lambda key: init(key=key, spec=spec)))
 
 
 def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[Snapshot]:

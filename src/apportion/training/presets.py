@@ -24,6 +24,7 @@ from apportion.training.settings import NO_POLICY, Config, Schedule
 
 GREENHOUSE = "apportion/Greenhouse-v0"
 KEY_DOOR = "apportion/KeyDoor-v0"
+KEY_DOOR_LOTTERY = "apportion/KeyDoorLottery-v0"
 CARTPOLE = "CartPole-v1"
 ROLLOUT_STEPS = 2_048  # of an on-policy backbone, in one iteration
 
@@ -102,6 +103,8 @@ def _suited(config: Config) -> Config:
         return _small(config)
     if name == KEY_DOOR:
         return _far_sighted(_small(config))
+    if name == KEY_DOOR_LOTTERY:
+        return _patient(_far_sighted(_small(config)))
     if name == CARTPOLE:
         return _cartpole(config)
     return config
@@ -130,6 +133,11 @@ def _far_sighted(config: Config) -> Config:
     if config.backbone not in SMALL_BACKBONES:  # a user's own need not have a discount
         return config
     return replace(config, backbone_config=replace(config.backbone_config, discount=0.99))
+
+
+def _patient(config: Config) -> Config:
+    """Twice the steps: who reads whole episodes must find the lottery out before key and door."""
+    return replace(config, schedule=replace(config.schedule, steps=96_000))
 
 
 def _small(config: Config) -> Config:

@@ -111,13 +111,14 @@ def watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKe
 def repeat(update: Callable[[Any, Any], tuple[Any, Metrics]], state: Any, inputs: Any) -> tuple[Any, Metrics]:
     """An update for each of the inputs, one after the other, and the mean of their metrics.
 
-    The metrics travel as one array: on a GPU each array that a scan collects costs a kernel.
+    The metrics travel as one array: on a GPU each array that a scan collects costs a kernel. Their names are
+    noted while the scan traces its step: to ask for them beforehand would trace every update once more.
     """
-    shapes = jax.eval_shape(lambda s, x: update(s, jax.tree.map(lambda leaf: leaf[0], x))[1], state, inputs)
-    names = sorted(shapes)
+    names: list[str] = []
 
     def step(state: Any, x: Any) -> tuple[Any, Float[Array, "K"]]:
         state, metrics = update(state, x)
+        names[:] = sorted(metrics)
         return state, jnp.stack([metrics[name] for name in names])
 
     state, values = jax.lax.scan(step, state, inputs)

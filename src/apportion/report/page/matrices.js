@@ -92,6 +92,9 @@ function drawMatrices(holder, run, graph, dims, value, label) {
   const ys = domains([...rows].reverse().map((each) => each.length * cell), Math.max(8, cell * 0.4), 10);
   const layout = { margin: { l: 10, r: 10, t: 10, b: 10 }, height: Math.max(140, ys.total + 130), hovermode: "closest", uirevision: dims.join() };
   layout.width = Math.min(width, xs.total + 200);
+  // Plotly makes an element for every text, also for an empty one: a hundred thousand of them take a minute.
+  const marks = (sources, goals) => (value === graph.value && cell >= 10
+    ? { text: sources.map((i) => goals.map((j) => (graph.undecided(i, j) ? "?" : ""))), texttemplate: "%{text}" } : {});
   const traces = [];
   rows.forEach((sources, r) => columns.forEach((goals, k) => {
     const id = traces.length + 1, suffix = id === 1 ? "" : id;
@@ -101,7 +104,7 @@ function drawMatrices(holder, run, graph, dims, value, label) {
     layout[`yaxis${suffix}`].anchor = `x${suffix}`;
     traces.push({
       type: "heatmap", xaxis: `x${suffix}`, yaxis: `y${suffix}`, z: sources.map((i) => goals.map((j) => value(i, j))),
-      zmin: 0, zmax: 1, colorscale: c.heat, text: sources.map((i) => goals.map((j) => (value === graph.value && cell >= 10 && graph.undecided(i, j) ? "?" : ""))), texttemplate: "%{text}", showscale: false, xgap: gap, ygap: gap, hoverinfo: "none", meta: { sources, goals },
+      zmin: 0, zmax: 1, colorscale: c.heat, ...marks(sources, goals), showscale: false, xgap: gap, ygap: gap, hoverinfo: "none", meta: { sources, goals },
     });
   }));
   plot(holder, traces, layout, label);

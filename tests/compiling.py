@@ -1,0 +1,69 @@
+"""One store of compiled programs, for the tests that train."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+from apportion import backbones, methods
+from apportion.core.spec import Spec
+from apportion.training import evaluator, loop
+from apportion.training.settings import Config
+
+
+@pytest.fixture(scope="session")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """JAX's cache in a folder of the session's, for this process, its neighbours and its children."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    settings = {
+        "jax_compilation_cache_dir": str(folder / "compiled"),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+    }
+    before = {name: getattr(jax.config, name) for name in settings}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name.upper(), str(value))
+            jax.config.update(name, value)
+        # Children compile as this process does, or their numbers would differ in the last digit.
+        quickly = jax.config.values["jax_disable_most_optimizations"]
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(quickly)))
+        compilation_cache.reset_cache()
+        patch.setattr(loop, "_compile", _remembering(loop._compile, _of_training))
+        patch.setattr(loop, "_compile_init", _remembering(loop._compile_init, _of_training))
+        patch.setattr(evaluator, "_compile", _remembering(evaluator._compile, _of_evaluation))
+        yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def _of_training(config: Config) -> Any:
+    schedule = config.schedule
+    return (
+        (_of_evaluation(config), config.imagine, config.normalise),
+        (config.backbone, config.backbone_config),
+        (schedule.updates_per_iteration, schedule.steps_per_iteration, schedule.warmup_steps),
+    )
+
+
+def _of_evaluation(config: Config) -> Any:
+    return config.method, config.method_config, config.exact_sum
+
+
+def _remembering(compile_: Callable[[Config, Spec], Any], decisive: Callable[[Config], Any]) -> Any:
+    """Pure functions of the same settings are the same: JAX need not trace them again for every training."""
+    known: dict[Any, Any] = {}
+
+    def remembered(config: Config, spec: Spec) -> Any:
+        # What a name stands for may change: pages and tests bring learners of their own.
+        entries = methods.find(config.method), backbones.find(config.backbone)
+        key = entries, repr((decisive(config), spec.to_dict() | {"env_id": None}))
+        if key not in known:
+            known[key] = compile_(config, spec)
+        return known[key]
+
+    return remembered
