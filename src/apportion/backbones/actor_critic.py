@@ -17,7 +17,7 @@ from apportion.nn.optimise import Optimiser
 from apportion.nn.residual import ResidualMLP
 
 Network = MLP | ResidualMLP
-Critics = TypeVar("Critics", bound=Network)
+AnyNetwork = TypeVar("AnyNetwork", bound=Network)
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,11 @@ def bellman_target(
 
 
 def step_critics(
-    critics: Critics, optimiser: Optimiser, transitions: Transitions, target: Float[Array, "B"]
-) -> tuple[Critics, Optimiser, Metrics]:
+    critics: AnyNetwork, optimiser: Optimiser, transitions: Transitions, target: Float[Array, "B"]
+) -> tuple[AnyNetwork, Optimiser, Metrics]:
     """One step down Σ_j mean (Q_j(s, a) - target)²."""
 
-    def loss(critics: Critics) -> tuple[Array, Array]:
+    def loss(critics: AnyNetwork) -> tuple[Array, Array]:
         found = values(critics, transitions.observation, transitions.action)
         return jnp.sum(jnp.mean((found - target[None, :]) ** 2, axis=1)), jnp.mean(found)
 
@@ -104,7 +104,7 @@ def step_critics(
     return critics, optimiser, {"critic_loss": value_loss, "value": mean_value}
 
 
-def follow(target: Critics, network: Critics, polyak: float) -> Critics:
+def follow(target: AnyNetwork, network: AnyNetwork, polyak: float) -> AnyNetwork:
     """θ' + polyak (θ - θ')."""
     return jax.tree.map(lambda t, n: t + polyak * (n - t), target, network)
 

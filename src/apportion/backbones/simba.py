@@ -30,7 +30,7 @@ class Config(SoftConfig):
     target_entropy: float | None = None
     """The entropy the temperature aims at; minus half the number of actions when not given."""
     weight_decay: float = 1e-2
-    """What every step of actor and critics takes from their weights, as a share of its length."""
+    """What a step takes from the weights of actor and critics, in units of the learning rate."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
