@@ -10,7 +10,7 @@ import math
 import numbers
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -129,9 +129,24 @@ def _one_of(options: tuple[Any, ...], value: Any, where: str) -> Any:
 def _tuple(items: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     _need(isinstance(value, list | tuple), value, where, "a list")
     if items[1:] == (...,):
-        items = (items[0],) * len(value)
+        return _alike(items[0], value, where)
     _need(len(value) == len(items), value, where, f"a list of {len(items)}")
     return tuple(conform(item, each, where) for item, each in zip(items, value, strict=True))
+
+
+def _alike(item: Any, values: Sequence[Any], where: str) -> tuple[Any, ...]:
+    """Whole numbers, truths and texts are looked at once each: a wide graph is 0 and 1 a million times."""
+    known: dict[tuple[type[Any], Any], Any] = {}
+    found = []
+    for each in values:
+        if type(each) in (int, bool, str):
+            key = type(each), each
+            if key not in known:
+                known[key] = conform(item, each, where)
+            found.append(known[key])
+        else:
+            found.append(conform(item, each, where))
+    return tuple(found)
 
 
 def _mapping(item: Any, value: Any, where: str) -> dict[str, Any]:
@@ -185,8 +200,11 @@ def _int(text: str) -> int:
 
 
 def _check_depth(value: Any, left: int) -> None:
-    if left == 0:
+    """Calls itself for what has something inside only: of the rest there may be a million."""
+    if not isinstance(value, dict | list) or not value:
+        return
+    if left == 1:
         raise ValueError("nested too deeply")
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
+    for item in value.values() if isinstance(value, dict) else value:
+        if isinstance(item, dict | list):
             _check_depth(item, left - 1)
