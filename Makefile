@@ -16,8 +16,8 @@ ifneq ($(UV),)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps -e .
 else
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -e .
 endif
 	@touch $@
 
@@ -62,7 +62,7 @@ ifneq ($(UV),)
 	$(UV) tool run pip-audit --strict --require-hashes --disable-pip -r requirements-dev.txt
 else
 	$(PYTHON) -m venv build/audit
-	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check --no-compile pip-audit
 	build/audit/bin/python -m pip_audit --strict --require-hashes --disable-pip -r requirements-dev.txt
 endif
 
@@ -71,7 +71,7 @@ cuda: setup
 ifneq ($(UV),)
 	$(UV) pip install --quiet --python $(BIN)/python -e ".[cuda]"
 else
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[cuda]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[cuda]"
 endif
 
 # Other people's packages that benchmarks and a few tests measure us against, or that we serve.
@@ -80,8 +80,8 @@ ifneq ($(UV),)
 	$(UV) pip install --quiet --python $(BIN)/python torch==2.13.0 stable-baselines3==2.9.2 sbx-rl==0.28.0 \
 	  wandb==0.31.0
 else
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check stable-baselines3==2.9.2 sbx-rl==0.28.0 wandb==0.31.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile stable-baselines3==2.9.2 sbx-rl==0.28.0 wandb==0.31.0
 endif
 
 lock:

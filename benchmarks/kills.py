@@ -25,7 +25,9 @@ from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, versions
 
 GREENHOUSE = "apportion/Greenhouse-v0"
-CONTINUOUS = ("sac", "crossq", "td3", "ddpg", "ppo")
+CONTINUOUS = ("sac", "crossq", "simba", "td3", "ddpg", "ppo")
+NARROW = ["--backbone.critic-hidden", "8", "8"]
+MORE = {"crossq": NARROW, "simba": NARROW}  # settings of these alone
 TASKS = {**dict.fromkeys(CONTINUOUS, GREENHOUSE), "dqn": "CartPole-v1"}
 STEPS, EVERY = 1_000, 200
 SETTINGS = (
@@ -74,6 +76,8 @@ class Kills:
     """How many."""
     seed: int = 0
     """Of the moments."""
+    backbones: tuple[str, ...] = tuple(TASKS)
+    """Which to train, in turn."""
 
 
 def main(args: Kills) -> None:
@@ -84,11 +88,11 @@ def main(args: Kills) -> None:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(root / "compiled")
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-        straight = {backbone: root / f"straight-{backbone}" for backbone in TASKS}
+        straight = {backbone: root / f"straight-{backbone}" for backbone in args.backbones}
         for backbone, path in straight.items():
             assert started(path, backbone, "").wait() == 0
         for number in range(args.kills):
-            backbone = list(TASKS)[number % len(TASKS)]
+            backbone = args.backbones[number % len(args.backbones)]
             moment = rng.choice([*MOMENTS, "at a random time", "at a random time"])
             path = root / f"killed-{number}"
             killed = kill(path, backbone, moment, rng)
@@ -109,7 +113,8 @@ def as_data(rows: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
 
 
 def started(path: Path, backbone: str, before: str) -> "subprocess.Popen[bytes]":
-    words = ["train", TASKS[backbone], "--out", str(path), "--backbone", backbone, *SETTINGS]
+    settings = [*SETTINGS, *MORE.get(backbone, [])]
+    words = ["train", TASKS[backbone], "--out", str(path), "--backbone", backbone, *settings]
     script = f"{before}\nimport sys\nfrom apportion.cli import main\nmain(sys.argv[1:])"
     return subprocess.Popen([sys.executable, "-c", script, *words])
 
