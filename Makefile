@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
+# Where there is no uv. Packages are compiled when they are first used, as uv leaves it too.
+PIP := -m pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: setup demo test check paper-smoke soak fuzz kill audit docs cuda peers lock clean
 
@@ -16,8 +18,8 @@ ifneq ($(UV),)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps -e .
 else
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -e .
+	$(BIN)/python $(PIP) --require-hashes -r requirements-dev.txt
+	$(BIN)/python $(PIP) --no-deps -e .
 endif
 	@touch $@
 
@@ -62,7 +64,7 @@ ifneq ($(UV),)
 	$(UV) tool run pip-audit --strict --require-hashes --disable-pip -r requirements-dev.txt
 else
 	$(PYTHON) -m venv build/audit
-	build/audit/bin/python -m pip install --quiet --disable-pip-version-check --no-compile pip-audit
+	build/audit/bin/python $(PIP) pip-audit
 	build/audit/bin/python -m pip_audit --strict --require-hashes --disable-pip -r requirements-dev.txt
 endif
 
@@ -71,7 +73,7 @@ cuda: setup
 ifneq ($(UV),)
 	$(UV) pip install --quiet --python $(BIN)/python -e ".[cuda]"
 else
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[cuda]"
+	$(BIN)/python $(PIP) -e ".[cuda]"
 endif
 
 # Other people's packages that benchmarks and a few tests measure us against, or that we serve.
@@ -80,8 +82,8 @@ ifneq ($(UV),)
 	$(UV) pip install --quiet --python $(BIN)/python torch==2.13.0 stable-baselines3==2.9.2 sbx-rl==0.28.0 \
 	  wandb==0.31.0
 else
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile stable-baselines3==2.9.2 sbx-rl==0.28.0 wandb==0.31.0
+	$(BIN)/python $(PIP) torch==2.13.0
+	$(BIN)/python $(PIP) stable-baselines3==2.9.2 sbx-rl==0.28.0 wandb==0.31.0
 endif
 
 lock:

@@ -55,8 +55,6 @@ def test_a_pair_trains(method: str, backbone: str) -> None:
         backbone=backbone,
         backbone_config=_small(BACKBONES[backbone].config()),
         schedule=SCHEDULE,
-        # Observations are brought to units before a backbone sees them: with one backbone that is shown.
-        normalise=backbone == "sac",
     )
     with open_pool(config) as pool:
         *_, before, last = online(config, pool)
