@@ -20,7 +20,7 @@ from apportion.graph.dynamics import DynamicsEvidence, dynamics_edges
 from apportion.graph.endings import Endings as Endings
 from apportion.graph.endings import ending_dimensions as ending_dimensions
 from apportion.graph.endings import find_endings as find_endings
-from apportion.graph.features import MAX_PAIRED, Dictionary, Floats, Scale, rows_of
+from apportion.graph.features import MAX_PAIRED, Dictionary, Floats, Scale, Units, rows_of
 from apportion.graph.model import RewardModel as RewardModel
 from apportion.graph.refine import Refined, refine, refit
 from apportion.graph.reward import RewardEvidence, first_edges
@@ -95,7 +95,7 @@ def _identify(
         refined, reward = again, judge(segments, dictionary, sums, again, negligible, rng)
     refined = refit(segments, refined, np.flatnonzero(reward.edges), rng)
     x, following = _transitions(rows, observations, rng)
-    evidence = DynamicsEvidence(dictionary.shortened(), Scale.fit(following))
+    evidence = DynamicsEvidence(dictionary.shortened(), Units.of([following]))
     evidence.add(x, following)
     dynamics = dynamics_edges(evidence, negligible)
     copies = dictionary.scale.copies

@@ -5,17 +5,19 @@ is how much worse the fit gets without every feature that touches it: given all 
 sources does no harm. Edges that pass are then thinned, target by target, on simpler features.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, special
+from scipy import special
 
-from apportion.graph.features import Dictionary, Floats, Scale, rows_at_once
+from apportion.graph.features import THREADS, Dictionary, Floats, Units
 
 FLOOR = 1e-3  # an edge must change the unexplained variance by this share,
 FINAL_FLOOR = 2e-3  # and by this one among its target's parents
+ROWS = 2_000  # whose products a thread takes at once: more, and one thread would wait for another
 EXACT = 1e-8  # a target explained this well follows a formula; nothing finer is asked of its edges
 
 
@@ -24,7 +26,7 @@ class DynamicsEvidence:
     """Second moments of features, low-degree features and next states over transitions."""
 
     dictionary: Dictionary
-    targets: Scale  # of the state dimensions [S]
+    targets: Units  # of the state dimensions [S]
     gram: Floats = field(init=False)  # [P, P]
     cross: Floats = field(init=False)  # [P, S]
     squares: Floats = field(init=False)  # [S]
@@ -38,17 +40,24 @@ class DynamicsEvidence:
 
     def add(self, x: NDArray[Any], following: NDArray[Any]) -> None:
         """More transitions: state-action rows [N, D] and the states after them [N, S]."""
-        rows = rows_at_once(len(self.gram))
-        for start in range(0, len(x), rows):
-            part = slice(start, start + rows)
-            features = self.dictionary.features(x[part])
-            features = np.concatenate([np.ones((len(features), 1)), features], axis=1)
-            states = np.zeros((len(features), len(self.targets.live)))
-            states[:, self.targets.live] = self.targets.standardise_live(following[part])
-            self.gram += features.T @ features
-            self.cross += features.T @ states
-            self.squares += np.sum(states**2, axis=0)
-            self.count += len(features)
+        blocks = (slice(start, start + ROWS) for start in range(0, len(x), ROWS))
+        with ThreadPoolExecutor(THREADS) as pool:
+            # Added up in the order of the rows, whoever is first: so the same rows give the same numbers.
+            for gram, cross, squares in pool.map(
+                lambda rows: self._moments(x[rows], following[rows]), blocks
+            ):
+                self.gram += gram
+                self.cross += cross
+                self.squares += squares
+        self.count += len(x)
+
+    def _moments(self, x: NDArray[Any], following: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
+        """Second moments of some rows, not divided by their number."""
+        features = np.ones((len(self.gram), len(x))).T
+        self.dictionary.features(x, out=features[:, 1:])
+        states = np.zeros((len(self.targets.live), len(x))).T
+        states[:, self.targets.live] = self.targets.standardise_live(following)
+        return features.T @ features, features.T @ states, np.sum(states**2, axis=0)
 
     def merge(self, other: "DynamicsEvidence") -> None:
         """What another worker has gathered with the same dictionary."""
@@ -80,7 +89,7 @@ def dynamics_edges(evidence: DynamicsEvidence, negligible: float = 0.01) -> Dyna
     gram = evidence.gram / n
     gram = gram + 1e-6 * np.diag(np.maximum(np.diag(gram), 1e-6))
     cross, variance = evidence.cross / n, evidence.squares / n
-    inverse = linalg.inv(gram)
+    inverse: Floats = np.linalg.inv(gram)
     weights = inverse @ cross
     rest = np.maximum(variance - np.sum(weights * cross, axis=0), EXACT)
     for sources in dictionary.scale.teams:
@@ -106,7 +115,7 @@ def _thin(
 ) -> tuple[NDArray[np.int64], float]:
     """Backward elimination among the parents of one target; their features are those within the parents."""
     columns = np.concatenate([[0], 1 + dictionary.within(kept)])
-    inverse = linalg.inv(gram[np.ix_(columns, columns)])
+    inverse = np.linalg.inv(gram[np.ix_(columns, columns)])
     weights = inverse @ cross[columns]
     rest = max(variance - float(weights @ cross[columns]), EXACT)
     teams = [dictionary.scale.teams[place] for place in np.unique(dictionary.scale.team_places[kept])]
@@ -131,9 +140,7 @@ def _thin(
 def _loss(inverse: Floats, weights: Floats, features: NDArray[np.int64]) -> Floats:
     """How much the squared error grows without these features: B_gᵀ [(G⁻¹)_gg]⁻¹ B_g, for each target."""
     block = weights[features]
-    return np.asarray(
-        np.sum(block * linalg.solve(inverse[np.ix_(features, features)], block, assume_a="pos"), axis=0)
-    )
+    return np.asarray(np.sum(block * np.linalg.solve(inverse[np.ix_(features, features)], block), axis=0))
 
 
 def _losses(inverse: Floats, weights: Floats, blocks: list[NDArray[np.int64]]) -> Floats:
@@ -153,7 +160,7 @@ def _without(
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
     """Inverse and weights once these features are gone, and the numbers of those left."""
     left = np.setdiff1d(np.arange(len(inverse)), features)
-    share = linalg.solve(inverse[np.ix_(features, features)], inverse[np.ix_(features, left)], assume_a="pos")
+    share = np.linalg.solve(inverse[np.ix_(features, features)], inverse[np.ix_(features, left)])
     smaller = inverse[np.ix_(left, left)] - inverse[np.ix_(left, features)] @ share
     return smaller, weights[left] - share.T @ weights[features], left
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 Floats = NDArray[np.float64]
 
@@ -24,10 +23,12 @@ QUANTILES = 33
 CLIP = 5.0
 MAX_PAIRED = 40  # beyond so many live dimensions, products of two would be too many to tell apart
 MANY, FEW = 150, 3  # beyond so many, dynamics are searched among the first so many functions of each
-THREADS = 2  # that sum features up
+THREADS = 4  # that compute features of blocks of rows; how many there are changes no result
 SAME = 1e-4  # dimensions that differ by so little, in standard deviations, are copies
 ROWS_AT_ONCE = 20_000  # what bounds the memory of features;
 NUMBERS_AT_ONCE = 1_000_000  # fewer rows where they have many: larger arrays are new pages every time
+DIMS_AT_ONCE = 40  # whose functions are summed up together,
+ARRAYS_AT_ONCE = 8  # which takes so many numbers for each of their values
 _SAMPLE = 32_000_000  # numbers that copies and one-hot vectors are looked for in,
 _SAMPLE_ROWS = (50_000, 200_000)  # in at least and at most so many rows;
 _QUANTILE_SAMPLE = 4_000_000  # and numbers that quantiles are taken from,
@@ -35,12 +36,38 @@ _QUANTILE_ROWS = (10_000, 50_000)
 
 
 @dataclass(frozen=True, eq=False)
-class Scale:
-    """What is known of each dimension's range: enough to compute its features."""
+class Units:
+    """In which each dimension is measured: enough to standardise it."""
 
     mean: Floats  # [D]
     std: Floats  # [D], 1 where the dimension is constant
     live: NDArray[np.bool_]  # [D] False where it is constant
+
+    @classmethod
+    def of(cls, parts: list[NDArray[Any]]) -> "Units":
+        """From samples [N, D] in parts, which are never put together: there may be many."""
+        count = sum(len(x) for x in parts)
+        live = varies(*_extremes(parts), _rounding(parts[0].dtype))
+        mean = np.sum([x.sum(axis=0, dtype=np.float64) for x in parts], axis=0) / count
+        squares = [np.sum((x[rows] - mean) ** 2, axis=0) for x in parts for rows in _slices(len(x))]
+        return cls(mean, np.where(live, np.sqrt(np.sum(squares, axis=0) / count), 1.0), live)
+
+    def standardised(self, columns: NDArray[Any], dims: NDArray[np.int64]) -> Floats:
+        """The columns [N, K] of some dimensions, centred, scaled and clipped."""
+        z = columns - self.mean[dims]
+        z *= 1 / self.std[dims]
+        return np.clip(z, -CLIP, CLIP, out=z)
+
+    def standardise_live(self, x: NDArray[Any]) -> Floats:
+        """All dimensions of samples [N, D] that are not constant."""
+        live = np.flatnonzero(self.live)
+        return self.standardised(np.asarray(x)[:, live], live)
+
+
+@dataclass(frozen=True, eq=False)
+class Scale(Units):
+    """What is known of each dimension's range: enough to compute its features."""
+
     quantiles: Floats  # [QUANTILES, D]
     original: NDArray[np.int64]  # [D] its own number, or that of the dimension it is a copy of
     team: NDArray[np.int64]  # [D] its own number, or that of the first entry of its one-hot vector
@@ -53,21 +80,14 @@ class Scale:
     @classmethod
     def over(cls, parts: list[NDArray[Any]]) -> "Scale":
         """The same from samples in parts, which are never put together: there may be many."""
-        count = sum(len(x) for x in parts)
-        low, high = (
-            np.array(least([edge(x, axis=0) for x in parts], axis=0), np.float64)
-            for least, edge in ((np.min, np.min), (np.max, np.max))
-        )
-        live = varies(low, high, _rounding(parts[0].dtype))
-        mean = np.sum([x.sum(axis=0, dtype=np.float64) for x in parts], axis=0) / count
-        squares = [np.sum((x[rows] - mean) ** 2, axis=0) for x in parts for rows in _slices(len(x))]
-        std = np.where(live, np.sqrt(np.sum(squares, axis=0) / count), 1.0)
-        per_row = max(len(mean), 1)
-        some = rows_of(parts, _spread(int(np.clip(_SAMPLE // per_row, *_SAMPLE_ROWS)), count))
+        units, per_row = Units.of(parts), max(parts[0].shape[1], 1)
+        some = _spread(int(np.clip(_SAMPLE // per_row, *_SAMPLE_ROWS)), sum(len(x) for x in parts))
         few = some[_spread(int(np.clip(_QUANTILE_SAMPLE // per_row, *_QUANTILE_ROWS)), len(some))]
-        quantiles = np.quantile(few, np.linspace(0, 1, QUANTILES), axis=0).astype(np.float64)
-        quantiles[0], quantiles[-1] = low, high
-        return cls(mean, std, live, quantiles, _originals(some, mean, std, live), _teams(some, live))
+        quantiles = np.quantile(rows_of(parts, few), np.linspace(0, 1, QUANTILES), axis=0)
+        quantiles = quantiles.astype(np.float64)
+        quantiles[0], quantiles[-1] = _extremes(parts)
+        original, team = _originals(parts, some, units), _teams(parts, some, units.live)
+        return cls(units.mean, units.std, units.live, quantiles, original, team)
 
     @cached_property
     def dims(self) -> NDArray[np.int64]:
@@ -95,29 +115,26 @@ class Scale:
 
     def standardise(self, x: NDArray[Any]) -> Floats:
         """Searched dimensions [N, K], centred, scaled and clipped."""
-        return self._standardise(x, self.dims)
+        return self.standardised(np.asarray(x)[:, self.dims], self.dims)
 
-    def standardise_live(self, x: NDArray[Any]) -> Floats:
-        """The same of all that are not constant: a copy is no source, but a target like any other."""
-        return self._standardise(x, np.flatnonzero(self.live))
-
-    def _standardise(self, x: NDArray[Any], dims: NDArray[np.int64]) -> Floats:
-        z = (np.asarray(x)[:, dims] - self.mean[dims]) / self.std[dims]
-        return np.clip(z, -CLIP, CLIP, out=z)
-
-    def ranks(self, x: NDArray[Any]) -> Floats:
-        """F(x) in [0, 1] of the searched dimensions [N, K]."""
+    def ranks(self, columns: NDArray[Any], dims: NDArray[np.int64]) -> Floats:
+        """F(x) in [0, 1] of the columns [N, K] of some dimensions."""
         levels = np.linspace(0, 1, QUANTILES)
-        x = np.asarray(x)
-        ranks = np.empty((len(x), len(self.dims)))
-        for place, dim in enumerate(self.dims):
-            ranks[:, place] = np.interp(x[:, dim], self.quantiles[:, dim], levels)
-        return ranks
+        ranks = np.empty((len(dims), len(columns)))
+        for place, dim in enumerate(dims):
+            ranks[place] = np.interp(columns[:, place], self.quantiles[:, dim], levels)
+        return ranks.T
 
 
 def varies(low: Floats, high: Floats, rounding: float = 1e-6) -> NDArray[np.bool_]:
     """Whether dimensions with these extremes do: rounding, of 32-bit numbers by default, is no life."""
     return np.asarray(high - low > rounding * np.maximum(np.abs(low), np.abs(high)))
+
+
+def _extremes(parts: list[NDArray[Any]]) -> tuple[Floats, Floats]:
+    """The least and the greatest value of each dimension [D]."""
+    low, high = (edge([edge(x, axis=0) for x in parts], axis=0) for edge in (np.min, np.max))
+    return low.astype(np.float64), high.astype(np.float64)
 
 
 def _rounding(dtype: np.dtype[Any]) -> float:
@@ -145,32 +162,37 @@ def rows_of(parts: list[NDArray[Any]], chosen: NDArray[np.int64]) -> NDArray[Any
     return np.concatenate([x[m - end + len(x)] for x, m, end in zip(parts, mine, ends, strict=True)])
 
 
-def _originals(x: NDArray[Any], mean: Floats, std: Floats, live: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """For each dimension the first that equals it, up to unit and sign."""
-    original, dims = np.arange(len(live)), np.flatnonzero(live)
-    few = (x[_spread(2000, len(x))][:, dims] - mean[dims]) / std[dims]
+def _originals(parts: list[NDArray[Any]], some: NDArray[np.int64], units: Units) -> NDArray[np.int64]:
+    """For each dimension the first that equals it in some rows, up to unit and sign."""
+    original, dims = np.arange(len(units.live)), np.flatnonzero(units.live)
+    few = rows_of(parts, some[_spread(2000, len(some))])[:, dims]
+    few = (few - units.mean[dims]) / units.std[dims]
     alike = np.abs(few.T @ few) / len(few)
     spread = np.diag(alike)
     candidates = np.argwhere(np.triu(alike > (1 - 1e-6) * np.sqrt(np.outer(spread, spread)), k=1))
     for first, second in dims[candidates]:
         if original[first] != first:
             continue  # a copy itself: its original has been compared already
-        a, b = ((x[:, dim] - mean[dim]) / std[dim] for dim in (first, second))
+        a, b = (
+            (rows_of([part[:, dim] for part in parts], some) - units.mean[dim]) / units.std[dim]
+            for dim in (first, second)
+        )
         if min(np.std(a - b), np.std(a + b)) < SAME:
             original[second] = first
     return original
 
 
-def _teams(x: NDArray[Any], live: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _teams(parts: list[NDArray[Any]], some: NDArray[np.int64], live: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Entries of a one-hot vector, such as a discrete action, are one team: each is what the others are not,
     so that none of them would be missed alone. There may be several teams, and flags that are in none."""
     team = np.arange(len(live))
     dims = np.flatnonzero(live)
-    few = x[_spread(100, len(x))]  # which rules out most dimensions already
+    few = rows_of(parts, some[_spread(100, len(some))])  # which rules out most dimensions already
     dims = dims[[len(np.unique(few[:, dim])) <= 2 for dim in dims]]
-    low, high = x[:, dims].min(axis=0), x[:, dims].max(axis=0)
-    two = [k for k, d in enumerate(dims) if np.all((x[:, d] == low[k]) | (x[:, d] == high[k]))]
-    dims, on = dims[two], x[:, dims[two]] == high[two]
+    x = rows_of([part[:, dims] for part in parts], some)
+    low, high = x.min(axis=0), x.max(axis=0)
+    two = np.flatnonzero(np.all((x == low) | (x == high), axis=0))
+    dims, on = dims[two], x[:, two] == high[two]
     free = np.ones(len(dims), np.bool_)
     for first in range(len(dims)):
         members = _one_hot(on, [first], ~on[:, first], free) if free[first] else None
@@ -259,44 +281,57 @@ class Dictionary:
         wanted[dims] = True
         return np.flatnonzero(wanted[self.owners].all(axis=1))
 
-    def features(self, x: NDArray[Any]) -> Floats:
+    def features(self, x: NDArray[Any], out: Floats | None = None) -> Floats:
         """Of samples [N, D]: [N, size]; x, x² - 1 and cosines of each dimension, then products of pairs."""
-        z = self.scale.standardise(x)
-        place = np.searchsorted(self.scale.dims, self.pairs)
-        products = z[:, place[:, 0]] * z[:, place[:, 1]]
-        univariate = np.stack(list(self._univariate(x, z)), axis=2).reshape(len(z), -1)
-        return np.concatenate([univariate, products], axis=1)
+        dims, place = self.scale.dims, np.searchsorted(self.scale.dims, self.pairs).T
+        # Samples of one feature lie side by side in memory, as those of a dimension do in `columns`.
+        features = np.empty((self.size, len(x))).T if out is None else out
+        columns, singles = np.asarray(x)[:, dims], self.functions * len(dims)
+        for number, function in enumerate(self._functions(columns, dims)):
+            features[:, number : singles : self.functions] = function
+        z = features[:, : singles : self.functions]
+        np.multiply(z[:, place[0]], z[:, place[1]], out=features[:, singles:])
+        return features
 
     def sums(self, segments: list[NDArray[Any]]) -> Floats:
         """Features of each segment's rows [T, D], summed: [E, size]."""
         with ThreadPoolExecutor(THREADS) as pool:
-            parts = list(pool.map(self._sums, batches(segments, THREADS * self.size)))
+            parts = list(pool.map(self._sums, batches(segments, ARRAYS_AT_ONCE * DIMS_AT_ONCE)))
         return np.concatenate(parts) if parts else np.zeros((0, self.size))
 
     def _sums(self, segments: list[NDArray[Any]]) -> Floats:
-        x = np.concatenate(segments)
-        starts = np.cumsum([0, *(len(s) for s in segments)])
-        z = self.scale.standardise(x)
-        functions = [summed(f, starts) for f in self._univariate(x, z)]
-        univariate = np.stack(functions, axis=2).reshape(len(segments), -1)
-        place = np.searchsorted(self.scale.dims, self.pairs)
-        products = np.empty((len(segments), len(self.pairs)))
-        for number, (start, end) in enumerate(pairwise(starts) if len(self.pairs) else ()):
-            rows = z[start:end]  # one product of matrices has all pairs
-            products[number] = (rows.T @ rows)[place[:, 0], place[:, 1]]
-        return np.concatenate([univariate, products], axis=1)
+        dims = self.scale.dims
+        blocks = [dims[start : start + DIMS_AT_ONCE] for start in range(0, len(dims), DIMS_AT_ONCE)]
+        sums = [self._function_sums(segments, block) for block in blocks]
+        return np.concatenate([*sums, self._product_sums(segments)], axis=1)
 
-    def _univariate(self, x: NDArray[Any], z: Floats) -> Iterator[NDArray[Any]]:
-        """[N, K] each function of all searched dimensions."""
+    def _function_sums(self, segments: list[NDArray[Any]], dims: NDArray[np.int64]) -> Floats:
+        """The functions of some dimensions, summed."""
+        columns = np.concatenate([rows[:, dims] for rows in segments])
+        starts = np.cumsum([0, *(len(rows) for rows in segments)])
+        sums = [summed(function, starts) for function in self._functions(columns, dims)]
+        return np.stack(sums, axis=2).reshape(len(segments), -1)
+
+    def _product_sums(self, segments: list[NDArray[Any]]) -> Floats:
+        """The products of pairs, summed."""
+        first, second = np.searchsorted(self.scale.dims, self.pairs).T
+        sums = np.empty((len(segments), len(self.pairs)))
+        for number, rows in enumerate(segments if len(self.pairs) else ()):
+            z = self.scale.standardise(rows)  # one product of matrices has all pairs
+            sums[number] = (z.T @ z)[first, second]
+        return sums
+
+    def _functions(self, columns: NDArray[Any], dims: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """[N, K] each function of some dimensions, from their columns."""
+        z = self.scale.standardised(columns, dims)
         yield z
         yield z**2 - 1
-        yield from cosines(self.scale.ranks(x), self.functions - 2)
+        yield from cosines(self.scale.ranks(columns, dims), self.functions - 2)
 
 
 def summed(x: NDArray[Any], starts: NDArray[np.int64]) -> Floats:
     """Rows [N, P] added up from each start to the next: [len(starts) - 1, P]."""
-    every = np.arange(len(x))
-    return np.asarray(sparse.csr_array((np.ones(len(x)), every, starts), shape=(len(starts) - 1, len(x))) @ x)
+    return np.stack([x[start:end].sum(axis=0, dtype=np.float64) for start, end in pairwise(starts)])
 
 
 def rows_at_once(features: int) -> int:

@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 from apportion.graph.features import Floats
 
@@ -106,11 +105,11 @@ def ridge(sums: Floats, totals: Floats, offsets: Offsets, penalties: Floats = PE
 def _principal(x: Floats) -> tuple[Floats, Floats]:
     """Left singular vectors [E, K] and squared singular values [K], by the smaller Gram matrix."""
     if x.shape[0] <= x.shape[1]:
-        variances, directions = linalg.eigh(x @ x.T)
+        variances, directions = np.linalg.eigh(x @ x.T)
         kept = variances > 1e-12 * max(variances[-1], 1e-300)
         return directions[:, kept], variances[kept]
     if not x.shape[1]:
         return np.zeros((len(x), 0)), np.zeros(0)
-    variances, axes = linalg.eigh(x.T @ x)
+    variances, axes = np.linalg.eigh(x.T @ x)
     kept = variances > 1e-12 * max(variances[-1], 1e-300)
     return x @ (axes[:, kept] / np.sqrt(variances[kept])), variances[kept]
