@@ -83,29 +83,29 @@ def dynamics_edges(evidence: DynamicsEvidence, negligible: float = 0.01) -> Dyna
     loss would change a target's unexplained variance by less than `negligible` is absent."""
     n, dictionary = evidence.count, evidence.dictionary
     dims, states = len(dictionary.scale.live), len(evidence.targets.live)
-    edges, strength = np.zeros((dims, states), np.bool_), np.zeros((dims, states))
-    odds = np.full((dims, states), -np.inf)  # log odds of an edge; constant dimensions have none
-    worth = np.full((dims, states), -np.inf)  # log odds of an edge that is not negligible
+    growth = np.zeros((dims, states))  # of the unexplained variance, without each source
+    sizes = np.zeros((dims, 1))  # how many features touch it; none those that are not searched
     gram = evidence.gram / n
     gram = gram + 1e-6 * np.diag(np.maximum(np.diag(gram), 1e-6))
     cross, variance = evidence.cross / n, evidence.squares / n
-    inverse: Floats = np.linalg.inv(gram)
+    inverse = np.asarray(np.linalg.inv(gram))
     weights = inverse @ cross
     rest = np.maximum(variance - np.sum(weights * cross, axis=0), EXACT)
     for sources in dictionary.scale.teams:
         features = 1 + dictionary.touching(sources)
-        loss = _loss(inverse, weights, features)
-        strength[sources] = np.log1p(loss / rest)
-        odds[sources] = (n * strength[sources] - _price(len(features), n, dims)) / 2
-        edges[sources] = (odds[sources] > 0) & (loss / rest > FLOOR)
-        worth[sources] = _log_odds_of_worth(loss / rest, n - len(gram), len(features), negligible)
-    edges &= evidence.targets.live
+        growth[sources], sizes[sources] = _loss(inverse, weights, features) / rest, len(features)
+    searched, live = sizes > 0, evidence.targets.live
+    strength = np.log1p(growth)
+    odds = np.where(searched, (n * strength - _price(sizes, n, dims)) / 2, -np.inf)  # of an edge, as log
+    worth = np.where(  # the same of one that is not negligible
+        searched & live, _log_odds_of_worth(growth, n - len(gram), sizes, negligible), -np.inf
+    )
+    edges = (odds > 0) & (growth > FLOOR) & live
     explained = np.zeros(states)
-    for target in np.flatnonzero(evidence.targets.live):
+    for target in np.flatnonzero(live):
         parents = np.flatnonzero(edges[:, target])
         kept, explained[target] = _thin(dictionary, n, gram, cross[:, target], variance[target], parents)
         edges[:, target] = np.isin(np.arange(dims), kept)
-    worth[:, ~evidence.targets.live] = -np.inf
     confidence = special.expit(np.where(edges, odds, -worth))
     return DynamicsEdges(edges, np.where(edges, strength, 0.0), confidence, explained)
 
@@ -165,7 +165,7 @@ def _without(
     return smaller, weights[left] - share.T @ weights[features], left
 
 
-def _log_odds_of_worth(growth: Floats, free: int, features: int, least: float) -> Floats:
+def _log_odds_of_worth(growth: Floats, free: int, features: Floats, least: float) -> Floats:
     """Log odds that leaving so many features out truly lets the error grow by `least` or more, if it was as
     likely as not: densities of free·growth as a noncentral χ², averaged over effects, and as a central one.
 
@@ -173,13 +173,16 @@ def _log_odds_of_worth(growth: Floats, free: int, features: int, least: float) -
     """
     if free < 1:
         return np.zeros_like(growth)
-    order = max(features / 2 - 1, 0.5)
-    effects = free * least * 2.0 ** np.arange(8)[:, None]
-    root = np.sqrt(1 + effects * free * growth / order**2)
-    ratios = order * (root - 1 - np.log((1 + root) / 2)) - np.log(root) / 2 - effects / 2
-    return np.asarray(special.logsumexp(ratios, axis=0) - np.log(len(effects)))
+    order = np.maximum(features / 2 - 1, 0.5)
+    effects = free * least * 2.0 ** np.arange(8)
+    ratios = np.full_like(growth, -np.inf)
+    for effect in effects:
+        root = np.sqrt(1 + effect * free * growth / order**2)
+        ratio = order * (root - 1 - np.log((1 + root) / 2)) - np.log(root) / 2 - effect / 2
+        ratios = np.logaddexp(ratios, ratio)
+    return ratios - np.log(len(effects))
 
 
-def _price(features: int, n: int, dims: int) -> float:
+def _price(features: int | Floats, n: int, dims: int) -> Floats:
     """What an information criterion asks for so many features, chosen among the dimensions."""
-    return float(features * np.log(n) + 2 * np.log(dims))
+    return np.asarray(features * np.log(n) + 2 * np.log(dims))

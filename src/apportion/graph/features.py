@@ -331,7 +331,8 @@ class Dictionary:
 
 def summed(x: NDArray[Any], starts: NDArray[np.int64]) -> Floats:
     """Rows [N, P] added up from each start to the next: [len(starts) - 1, P]."""
-    return np.stack([x[start:end].sum(axis=0, dtype=np.float64) for start, end in pairwise(starts)])
+    x = x.astype(np.float64, copy=False)
+    return np.stack([np.add.reduce(x[start:end]) for start, end in pairwise(starts)])
 
 
 def rows_at_once(features: int) -> int:
