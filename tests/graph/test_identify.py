@@ -7,7 +7,7 @@ import pytest
 from greenhouse_log import Log, collect, same
 
 from apportion.core.errors import UserError
-from apportion.core.spec import Spec
+from apportion.core.spec import BLOCKS, Spec
 from apportion.envs.make import EnvConfig
 from apportion.graph import identify
 from apportion.graph.certificate import certify
@@ -44,6 +44,20 @@ def test_units_do_not_change_the_graph(greenhouse: tuple[Spec, Log]) -> None:
     units = np.logspace(-6, 6, spec.observation_size)
     result = identify([o.astype(np.float64) * units for o in observations], actions, 1e5 * totals)
     assert same(result.graph, spec.true_graph)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_results_do_not_depend_on_the_number_of_threads(
+    threads: int, greenhouse: tuple[Spec, Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = identify(*greenhouse[1])
+    monkeypatch.setattr("apportion.graph.features.THREADS", threads)
+    monkeypatch.setattr("apportion.graph.dynamics.THREADS", threads)
+    other = identify(*greenhouse[1])
+    for block in BLOCKS:
+        for part in ("strength", "confidence"):
+            first, second = (getattr(getattr(each, part), block) for each in (plain, other))
+            np.testing.assert_array_equal(first, second)
 
 
 def test_correlated_sources_are_told_apart() -> None:

@@ -49,7 +49,8 @@ class Units:
         count = sum(len(x) for x in parts)
         live = varies(*_extremes(parts), _rounding(parts[0].dtype))
         mean = np.sum([x.sum(axis=0, dtype=np.float64) for x in parts], axis=0) / count
-        squares = [np.sum((x[rows] - mean) ** 2, axis=0) for x in parts for rows in _slices(len(x))]
+        pieces = (x[row : row + ROWS_AT_ONCE] for x in parts for row in range(0, len(x), ROWS_AT_ONCE))
+        squares = [np.sum((piece - mean) ** 2, axis=0) for piece in pieces]
         return cls(mean, np.where(live, np.sqrt(np.sum(squares, axis=0) / count), 1.0), live)
 
     def standardised(self, columns: NDArray[Any], dims: NDArray[np.int64]) -> Floats:
@@ -142,11 +143,6 @@ def _rounding(dtype: np.dtype[Any]) -> float:
     return 10 * float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else 0.0
 
 
-def _slices(count: int) -> Iterator[slice]:
-    for start in range(0, count, ROWS_AT_ONCE):
-        yield slice(start, start + ROWS_AT_ONCE)
-
-
 def _spread(count: int, rows: int) -> NDArray[np.int64]:
     """Numbers of up to so many rows: all, or evenly spread by the golden ratio, for every n-th row might be
     the same step of every episode."""
@@ -165,8 +161,7 @@ def rows_of(parts: list[NDArray[Any]], chosen: NDArray[np.int64]) -> NDArray[Any
 def _originals(parts: list[NDArray[Any]], some: NDArray[np.int64], units: Units) -> NDArray[np.int64]:
     """For each dimension the first that equals it in some rows, up to unit and sign."""
     original, dims = np.arange(len(units.live)), np.flatnonzero(units.live)
-    few = rows_of(parts, some[_spread(2000, len(some))])[:, dims]
-    few = (few - units.mean[dims]) / units.std[dims]
+    few = units.standardised(rows_of(parts, some[_spread(2000, len(some))])[:, dims], dims)
     alike = np.abs(few.T @ few) / len(few)
     spread = np.diag(alike)
     candidates = np.argwhere(np.triu(alike > (1 - 1e-6) * np.sqrt(np.outer(spread, spread)), k=1))
@@ -282,7 +277,8 @@ class Dictionary:
         return np.flatnonzero(wanted[self.owners].all(axis=1))
 
     def features(self, x: NDArray[Any], out: Floats | None = None) -> Floats:
-        """Of samples [N, D]: [N, size]; x, x² - 1 and cosines of each dimension, then products of pairs."""
+        """Of samples [N, D]: [N, size]; x, x² - 1 and cosines of each dimension, then products of pairs.
+        They are written to `out`, if it is given."""
         dims, place = self.scale.dims, np.searchsorted(self.scale.dims, self.pairs).T
         # Samples of one feature lie side by side in memory, as those of a dimension do in `columns`.
         features = np.empty((self.size, len(x))).T if out is None else out
@@ -300,9 +296,8 @@ class Dictionary:
         return np.concatenate(parts) if parts else np.zeros((0, self.size))
 
     def _sums(self, segments: list[NDArray[Any]]) -> Floats:
-        dims = self.scale.dims
-        blocks = [dims[start : start + DIMS_AT_ONCE] for start in range(0, len(dims), DIMS_AT_ONCE)]
-        sums = [self._function_sums(segments, block) for block in blocks]
+        blocks = np.split(self.scale.dims, range(DIMS_AT_ONCE, len(self.scale.dims), DIMS_AT_ONCE))
+        sums = [self._function_sums(segments, dims) for dims in blocks]
         return np.concatenate([*sums, self._product_sums(segments)], axis=1)
 
     def _function_sums(self, segments: list[NDArray[Any]], dims: NDArray[np.int64]) -> Floats:
@@ -314,12 +309,12 @@ class Dictionary:
 
     def _product_sums(self, segments: list[NDArray[Any]]) -> Floats:
         """The products of pairs, summed."""
+        if not len(self.pairs):
+            return np.zeros((len(segments), 0))
         first, second = np.searchsorted(self.scale.dims, self.pairs).T
-        sums = np.empty((len(segments), len(self.pairs)))
-        for number, rows in enumerate(segments if len(self.pairs) else ()):
-            z = self.scale.standardise(rows)  # one product of matrices has all pairs
-            sums[number] = (z.T @ z)[first, second]
-        return sums
+        z = self.scale.standardise(np.concatenate(segments))
+        parts = np.split(z, np.cumsum([len(rows) for rows in segments[:-1]]))
+        return np.stack([(part.T @ part)[first, second] for part in parts])  # each product has all pairs
 
     def _functions(self, columns: NDArray[Any], dims: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
         """[N, K] each function of some dimensions, from their columns."""
