@@ -1,10 +1,11 @@
-# Two commands matter: `make demo` and `make test`. All but `lock` and `clean` set up .venv first.
+# Two commands matter: `make demo` and `make test`. All but `clean` set up .venv first.
 
 PYTHON ?= python3
 BIN := .venv/bin
-UV := $(shell command -v uv 2>/dev/null)
-# Where there is no uv. Packages are compiled when they are first used, as uv leaves it too.
-PIP := -m pip install --quiet --disable-pip-version-check --no-compile
+# uv takes a tenth of pip's time. Where it does not get at the packages (it does not read pip's settings), pip does.
+UV := $(or $(shell command -v uv),$(BIN)/uv)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+install = $(UV) pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1)
 
 .PHONY: setup demo test check paper-smoke soak fuzz kill audit docs cuda peers lock clean
 
@@ -12,15 +13,10 @@ setup: .venv/.ready
 
 # The lock pins every package by hash; the package itself is then installed without looking further.
 .venv/.ready: pyproject.toml requirements-dev.txt
-ifneq ($(UV),)
-	@test -x $(BIN)/python || $(UV) venv --quiet --python "$(PYTHON)" .venv
-	$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.txt
-	$(UV) pip install --quiet --python $(BIN)/python --no-deps -e .
-else
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python $(PIP) --require-hashes -r requirements-dev.txt
-	$(BIN)/python $(PIP) --no-deps -e .
-endif
+	@test -x $(UV) || $(PIP) uv || true
+	$(call install,--require-hashes -r requirements-dev.txt)
+	$(call install,--no-deps -e .)
 	@touch $@
 
 demo: setup
@@ -59,35 +55,21 @@ kill: setup
 	@$(BIN)/python benchmarks/kills.py --kills 50 --out results/kills.json
 
 # Known vulnerabilities of the packages in the lock. It asks the advisory database, so it needs a network.
-audit:
-ifneq ($(UV),)
+audit: setup
 	$(UV) tool run pip-audit --strict --require-hashes --disable-pip -r requirements-dev.txt
-else
-	$(PYTHON) -m venv build/audit
-	build/audit/bin/python $(PIP) pip-audit
-	build/audit/bin/python -m pip_audit --strict --require-hashes --disable-pip -r requirements-dev.txt
-endif
 
 # JAX for an NVIDIA GPU, in the version that the lock has: the extra `cuda`.
 cuda: setup
-ifneq ($(UV),)
-	$(UV) pip install --quiet --python $(BIN)/python -e ".[cuda]"
-else
-	$(BIN)/python $(PIP) -e ".[cuda]"
-endif
+	$(call install,-e ".[cuda]")
 
-# Other people's packages that benchmarks and a few tests measure us against, or that we serve.
+# Other people's packages that benchmarks and a few tests measure us against, or that we serve. By pip: where it
+# was told of a build of torch without CUDA, which is a tenth as large, it takes that one.
 peers: setup
-ifneq ($(UV),)
-	$(UV) pip install --quiet --python $(BIN)/python torch==2.13.0 stable-baselines3==2.9.2 sbx-rl==0.28.0 \
-	  wandb==0.31.0
-else
-	$(BIN)/python $(PIP) torch==2.13.0
-	$(BIN)/python $(PIP) stable-baselines3==2.9.2 sbx-rl==0.28.0 wandb==0.31.0
-endif
+	$(PIP) torch==2.13.0
+	$(PIP) stable-baselines3==2.9.2 sbx-rl==0.28.0 wandb==0.31.0
 
-lock:
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+lock: setup
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	  --no-emit-index-url --no-emit-find-links --extra dev --output-file requirements-dev.txt pyproject.toml
 
 clean:

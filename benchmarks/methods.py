@@ -1,8 +1,8 @@
 """All methods on one task with a known graph: one table, side by side in one run, kept as JSON.
 
-    python benchmarks/methods.py --seeds 5 --out results/greenhouse-methods.json
-    python benchmarks/methods.py --env apportion/KeyDoor-v0 --runs runs/key-door --out results/key-door.json
-    python benchmarks/methods.py --collect runs/key-door --out results/key-door.json
+    python benchmarks/methods.py --seeds 5 --out results/greenhouse-all.json
+    python benchmarks/methods.py --env apportion/KeyDoor-v0 --runs runs/key-door --out key-door.json
+    python benchmarks/methods.py --env apportion/KeyDoor-v0 --collect runs/key-door --out key-door.json
 
 With --runs the run folders are kept: the trainings may be shared out among machines by --methods, and started
 again it skips those that are finished. Each row: median over seeds of the last evaluation, with a 95%

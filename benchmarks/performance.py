@@ -200,6 +200,7 @@ TABLES: dict[str, tuple[str, Callable[[Data], str]]] = {
     "anatomy-cpu": ("anatomy-cpu.json", anatomy),
     "peers-h200": ("speed-h200.json", peers),
     "backbones-cpu": ("backbones-cpu.json", partial(updates, of="backbone")),
+    "backbones-h200": ("backbones-h200.json", partial(updates, of="backbone")),
     "updates-h200": ("speed-h200.json", updates),
     "trainings-h200": ("speed-h200.json", trainings),
     "environments-h200": ("speed-h200.json", environments),

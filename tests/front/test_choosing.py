@@ -20,6 +20,16 @@ def test_without_settings_it_is_what_suits_the_task() -> None:
     assert _chosen("CartPole-v1").config.backbone == "dqn"
 
 
+@pytest.mark.parametrize("backbone", ["sac", "crossq"])
+@pytest.mark.parametrize("method", ["grd", "oracle"])
+def test_swimmers_look_far_ahead_except_as_published(method: str, backbone: str) -> None:
+    config = preset("Swimmer-v4", method, backbone)
+    assert config.backbone_config.discount == 0.999
+    assert config.backbone_config.critic_pool == "mean"
+    elsewhere = preset("Hopper-v4", method, backbone).backbone_config
+    assert paper(config).backbone_config == elsewhere != config.backbone_config
+
+
 @pytest.mark.parametrize(
     "settings",
     [
