@@ -1,6 +1,5 @@
 """Summed features of every dimension, alone and in products, in the shape that evidence is taken from."""
 
-from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -66,7 +65,7 @@ class Candidates:
         parts = [self._multiplied.get(int(dim), nothing) for dim in team]
         return np.concatenate([columns[allowed[others]] for columns, others in parts])
 
-    def families(self, team: Dims, partners: NDArray[np.bool_]) -> Iterable[Dims]:
+    def families(self, team: Dims, partners: NDArray[np.bool_]) -> list[Dims]:
         """A line, a parabola, any curve, any curve and products with partners."""
         alone, products = self.alone(team), self.products(team, partners)
         kind = alone % UNIVARIATE
@@ -79,7 +78,7 @@ def _products(segments: Segments, found: Dims) -> tuple[Floats, NDArray[np.int64
     dims = segments.scale.dims
     place = np.searchsorted(dims, found)
     parts = []
-    for batch in batches(segments.rows, len(dims)):
+    for batch in batches(segments.rows, 4 * len(dims)):
         z = segments.scale.standardise(np.concatenate(batch))
         end = 0
         for rows in batch:

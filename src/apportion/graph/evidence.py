@@ -7,13 +7,13 @@ exp(bᵀc - cᵀAc/2) with c in units of σ; averaged over the effects that are 
 A dimension that moves with those found has a small A: the data say little, and the ratio stays near 1.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.features import Floats
+from apportion.graph.features import NUMBERS_AT_ONCE, Floats
 from apportion.graph.ridge import Offsets, Spectrum
 
 MIXTURES = 24  # random combinations of a dimension's functions, beside each of them alone
@@ -74,15 +74,23 @@ class Remainder(NamedTuple):
         curvature = np.maximum(np.einsum("mi,ij,mj->m", mixtures, seen, mixtures) / length**2, _ALIVE)
         return _fixed(linear, curvature, self.signal, least)
 
-    def for_effect(self, blocks: Iterable[NDArray[np.int64]]) -> float:
-        """Log ratio of an effect of unknown size in one of the blocks of features to none."""
-        ratios = [self._gaussian(block) for block in blocks if len(block)]
-        return float(log_mean(np.array(ratios))) if ratios else -np.inf
+    def for_effects(self, families: Sequence[Sequence[NDArray[np.int64]]]) -> Floats:
+        """For each family of blocks of features, the log ratio of an effect of unknown size in one of its
+        blocks to none."""
+        blocks = [block for family in families for block in family if len(block)]
+        owners = [number for number, family in enumerate(families) for block in family if len(block)]
+        ratios = np.full(len(families), -np.inf)
+        np.logaddexp.at(ratios, owners, self._gaussian(blocks))
+        return ratios - np.log(np.maximum(np.bincount(owners, minlength=len(families)), 1))
+
+    def for_effect(self, blocks: Sequence[NDArray[np.int64]]) -> float:
+        """The same for one family."""
+        return float(self.for_effects([blocks])[0])
 
     def for_any(self) -> float:
         """Log ratio of an effect in all features together, or in any one of them, to none."""
         every = np.arange(len(self.linear))
-        together = self._gaussian(every) if len(every) else -np.inf
+        together = self.for_effect([every])
         size = _WORTH[:, None] * self.signal
         singles = -np.log1p(size * self.curvature) / 2
         singles += size * self.linear**2 / (1 + size * self.curvature) / 2
@@ -96,20 +104,28 @@ class Remainder(NamedTuple):
         taken = np.sum((axes.T @ self.linear[block])[clear] ** 2 / curvature[clear]) - clear.sum()
         return float(np.clip(taken / self.signal, 0.0, 1.0))
 
-    def _gaussian(self, block: NDArray[np.int64]) -> float:
-        """c ~ N(0, g): the ratio is |1 + gA|^(-1/2) exp(g bᵀ(1 + gA)⁻¹b / 2), averaged over g."""
-        _, seen = self._block(block)
-        curvature, axes = np.linalg.eigh(seen)
-        curvature, linear = np.maximum(curvature, 0.0), axes.T @ self.linear[block]
-        size = _WORTH[:, None] * self.signal / len(block)
-        ratios = -np.log1p(size * curvature) / 2 + size * linear**2 / (1 + size * curvature) / 2
-        return float(log_mean(ratios.sum(axis=1)))
+    def _gaussian(self, blocks: list[NDArray[np.int64]]) -> Floats:
+        """For each block c ~ N(0, g): the ratio is |1 + gA|^(-1/2) exp(g bᵀ(1 + gA)⁻¹b / 2), averaged over g.
+        Blocks of a size together, for there are many and each is small."""
+        ratios, sizes = np.zeros(len(blocks)), np.array([len(block) for block in blocks], np.int64)
+        for size in np.unique(sizes):
+            alike = np.flatnonzero(sizes == size)
+            numbers = len(alike) * size * len(self.columns.unit)
+            for some in np.array_split(alike, 1 + numbers // NUMBERS_AT_ONCE):
+                features = np.stack([blocks[k] for k in some])
+                curvature, axes = np.linalg.eigh(self._block(features)[1])
+                curvature = np.maximum(curvature, 0.0)
+                linear = np.sum(axes * self.linear[features][:, :, None], axis=1)
+                spread = _WORTH[:, None, None] * self.signal / size
+                each = -np.log1p(spread * curvature) / 2 + spread * linear**2 / (1 + spread * curvature) / 2
+                ratios[some] = log_mean(each.sum(axis=2))
+        return ratios
 
     def _block(self, block: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """ZᵀZ and ZᵀMZ."""
-        z, kept = self.columns.unit[:, block], self.kept[:, block]
-        plain = z.T @ z
-        return plain, plain - kept.T @ kept
+        """ZᵀZ and ZᵀMZ of a block of features [K], or of many blocks [..., K]."""
+        z, kept = self.columns.unit.T[block], self.kept.T[block]
+        plain = z @ z.swapaxes(-1, -2)
+        return plain, plain - kept @ kept.swapaxes(-1, -2)
 
 
 def log_mean(logs: Floats) -> Floats:

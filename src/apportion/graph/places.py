@@ -110,8 +110,8 @@ class Contest:
         for _ in range(LIMITS.most):
             found = known.found
             others = [team for team in self.teams if not found[team].any() and int(team[0]) not in barred]
-            effects = [remainder.for_effect(self.candidates.families(team, found)) for team in others]
-            if not effects or special.expit(max(effects) + self._prior) < LIMITS.enter:
+            effects = remainder.for_effects([self.candidates.families(team, found) for team in others])
+            if not others or special.expit(effects.max() + self._prior) < LIMITS.enter:
                 break
             team = others[int(np.argmax(effects))]
             added[int(team[0])] = remainder.worth(self.candidates.alone(team))
@@ -129,7 +129,7 @@ class Contest:
         fits = without.linear**2 / np.maximum(without.curvature, 1e-9)
         best = [float(np.max(fits[candidates.alone(other)], initial=0.0)) for other in others]
         rivals = [others[place] for place in np.argsort(best)[::-1][: LIMITS.rivals]]
-        effects = np.array([without.for_effect(candidates.families(rival, rest.found)) for rival in rivals])
+        effects = without.for_effects([candidates.families(rival, rest.found) for rival in rivals])
         close = np.flatnonzero(effects > max(mine - LIMITS.close, LIMITS.rival))
         if np.isin(team, self.refined.parents).any():
             for place in close[np.argsort(-effects[close])][: LIMITS.swaps]:
