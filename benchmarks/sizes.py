@@ -28,6 +28,7 @@ SIZES = {
     "HalfCheetah, 150 episodes": (17, 6, 1000, 150),
     "20 states, 5,000 episodes": (20, 4, 50, 5000),
     "Ant, 150 episodes": (111, 8, 1000, 150),
+    "Humanoid, 150 episodes": (376, 17, 1000, 150),
     "Humanoid, 1,000 episodes": (376, 17, 100, 1000),
 }
 

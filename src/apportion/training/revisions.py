@@ -41,7 +41,7 @@ class Reviser:
         self.at = np.full(config.lanes, NOTHING, np.int32)  # when what is awaited counts
         self._looks: dict[int, Future[Findings]] = {}  # by lane; of one that began in another process, none
         self._threads = ThreadPoolExecutor(min(config.lanes, os.cpu_count() or 1))
-        # One thread for each look: those that BLAS would add get in each other's way.
+        # A look brings a few threads of its own: those that BLAS would add get in each other's way.
         self._blas = threadpool_limits(None if self.revision is None else 1, "blas")
         self._measure: Callable[..., AgentState] = devices.compiled(_measured, config.lanes, donate=(0,))
         self._accept: Callable[..., AgentState] = devices.compiled(self._accepted, config.lanes, donate=(0,))
