@@ -22,17 +22,22 @@ from typing import Any, Literal, NamedTuple
 
 import suite_table
 import tyro
-from suite_tasks import DEVELOPMENT, HELD_OUT, LEVELS, TASKS, env_id
+from suite_tasks import DEVELOPMENT, HELD_OUT, LEVELS, TASKS, UNSEEN, env_id
 
 from apportion.core.errors import UserError
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, read_json, versions
 from apportion.runs.signals import StopRequest
 
-Part = Literal["development", "held-out", "all"]
+Part = Literal["development", "held-out", "unseen", "all"]
 Method = Literal["grd", "rd", "published", "oracle", "observed"]
 
-PARTS: dict[Part, tuple[str, ...]] = {"development": DEVELOPMENT, "held-out": HELD_OUT, "all": TASKS}
+PARTS: dict[Part, tuple[str, ...]] = {
+    "development": DEVELOPMENT,
+    "held-out": HELD_OUT,
+    "unseen": UNSEEN,
+    "all": TASKS,
+}
 FLAGS: dict[str, tuple[str, ...]] = {
     "grd": (),
     "rd": ("--method", "rd"),
@@ -55,7 +60,7 @@ class Suite:
     collect: Path | None = None
     """Run nothing: make the tables from the run folders in here."""
     part: Part = "development"
-    """Which half of the tasks, or all."""
+    """Which five of the tasks, or all; `unseen` is for one run at the end."""
     tasks: tuple[str, ...] = ()
     """Only these tasks, of any part."""
     methods: tuple[Method, ...] = ("grd", "rd", "published", "oracle")

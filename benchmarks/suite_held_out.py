@@ -1,4 +1,4 @@
-"""Five tasks of the suite that nobody looks at while methods are worked on: they judge at the end."""
+"""Five tasks of the suite that nobody had looked at before they were run; they have been since."""
 
 import math
 from typing import ClassVar

@@ -1,9 +1,10 @@
-"""The suite: ten own tasks as strangers would bring them, each in raw units and scaled by hand.
+"""The suite: fifteen own tasks as strangers would bring them, each in raw units and scaled by hand.
 
     apportion train suite_tasks:Battery-v0          in the folder of this file
     apportion train suite_tasks:BatteryScaled-v0
 
-Half of them may be looked at while methods are worked on; the other half judges at the end.
+Five may be looked at while methods are worked on; five were held out, and have been looked at since; five are
+unseen, and judge at the end.
 `python benchmarks/suite_tasks.py` measures `LEVELS` anew.
 """
 
@@ -13,11 +14,18 @@ import gymnasium
 import numpy as np
 import suite_development
 import suite_held_out
+import suite_unseen
 from suite_base import Task
 
 DEVELOPMENT = ("Battery", "Reactor", "Courier", "Office", "Pump")
 HELD_OUT = ("Antenna", "Fishery", "Kiln", "HeatPump", "Crane")
-TASKS = (*DEVELOPMENT, *HELD_OUT)
+UNSEEN = ("BloodBank", "Harvester", "ServerFarm", "SewageWorks", "Desalination")
+MODULES = {
+    **dict.fromkeys(DEVELOPMENT, suite_development),
+    **dict.fromkeys(HELD_OUT, suite_held_out),
+    **dict.fromkeys(UNSEEN, suite_unseen),
+}
+TASKS = tuple(MODULES)
 EPISODES = 300  # behind each level
 
 
@@ -39,12 +47,17 @@ LEVELS = {
     "Kiln": Level(random=-10.7, rule=66.7),
     "HeatPump": Level(random=11.9, rule=48.8),
     "Crane": Level(random=-70.0, rule=91.0),
+    "BloodBank": Level(random=-83.0, rule=101.4),
+    "Harvester": Level(random=44.8, rule=173.7),
+    "ServerFarm": Level(random=-145.3, rule=189.3),
+    "SewageWorks": Level(random=2.6, rule=107.5),
+    "Desalination": Level(random=18.8, rule=202.0),
 }
 
 
 def task_class(name: str) -> type[Task]:
     """The class of a task."""
-    kind: type[Task] = getattr(suite_development if name in DEVELOPMENT else suite_held_out, name)
+    kind: type[Task] = getattr(MODULES[name], name)
     return kind
 
 

@@ -16,6 +16,7 @@ from scripts import load
 load("benchmarks/suite_base.py")
 load("benchmarks/suite_development.py")
 load("benchmarks/suite_held_out.py")
+load("benchmarks/suite_unseen.py")
 tasks = load("benchmarks/suite_tasks.py")
 table = load("benchmarks/suite_table.py")
 suite = load("benchmarks/suite.py")
@@ -50,9 +51,9 @@ def _played(name: str, scaled: bool, seed: int) -> tuple[Any, Any]:
 # --- Tasks
 
 
-def test_half_of_the_tasks_are_held_out() -> None:
-    assert len(tasks.DEVELOPMENT) == len(tasks.HELD_OUT) == 5
-    assert len(set(tasks.TASKS)) == 10 == len(tasks.LEVELS)
+def test_five_tasks_are_for_development_five_were_held_out_and_five_are_unseen() -> None:
+    assert len(tasks.DEVELOPMENT) == len(tasks.HELD_OUT) == len(tasks.UNSEEN) == 5
+    assert len(set(tasks.TASKS)) == 15 == len(tasks.LEVELS)
 
 
 @pytest.mark.parametrize(("name", "scaled"), FORMS)
@@ -241,6 +242,12 @@ def test_a_failed_training_does_not_keep_the_others_from_running(
     printed = capfd.readouterr()
     assert "Pump-v0--rd: finished" in printed.out
     assert "Pump-v0--grd: failed with 1" in printed.err
+
+
+def test_each_part_plans_its_own_tasks_and_all_plans_every_one(tmp_path: Path) -> None:
+    parts = {part: suite.planned(suite.Suite(runs=tmp_path, part=part)) for part in suite.PARTS}
+    assert {job.task for job in parts["unseen"]} == set(tasks.UNSEEN)
+    assert parts["all"] == [*parts["development"], *parts["held-out"], *parts["unseen"]]
 
 
 def test_an_unknown_task_is_named(tmp_path: Path) -> None:
