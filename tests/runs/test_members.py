@@ -44,9 +44,12 @@ def test_a_run_of_one_value_is_itself() -> None:
         ({"setting": "sparsity", "values": []}, "method.sparsity has no value to vary over: give it some"),
     ],
 )
-def test_a_damaged_config_is_named(varied: dict[str, object], reason: str) -> None:
+def test_a_damaged_config_is_named(varied: dict[str, object], reason: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="^" + reason):
         members({**CONFIG, "varied": varied})
+    run = make_run(tmp_path / "run", Recipe(lanes=6, varied=varied))
+    with pytest.raises(UserError, match=f"^{run.config}: {reason}"):
+        run.read_config()
 
 
 def test_compare_takes_each_value_for_a_run_of_its_own(tmp_path: Path) -> None:

@@ -87,7 +87,6 @@ def _find(paths: Sequence[Path], trusted: bool) -> tuple[list[Known], list[str]]
             try:
                 run = RunFolder.open(folder, trusted=trusted)
                 known = Known(run, run.read_config(), path)
-                members(known.config)
                 run.read_spec()
             except UserError as error:
                 if folder == path:
