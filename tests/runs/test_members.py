@@ -48,7 +48,7 @@ def test_a_damaged_config_is_named(varied: dict[str, object], reason: str, tmp_p
     with pytest.raises(UserError, match="^" + reason):
         members({**CONFIG, "varied": varied})
     run = make_run(tmp_path / "run", Recipe(lanes=6, varied=varied))
-    with pytest.raises(UserError, match=f"^{run.config}: {reason}"):
+    with pytest.raises(UserError, match=rf"^{run.config} is damaged \({reason}"):
         run.read_config()
 
 
