@@ -88,7 +88,7 @@ def test_every_scale_has_trainings_that_can_start(experiment: Experiment) -> Non
     steps = {"smoke": 600, "half": experiment.steps // 2, "full": experiment.steps}
     for name in NAMES:
         planned = plan(experiment, scale_of(experiment, name), "both")
-        jobs = [each.job for each in planned]
+        jobs = list({id(each.job): each.job for each in planned}.values())
         assert len({job.name for job in jobs}) == len(jobs)
         assert {job.preset for job in jobs} == {"paper", "default"}
         assert all(job.chosen().config.schedule.steps == steps[name] for job in jobs)
@@ -103,18 +103,21 @@ def _present(experiment: str, folder: Path, choice: Any = "published") -> tuple[
     size = scale_of(found, "full", seeds=2)._replace(tasks=found.tasks[:1])
     done = []
     for number, planned in enumerate(plan(found, size, choice)):
+        config = planned.job.chosen().config
         recipe = Recipe(
             env=planned.task,
             method=planned.variant.method,
             backbone=planned.job.backbone or "sac",
             steps=size.steps,
-            lanes=size.seeds,
+            lanes=config.lanes,
+            varied=config.to_dict().get("varied"),
             evaluations=6,
             level=100 + 10 * number,
             success=True,
             truth=False,
         )
-        done.append(Done(planned, make_run(folder / "runs" / planned.job.name, recipe)))
+        place = folder / "runs" / planned.job.name
+        done.append(Done(planned, RunFolder.open(place) if place.exists() else make_run(place, recipe)))
     if experiment == "robustness":
         _write_noise(done, folder)
     finished = Finished(found, size, done, folder)

@@ -1,5 +1,6 @@
 """A sweep file becomes jobs, each of them one training; whatever is wrong with it is said in one line."""
 
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from apportion.front.sweep.folder import SweepFolder
 from apportion.front.sweep.jobs import Job, check_jobs
 from apportion.front.sweep.planning import plan, read_plan
 from apportion.training.presets import GREENHOUSE
+from apportion.training.settings import Config
 
 SMALL: dict[str, Any] = {"tasks": [GREENHOUSE]}
 
@@ -59,9 +61,30 @@ def test_varied_settings_make_a_job_for_each_combination_that_matters() -> None:
 
 
 def test_a_varied_value_too_long_for_a_name_is_numbered() -> None:
-    weights = [[1e-5, 1e-5, 1e-5, 1e-6, 1e-5], [0, 0, 0, 0, 0]]
-    names = [job.name for job in plan({"sweep": SMALL, "vary": {"method.sparsity": weights}})]
-    assert names == ["greenhouse-v0-grd-sac-sparsity-1", "greenhouse-v0-grd-sac-sparsity-0-0-0-0-0"]
+    sizes = [[256] * 8, [4, 4]]
+    names = [job.name for job in plan({"sweep": SMALL, "vary": {"method.hidden": sizes}})]
+    assert names == ["greenhouse-v0-grd-sac-hidden-1", "greenhouse-v0-grd-sac-hidden-4-4"]
+
+
+WEIGHTS = [[1e-5, 1e-5, 1e-5, 1e-6, 1e-5], [0, 0, 0, 0, 0]]
+
+
+def test_values_that_a_state_holds_are_lanes_of_one_job() -> None:
+    vary = {"method.sparsity": WEIGHTS, "method.hidden": [[4], [8]]}
+    jobs = plan({"sweep": {**SMALL, "methods": ["grd", "rd"], "seeds": 3}, "vary": vary})
+    assert [job.name.removeprefix("greenhouse-v0-") for job in jobs] == [
+        "grd-sac-hidden-4",
+        "grd-sac-hidden-8",
+        "rd-sac-hidden-4",
+        "rd-sac-hidden-8",
+    ]
+    config = jobs[0].chosen().config
+    assert config.lanes == 6
+    assert [(each.seeds, list(each.method_config.sparsity)) for each in config.members] == [
+        ([0, 1, 2], WEIGHTS[0]),
+        ([3, 4, 5], WEIGHTS[1]),
+    ]
+    assert jobs[2].chosen().config.varied is None
 
 
 def test_jobs_whose_names_would_be_the_same_get_a_number() -> None:
@@ -94,6 +117,13 @@ def test_the_command_of_a_job_trains_what_was_planned(preset: str, tmp_path: Pat
     job = Job("odd", GREENHOUSE, seeds=3, seed=7, steps=900, preset=preset, settings=TRICKY)
     args, config = verbs._train_settings(train_words(job, tmp_path)[1:])
     assert (config, args.checkpoints, args.out) == (*job.chosen(), tmp_path)
+
+
+def test_the_command_of_a_job_has_what_its_lanes_differ_in(tmp_path: Path) -> None:
+    job = Job("several", GREENHOUSE, seeds=2, settings={"vary": {"method.sparsity": WEIGHTS}})
+    _, config = verbs._train_settings(train_words(job, tmp_path)[1:])
+    assert config == job.chosen().config
+    assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
 # --- What is refused

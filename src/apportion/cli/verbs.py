@@ -31,6 +31,7 @@ from apportion.runs.wandb_log import WandbLog
 from apportion.training.imagination import Imagine
 from apportion.training.presets import default_backbone
 from apportion.training.settings import Config, Schedule
+from apportion.training.varied import parse as parse_varied
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
             raise
         env_id = ""
     args = flags(argv, env_id, backbone or default_backbone(env_id))
+    varied = None if args.vary is None else parse_varied(args.vary)
     config = Config(
         env=EnvConfig(**{**vars(args.env), "id": args.id}),
         method=args.method,
@@ -77,10 +79,11 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
         backbone_config=args.backbone_config,
         schedule=args.schedule,
         seed=args.seed,
-        lanes=args.seeds,
+        lanes=args.seeds * (1 if varied is None else len(varied.values)),
         normalise=args.normalise,
         exact_sum=args.exact_sum,
         imagine=args.imagine,
+        varied=varied,
     )
     return args, config
 
@@ -106,6 +109,9 @@ def _train_flags(config: Config) -> Any:
         """How many seeds to train at once, each in its own lane."""
         seed: int = config.seed
         """The first seed; lanes have seed, seed+1, ..."""
+        vary: Annotated[str | None, tyro.conf.arg(metavar="JSON")] = None
+        """Values of a setting in which lanes may differ, each with --seeds of them: GRD's λ, for example
+        '{"method.sparsity": [VALUE, VALUE]}'."""
         normalise: bool = config.normalise
         """Standardise observations by what was seen so far; scale rewards that are far from size one."""
         exact_sum: Annotated[bool, tyro.conf.arg(name="method.exact-sum")] = config.exact_sum

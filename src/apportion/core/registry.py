@@ -13,7 +13,8 @@ from typing import Any, get_type_hints
 from apportion.core.config import check, nearest
 from apportion.core.modules import import_name
 
-Parts = tuple[type[Any], Callable[[Any], Any]]  # the class of the settings, and what makes the thing of them
+# The class of the settings, what makes the thing of them, and what else is known of it.
+Parts = tuple[type[Any], Callable[[Any], Any]] | tuple[type[Any], Callable[[Any], Any], tuple[str, ...]]
 
 
 def own(name: str) -> bool:

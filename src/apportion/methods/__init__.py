@@ -24,10 +24,11 @@ from apportion.methods import (
 class Entry(NamedTuple):
     config: type[Any]  # a frozen dataclass; its docstring's first line is the method's summary
     make: Callable[[Any], Method]
+    in_state: tuple[str, ...] = ()  # settings that its state holds as numbers: lanes may differ in them
 
 
 METHODS: dict[str, Entry] = {
-    "grd": Entry(grd.Config, grd.make),
+    "grd": Entry(grd.Config, grd.make, in_state=("sparsity",)),
     "rd": Entry(rd.Config, rd.make),
     "rrd": Entry(rrd.Config, rrd.make),
     "rrd-unbiased": Entry(rrd.UnbiasedConfig, rrd.make),

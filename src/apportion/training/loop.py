@@ -23,6 +23,7 @@ from apportion.data.replay import Chunk, Replay
 from apportion.envs.faults import Faults
 from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool, default_workers
+from apportion.nn.lanes import joined
 from apportion.training import agent as agents
 from apportion.training import devices, rollouts
 from apportion.training import scaling as scales
@@ -75,7 +76,8 @@ def open_pool(config: Config, faults: dict[str, Any] | None = None) -> Pool:
 def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
     """Fresh state of all lanes."""
     config.check_actions(spec)
-    agent = _compile_init(config, spec)(_lane_keys(config.seeds, _INIT, 0))
+    fresh = [_compile_init(each, spec)(_lane_keys(each.seeds, _INIT, 0)) for each in config.members]
+    agent = joined(fresh)
     schedule = config.schedule
     capacity = replays.capacity_for(spec, schedule.replay_steps, schedule.steps_per_iteration)
     replay = replays.init(spec, capacity, config.make_backbone().log_density is not None)

@@ -1,7 +1,7 @@
 """The settings of one training: which environment, method and backbone, for how long, with which seeds."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from apportion import backbones, methods
@@ -12,6 +12,7 @@ from apportion.core.types import Backbone, Method
 from apportion.envs.make import EnvConfig
 from apportion.training.exact_sum import exact_sum
 from apportion.training.imagination import Imagine
+from apportion.training.varied import Varied, method_configs
 
 MOST_LANES = 10_000  # in one process; more are a typing error
 NO_POLICY = "none"  # the backbone of a run that was fitted to logged episodes
@@ -67,6 +68,7 @@ class _Parts:
     normalise: bool = False  # older runs took observations as they came
     exact_sum: bool = False
     imagine: dict[str, Any] = field(default_factory=dict)
+    varied: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class Config:
     normalise: bool = True
     exact_sum: bool = False
     imagine: Imagine = field(default_factory=Imagine)
+    varied: Varied | None = None
 
     def __post_init__(self) -> None:
         method = methods.find(self.method)
@@ -100,10 +103,24 @@ class Config:
         )
         if self.imagines:
             self._check_model()
+        if self.varied is not None:
+            self._check_varied(self.varied)
 
     @property
     def seeds(self) -> list[int]:
         return [self.seed + lane for lane in range(self.lanes)]
+
+    @property
+    def members(self) -> "list[Config]":
+        """One training for each value of what lanes differ in; this one alone where they do not."""
+        if self.varied is None:
+            return [self]
+        lanes = self.lanes // len(self.varied.values)
+        configs = method_configs(self.method, self.method_config, self.varied)
+        return [
+            replace(self, method_config=each, seed=self.seed + number * lanes, lanes=lanes, varied=None)
+            for number, each in enumerate(configs)
+        ]
 
     @property
     def has_policy(self) -> bool:
@@ -113,6 +130,13 @@ class Config:
     @property
     def imagines(self) -> bool:
         return self.imagine.share > 0
+
+    def _check_varied(self, varied: Varied) -> None:
+        check(
+            self.lanes % len(varied.values) == 0,
+            f"{self.lanes} lanes do not divide over {len(varied.values)} values of {varied.flag}",
+        )
+        method_configs(self.method, self.method_config, varied)
 
     def _check_model(self) -> None:
         """Imagined steps need a method with a model, and a policy that learns from what others did."""
@@ -156,6 +180,7 @@ class Config:
             "normalise": self.normalise,
             "exact_sum": self.exact_sum,
             "imagine": to_dict(self.imagine),
+            **({} if self.varied is None else {"varied": to_dict(self.varied)}),
         }
 
     def check_actions(self, spec: Spec) -> None:
@@ -191,4 +216,5 @@ class Config:
             normalise=parts.normalise,
             exact_sum=parts.exact_sum,
             imagine=from_dict(Imagine, parts.imagine, "imagine."),
+            varied=None if parts.varied is None else from_dict(Varied, parts.varied, "varied."),
         )

@@ -62,9 +62,10 @@ def run_experiment(
     need_matplotlib()  # before hours of training
     scale = scale_of(experiment, size, steps, seeds)
     planned = plan(experiment, scale, choice)
+    jobs = {each.job.name: each.job for each in planned}
     folder = out or default_folder(name, size)
     with _quick_to_compile(size == "smoke"):
-        carried = carry_out([each.job for each in planned], folder / RUNS, how, quiet)
+        carried = carry_out(list(jobs.values()), folder / RUNS, how, quiet)
     if not carried.done:
         return Outcome(carried, None)
     return Outcome(carried, _present(experiment, scale, planned, carried, folder))
@@ -87,7 +88,7 @@ def _quick_to_compile(wanted: bool) -> Iterator[None]:
 def _present(
     experiment: Experiment, scale: Scale, planned: list[Planned], carried: Carried, folder: Path
 ) -> dict[str, Any]:
-    runs = [RunFolder.open(standing.run) for standing in carried.standings]
-    done = [Done(each, run) for each, run in zip(planned, runs, strict=True)]
+    runs = {standing.job.name: RunFolder.open(standing.run) for standing in carried.standings}
+    done = [Done(each, runs[each.job.name]) for each in planned]
     finished = Finished(experiment, scale, done, folder)
     return write(finished, _PRESENTERS[experiment.kind](finished))

@@ -31,7 +31,9 @@ def write(finished: Finished, presented: Presented) -> dict[str, Any]:
             "paper": [printed._asdict() for printed in experiment.printed],
             "differs": differs,
             "notes": presented.notes,
-            "jobs": [each.planned.job.to_dict() for each in finished.done],
+            "jobs": list(
+                {each.planned.job.name: each.planned.job.to_dict() for each in finished.done}.values()
+            ),
             "configs": {each.planned.job.name: each.run.read_config() for each in finished.done},
             "versions": versions(),
         }

@@ -12,7 +12,8 @@
     [vary]                            # a job for each combination of these
     "method.hidden" = [[64, 64], [256, 256]]
 
-A setting of a method or backbone goes to those that have it; one that nobody has is refused.
+A setting of a method or backbone goes to those that have it; one that nobody has is refused. One that a
+method's state holds as numbers, such as GRD's λ, makes no more jobs: its values are lanes of one process.
 """
 
 import itertools
@@ -23,12 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from apportion import methods
 from apportion.core.config import check, from_dict, nearest
 from apportion.core.errors import UserError
 from apportion.front.choosing import flat, known_settings
 from apportion.front.sweep.jobs import Job
 from apportion.runs.folder import readable_name
 from apportion.training.presets import default_backbone
+from apportion.training.varied import PREFIX
 
 LONGEST_VALUE = 24  # characters of a varied value in a job's name; what is longer is numbered
 
@@ -132,11 +135,14 @@ def _check_settings(fixed: Settings, varied: Settings, sweep: Sweep, combination
 def _jobs(sweep: Sweep, each: Combination, fixed: Settings, varied: Settings) -> Iterator[Job]:
     """One for each combination of the varied settings that matter here."""
     settings = {name: value for name, value in fixed.items() if name in each.known}
-    axes = [(name, values) for name, values in varied.items() if name in each.known]
-    for chosen in itertools.product(*(enumerate(values, start=1) for _, values in axes)):
+    axes = {name: values for name, values in varied.items() if name in each.known}
+    together = next((name for name in axes if _in_lanes(name, each.method)), None)
+    if together is not None:
+        settings["vary"] = {together: axes.pop(together)}
+    for chosen in itertools.product(*(enumerate(values, start=1) for values in axes.values())):
         words = [each.task.removeprefix("apportion/"), each.method, each.backbone]
         own = dict(settings)
-        for (name, _), (number, value) in zip(axes, chosen, strict=True):
+        for name, (number, value) in zip(axes, chosen, strict=True):
             words += [name.rpartition(".")[2], _in_a_name(value, number)]
             own[name] = value
         yield Job(
@@ -150,6 +156,11 @@ def _jobs(sweep: Sweep, each: Combination, fixed: Settings, varied: Settings) ->
             preset=sweep.preset,
             settings=own,
         )
+
+
+def _in_lanes(name: str, method: str) -> bool:
+    """Whether lanes of one process may differ in a setting: then its values need no jobs of their own."""
+    return name in {f"{PREFIX}{setting}" for setting in methods.find(method).in_state}
 
 
 def _in_a_name(value: Any, number: int) -> str:

@@ -49,7 +49,7 @@ def advanced(standing: Standing) -> Standing:
     for line in logs.newest(RunFolder(standing.run).metrics):
         step = max(step, line["step"])
         if line["kind"] == "eval":
-            score = over_lanes(line["return"], standing.job.seeds)
+            score = over_lanes(line["return"], len(line["return"]))
     return replace(standing, step=step, score=score)
 
 

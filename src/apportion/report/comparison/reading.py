@@ -14,6 +14,7 @@ from apportion.report.comparison.labels import Known, name_runs, name_tasks
 from apportion.report.curves import per_lane
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
+from apportion.runs.members import members
 
 SCORES = ("return", "success")
 
@@ -55,7 +56,10 @@ def read_curves(paths: Sequence[Path], trusted: bool = True) -> Read:
         notes += examined.notes
         evaluations = [entry for entry in examined.entries if entry["kind"] == "eval"]
         if evaluations:
-            runs.append((each, evaluations))
+            runs += [
+                (each._replace(config=member.config), member.of(evaluations))
+                for member in members(each.config)
+            ]
         else:
             notes.append(f"{each.run.path} is left out: it has no evaluation yet")
     where = ", ".join(map(str, paths))
