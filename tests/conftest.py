@@ -62,23 +62,27 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:Error reading persistent compilation cache")
 
 
-_ROOM = 1_500_000_000  # bytes of programs that are kept before all of them are forgotten
-_held = [_ROOM]
+_before = [0]  # bytes that this process had when programs were forgotten last
 
 
 @pytest.fixture(autouse=True, scope="module")
 def room() -> Iterator[None]:
-    """Programs that JAX has compiled are of no use to the tests of other files, and fill many gigabytes."""
+    """Programs that JAX has compiled are of no use to the tests of other files, and fill many gigabytes. To
+    forget them takes seconds, so it is done when they fill an eighth of the machine's memory."""
     yield
-    if sys.platform == "linux" and _resident() > _held[0] + _ROOM:
+    if sys.platform != "linux":
+        return
+    page = os.sysconf("SC_PAGE_SIZE")
+    if _resident() * page > _before[0] + os.sysconf("SC_PHYS_PAGES") * page // 8:
         jax.clear_caches()
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
-        _held[0] = _resident()
+        _before[0] = _resident() * page
 
 
 def _resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    """Pages of memory that this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1])
 
 
 from apportion.nn import optimise  # noqa: E402 - after the hook
