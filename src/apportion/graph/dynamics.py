@@ -88,7 +88,7 @@ def dynamics_edges(evidence: DynamicsEvidence, negligible: float = 0.01) -> Dyna
     gram = evidence.gram / n
     gram = gram + 1e-6 * np.diag(np.maximum(np.diag(gram), 1e-6))
     cross, variance = evidence.cross / n, evidence.squares / n
-    inverse = np.asarray(np.linalg.inv(gram))
+    inverse = np.asarray(np.linalg.inv(gram))  # not SciPy's, during which no other thread runs
     weights = inverse @ cross
     rest = np.maximum(variance - np.sum(weights * cross, axis=0), EXACT)
     for sources in dictionary.scale.teams:

@@ -326,7 +326,7 @@ class Dictionary:
 
 def summed(x: NDArray[Any], starts: NDArray[np.int64]) -> Floats:
     """Rows [N, P] added up from each start to the next: [len(starts) - 1, P]."""
-    x = x.astype(np.float64, copy=False)
+    x = x.astype(np.float64, copy=False)  # and not by `reduceat`, during which no other thread runs
     return np.stack([np.add.reduce(x[start:end]) for start, end in pairwise(starts)])
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, special
+from scipy import special
 
 from apportion.graph.features import Floats
 from apportion.graph.model import WAVES, Basis, RewardModel
@@ -182,12 +182,12 @@ def _weakest(segments: Segments, fit: Fit) -> int:
     left = segments.offsets.remove(fit.sums)
     spread = np.sum(left**2, axis=0) + 1e-12
     gram = left.T @ left + np.diag(max(fit.ridge.penalty, 1e-9) * spread)
-    inverse = linalg.inv(gram / np.sqrt(np.outer(spread, spread)))
+    inverse = np.linalg.inv(gram / np.sqrt(np.outer(spread, spread)))
     weights = fit.ridge.weights * np.sqrt(spread)
     losses = []
     for touched in fit.basis.owners:
         block = np.flatnonzero(touched)
-        losses.append(weights[block] @ linalg.solve(inverse[np.ix_(block, block)], weights[block]))
+        losses.append(weights[block] @ np.linalg.solve(inverse[np.ix_(block, block)], weights[block]))
     return int(np.argmin(losses))
 
 

@@ -104,6 +104,7 @@ def ridge(sums: Floats, totals: Floats, offsets: Offsets, penalties: Floats = PE
 
 def _principal(x: Floats) -> tuple[Floats, Floats]:
     """Left singular vectors [E, K] and squared singular values [K], by the smaller Gram matrix."""
+    # By NumPy, for other lanes' looks go on meanwhile; SciPy's linear algebra lets no other thread run.
     if x.shape[0] <= x.shape[1]:
         variances, directions = np.linalg.eigh(x @ x.T)
         kept = variances > 1e-12 * max(variances[-1], 1e-300)

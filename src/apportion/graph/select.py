@@ -59,7 +59,7 @@ def explained(regression: Regression, columns: NDArray[np.int64]) -> float:
     if not len(columns) or regression.variance <= 0:
         return 0.0
     gram, cross = regression.gram[np.ix_(columns, columns)], regression.cross[columns]
-    return float(min(cross @ linalg.solve(gram, cross, assume_a="pos") / regression.variance, 1.0))
+    return min(float(cross @ np.linalg.solve(gram, cross)) / regression.variance, 1.0)
 
 
 def _forward(regression: Regression, groups: Groups) -> list[NDArray[np.int64]]:
@@ -119,14 +119,14 @@ def _backward(regression: Regression, groups: Groups, chosen: list[NDArray[np.in
     """Drop the block that is missed least, as long as it is not worth its price."""
     while chosen:
         columns = np.concatenate(chosen)
-        inverse = linalg.inv(regression.gram[np.ix_(columns, columns)])
+        inverse = np.linalg.inv(regression.gram[np.ix_(columns, columns)])
         weights = inverse @ regression.cross[columns]
         rest = max(
             regression.variance - float(weights @ regression.cross[columns]), _EXACT * regression.variance
         )
         places = np.split(np.arange(len(columns)), np.cumsum([len(block) for block in chosen])[:-1])
         losses = np.array(
-            [float(weights[p] @ linalg.solve(inverse[np.ix_(p, p)], weights[p])) for p in places]
+            [float(weights[p] @ np.linalg.solve(inverse[np.ix_(p, p)], weights[p])) for p in places]
         )
         sizes = np.array([len(p) for p in places])
         criteria = _criterion(losses, rest + losses, sizes, regression, groups)
