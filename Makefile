@@ -22,8 +22,9 @@ setup: .venv/.ready
 demo: setup
 	@$(BIN)/python examples/demo.py
 
+# For two cores: one process more, for some tests wait most of the time.
 test: setup
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -q
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -q
 
 check: setup
 	@$(BIN)/ruff check .
@@ -62,11 +63,11 @@ audit: setup
 cuda: setup
 	$(call install,-e ".[cuda]")
 
-# Other people's packages that benchmarks and a few tests measure us against, or that we serve. By pip: where it
-# was told of a build of torch without CUDA, which is a tenth as large, it takes that one.
+# Other people's packages that benchmarks and a few tests measure us against, or that we serve. torch by pip: where
+# that was told of a build without CUDA, which is a tenth as large, it takes that one.
 peers: setup
 	$(PIP) torch==2.13.0
-	$(PIP) stable-baselines3==2.9.2 sbx-rl==0.28.0 wandb==0.31.0
+	$(call install,stable-baselines3==2.9.2 sbx-rl==0.28.0 wandb==0.31.0)
 
 lock: setup
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
