@@ -22,9 +22,8 @@ setup: .venv/.ready
 demo: setup
 	@$(BIN)/python examples/demo.py
 
-# For two cores: one process more, for some tests wait most of the time.
 test: setup
-	@$(BIN)/python -m pytest -n 3 --dist worksteal -q
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 check: setup
 	@$(BIN)/ruff check .
