@@ -66,12 +66,12 @@ def on_devices(count: int, monkeypatch: pytest.MonkeyPatch, *words: str | Path) 
     assert process.returncode == 0
 
 
-def test_a_training_is_the_same_on_two_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_is_the_same_on_eight_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = train(tmp_path / "alone", GREENHOUSE, *FLAGS)
     split = tmp_path / "split"
-    on_devices(2, monkeypatch, "train", GREENHOUSE, "--out", split, *FLAGS, "--steps", "1200")
-    # Stopped on two, continued on one: a checkpoint knows nothing of devices.
-    on_devices(1, monkeypatch, "resume", split, "--steps", "2000", "--quiet")
+    on_devices(8, monkeypatch, "train", GREENHOUSE, "--out", split, *FLAGS, "--steps", "1200")
+    # Stopped on eight, continued on two: a checkpoint knows nothing of devices.
+    on_devices(2, monkeypatch, "resume", split, "--steps", "2000", "--quiet")
 
     found, expected = arrays(Run(split)), arrays(alone)
     assert found.keys() == expected.keys()

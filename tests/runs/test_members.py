@@ -38,7 +38,10 @@ def test_a_run_of_one_value_is_itself() -> None:
 @pytest.mark.parametrize(
     ("varied", "reason"),
     [
-        ({"setting": "sparsity", "values": [1, 2, 3, 4]}, "lanes=6 do not divide over 4 values"),
+        (
+            {"setting": "sparsity", "values": [1, 2, 3, 4]},
+            "6 lanes do not divide over 4 values of method.sparsity",
+        ),
         ({"setting": "sparsity", "values": 3}, "varied.values=3 must be a list"),
         ({"setting": "sparsity"}, "varied.values is missing"),
         ({"setting": "sparsity", "values": []}, "method.sparsity has no value to vary over: give it some"),

@@ -31,6 +31,7 @@ from apportion.runs.wandb_log import WandbLog
 from apportion.training.imagination import Imagine
 from apportion.training.presets import default_backbone
 from apportion.training.settings import Config, Schedule
+from apportion.training.varied import lanes_for
 from apportion.training.varied import parse as parse_varied
 
 
@@ -79,7 +80,7 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
         backbone_config=args.backbone_config,
         schedule=args.schedule,
         seed=args.seed,
-        lanes=args.seeds * (1 if varied is None else len(varied.values)),
+        lanes=lanes_for(args.seeds, varied),
         normalise=args.normalise,
         exact_sum=args.exact_sum,
         imagine=args.imagine,

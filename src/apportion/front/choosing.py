@@ -11,7 +11,7 @@ from apportion.envs.factories import Factory, name_factory
 from apportion.runs.recording import Checkpoints
 from apportion.training.presets import default_backbone, paper, preset
 from apportion.training.settings import NO_POLICY, Config
-from apportion.training.varied import parse
+from apportion.training.varied import lanes_for, parse
 
 PRESETS = ("default", "paper")
 _OF_THE_WHOLE = ("normalise", "method.exact_sum", "vary")  # settings that are in no part of a training
@@ -57,7 +57,7 @@ def choose(
         imagine=parts["imagine"],
         schedule=parts["schedule"],
         seed=seed,
-        lanes=seeds * (1 if varied is None else len(varied.values)),
+        lanes=lanes_for(seeds, varied),
         normalise=normalise,
         exact_sum=exact_sum,
         varied=varied,

@@ -44,10 +44,10 @@ class Units:
     live: NDArray[np.bool_]  # [D] False where it is constant
 
     @classmethod
-    def of(cls, parts: list[NDArray[Any]]) -> "Units":
+    def of(cls, parts: list[NDArray[Any]], extremes: tuple[Floats, Floats] | None = None) -> "Units":
         """From samples [N, D] in parts, which are never put together: there may be many."""
         count = sum(len(x) for x in parts)
-        live = varies(*_extremes(parts), _rounding(parts[0].dtype))
+        live = varies(*(extremes or _extremes(parts)), _rounding(parts[0].dtype))
         mean = np.sum([x.sum(axis=0, dtype=np.float64) for x in parts], axis=0) / count
         pieces = (x[row : row + ROWS_AT_ONCE] for x in parts for row in range(0, len(x), ROWS_AT_ONCE))
         squares = [np.sum((piece - mean) ** 2, axis=0) for piece in pieces]
@@ -81,12 +81,13 @@ class Scale(Units):
     @classmethod
     def over(cls, parts: list[NDArray[Any]]) -> "Scale":
         """The same from samples in parts, which are never put together: there may be many."""
-        units, per_row = Units.of(parts), max(parts[0].shape[1], 1)
+        extremes, per_row = _extremes(parts), max(parts[0].shape[1], 1)
+        units = Units.of(parts, extremes)
         some = _spread(int(np.clip(_SAMPLE // per_row, *_SAMPLE_ROWS)), sum(len(x) for x in parts))
         few = some[_spread(int(np.clip(_QUANTILE_SAMPLE // per_row, *_QUANTILE_ROWS)), len(some))]
         quantiles = np.quantile(rows_of(parts, few), np.linspace(0, 1, QUANTILES), axis=0)
         quantiles = quantiles.astype(np.float64)
-        quantiles[0], quantiles[-1] = _extremes(parts)
+        quantiles[0], quantiles[-1] = extremes
         original, team = _originals(parts, some, units), _teams(parts, some, units.live)
         return cls(units.mean, units.std, units.live, quantiles, original, team)
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any, NamedTuple
 
-from apportion.core.config import check, from_dict
+from apportion.core.config import from_dict
 from apportion.runs.logs import STORED
 from apportion.training.varied import Varied
 
@@ -30,17 +30,12 @@ def members(config: dict[str, Any]) -> list[Member]:
     if config.get("varied") is None:
         return [Member(config, slice(0, config["lanes"]), None)]
     varied = from_dict(Varied, config["varied"], "varied.")
-    count = len(varied.values)
-    check(config["lanes"] % count == 0, f"lanes={config['lanes']} do not divide over {count} values")
-    lanes = config["lanes"] // count
     whole = {name: value for name, value in config.items() if name != "varied"}
     found = []
-    for number, value in enumerate(varied.values):
-        first = number * lanes
+    for value, lanes in zip(varied.values, varied.shares(config["lanes"]), strict=True):
         method = {**config["method"], varied.setting: value}
-        own = {**whole, "method": method, "seed": config["seed"] + first, "lanes": lanes}
-        setting = f"{varied.flag}={json.dumps(value)}"
-        found.append(Member(own, slice(first, first + lanes), setting))
+        own = {"method": method, "seed": config["seed"] + lanes.start, "lanes": lanes.stop - lanes.start}
+        found.append(Member({**whole, **own}, lanes, f"{varied.flag}={json.dumps(value)}"))
     return found
 
 

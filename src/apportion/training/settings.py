@@ -104,7 +104,8 @@ class Config:
         if self.imagines:
             self._check_model()
         if self.varied is not None:
-            self._check_varied(self.varied)
+            self.varied.shares(self.lanes)
+            method_configs(self.method, self.method_config, self.varied)
 
     @property
     def seeds(self) -> list[int]:
@@ -115,11 +116,11 @@ class Config:
         """One training for each value of what lanes differ in; this one alone where they do not."""
         if self.varied is None:
             return [self]
-        lanes = self.lanes // len(self.varied.values)
         configs = method_configs(self.method, self.method_config, self.varied)
+        shares = self.varied.shares(self.lanes)
         return [
-            replace(self, method_config=each, seed=self.seed + number * lanes, lanes=lanes, varied=None)
-            for number, each in enumerate(configs)
+            replace(self, method_config=each, seed=seeds[0], lanes=len(seeds), varied=None)
+            for each, seeds in zip(configs, (self.seeds[lanes] for lanes in shares), strict=True)
         ]
 
     @property
@@ -130,13 +131,6 @@ class Config:
     @property
     def imagines(self) -> bool:
         return self.imagine.share > 0
-
-    def _check_varied(self, varied: Varied) -> None:
-        check(
-            self.lanes % len(varied.values) == 0,
-            f"{self.lanes} lanes do not divide over {len(varied.values)} values of {varied.flag}",
-        )
-        method_configs(self.method, self.method_config, varied)
 
     def _check_model(self) -> None:
         """Imagined steps need a method with a model, and a policy that learns from what others did."""

@@ -12,7 +12,7 @@ from apportion.core.config import check, from_dict, to_dict
 from apportion.core.errors import UserError
 from apportion.core.schema import parse_json
 
-PREFIX = "method."  # of the setting's flag
+PREFIX = "method."  # of the flags of a method's settings
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,13 @@ class Varied:
     def flag(self) -> str:
         return f"{PREFIX}{self.setting}"
 
+    def shares(self, lanes: int) -> list[slice]:
+        """The lanes of each value, of so many in all."""
+        count = len(self.values)
+        check(lanes % count == 0, f"{lanes} lanes do not divide over {count} values of {self.flag}")
+        each = lanes // count
+        return [slice(first, first + each) for first in range(0, lanes, each)]
+
 
 def parse(given: str | Mapping[str, Any]) -> Varied:
     """From what a caller says: {"method.sparsity": [value, value]}, as data or as JSON."""
@@ -49,12 +56,21 @@ def parse(given: str | Mapping[str, Any]) -> Varied:
     return Varied(str(flag).replace("-", "_").removeprefix(PREFIX), tuple(values))
 
 
+def lanes_for(seeds: int, varied: Varied | None) -> int:
+    """So many seeds for each value."""
+    return seeds if varied is None else seeds * len(varied.values)
+
+
+def flags_of_lanes(method: str) -> list[str]:
+    """The settings in which lanes of a method may differ, by the names of their flags."""
+    return [f"{PREFIX}{name}" for name in methods.find(method).in_state]
+
+
 def method_configs(method: str, config: Any, varied: Varied) -> list[Any]:
     """The method's settings for each value; UserError where its lanes cannot differ in this."""
-    names = methods.find(method).in_state
-    known = ", ".join(f"{PREFIX}{name}" for name in names) or "none"
-    possible = f"lanes of {method} cannot differ in {varied.flag} (known: {known})"
-    check(varied.setting in names, f"{possible}: make it a run for each value")
+    known = flags_of_lanes(method)
+    possible = f"lanes of {method} cannot differ in {varied.flag} (known: {', '.join(known) or 'none'})"
+    check(varied.flag in known, f"{possible}: make it a run for each value")
     data = to_dict(config)
     return [from_dict(type(config), {**data, varied.setting: value}, PREFIX) for value in varied.values]
 

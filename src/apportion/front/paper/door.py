@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from apportion.core.config import check, nearest
 from apportion.front.paper import rewards, robustness, scores, structure, swimmer
 from apportion.front.paper.experiments import EXPERIMENTS, Experiment, Kind
-from apportion.front.paper.planning import Choice, Planned, plan
+from apportion.front.paper.planning import Choice, Planned, jobs_of, plan
 from apportion.front.paper.presenting import Done, Finished, Presented
 from apportion.front.paper.scales import Name, Scale, scale_of
 from apportion.front.paper.writing import write
@@ -62,10 +62,9 @@ def run_experiment(
     need_matplotlib()  # before hours of training
     scale = scale_of(experiment, size, steps, seeds)
     planned = plan(experiment, scale, choice)
-    jobs = {each.job.name: each.job for each in planned}
     folder = out or default_folder(name, size)
     with _quick_to_compile(size == "smoke"):
-        carried = carry_out(list(jobs.values()), folder / RUNS, how, quiet)
+        carried = carry_out(jobs_of(planned), folder / RUNS, how, quiet)
     if not carried.done:
         return Outcome(carried, None)
     return Outcome(carried, _present(experiment, scale, planned, carried, folder))

@@ -1,13 +1,13 @@
 """From an experiment to the jobs of a sweep."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from apportion import methods
 from apportion.front.paper.experiments import Experiment, Variant
 from apportion.front.paper.scales import Scale
 from apportion.front.sweep.jobs import Job
-from apportion.training.varied import PREFIX
+from apportion.training.varied import flags_of_lanes
 
 Settings = Literal["published", "ours"]
 Choice = Literal["published", "ours", "both"]
@@ -56,6 +56,11 @@ def plan(experiment: Experiment, scale: Scale, choice: Choice) -> list[Planned]:
     return planned
 
 
+def jobs_of(planned: Sequence[Planned]) -> list[Job]:
+    """Each once, however many variants are its lanes."""
+    return list({each.job.name: each.job for each in planned}.values())
+
+
 def _together(variants: tuple[Variant, ...]) -> list[list[Variant]]:
     """Those that can be lanes of one process, and each other one by itself."""
     groups: dict[Any, list[Variant]] = {}
@@ -67,9 +72,8 @@ def _together(variants: tuple[Variant, ...]) -> list[list[Variant]]:
 
 def _in_lanes(variant: Variant) -> str | None:
     """The one setting that makes the variant, where lanes may differ in it."""
-    known = {f"{PREFIX}{name}" for name in methods.find(variant.method).in_state}
     names = list(variant.settings)
-    return names[0] if len(names) == 1 and names[0] in known else None
+    return names[0] if len(names) == 1 and names[0] in flags_of_lanes(variant.method) else None
 
 
 def _settings(variants: list[Variant]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from apportion.front.paper.planning import jobs_of
 from apportion.front.paper.presenting import Finished, Presented
 from apportion.front.paper.scales import scale_of
 from apportion.runs.atomic import plain, write_json
@@ -31,9 +32,7 @@ def write(finished: Finished, presented: Presented) -> dict[str, Any]:
             "paper": [printed._asdict() for printed in experiment.printed],
             "differs": differs,
             "notes": presented.notes,
-            "jobs": list(
-                {each.planned.job.name: each.planned.job.to_dict() for each in finished.done}.values()
-            ),
+            "jobs": [job.to_dict() for job in jobs_of([each.planned for each in finished.done])],
             "configs": {each.planned.job.name: each.run.read_config() for each in finished.done},
             "versions": versions(),
         }

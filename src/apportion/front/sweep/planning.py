@@ -24,14 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from apportion import methods
 from apportion.core.config import check, from_dict, nearest
 from apportion.core.errors import UserError
 from apportion.front.choosing import flat, known_settings
 from apportion.front.sweep.jobs import Job
 from apportion.runs.folder import readable_name
 from apportion.training.presets import default_backbone
-from apportion.training.varied import PREFIX
+from apportion.training.varied import flags_of_lanes
 
 LONGEST_VALUE = 24  # characters of a varied value in a job's name; what is longer is numbered
 
@@ -136,7 +135,8 @@ def _jobs(sweep: Sweep, each: Combination, fixed: Settings, varied: Settings) ->
     """One for each combination of the varied settings that matter here."""
     settings = {name: value for name, value in fixed.items() if name in each.known}
     axes = {name: values for name, values in varied.items() if name in each.known}
-    together = next((name for name in axes if _in_lanes(name, each.method)), None)
+    in_lanes = flags_of_lanes(each.method)  # values of these need no jobs of their own
+    together = next((name for name in axes if name in in_lanes), None)
     if together is not None:
         settings["vary"] = {together: axes.pop(together)}
     for chosen in itertools.product(*(enumerate(values, start=1) for values in axes.values())):
@@ -156,11 +156,6 @@ def _jobs(sweep: Sweep, each: Combination, fixed: Settings, varied: Settings) ->
             preset=sweep.preset,
             settings=own,
         )
-
-
-def _in_lanes(name: str, method: str) -> bool:
-    """Whether lanes of one process may differ in a setting: then its values need no jobs of their own."""
-    return name in {f"{PREFIX}{setting}" for setting in methods.find(method).in_state}
 
 
 def _in_a_name(value: Any, number: int) -> str:
