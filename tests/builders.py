@@ -173,12 +173,13 @@ def numpy(tree: Any) -> Any:
 
 
 def stack(*trees: Any) -> Any:
-    """One tree with a leading axis of lanes."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    """One tree with a leading axis of lanes. By NumPy, as JAX would compile a program for every shape."""
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
 
 
 def lane(tree: Any, index: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[index], tree)
+    """One lane of such a tree, on the host."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], tree)
 
 
 def assert_close(found: Any, expected: Any, rtol: float = 2e-4, atol: float = 2e-5) -> None:
