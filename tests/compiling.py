@@ -41,35 +41,33 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     compilation_cache.reset_cache()
 
 
-# What no program knows of an environment: workers speak its own language for it.
+# What no program knows of an environment: its workers alone speak its own language.
 _FOREIGN = {"env_id": None, "action_low": None, "action_high": None}
 
 
-def _of_training(config: Config) -> tuple[Any, Any]:
-    schedule = config.schedule
-    method, settings = _of_evaluation(config)
-    decisive = (
-        (settings, config.imagine, config.normalise, config.backbone_config),
+def _of_training(config: Config) -> tuple[tuple[Any, ...], Any]:
+    schedule, (entries, settings) = config.schedule, _of_evaluation(config)
+    return (*entries, backbones.find(config.backbone)), (
+        (settings, config.imagine, config.normalise, config.env.time_up),
+        (config.backbone, config.backbone_config),
         (schedule.updates_per_iteration, schedule.steps_per_iteration, schedule.warmup_steps),
     )
-    return (method, backbones.find(config.backbone)), decisive
 
 
-def _of_evaluation(config: Config) -> tuple[Any, Any]:
-    # What a name stands for may change: pages and tests bring learners of their own.
-    return methods.find(config.method), (config.method_config, config.exact_sum)
+def _of_evaluation(config: Config) -> tuple[tuple[Any, ...], Any]:
+    """What a name stands for may change (pages and tests bring learners of their own), and its settings."""
+    return (methods.find(config.method),), (config.method, config.method_config, config.exact_sum)
 
 
 def _remembering(
-    compile_: Callable[[Config, Spec], Any], decisive: Callable[[Config], tuple[Any, Any]]
+    compile_: Callable[[Config, Spec], Any], decisive: Callable[[Config], tuple[tuple[Any, ...], Any]]
 ) -> Any:
-    """Pure functions of the same learners and settings are the same: JAX need not trace them again for every
-    training."""
+    """Pure functions of the same settings are the same: JAX need not trace them again for every training."""
     known: dict[Any, Any] = {}
 
     def remembered(config: Config, spec: Spec) -> Any:
-        learners, settings = decisive(config)
-        key = learners, repr((settings, spec.to_dict() | _FOREIGN))
+        entries, settings = decisive(config)
+        key = entries, repr((settings, spec.to_dict() | _FOREIGN))
         if key not in known:
             known[key] = compile_(config, spec)
         return known[key]
