@@ -179,8 +179,7 @@ def stack(*trees: Any) -> Any:
 
 
 def lane(tree: Any, index: int) -> Any:
-    """One lane of such a tree, on the host."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], tree)
+    return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 def assert_close(found: Any, expected: Any, rtol: float = 2e-4, atol: float = 2e-5) -> None:

@@ -152,7 +152,7 @@ def test_lanes_together_equal_one_by_one(subject: Subject) -> None:
     segments = 0 if subject.data.segments is None else len(subject.data.segments.total)
     other = batch(7, SIZE, segments, subject.spec)
     data = [subject.data, other]
-    together = jax.jit(jax.vmap(subject.update))(stack(*states), stack(*data), keys)
+    together = jax.device_get(jax.jit(jax.vmap(subject.update))(stack(*states), stack(*data), keys))
     for index in range(2):
         alone = subject.jitted(states[index], data[index], keys[index])
         assert_close(lane(together, index), alone)
