@@ -8,7 +8,8 @@ import pytest
 from driver import GREENHOUSE, Run, apportion, arrays, assert_same_arrays, tiny, train
 
 WEAK, STRONG = [0.0] * 5, [0.1] * 5
-FLAGS = tiny("published", "--seeds", "2")
+WINDOWS = ("--env.delay", "3-8")  # as in test_resume.py, whose program then serves here too
+FLAGS = tiny("published", "--seeds", "2", *WINDOWS)
 
 
 def _of_lane(run: Run, lane: int) -> dict[str, Any]:
@@ -18,7 +19,8 @@ def _of_lane(run: Run, lane: int) -> dict[str, Any]:
 
 def test_lanes_learn_what_runs_with_their_values_learn(out: Path, tmp_path: Path) -> None:
     vary = json.dumps({"method.sparsity": [WEAK, STRONG]})
-    several = train(out, GREENHOUSE, *tiny("published", "--seeds", "1", "--vary", vary, "--steps", "1200"))
+    flags = tiny("published", "--seeds", "1", "--vary", vary, "--steps", "1200", *WINDOWS)
+    several = train(out, GREENHOUSE, *flags)
     assert apportion("resume", out, "--steps", "2000", "--quiet").code == 0
     weak, strong = (
         train(tmp_path / name, GREENHOUSE, *FLAGS, "--method.sparsity", *map(str, weights))
