@@ -6,12 +6,13 @@ would need hundreds, for the penalty prefers rewards that are simple. With few s
 functions are used; leave-one-out decides how many.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.features import CLIP, DIMS_AT_ONCE, Floats, varies
+from apportion.graph.features import CLIP, DIMS_AT_ONCE, THREADS, Floats, varies
 
 FUNCTIONS = 4  # of one dimension: x, x² - 1, |x|, tanh x
 LEVELS = (1, 2, 4)  # how many of them are tried
@@ -43,7 +44,8 @@ class Measured(NamedTuple):
         """A few dimensions at a time, for copies of all in double precision would be large."""
         dims = rows[0].shape[1]
         blocks = np.array_split(np.arange(dims), -(-dims // DIMS_AT_ONCE))
-        parts = [cls._of_some(rows, slice(block[0], block[-1] + 1)) for block in blocks]
+        with ThreadPoolExecutor(THREADS) as pool:
+            parts = pool.map(lambda block: cls._of_some(rows, slice(block[0], block[-1] + 1)), blocks)
         return cls(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     @classmethod
@@ -69,7 +71,8 @@ def fit(
     spread = float(np.sqrt(np.average((target - average) ** 2, weights=lengths)))
     if len(rows) < LEAST_SEGMENTS or not len(dims) or spread == 0:
         return _model(mean, std, np.zeros((len(mean), FUNCTIONS)), average, spread or 1.0)
-    means = np.stack([_means((each[:, dims] - mean[dims]) / std[dims]) for each in rows])
+    with ThreadPoolExecutor(THREADS) as pool:
+        means = np.stack(list(pool.map(lambda each: _means((each[:, dims] - mean[dims]) / std[dims]), rows)))
     width = _MAX_WIDTH * len(rows)
     levels = [level for level in LEVELS if level == 1 or level * len(dims) <= width]
     fits = [_ridge(means[:, :, :level].reshape(len(rows), -1), target, lengths) for level in levels]
