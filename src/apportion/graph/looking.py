@@ -21,7 +21,7 @@ from apportion.graph.endings import Endings
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LARGE = 5_000_000  # numbers; a look at fewer takes hardly longer than a process takes to start
+LARGE = 5_000_000  # numbers; of a smaller look, to start a process would be a large part
 
 
 class Seen(NamedTuple):
