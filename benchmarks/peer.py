@@ -121,8 +121,6 @@ def replay_arguments(settings: dict[str, Any]) -> dict[str, Any]:
     if backbone.get("critic_pool", "min") != "min":
         raise ValueError("the peers' value is the lower one of their critics'")
     if "initial_temperature" in backbone:
-        if backbone.get("temperature_learning_rate"):
-            raise ValueError("the peers' temperature learns at the rate of their actor")
         target = backbone["target_entropy"]
         chosen["ent_coef"] = f"auto_{backbone['initial_temperature']}"
         chosen["target_entropy"] = "auto" if target is None else target

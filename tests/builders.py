@@ -48,6 +48,7 @@ def transitions(seed: int, size: int, spec: Spec = SPEC) -> Transitions:
         segment_total=normal(rng, size),
         segment_length=jnp.asarray(length, jnp.int32),
         step_in_segment=jnp.asarray(rng.integers(0, length), jnp.int32),
+        step_in_episode=jnp.asarray(rng.integers(0, spec.max_episode_steps, size), jnp.int32),
         credit=normal(rng, size),
     )
 

@@ -44,7 +44,7 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _of_training(config: Config) -> Any:
     schedule = config.schedule
     return (
-        (_of_evaluation(config), config.imagine, config.normalise),
+        (_of_evaluation(config), config.imagine, config.normalise, config.env.time_up),
         (config.backbone, config.backbone_config),
         (schedule.updates_per_iteration, schedule.steps_per_iteration, schedule.warmup_steps),
     )

@@ -58,7 +58,6 @@ def test_peers_get_every_setting_of_ours(args: Any, backbone: str) -> None:
         assert chosen.pop("ent_coef") == f"auto_{ours.pop('initial_temperature')}"
         assert chosen.pop("target_entropy") == "auto"
         assert ours.pop("target_entropy") is None
-        assert ours.pop("temperature_learning_rate") is None
     assert ours.pop("critic_learning_rate", None) is None
     assert ours.pop("critic_pool", "min") == "min"  # as the peers have it
     assert {renamed.get(name, name): value for name, value in ours.items()}.items() <= chosen.items()

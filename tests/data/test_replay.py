@@ -15,6 +15,7 @@ from apportion.core.spec import Spec
 from apportion.core.types import Batch, Sampling
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
+from apportion.data.times import times
 from apportion.envs.chunk import ChunkWriter
 from builders import assert_equal, lane, stack
 
@@ -45,6 +46,7 @@ class Step(NamedTuple):
     segment_total: float
     segment_length: int
     step_in_segment: int
+    step_in_episode: int
 
 
 class Model:
@@ -129,12 +131,14 @@ def _step(number: int, episode: Episode, start: int, length: int, position: int)
         segment_total=total,
         segment_length=length,
         step_in_segment=position,
+        step_in_episode=start + position,
     )
 
 
 # --- Reading the replay
 
 _insert = jax.jit(replays.insert)
+_times = jax.jit(times)
 
 
 @jax.jit
@@ -183,6 +187,10 @@ def check(replay: Replay, model: Model, key: jax.Array) -> None:
     assert int(replay.segments) - int(replay.oldest) == len(whole)
     table = jax.device_get(_segment_table(replay))
     assert [segment_facts(table, i) for i in range(len(whole))] == [expected_facts(s) for s in whole]
+    time, known = jax.device_get(_times(replay))
+    seen = np.asarray(replay.observation)[known, 0]
+    assert (seen % 100).tolist() == time[known].tolist()
+    assert set(seen.tolist()) == {place for steps in whole for place, _ in expected_facts(steps)[0]}
     if whole:
         batch = jax.device_get(_sample(replay, key))
         assert drawn_steps(batch) == {step for steps in whole for step in steps}

@@ -9,7 +9,10 @@ import numpy as np
 from apportion.core.types import Backbone, Batch, Method, Sampling, Transitions
 from apportion.training import agent, scaling
 from apportion.training.agent import AgentState
+from apportion.training.limits import Limit
 from builders import SPEC, batch
+
+PAUSE = Limit(SPEC.max_episode_steps, "pause")
 
 
 def _method() -> Method:
@@ -43,10 +46,10 @@ def _backbone() -> Backbone:
 
 def _updated(data: Batch) -> tuple[AgentState, Any]:
     method, backbone = _method(), _backbone()
-    state = agent.init(method, backbone, jax.random.key(0), SPEC, normalise=False)
+    state = agent.init(method, backbone, jax.random.key(0), SPEC, None)
     model_key, policy_key = jax.random.split(jax.random.key(1))
     state, model = agent.update_model(method, state, data, model_key)
-    lesson = agent.lesson(method, state, data.transitions, policy_key)
+    lesson = agent.lesson(method, PAUSE, state, data.transitions, policy_key)
     state, policy = agent.update_policy(backbone, state, lesson)
     return state, model | policy
 
@@ -85,8 +88,8 @@ def test_what_a_method_recalls_is_learned_beside_the_replays_steps() -> None:
         recall=lambda state, count, key: jax.tree.map(lambda x: x[:count], remembered),
         reward=lambda state, steps: steps.paid,
     )
-    state = agent.init(method, _backbone(), jax.random.key(0), SPEC, normalise=False)
-    lesson = agent.lesson(method, state, data.transitions, jax.random.key(1))
+    state = agent.init(method, _backbone(), jax.random.key(0), SPEC, None)
+    lesson = agent.lesson(method, PAUSE, state, data.transitions, jax.random.key(1))
     state, _ = agent.update_policy(_backbone(), state, lesson)
     np.testing.assert_allclose(
         state.backbone["rewards"], np.concatenate([data.transitions.paid, data.transitions.paid + 1])

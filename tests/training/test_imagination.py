@@ -15,10 +15,12 @@ from apportion.data import replay as replays
 from apportion.envs.make import EnvConfig
 from apportion.methods import METHODS, grd
 from apportion.training import agent as agents
+from apportion.training import scaling as scales
 from apportion.training.agent import AgentState, Imagination
 from apportion.training.conformance import check_method
 from apportion.training.exact_sum import exact_sum
 from apportion.training.imagination import Imagine, mixed
+from apportion.training.limits import Limit
 from apportion.training.settings import Config, Schedule
 from apportion.training.updates import updates
 from builders import BUTTONS, SPEC, assert_equal, transitions
@@ -28,6 +30,7 @@ MOVES = np.array([[0.9, 0.2, 0.0], [0.0, 0.8, 0.1], [0.3, 0.0, 0.7]], np.float32
 PUSHES = np.array([[0.5, 0.0, -0.5], [0.0, 0.6, 0.4]], np.float32)
 WEIGHTS = np.array([[0.4, -0.2], [0.1, 0.7], [9.0, 9.0]], np.float32)  # of the policy; it sees two of three
 ENDS_ABOVE, DOUBTS_ABOVE = 0.3, 0.9
+PAUSE = Limit(SPEC.max_episode_steps, "pause")
 REAL = transitions(5, 10)
 
 
@@ -144,12 +147,12 @@ def test_a_policy_finds_the_best_action_in_imagination_alone() -> None:
     def update(agent: AgentState, key: jax.Array) -> tuple[AgentState, None]:
         mix_key, lesson_key = jax.random.split(key)
         steps, _ = mixed(Imagine(share=1.0, after=0), method, backbone, agent, real, mix_key)
-        lesson = agents.lesson(method, agent, steps, lesson_key)
+        lesson = agents.lesson(method, PAUSE, agent, steps, lesson_key)
         return agents.update_policy(backbone, agent, lesson)[0], None
 
     @jax.jit
     def learn(key: jax.Array) -> jax.Array:
-        agent = agents.init(method, backbone, key, SPEC, normalise=False, imagines=True)
+        agent = agents.init(method, backbone, key, SPEC, None, imagines=True)
         agent, _ = jax.lax.scan(update, agent, jax.random.split(key, 300))
         return jax.vmap(lambda x: backbone.act(agent.backbone, x, key, False))(real.observation)
 
@@ -178,7 +181,7 @@ def _one_iteration(config: Config) -> tuple[AgentState, replays.Replay, Any]:
     method, backbone = config.make_method(), config.make_backbone()
     spec = BUTTONS if backbone.discrete else SPEC
     init_key, key = jax.random.split(jax.random.key(0))
-    agent = agents.init(method, backbone, init_key, spec, normalise=True, imagines=config.imagines)
+    agent = agents.init(method, backbone, init_key, spec, scales.unknown(spec), config.imagines)
     return updates(config, spec, agent, _replay(), jnp.asarray(0), key)
 
 

@@ -80,7 +80,7 @@ def test_growing_rewards_shrink_at_once_and_falling_ones_are_watched_for_a_while
 def test_rewards_in_own_units_are_those_of_what_the_learners_see(method: str) -> None:
     contract = METHODS[method].make(METHODS[method].config())
     backbone = Config(env=EnvConfig("x")).make_backbone()
-    state = agents.init(contract, backbone, jax.random.key(0), builders.SPEC, normalise=True)
+    state = agents.init(contract, backbone, jax.random.key(0), builders.SPEC, UNKNOWN)
     units = UNKNOWN._replace(mean=jnp.asarray([1.0, -5.0, 100.0]), scale=jnp.asarray([2.0, 0.1, 1e-3]))
     state = state._replace(scaling=units)
     own = agents.in_own_units(contract)

@@ -181,8 +181,6 @@ class StochasticConfig(CommonConfig):
 
     initial_temperature: float = 1.0
     """Entropy temperature at the start."""
-    temperature_learning_rate: float | None = None
-    """Adam's step for the logarithm of the temperature; `learning_rate` when not given."""
     target_entropy: float | None = None
     """The entropy the temperature aims at; minus the number of actions when not given."""
     critic_pool: Literal["min", "mean"] = "min"
@@ -191,15 +189,7 @@ class StochasticConfig(CommonConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rate = self.temperature_learning_rate
         check(self.initial_temperature > 0, "backbone.initial_temperature must be positive")
-        check(rate is None or rate > 0, f"backbone.temperature_learning_rate={rate} must be positive")
-
-    @property
-    def temperature_rate(self) -> float:
-        return (
-            self.learning_rate if self.temperature_learning_rate is None else self.temperature_learning_rate
-        )
 
     def entropy_for(self, actions: int) -> float:
         """What so many actions aim at."""

@@ -85,7 +85,7 @@ def make(config: Config) -> Backbone:
             log_temperature=log_temperature,
             actor_optimiser=optimise.start(actor, config.learning_rate),
             critic_optimiser=optimise.start(critics, config.learning_rate),
-            temperature_optimiser=optimise.start(log_temperature, config.temperature_rate),
+            temperature_optimiser=optimise.start(log_temperature, config.learning_rate),
             updates=jnp.asarray(0, jnp.int32),
             actor_loss=jnp.zeros(()),
             entropy=jnp.zeros(()),

@@ -71,7 +71,7 @@ def make_soft(
             log_temperature=log_temperature,
             actor_optimiser=optimise.start(actor, config.learning_rate, weight_decay),
             critic_optimiser=optimise.start(critics, config.critic_rate, weight_decay),
-            temperature_optimiser=optimise.start(log_temperature, config.temperature_rate),
+            temperature_optimiser=optimise.start(log_temperature, config.learning_rate),
         )
 
     def update(

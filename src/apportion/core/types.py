@@ -39,6 +39,7 @@ class Transitions(NamedTuple):
     segment_total: Float[Array, "*B"]  # what the step's segment paid
     segment_length: Int[Array, "*B"]
     step_in_segment: Int[Array, "*B"]
+    step_in_episode: Int[Array, "*B"]
     credit: Float[Array, "*B"]  # from Method.credit; the segment's mean reward until it has been asked
     acted: Acted | None = None  # not drawn but in order: the newest ones, for on-policy backbones
 

@@ -119,5 +119,6 @@ def draw_transitions(memory: Memory, count: int, key: PRNGKeyArray) -> Transitio
         segment_total=total,
         segment_length=length,
         step_in_segment=position,
+        step_in_episode=position,  # as if no step had gone before the segment
         credit=total / length.astype(total.dtype),
     )

@@ -321,6 +321,7 @@ def gather_transitions(replay: Replay, steps: Int[Array, "*B"], segments: Int[Ar
         segment_total=total,
         segment_length=length,
         step_in_segment=position,
+        step_in_episode=position + replay.segment_start[slot] - replay.segment_episode[slot],
         credit=_mean_reward(total, length) + replay.credit[row],
     )
 

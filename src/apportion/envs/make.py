@@ -13,7 +13,7 @@ import math
 import re
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -36,6 +36,9 @@ from apportion.envs.spaces import action_facts
 _EXTRAS = {"Meta-World": "metaworld"}  # namespace of ids: what registers them, as module and as our extra
 
 
+TimeUp = Literal["auto", "end", "pause"]
+
+
 @dataclass(frozen=True)
 class EnvConfig:
     """Which environment, and how its reward is delayed."""
@@ -46,6 +49,9 @@ class EnvConfig:
     """When reward is paid: episode (its end), none (every step), 20 (every 20 steps), 10-30 (at random)."""
     max_episode_steps: int | None = None
     """Time limit; by default the environment's own."""
+    time_up: TimeUp = "auto"
+    """What the time limit means to a policy: the end, a pause (values look beyond it), or auto: the end where
+    an observation tells the time, a pause where none does."""
     kwargs: str = "{}"
     """Constructor arguments, as a JSON object."""
     paper: bool = True

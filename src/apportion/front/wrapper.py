@@ -107,7 +107,7 @@ def _one_step(before: Any, action: NDArray[Any], after: Any, terminated: bool) -
         "next_observation": np.asarray(after, np.float32)[None],
         "terminated": np.array([terminated]),
         **dict.fromkeys(("paid", "true_reward", "segment_total", "credit"), unknown),
-        **dict.fromkeys(("segment_length", "step_in_segment"), count),
+        **dict.fromkeys(("segment_length", "step_in_segment", "step_in_episode"), count),
     }
     return Transitions(**arrays)
 

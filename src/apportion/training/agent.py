@@ -20,6 +20,7 @@ from apportion.core.types import (
     Transitions,
 )
 from apportion.training import scaling as scales
+from apportion.training.limits import Limit, over
 from apportion.training.scaling import Scaling
 
 
@@ -59,11 +60,10 @@ def init(
     backbone: Backbone,
     key: PRNGKeyArray,
     spec: Spec,
-    normalise: bool,
+    scaling: Scaling | None,
     imagines: bool = False,
 ) -> AgentState:
     method_key, backbone_key = random.split(key)
-    scaling = scales.unknown(spec) if normalise else None
     model, awaited, imagination = method.init(method_key, spec), None, None
     if method.revision is not None:
         awaited = Awaited(method.revision.findings(model), scaling, jnp.asarray(-1, jnp.int32))
@@ -80,19 +80,31 @@ def update_model(
 ) -> tuple[AgentState, Metrics]:
     """Optimise the generative model with segments D1 and transitions D2, both in the learners' units."""
     model, metrics = method.update(state.method, batch, key)
-    share_seen = jnp.mean(method.policy_mask(model))
-    return state._replace(method=model), metrics | {"policy_mask_on": share_seen}
+    state = state._replace(method=model)
+    return state, metrics | {"policy_mask_on": jnp.mean(seen(method, state))}
 
 
-def lesson(method: Method, state: AgentState, transitions: Transitions, key: PRNGKeyArray) -> Lesson:
+def seen(method: Method, state: AgentState) -> Float[Array, "S"]:
+    """1 where the policy may look: at what the method shows it, and at the clock."""
+    shown = method.policy_mask(state.method)
+    clocks = None if state.scaling is None else state.scaling.clocks
+    return shown if clocks is None else jnp.maximum(shown, clocks)
+
+
+def lesson(
+    method: Method, limit: Limit, state: AgentState, transitions: Transitions, key: PRNGKeyArray
+) -> Lesson:
     """Steps with the model's rewards, and what it remembers besides, as the policy may see them."""
     if method.recall is not None and transitions.acted is None:  # what others did is off-policy
         key, recall_key = random.split(key)
         remembered = method.recall(state.method, len(transitions.paid), recall_key)
         transitions = jax.tree.map(lambda *x: jnp.concatenate(x), transitions, remembered)
-    seen = _mask_observations(transitions, method.policy_mask(state.method))
     rewards = method.reward(state.method, transitions)
-    return Lesson(seen, rewards * scales.reward_factor(state.scaling), key)
+    clocks = None if state.scaling is None else state.scaling.clocks
+    # Now, for to a reward model a time limit is no end.
+    transitions = transitions._replace(terminated=over(limit, clocks, transitions))
+    shown = _mask_observations(transitions, seen(method, state))
+    return Lesson(shown, rewards * scales.reward_factor(state.scaling), key)
 
 
 def update_policy(backbone: Backbone, state: AgentState, lesson: Lesson) -> tuple[AgentState, Metrics]:
@@ -104,7 +116,7 @@ def update_policy(backbone: Backbone, state: AgentState, lesson: Lesson) -> tupl
 def actor(method: Method, backbone: Backbone, state: AgentState) -> dict[str, Array]:
     """Plain arrays with which a worker acts, the policy mask among them: the same mask as in learning."""
     units = {} if state.scaling is None else {"mean": state.scaling.mean, "scale": state.scaling.scale}
-    return {"mask": method.policy_mask(state.method), **units, **backbone.actor(state.backbone)}
+    return {"mask": seen(method, state), **units, **backbone.actor(state.backbone)}
 
 
 def in_own_units(method: Method) -> Method:

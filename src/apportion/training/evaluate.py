@@ -216,6 +216,7 @@ def _as_transitions(episode: Arrays, max_steps: int) -> Transitions:
         "segment_total": total,
         "segment_length": length,
         "step_in_segment": position,
+        "step_in_episode": np.arange(len(total), dtype=np.int32),
         "credit": total / length.astype(np.float32),
     }
     padded: dict[str, Any] = {name: _pad(column, max_steps) for name, column in columns.items()}

@@ -44,6 +44,8 @@ def steps_of(segments: Segments) -> Transitions:
     shape = segments.mask.shape
     last = jnp.arange(shape[1])[None, :] == segments.length[:, None] - 1
 
+    steps = jnp.broadcast_to(jnp.arange(shape[1], dtype=jnp.int32)[None, :], shape)
+
     def each_step(x: Array) -> Array:
         return jnp.broadcast_to(x[:, None], shape)
 
@@ -56,7 +58,8 @@ def steps_of(segments: Segments) -> Transitions:
         terminated=last & segments.terminated[:, None],
         segment_total=each_step(segments.total),
         segment_length=each_step(segments.length),
-        step_in_segment=jnp.broadcast_to(jnp.arange(shape[1], dtype=jnp.int32)[None, :], shape),
+        step_in_segment=steps,
+        step_in_episode=steps,  # as if no step had gone before the segment
         credit=each_step(mean_reward(segments)),
     )
 

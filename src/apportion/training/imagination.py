@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from apportion.core.config import check
 from apportion.core.types import Backbone, Dynamics, Method, Metrics, Transitions
+from apportion.training import agent as agents
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState, Imagination
 
@@ -82,7 +83,7 @@ def branches(
     dynamics, imagination = method.dynamics, agent.imagination
     assert dynamics is not None
     assert imagination is not None
-    seen = jnp.broadcast_to(method.policy_mask(agent.method), starts.shape)
+    seen = jnp.broadcast_to(agents.seen(method, agent), starts.shape)
 
     def act(observation: Float[Array, "S"], key: PRNGKeyArray) -> Float[Array, "A"]:
         return backbone.act(agent.backbone, observation, key, True)
@@ -123,5 +124,6 @@ def _step(
         segment_total=nothing,
         segment_length=place + 1,
         step_in_segment=place,
+        step_in_episode=place,
         credit=nothing,
     )

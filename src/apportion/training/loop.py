@@ -88,8 +88,12 @@ def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
 
 def _compile_init(config: Config, spec: Spec) -> Callable[[PRNGKeyArray], AgentState]:
     method, backbone = config.make_method(), config.make_backbone()
-    init = partial(agents.init, method, backbone, normalise=config.normalise, imagines=config.imagines)
-    return jax.jit(jax.vmap(lambda key: init(key=key, spec=spec)))
+    scaling = scales.unknown(spec, config.env.time_up != "pause") if config.normalise else None
+
+    def init(key: PRNGKeyArray) -> AgentState:
+        return agents.init(method, backbone, key, spec, scaling, config.imagines)
+
+    return jax.jit(jax.vmap(init))
 
 
 def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[Snapshot]:

@@ -131,7 +131,7 @@ class Reviser:
         assert awaited is not None
         method, scaling = revision.accept(agent.method, awaited.findings), agent.scaling
         if scaling is not None and awaited.scaling is not None:
-            scaling = scaling._replace(mean=awaited.scaling.mean, scale=awaited.scaling.scale)
+            scaling = awaited.scaling._replace(reward_square=scaling.reward_square)
         nothing = awaited._replace(at=jnp.full_like(awaited.at, NOTHING))
         return choose(ready, agent._replace(method=method, scaling=scaling, awaited=nothing), agent)
 

@@ -18,6 +18,7 @@ from apportion.nn.lanes import choose
 from apportion.training import agent as agents
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
+from apportion.training.limits import Limit
 
 
 def noted(
@@ -27,7 +28,7 @@ def noted(
     if backbone.log_density is None:
         return chunk
     seen = scales.observations(agent.scaling, chunk.observation)
-    seen = seen * jnp.broadcast_to(method.policy_mask(agent.method), seen.shape)
+    seen = seen * jnp.broadcast_to(agents.seen(method, agent), seen.shape)
     chosen = backbone.log_density(agent.backbone, seen, chunk.action)
     anything = -math.log(spec.action_size) if spec.discrete else -spec.action_size * math.log(2)
     return chunk._replace(log_density=jnp.where(random, anything, chosen))
@@ -51,6 +52,7 @@ def newest(replay: Replay, since: Int[Array, ""], places: int) -> Transitions:
 def learn(
     method: Method,
     backbone: Backbone,
+    limit: Limit,
     agent: AgentState,
     replay: Replay,
     since: Int[Array, ""],
@@ -59,6 +61,6 @@ def learn(
 ) -> tuple[AgentState, Metrics]:
     """One update of the policy from the steps since then; nothing moves where there are none."""
     steps = scales.transitions(agent.scaling, newest(replay, since, places))
-    lesson = agents.lesson(method, agent, steps, key)
+    lesson = agents.lesson(method, limit, agent, steps, key)
     learned, metrics = agents.update_policy(backbone, agent, lesson)
     return choose(replay.steps > since, learned, agent), metrics

@@ -16,6 +16,7 @@ from apportion.core.spec import Spec
 from apportion.core.types import Batch, Record, Segments, Survey, Transitions
 from apportion.data.replay import Replay
 from apportion.envs.acting import FARTHEST, standardise
+from apportion.training import limits
 
 FIRST, GROWTH = 150 / 256, 2 ** (1 / 3)  # segments at the first measurement, and until the next: see Revision
 USUAL_REWARDS = (0.1, 10.0)  # root mean squares of rewards that backbones take as they come
@@ -28,16 +29,18 @@ class Scaling(NamedTuple):
     mean: Float[Array, "S"]
     scale: Float[Array, "S"]  # one over the standard deviation; 1 where a dimension has not varied
     reward_square: Float[Array, ""]  # running mean of r̂²; 0 before the first
+    clocks: Float[Array, "S"] | None = None  # 1 for dimensions that tell the time; None: nobody asks
 
 
-def unknown(spec: Spec) -> Scaling:
+def unknown(spec: Spec, clocks: bool = False) -> Scaling:
     """Before anything was measured: observations as they are."""
     states = spec.observation_size
-    return Scaling(jnp.zeros(states), jnp.ones(states), jnp.zeros(()))
+    nothing = jnp.zeros(states)
+    return Scaling(nothing, jnp.ones(states), jnp.zeros(()), nothing if clocks else None)
 
 
 def measured(scaling: Scaling, replay: Replay) -> Scaling:
-    """With mean and spread of all observations in the replay."""
+    """With mean and spread of all observations in the replay, and those among them that tell the time."""
     rows = jnp.arange(replay.observation.shape[0]) <= replay.rows
     live = jnp.broadcast_to(rows[:, None], replay.observation.shape)
     # Relative to one of them: sums of large numbers that hardly differ would lose the difference.
@@ -47,7 +50,8 @@ def measured(scaling: Scaling, replay: Replay) -> Scaling:
     spread = jnp.sqrt(jnp.mean((moved - mean[None, :]) ** 2, axis=0, where=live))
     varies = spread > 1e-6 * jnp.abs(origin + mean)  # less than that is rounding
     scale = jnp.where(varies, 1 / jnp.where(varies, spread, 1.0), 1.0)
-    return scaling._replace(mean=origin + mean, scale=scale)
+    clocks = None if scaling.clocks is None else limits.clocks(replay)
+    return scaling._replace(mean=origin + mean, scale=scale, clocks=clocks)
 
 
 # --- Observations

@@ -13,13 +13,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import Backbone, Method, Metrics, Sampling, Transitions
+from apportion.core.types import Method, Metrics, Sampling, Transitions
 from apportion.data import replay as replays
 from apportion.data.replay import Draw, Replay
 from apportion.training import agent as agents
 from apportion.training import imagination, rollouts
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
+from apportion.training.limits import Limit
 from apportion.training.settings import Config
 
 _WATCHED_STEPS = 1024
@@ -57,7 +58,7 @@ def updates(
         agent, metrics = agents.update_model(method, agent, drawn._replace(transitions=first), model_key)
         if backbone.log_density is None:
             taken = drawn.transitions
-            agent, found = policy_round(config, method, backbone, agent, taken, policy_keys, imagine_keys)
+            agent, found = policy_round(config, spec, agent, taken, policy_keys, imagine_keys)
             metrics |= found
         if keep is not None and drawn.segments is not None:
             now = replays.with_credit(now, drawn.segments, keep(agent.method, drawn.segments))
@@ -69,15 +70,15 @@ def updates(
     if backbone.log_density is not None:
         # Of what a chunk closes, one segment at the most began before it.
         places = config.schedule.steps_per_iteration + spec.max_segment_steps
-        agent, policy_metrics = rollouts.learn(method, backbone, agent, replay, since, places, policy_keys[0])
+        limit, key = Limit(spec.max_episode_steps, config.env.time_up), policy_keys[0]
+        agent, policy_metrics = rollouts.learn(method, backbone, limit, agent, replay, since, places, key)
         metrics |= policy_metrics
     return agent, replay, metrics
 
 
 def policy_round(
     config: Config,
-    method: Method,
-    backbone: Backbone,
+    spec: Spec,
     agent: AgentState,
     steps: Transitions,
     policy_keys: PRNGKeyArray,
@@ -86,6 +87,8 @@ def policy_round(
     """An update of the policy for each of some batches of steps, a share of which may be imagined: by the
     policy with which the round begins, in a model that has learned from these batches first."""
     metrics: Metrics = {}
+    method, backbone = config.make_method(), config.make_backbone()
+    limit = Limit(spec.max_episode_steps, config.env.time_up)
     if config.imagines:
         assert method.dynamics is not None
         agent, metrics = repeat(partial(imagination.learn, method.dynamics), agent, steps)
@@ -93,7 +96,7 @@ def policy_round(
         steps, share = jax.vmap(mix)(steps, imagine_keys)
         metrics |= {"imagined_share": jnp.mean(share)}
     # The model stands still for a round: all of its rewards in one pass.
-    lessons = jax.vmap(partial(agents.lesson, method, agent))(steps, policy_keys)
+    lessons = jax.vmap(partial(agents.lesson, method, limit, agent))(steps, policy_keys)
     agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
     return agent, metrics | policy_metrics
 

@@ -182,5 +182,6 @@ def _transitions(before: Array, action: Array, after: Array, fact: int) -> Trans
         segment_total=number,
         segment_length=count,
         step_in_segment=count,
+        step_in_episode=count,
         credit=number,
     )
