@@ -6,6 +6,7 @@ own. Nothing here needs JAX, so that such a process starts quickly.
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -55,7 +56,7 @@ class Searched(NamedTuple):
     endings: Endings
 
 
-class Looked(NamedTuple):
+class Sight(NamedTuple):
     """What a look has brought."""
 
     searched: Searched | None
@@ -74,13 +75,15 @@ def apart_if_large(
 
 def search(seen: Seen) -> Searched:
     """For the edges, and for what tells of an end."""
-    found = identify(seen.observations, seen.actions, seen.totals, terminated=seen.terminated)
-    return Searched(_known(found), found.certificate.doubts, find_endings(seen.observations, seen.terminated))
+    with ThreadPoolExecutor(1) as beside:
+        endings = beside.submit(find_endings, seen.observations, seen.terminated)
+        found = identify(seen.observations, seen.actions, seen.totals, terminated=seen.terminated)
+    return Searched(_known(found), found.certificate.doubts, endings.result())
 
 
 def look(
     seen: Seen, on: NDArray[np.float32], learned: NDArray[np.bool_], searches: bool, fits: bool
-) -> Looked:
+) -> Sight:
     """Search for the edges, or leave those that are `on` [S + A], and fit rewards to the segments that are
     learned from: one of the dimensions with an edge, if it `fits`, and a constant."""
     searched = search(seen) if searches else None
@@ -90,7 +93,7 @@ def look(
     measured, allowed = Measured.of(rows), np.append(on > 0, True)
     constant = additive_fit.fit(rows, totals, np.zeros_like(allowed), measured)
     fitted = additive_fit.fit(rows, totals, allowed, measured) if fits else constant
-    return Looked(searched, fitted, constant)
+    return Sight(searched, fitted, constant)
 
 
 def keep(before: NDArray[np.float32], known: NDArray[np.float32]) -> NDArray[np.float32]:
