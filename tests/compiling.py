@@ -41,27 +41,29 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     compilation_cache.reset_cache()
 
 
-def _of_training(config: Config) -> Any:
-    schedule = config.schedule
-    return (
-        (_of_evaluation(config), config.imagine, config.normalise, config.env.time_up),
+def _of_training(config: Config) -> tuple[tuple[Any, ...], Any]:
+    schedule, (entries, settings) = config.schedule, _of_evaluation(config)
+    return (*entries, backbones.find(config.backbone)), (
+        (settings, config.imagine, config.normalise, config.env.time_up),
         (config.backbone, config.backbone_config),
         (schedule.updates_per_iteration, schedule.steps_per_iteration, schedule.warmup_steps),
     )
 
 
-def _of_evaluation(config: Config) -> Any:
-    return config.method, config.method_config, config.exact_sum
+def _of_evaluation(config: Config) -> tuple[tuple[Any, ...], Any]:
+    """What a name stands for may change (pages and tests bring learners of their own), and its settings."""
+    return (methods.find(config.method),), (config.method, config.method_config, config.exact_sum)
 
 
-def _remembering(compile_: Callable[[Config, Spec], Any], decisive: Callable[[Config], Any]) -> Any:
+def _remembering(
+    compile_: Callable[[Config, Spec], Any], decisive: Callable[[Config], tuple[tuple[Any, ...], Any]]
+) -> Any:
     """Pure functions of the same settings are the same: JAX need not trace them again for every training."""
     known: dict[Any, Any] = {}
 
     def remembered(config: Config, spec: Spec) -> Any:
-        # What a name stands for may change: pages and tests bring learners of their own.
-        entries = methods.find(config.method), backbones.find(config.backbone)
-        key = entries, repr((decisive(config), spec.to_dict() | {"env_id": None}))
+        entries, settings = decisive(config)
+        key = entries, repr((settings, spec.to_dict() | {"env_id": None}))
         if key not in known:
             known[key] = compile_(config, spec)
         return known[key]

@@ -1,0 +1,64 @@
+"""The loop of training step by step, around parts that are compiled once, not once for each pair of them."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from apportion import backbones, methods
+from apportion.core.types import Backbone, Method, Metrics
+from apportion.data import replay as replays
+from apportion.training import devices, updates
+from apportion.training.settings import Config
+
+_OF_METHODS = ("update", "reward", "policy_mask", "edges", "credit", "reads", "doubts", "kept")
+_OF_BACKBONES = ("update", "actor", "log_density")
+_OF_REPLAYS: dict[str, Callable[..., Any]] = {
+    "insert": jax.jit(replays.insert),
+    "draw": jax.jit(replays.draw, static_argnums=(2, 3, 4)),
+    "gather": jax.jit(replays.gather, static_argnums=2),
+    "gather_segments": jax.jit(replays.gather_segments, static_argnums=2),
+}
+
+
+@pytest.fixture
+def by_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings have a method's parts, a backbone's and the replay's as programs, and nothing larger."""
+    monkeypatch.setattr(Config, "make_step_method", lambda self: _method(self.method, self.method_config))
+    monkeypatch.setattr(Config, "make_backbone", lambda self: _backbone(self.backbone, self.backbone_config))
+    monkeypatch.setattr(devices, "compiled", lambda function, lanes, donate=(): jax.vmap(function))
+    monkeypatch.setattr(updates, "repeat", _repeat)
+    for name, compiled in _OF_REPLAYS.items():
+        monkeypatch.setattr(replays, name, compiled)
+
+
+@cache
+def _method(name: str, config: Any) -> Method:
+    method = methods.find(name).make(config)
+    recall = None if method.recall is None else jax.jit(method.recall, static_argnums=1)
+    return _with_compiled(method, _OF_METHODS)._replace(recall=recall)
+
+
+@cache
+def _backbone(name: str, config: Any) -> Backbone:
+    return _with_compiled(backbones.find(name).make(config), _OF_BACKBONES)
+
+
+def _with_compiled(part: Any, names: tuple[str, ...]) -> Any:
+    there = [name for name in names if getattr(part, name) is not None]
+    compiled = {name: jax.jit(getattr(part, name)) for name in there}
+    return part._replace(init=jax.jit(part.init, static_argnums=1), **compiled)
+
+
+def _repeat(
+    update: Callable[[Any, Any], tuple[Any, Metrics]], state: Any, inputs: Any
+) -> tuple[Any, Metrics]:
+    """What updates.repeat does, as a loop."""
+    found = []
+    for turn in range(len(jax.tree.leaves(inputs)[0])):
+        state, metrics = update(state, jax.tree.map(lambda x, turn=turn: x[turn], inputs))
+        found.append(metrics)
+    return state, {name: jnp.mean(jnp.stack([metrics[name] for metrics in found])) for name in found[0]}
