@@ -174,8 +174,8 @@ def numpy(tree: Any) -> Any:
 
 
 def stack(*trees: Any) -> Any:
-    """One tree with a leading axis of lanes."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    """One tree with a leading axis of lanes. By NumPy, as JAX would compile a program for every shape."""
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
 
 
 def lane(tree: Any, index: int) -> Any:

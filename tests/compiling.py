@@ -41,6 +41,10 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     compilation_cache.reset_cache()
 
 
+# What no program knows of an environment: its workers alone speak its own language.
+_FOREIGN = {"env_id": None, "action_low": None, "action_high": None}
+
+
 def _of_training(config: Config) -> tuple[tuple[Any, ...], Any]:
     schedule, (entries, settings) = config.schedule, _of_evaluation(config)
     return (*entries, backbones.find(config.backbone)), (
@@ -63,7 +67,7 @@ def _remembering(
 
     def remembered(config: Config, spec: Spec) -> Any:
         entries, settings = decisive(config)
-        key = entries, repr((settings, spec.to_dict() | {"env_id": None}))
+        key = entries, repr((settings, spec.to_dict() | _FOREIGN))
         if key not in known:
             known[key] = compile_(config, spec)
         return known[key]

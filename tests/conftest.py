@@ -10,9 +10,11 @@ from typing import Any
 
 # What a user's shell asks of JAX, of Python's warnings or of colours and screens must not decide a test.
 _ASKED = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
-_ASKED += ("PYTHONWARNINGS", "PYTHONDEVMODE")
+_ASKED += ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONDONTWRITEBYTECODE")
 for _name in [n for n in os.environ if n in _ASKED or (n.startswith("JAX_") and n != "JAX_PLATFORMS")]:
     del os.environ[_name]
+# A fresh environment has no bytecode: every child would compile all of JAX for itself, which takes seconds.
+sys.dont_write_bytecode = False
 # On some machines XLA's log complains of every program that comes from a cache (jax-ml/jax#38445).
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

@@ -21,8 +21,8 @@ from builders import BUTTONS, SPEC, assert_close, assert_equal, batch, lane, sta
 SIZE = 6
 # Where a config has such a setting. Some of the segments have fewer steps than this, some more.
 SMALL = {
-    "hidden": (8, 8),
-    "critic_hidden": (8, 8),
+    "hidden": (8,),
+    "critic_hidden": (8,),
     "width": 8,
     "layers": 1,
     "cells": 8,
@@ -133,10 +133,10 @@ def test_state_is_arrays_and_keeps_its_form(subject: Subject) -> None:
 
 
 def test_one_trace_serves_all_updates(subject: Subject) -> None:
-    update = jax.jit(lambda *arguments: subject.update(*arguments))  # jits of one function share traces
-    state, _ = update(subject.state, subject.data, jax.random.key(1))
-    update(state, subject.data, jax.random.key(2))
-    assert update._cache_size() == 1
+    state, _ = subject.jitted(subject.state, subject.data, jax.random.key(1))
+    traces = subject.jitted._cache_size()
+    subject.jitted(state, subject.data, jax.random.key(2))
+    assert subject.jitted._cache_size() == traces
 
 
 def test_compiled_equals_eager(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_lanes_together_equal_one_by_one(subject: Subject) -> None:
     segments = 0 if subject.data.segments is None else len(subject.data.segments.total)
     other = batch(7, SIZE, segments, subject.spec)
     data = [subject.data, other]
-    together = jax.jit(jax.vmap(subject.update))(stack(*states), stack(*data), keys)
+    together = jax.device_get(jax.jit(jax.vmap(subject.update))(stack(*states), stack(*data), keys))
     for index in range(2):
         alone = subject.jitted(states[index], data[index], keys[index])
         assert_close(lane(together, index), alone)
@@ -222,7 +222,9 @@ def test_a_method_asks_for_data_that_can_be_sampled(method: Subject) -> None:
 
 def test_only_the_oracle_reads_the_hidden_reward(method: Subject) -> None:
     steps = method.data.transitions
-    hidden = method.data._replace(transitions=steps._replace(true_reward=jnp.full(SIZE, jnp.nan)))
+    hidden = method.data._replace(
+        transitions=steps._replace(true_reward=jnp.full_like(steps.true_reward, jnp.nan))
+    )
     if hidden.segments is not None:
         noise = jnp.full_like(hidden.segments.true_rewards, jnp.nan)
         hidden = hidden._replace(segments=hidden.segments._replace(true_rewards=noise))
@@ -301,7 +303,7 @@ def test_a_backbone_names_a_head_that_workers_know(backbone: Subject) -> None:
 
 def test_a_backbone_follows_the_rewards_it_is_given_only(backbone: Subject) -> None:
     """Not the paid or the hidden reward in the transitions."""
-    nothing = jnp.full(SIZE, jnp.nan)
+    nothing = jnp.full_like(backbone.data.transitions.paid, jnp.nan)
     other = Batch(None, backbone.data.transitions._replace(paid=nothing, true_reward=nothing))
     key = jax.random.key(1)
     found, expected = (backbone.jitted(backbone.state, data, key) for data in (other, backbone.data))

@@ -24,7 +24,7 @@ from apportion.runs import checkpoint, logs
 from apportion.runs.folder import RunFolder
 from apportion.training import loop
 
-# The settings of driver.tiny, as a script writes them.
+# The settings of driver.tiny, as a script writes them: with two seeds its programs serve here too.
 TINY: dict[str, Any] = {
     "backbone": {"hidden": (8, 8), "batch_size": 16},
     "steps_per_iteration": 200,
@@ -63,7 +63,7 @@ def test_ctrl_c_saves_and_raises(out: Path) -> None:
 
     threading.Thread(target=press, daemon=True).start()
     with pytest.raises(door.Stopped) as stopped:
-        door.train(GREENHOUSE, "oracle", steps=400_000, out=out, settings=TINY, quiet=True)
+        door.train(GREENHOUSE, "oracle", steps=400_000, seeds=2, out=out, settings=TINY, quiet=True)
     assert isinstance(stopped.value, KeyboardInterrupt)
     assert stopped.value.signal == signal.SIGINT
     step = stopped.value.run.summary()["status"]["step"]
@@ -198,7 +198,7 @@ def _untrained(method: str, out: Path) -> door.Run:
 
 
 def test_an_importable_function_works_everywhere(out: Path) -> None:
-    found = door.train(make_plain, "oracle", steps=400, out=out, settings=TINY, quiet=True)
+    found = door.train(make_plain, "oracle", steps=400, seeds=2, out=out, settings=TINY, quiet=True)
     assert found.config["env"]["id"] == "odd_envs:make_plain"
     assert door.load(out).resume(steps=800, quiet=True).steps.tolist() == [400, 800]
     assert apportion("eval", out, "--episodes", "1", "--quiet") == Answer(0, "", "")
@@ -213,7 +213,7 @@ def test_a_class_by_its_name_on_the_command_line(out: Path) -> None:
 def test_a_lambda_trains_here_and_must_be_given_again(
     out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained = door.train(lambda: make_plain(), "oracle", steps=400, out=out, settings=TINY)
+    trained = door.train(lambda: make_plain(), "oracle", steps=400, seeds=2, out=out, settings=TINY)
     assert "must give it again: apportion.load(run, env=...)" in capsys.readouterr().err
     scores = trained.evaluate(2)
 

@@ -94,14 +94,21 @@ def test_resume_in_the_middle_of_a_mujoco_episode(tmp_path: Path) -> None:
     assert parts.read_config() == straight.read_config()
 
 
-def test_resume_right_after_edges_were_found_in_closed_form(tmp_path: Path) -> None:
-    """After 600 steps (180 windows) all data are looked at, and there the checkpoint is made."""
-    flags = tiny("grd", "--env.delay", "4", "--evaluate-every", "200")
-    straight = train_run(
-        tmp_path / "straight", GREENHOUSE, *flags, "--checkpoint-every", "600", "--steps", "1000"
-    )
-    parts = train_run(tmp_path / "parts", GREENHOUSE, *flags, "--steps", "600")
+@pytest.fixture(scope="module")
+def straight_and_resumed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
+    """A training that looks at all data after 600 steps (180 windows) and imagines from then on, and the same
+    one stopped there."""
+    folder = tmp_path_factory.mktemp("imagines")
+    flags = tiny("grd", "--imagine.share", "0.5", "--imagine.length", "2", "--imagine.after", "4")
+    flags += ["--env.delay", "4", "--evaluate-every", "200", "--checkpoint-every", "600"]
+    straight = train_run(folder / "straight", GREENHOUSE, *flags, "--steps", "1000")
+    parts = train_run(folder / "parts", GREENHOUSE, *flags, "--steps", "600")
     resume(parts, "--steps", "1000")
+    return straight, parts
+
+
+def test_resume_right_after_edges_were_found_in_closed_form(straight_and_resumed: tuple[Run, Run]) -> None:
+    straight, parts = straight_and_resumed
     assert_same_run(parts, straight)
     _, edges = straight.read_edges()
     before, after = edges["state_to_reward"][1], edges["state_to_reward"][2]
@@ -109,13 +116,9 @@ def test_resume_right_after_edges_were_found_in_closed_form(tmp_path: Path) -> N
     assert (after == 1).any()
 
 
-def test_resume_of_a_run_that_imagines(tmp_path: Path) -> None:
+def test_resume_of_a_run_that_imagines(straight_and_resumed: tuple[Run, Run]) -> None:
     """The checkpoint has the model in it, and is made after its first steps were used."""
-    flags = tiny("grd", "--imagine.share", "0.5", "--imagine.length", "2", "--imagine.after", "4")
-    flags += ["--evaluate-every", "200", "--checkpoint-every", "600"]
-    straight = train_run(tmp_path / "straight", GREENHOUSE, *flags, "--steps", "1000")
-    parts = train_run(tmp_path / "parts", GREENHOUSE, *flags, "--steps", "600")
-    resume(parts, "--steps", "1000")
+    straight, parts = straight_and_resumed
     assert_same_run(parts, straight)
     shares = [line["imagined_share"] for line in records(straight) if line["kind"] == "train"]
     assert shares[0] == [0, 0]
@@ -124,7 +127,7 @@ def test_resume_of_a_run_that_imagines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, out: Path) -> None:
-    flags = [flag for flag in tiny("grd", "--steps", "4e5") if flag != "--quiet"]
+    flags = [flag for flag in tiny("oracle", "--steps", "4e5") if flag != "--quiet"]
     process = apart("train", GREENHOUSE, "--out", out, "--json", *flags)
     run = Run(out)
     _wait_for(run.metrics, process)

@@ -97,7 +97,7 @@ def test_training_finds_the_exact_graph_of_the_greenhouse() -> None:
         steps=6600,
         steps_per_iteration=600,
         updates_per_iteration=1,
-        warmup_steps=6600,
+        warmup_steps=7200,  # edges are found without any update
         evaluate_every=6600,
         evaluation_episodes=1,
         replay_steps=20_000,
