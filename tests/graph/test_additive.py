@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.graph import additive
+from apportion.graph import additive, additive_fit
 
 
 def _segments(count: int, reward: object, length: int = 20, dims: int = 6) -> tuple[list, np.ndarray]:
@@ -16,6 +16,10 @@ def _segments(count: int, reward: object, length: int = 20, dims: int = 6) -> tu
         for i in range(count)
     ]
     return rows, np.array([reward(x).sum() for x in rows])  # type: ignore[operator]
+
+
+def _fit(rows: list, totals: np.ndarray, allowed: np.ndarray) -> additive.Additive:
+    return additive.Additive.of(additive_fit.fit(rows, totals, allowed))
 
 
 def _correlation(model: additive.Additive, rows: list, reward: object) -> float:
@@ -34,7 +38,7 @@ def _correlation(model: additive.Additive, rows: list, reward: object) -> float:
 )
 def test_forty_segments_are_enough(reward: object) -> None:
     rows, totals = _segments(40, reward)
-    model = additive.fit(rows, totals, np.ones(6, bool))
+    model = _fit(rows, totals, np.ones(6, bool))
     assert _correlation(model, rows, reward) > 0.98
 
 
@@ -62,12 +66,12 @@ def test_leave_one_out_equals_leaving_each_out() -> None:
     """Segments count by their length, in the fit and in its error."""
     rng = np.random.default_rng(2)
     features, target, lengths = rng.normal(size=(12, 3)), rng.normal(size=12), rng.integers(1, 9, 12) * 1.0
-    _, error = additive._ridge(features, target, lengths)
+    _, error = additive_fit._ridge(features, target, lengths)
     share = lengths / lengths.mean()
     middle = np.average(features, axis=0, weights=share)
     largest = np.linalg.svd(np.sqrt(share)[:, None] * (features - middle), compute_uv=False)[0] ** 2
     errors = []
-    for penalty in additive._PENALTIES * largest:
+    for penalty in additive_fit._PENALTIES * largest:
         # The offset is free. Weights are those of a ridge on data centred without the one left out.
         misses = []
         for i in range(12):
@@ -90,7 +94,7 @@ def test_a_fine_in_short_episodes_does_not_spoil_what_long_ones_pay_for() -> Non
     rows = [rng.normal(size=(length, 3)) + rng.normal(size=3) for length in lengths]
     fines = np.where(lengths == 5, -10.0, 0.0)
     totals = np.array([x[:, 0].sum() for x in rows]) + fines
-    model = additive.fit(rows, totals, np.ones(3, bool))
+    model = _fit(rows, totals, np.ones(3, bool))
     steps = np.concatenate([x for x in rows if len(x) == 100])
     found = additive.predict(model, jnp.asarray(steps, jnp.float32))
     assert np.corrcoef(found, steps[:, 0])[0, 1] > 0.99
@@ -102,7 +106,7 @@ def test_only_allowed_and_living_dimensions_have_a_say() -> None:
     for x in rows:
         x[:, 4] = 7.0
     allowed = np.array([True, False, True, True, True, True])
-    model = additive.fit(rows, totals, allowed)
+    model = _fit(rows, totals, allowed)
     assert not np.any(model.weights[1])
     assert not np.any(model.weights[4])
     assert np.any(model.weights[0])
@@ -112,7 +116,7 @@ def test_only_allowed_and_living_dimensions_have_a_say() -> None:
 @pytest.mark.parametrize("count", [1, 3, 7])
 def test_of_a_few_segments_only_the_mean_is_known(count: int) -> None:
     rows, totals = _segments(count, lambda x: x[:, 0])
-    model = additive.fit(rows, totals, np.ones(6, bool))
+    model = _fit(rows, totals, np.ones(6, bool))
     assert not np.any(model.weights)
     expected = np.sum(totals) / sum(len(x) for x in rows)
     assert float(model.offset) == pytest.approx(expected, rel=1e-4)
@@ -122,15 +126,23 @@ def test_of_a_few_segments_only_the_mean_is_known(count: int) -> None:
 def test_equal_totals_constant_data_and_wide_data_do_no_harm() -> None:
     rows, _ = _segments(20, lambda x: x[:, 0])
     lengths = np.array([len(x) for x in rows])
-    same = additive.fit(rows, 2.0 * lengths, np.ones(6, bool))
+    same = _fit(rows, 2.0 * lengths, np.ones(6, bool))
     assert (float(same.offset), float(same.error)) == (2.0, 1.0)
-    dead = additive.fit([np.ones_like(x) for x in rows], np.arange(20.0), np.ones(6, bool))
+    dead = _fit([np.ones_like(x) for x in rows], np.arange(20.0), np.ones(6, bool))
     assert not np.any(dead.weights)
     wide, totals = _segments(12, lambda x: x[:, 0], dims=90)
-    model = additive.fit(wide, totals, np.ones(90, bool))
+    model = _fit(wide, totals, np.ones(90, bool))
     assert all(np.isfinite(leaf).all() for leaf in model)
 
 
 def test_zero_says_nothing() -> None:
     x = jnp.asarray(np.random.default_rng(0).normal(size=(4, 2, 3)), jnp.float32)
     np.testing.assert_array_equal(additive.predict(additive.zero(3), x), np.zeros((4, 2)))
+
+
+def test_many_dimensions_are_measured_as_if_at_once() -> None:
+    rows, _ = _segments(30, lambda x: x[:, 0], dims=101)
+    x = np.concatenate(rows).astype(np.float64)
+    measured = additive_fit.Measured.of(rows)
+    np.testing.assert_array_equal(measured.mean, x.mean(axis=0))
+    np.testing.assert_array_equal(measured.std, x.std(axis=0))

@@ -127,7 +127,7 @@ def test_resume_of_a_run_that_imagines(straight_and_resumed: tuple[Run, Run]) ->
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, out: Path) -> None:
-    flags = [flag for flag in tiny("oracle", "--steps", "4e5") if flag != "--quiet"]
+    flags = [flag for flag in tiny("grd", "--steps", "4e5") if flag != "--quiet"]
     process = apart("train", GREENHOUSE, "--out", out, "--json", *flags)
     run = Run(out)
     _wait_for(run.metrics, process)

@@ -5,15 +5,14 @@ import fcntl
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from multiprocessing.connection import wait
 from typing import Any, BinaryIO, Protocol
 
+from apportion.core.children import start
 from apportion.core.errors import UserError
 from apportion.envs.lifetime import BEATS, EPISODE, LANE, NOBODY, no_pulse, pulse_file, shared_pulse
 from apportion.envs.make import EnvConfig
@@ -24,9 +23,6 @@ PATIENCE = 5.0  # seconds for a worker to end what it is doing, before it is kil
 TO_START = 120.0  # seconds for a new process to come to its environments, however short their own time is
 SPARE_NICENESS = 10  # of those that only evaluate, so that the training's own need not wait for them
 PIPE_BYTES = 1 << 20  # what Linux gives to anyone; a policy with two layers of 256 takes 300 kB, SimBa's 550
-
-# Linux ends a child with the thread that started it, so that thread has to stay as long as this process.
-_starter = ThreadPoolExecutor(1, "apportion-starter")
 
 
 class LostError(Exception):
@@ -100,22 +96,9 @@ class ProcessConnection:
     """A worker in a process of its own."""
 
     def __init__(self, config: EnvConfig, seeds: list[int], head: str) -> None:
-        # One thread per worker: the policy's products are small, and the learner wants the other cores.
-        threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        path = os.pathsep.join(place or os.getcwd() for place in sys.path)
         pulse = pulse_file()
         try:
-            self.process = _starter.submit(
-                subprocess.Popen,
-                [sys.executable, "-m", "apportion.envs.server", str(os.getpid()), str(pulse)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                # The same search path as here, so that a user's module is found; its own process group, so
-                # that Ctrl-C reaches only the trainer, which then finishes its iteration and saves.
-                env={**os.environ, **threads, "PYTHONPATH": path},
-                process_group=0,
-                pass_fds=[pulse],
-            ).result()
+            self.process = start("apportion.envs.server", [pulse], subprocess.PIPE)
             self.pulse = shared_pulse(pulse)
         finally:
             os.close(pulse)

@@ -6,14 +6,14 @@ that user scripts need no `__main__` guard.
 
 import contextlib
 import os
-import signal
 import sys
 from typing import Any, BinaryIO
 
+from apportion.core import children
 from apportion.core.errors import UserError
 from apportion.envs.faults import FAILURES, Trouble
 from apportion.envs.lane import Lane, Noise, UnrepeatableError, play_one
-from apportion.envs.lifetime import BEATS, LANE, NOBODY, Pulse, die_with_parent, shared_pulse
+from apportion.envs.lifetime import BEATS, LANE, NOBODY, Pulse, shared_pulse
 from apportion.envs.make import EnvConfig
 from apportion.envs.wire import Arrays, Message, prefixed, receive, send, under
 
@@ -164,14 +164,10 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, pulse: Pulse) -> None:
 
 def main() -> None:
     parent, descriptor = map(int, sys.argv[1:])
-    die_with_parent(parent)
+    children.serve(parent)
     pulse = shared_pulse(descriptor)
     pulse[LANE] = NOBODY
     pulse[BEATS] = 1  # from here on its environments' time counts
-    # Whoever stops the trainer may signal us too (a batch system does), but the trainer still needs our
-    # answers to save; when it goes, so do we.
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
     # A trainer that went does not read our last answer: from Python 3.13 on, leaving with it would complain.
     with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as stdout:
         os.dup2(2, 1)  # whatever an environment prints goes to stderr, not into our messages

@@ -1,36 +1,28 @@
-"""A reward that is a sum of simple functions of single dimensions, fitted to segment totals in closed form.
+"""A reward that is a sum of simple functions of single dimensions, as arrays that live in a lane's state.
 
-If r̂ = b + Σ_d Σ_k w_dk φ_k(x_d), a segment's mean reward is the same sum over the features' means: a ridge
-regression, with its penalty chosen by exact leave-one-out. A few dozen segments are enough where a network
-would need hundreds, for the penalty prefers rewards that are simple. With few segments only the first
-functions are used; leave-one-out decides how many.
+It comes from segment totals in closed form: additive_fit.py, which a process without JAX can import.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
-from numpy.typing import NDArray
 
-from apportion.graph.features import CLIP, Floats, varies
-
-FUNCTIONS = 4  # of one dimension: x, x² - 1, |x|, tanh x
-LEVELS = (1, 2, 4)  # how many of them are tried
-LEAST_SEGMENTS = 8
-LEAST_ERROR = 0.01  # of the mean rewards' spread: what a fit may claim to leave unexplained, at the least
-_PENALTIES = np.logspace(-8, 3, 23)  # as shares of the features' largest variance
-_MAX_WIDTH = 4  # features per segment, at the most
+from apportion.graph.additive_fit import FUNCTIONS, Fitted, functions
 
 
 class Additive(NamedTuple):
-    """The reward as arrays, so that it can live in a lane's state. Errors count segments by their length."""
+    """The reward as arrays. Errors count segments by their length."""
 
     mean: Float[Array, "D"]
     std: Float[Array, "D"]
     weights: Float[Array, "D K"]  # 0 where a dimension has no say
     offset: Float[Array, ""]
     error: Float[Array, ""]  # what is left of a segment's mean reward, as standard deviation
+
+    @classmethod
+    def of(cls, fitted: Fitted) -> "Additive":
+        return cls(*(jnp.asarray(array) for array in fitted))
 
 
 def zero(dims: int) -> Additive:
@@ -43,76 +35,5 @@ def predict(model: Additive, x: Float[Array, "*B D"]) -> Float[Array, "*B"]:
     """b + Σ_d Σ_k w_dk φ_k(x_d)."""
     shape = x.shape
     z = (x - jnp.broadcast_to(model.mean, shape)) / jnp.broadcast_to(model.std, shape)
-    terms = [f * jnp.broadcast_to(model.weights[:, k], shape) for k, f in enumerate(_functions(z, jnp))]
+    terms = [f * jnp.broadcast_to(model.weights[:, k], shape) for k, f in enumerate(functions(z, jnp))]
     return model.offset + jnp.sum(sum(terms[1:], terms[0]), axis=-1)
-
-
-def fit(rows: list[NDArray[Any]], totals: NDArray[Any], allowed: NDArray[np.bool_]) -> Additive:
-    """From segments: their rows [T, D] and what each was paid. Only `allowed` dimensions [D] have a say."""
-    lengths = np.array([len(each) for each in rows], np.float64)
-    target = np.asarray(totals, np.float64) / lengths
-    mean, std, live = _scale(rows)
-    dims = np.flatnonzero(live & allowed)
-    average = float(np.average(target, weights=lengths))
-    spread = float(np.sqrt(np.average((target - average) ** 2, weights=lengths)))
-    if len(rows) < LEAST_SEGMENTS or not len(dims) or spread == 0:
-        return _model(mean, std, np.zeros((len(mean), FUNCTIONS)), average, spread or 1.0)
-    means = np.stack([_means((each[:, dims] - mean[dims]) / std[dims]) for each in rows])
-    width = _MAX_WIDTH * len(rows)
-    levels = [level for level in LEVELS if level == 1 or level * len(dims) <= width]
-    fits = [_ridge(means[:, :, :level].reshape(len(rows), -1), target, lengths) for level in levels]
-    best = int(np.argmin([error for _, error in fits]))
-    found, error = fits[best]
-    weights = np.zeros((len(mean), FUNCTIONS))
-    weights[dims, : levels[best]] = found.reshape(len(dims), -1)
-    middle = np.average(means, axis=0, weights=lengths)
-    offset = float(average - np.sum(middle * weights[dims]))
-    return _model(mean, std, weights, offset, max(error, LEAST_ERROR * spread))
-
-
-def _functions(z: Any, numpy: Any) -> tuple[Any, ...]:
-    """φ_1 .. φ_K of standardised values, computed by NumPy or by jax.numpy."""
-    z = numpy.clip(z, -CLIP, CLIP)
-    return z, z**2 - 1, numpy.abs(z), numpy.tanh(z)
-
-
-def _means(z: Floats) -> Floats:
-    """[D, K]: the functions' means over standardised rows [T, D]."""
-    return np.stack(_functions(z, np), axis=-1).mean(axis=0)
-
-
-def _scale(rows: list[NDArray[Any]]) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Mean and standard deviation of every dimension [D], and which of them are not constant."""
-    x = np.concatenate(rows).astype(np.float64)
-    live = varies(x.min(axis=0), x.max(axis=0))
-    return x.mean(axis=0), np.where(live, x.std(axis=0), 1.0), live
-
-
-def _ridge(features: Floats, target: Floats, lengths: Floats) -> tuple[Floats, float]:
-    """Weights under the penalty with the least leave-one-out error, and that error (root mean square).
-
-    Segments count by their length, as the variance of what they pay does: a fine in an episode of five steps
-    must not outweigh all that is earned in long ones. Unlike graph.ridge, features keep their scale: what
-    varies little between segments is shrunk more.
-    """
-    share = lengths / lengths.mean()
-    root = np.sqrt(share)
-    centred = root[:, None] * (features - np.average(features, axis=0, weights=share))
-    wanted = root * (target - np.average(target, weights=share))
-    left, spectrum, right = np.linalg.svd(centred, full_matrices=False)
-    if spectrum[0] == 0:
-        return np.zeros(features.shape[1]), float(np.sqrt(np.mean(wanted**2)))
-    along = left.T @ wanted
-    found, least = np.zeros(0), np.inf
-    for penalty in _PENALTIES * spectrum[0] ** 2:
-        kept = spectrum**2 / (spectrum**2 + penalty)
-        leverage = (left**2) @ kept + share / len(target)
-        error = float(np.mean(((wanted - left @ (kept * along)) / np.maximum(1 - leverage, 1e-9)) ** 2))
-        if error < least:
-            found, least = right.T @ (spectrum / (spectrum**2 + penalty) * along), error
-    return found, float(np.sqrt(least))
-
-
-def _model(mean: Floats, std: Floats, weights: Floats, offset: float, error: float) -> Additive:
-    arrays = (mean, std, weights, np.asarray(offset), np.asarray(error))
-    return Additive(*(jnp.asarray(array, jnp.float32) for array in arrays))

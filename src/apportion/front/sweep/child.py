@@ -6,8 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+from apportion.core.children import die_with_parent
 from apportion.core.errors import UserError
-from apportion.envs.lifetime import die_with_parent
 
 PATIENCE = 60.0  # seconds for an earlier process of the same job to be gone, on a machine that was lost
 

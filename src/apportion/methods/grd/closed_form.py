@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
-from numpy.typing import NDArray
 
 from apportion.core.spec import Spec
 from apportion.core.types import (
@@ -26,7 +25,7 @@ from apportion.core.types import (
     Segments,
     Transitions,
 )
-from apportion.graph import ENOUGH_SEGMENTS, additive
+from apportion.graph import ENOUGH_SEGMENTS, additive, looking
 from apportion.graph.additive import Additive
 from apportion.methods.grd import dynamics
 from apportion.methods.grd import judge as judges
@@ -35,12 +34,13 @@ from apportion.methods.grd.judge import FREE, RESTRICTED, Judge
 from apportion.methods.grd.parts import (
     MAX_ROWS,
     Looked,
+    after,
     all_edges,
     compact,
     nothing_looked_at,
     reward_mask,
-    search,
     search_due,
+    seen_in,
     shares_on,
 )
 from apportion.nn import losses, optimise
@@ -226,22 +226,13 @@ def _findings(state: State) -> Found:
 def look(state: State, records: list[Record], segments: int, config: Config) -> Found:
     """Find the edges anew where there is enough new evidence, and then the additive reward within them."""
     edges, looked = state.edges, state.looked
-    if search_due(looked, segments):
-        edges, looked = search(edges, looked, records, segments)
-    learned = [record for record in records if not judges.is_held_out(record.number)]
-    rows, totals = [_plain_rows(record) for record in learned], np.array([r.total for r in learned])
-    allowed = np.append(np.asarray(reward_mask(edges)) > 0, True)
-    constant = additive.fit(rows, totals, np.zeros_like(allowed))
-    fitted = additive.fit(rows, totals, allowed) if config.base else constant
-    return Found(edges, looked, _pair(fitted, constant))
-
-
-def _plain_rows(record: Record) -> NDArray[np.float32]:
-    """[T, S + A + 1]: state, action and whether the step is an end."""
-    end = np.zeros((len(record.actions), 1), np.float32)
-    end[-1] = record.terminated
-    before = record.observations[: len(record.actions)]
-    return np.concatenate([before, record.actions, end], axis=1)
+    on, learned = np.asarray(reward_mask(edges)), [not judges.is_held_out(each.number) for each in records]
+    found = looking.apart_if_large(
+        looking.look, seen_in(records), on, np.array(learned), search_due(looked, segments), config.base
+    )
+    if found.searched is not None:
+        edges, looked = after(edges, looked, found.searched, segments)
+    return Found(edges, looked, _pair(Additive.of(found.fitted), Additive.of(found.constant)))
 
 
 def accept(state: State, found: Found) -> State:

@@ -1,16 +1,16 @@
 """What both forms of GRD stand on: a reward network behind edges, the policy's view, looks at the data."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
-from numpy.typing import NDArray
 
-from apportion.core.spec import BLOCKS, Spec
+from apportion.core.spec import Spec
 from apportion.core.types import Edges, Metrics, Record
-from apportion.graph import ENOUGH_SEGMENTS, Endings, Identification, find_endings, identify
+from apportion.graph import ENOUGH_SEGMENTS, Endings
 from apportion.graph.certificate import Doubt, marks
+from apportion.graph.looking import Searched, Seen, keep
 from apportion.methods.grd.config import Config
 from apportion.nn import masks
 
@@ -78,44 +78,25 @@ def search_due(looked: Looked, segments: int) -> bool:
     return segments >= max(ENOUGH_SEGMENTS, 2 * int(looked.searched))
 
 
-def search(before: Edges, looked: Looked, records: list[Record], segments: int) -> tuple[Edges, Looked]:
-    """The edges that stay on, and what is known: an edge goes only when its absence is known."""
-    observations = [record.observations for record in records]
-    totals = np.array([record.total for record in records])
-    terminated = np.array([record.terminated for record in records])
-    result = identify(observations, [record.actions for record in records], totals, terminated=terminated)
-    known = _known(result)
-    edges = Edges(*(keep(*pair) for pair in zip(before, known, strict=True)))
-    # Falls leave the replay when a policy has learned not to fall; what they told must not leave with them.
-    ends = Endings(np.asarray(looked.ends) > 0, int(looked.ends_seen)).remember(
-        find_endings(observations, terminated)
+def seen_in(records: list[Record]) -> Seen:
+    """What a look sees of segments."""
+    return Seen(
+        [record.observations for record in records],
+        [record.actions for record in records],
+        np.array([record.total for record in records]),
+        np.array([record.terminated for record in records]),
     )
-    return edges, Looked(
-        known=known,
+
+
+def after(before: Edges, looked: Looked, found: Searched, segments: int) -> tuple[Edges, Looked]:
+    """The edges that stay on, and what is known: an edge goes only when its absence is known."""
+    stay = [keep(np.asarray(on), known) for on, known in zip(before, found.known, strict=True)]
+    # Falls leave the replay when a policy has learned not to fall; what they told must not leave with them.
+    ends = Endings(np.asarray(looked.ends) > 0, int(looked.ends_seen)).remember(found.endings)
+    return Edges(*map(jnp.asarray, stay)), Looked(
+        known=Edges(*map(jnp.asarray, found.known)),
         ends=jnp.asarray(ends.matters, jnp.float32),
         ends_seen=jnp.asarray(ends.ends, jnp.int32),
         searched=jnp.asarray(segments, jnp.int32),
-        doubts=jnp.asarray(marks(result.certificate.doubts), jnp.float32),
+        doubts=jnp.asarray(marks(found.doubts), jnp.float32),
     )
-
-
-def keep(before: Float[Array, "..."], known: Float[Array, "..."]) -> Float[Array, "..."]:
-    """On where an edge is present, off where it is absent, else as before: so the policy's input does not
-    flicker from look to look."""
-    return jnp.where(known == 0.5, before, known)
-
-
-def _known(result: Identification) -> Edges:
-    """Verdicts as numbers; where a certificate is missing, an edge that was not found may be there."""
-    certified = (result.certificate.reward, result.certificate.reward, *[result.certificate.dynamics] * 2)
-    return Edges(
-        *(
-            jnp.asarray(_numbers(getattr(result.verdict, name), sure), jnp.float32)
-            for name, sure in zip(BLOCKS, certified, strict=True)
-        )
-    )
-
-
-def _numbers(verdict: NDArray[Any], certified: bool) -> NDArray[np.float32]:
-    absent = 0.0 if certified else 0.5
-    return np.select([verdict == "present", verdict == "absent"], [1.0, absent], 0.5).astype(np.float32)

@@ -25,18 +25,19 @@ from apportion.core.types import (
     Segments,
     Transitions,
 )
-from apportion.graph import ENOUGH_SEGMENTS
+from apportion.graph import ENOUGH_SEGMENTS, looking
 from apportion.methods.grd import dynamics
 from apportion.methods.grd.config import Config
 from apportion.methods.grd.dynamics import predicted
 from apportion.methods.grd.parts import (
     MAX_ROWS,
     Looked,
+    after,
     all_edges,
     compact,
     nothing_looked_at,
     reward_mask,
-    search,
+    seen_in,
     shares_on,
 )
 from apportion.nn import losses, masks, optimise
@@ -146,7 +147,8 @@ def _findings(state: State) -> Found:
 def look(state: State, records: list[Record], segments: int) -> Found:
     """Search for the edges anew."""
     before = _findings(state)
-    return Found(*search(before.edges, before.looked, records, segments))
+    found = looking.apart_if_large(looking.search, seen_in(records))
+    return Found(*after(before.edges, before.looked, found, segments))
 
 
 def accept(state: State, found: Found, config: Config) -> State:

@@ -1,0 +1,74 @@
+"""Child processes: Python modules that run beside us, share memory with us, and never outlive us."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+_PR_SET_PDEATHSIG = 1
+# Products in a child are small, and the other cores are for the learner and other children.
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+# Linux ends a child with the thread that started it, so that thread has to stay as long as this process.
+_starter = ThreadPoolExecutor(1, "apportion-starter")
+
+
+def start(module: str, descriptors: Sequence[int], stream: int) -> subprocess.Popen[bytes]:
+    """`python -m module`, told our process and the descriptors that it shares with us; its standard input and
+    output are `stream`. A plain process, so that user scripts need no `__main__` guard."""
+    path = os.pathsep.join(place or os.getcwd() for place in sys.path)
+    return _starter.submit(
+        subprocess.Popen,
+        [sys.executable, "-m", module, str(os.getpid()), *map(str, descriptors)],
+        stdin=stream,
+        stdout=stream,
+        # The same search path as here, so that a user's module is found; its own process group, so that
+        # Ctrl-C reaches only the trainer, which then finishes its iteration and saves.
+        env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path},
+        process_group=0,
+        pass_fds=descriptors,
+    ).result()
+
+
+def memory_file(name: str) -> int:
+    """A descriptor of memory that two processes can share; whoever made it closes it."""
+    if sys.platform == "linux":
+        descriptor = os.memfd_create(f"apportion-{name}")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    return descriptor
+
+
+def serve(parent: int) -> None:
+    """Let this process end when `parent` does, and not before. Whoever stops the trainer may signal us too (a
+    batch system does), but the trainer still needs our answers to save."""
+    die_with_parent(parent)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+
+
+def die_with_parent(parent: int) -> None:
+    """Let this process end when `parent` does, whatever it is doing then.
+
+    Linux sees to it, even while an environment holds the interpreter. Elsewhere a thread looks now and then.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    else:
+        threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    if os.getppid() != parent:  # it went before we asked
+        os._exit(1)
+
+
+def _leave_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    os._exit(1)

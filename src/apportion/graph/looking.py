@@ -1,0 +1,115 @@
+"""A look at all segments so far: the edges, what tells of an end, and additive rewards within the edges.
+
+Looks of several lanes are taken at once. In threads of one process they would wait for each other: between
+its calls of NumPy each wants the interpreter, which only one can have. So a large look has a process of its
+own. Nothing here needs JAX, so that such a process starts quickly.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.core.apart import apart
+from apportion.core.spec import BLOCKS
+from apportion.graph import Identification, additive_fit, find_endings, identify
+from apportion.graph.additive_fit import Fitted, Measured
+from apportion.graph.certificate import Doubt
+from apportion.graph.endings import Endings
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LARGE = 5_000_000  # numbers; of a smaller look, to start a process would be a large part
+
+
+class Seen(NamedTuple):
+    """Segments to look at."""
+
+    observations: list[NDArray[Any]]  # [T+1, S] each
+    actions: list[NDArray[Any]]  # [T, A] each
+    totals: NDArray[np.float64]  # [E]
+    terminated: NDArray[np.bool_]  # [E]
+
+    @property
+    def numbers(self) -> int:
+        return sum(each.size for each in (*self.observations, *self.actions))
+
+    def rows(self, chosen: NDArray[np.bool_]) -> list[NDArray[Any]]:
+        """[T, S + A + 1] of the segments chosen: state, action and whether the step is an end."""
+        rows = []
+        for number in np.flatnonzero(chosen):
+            actions = self.actions[number]
+            end = np.zeros((len(actions), 1), np.float32)
+            end[-1] = self.terminated[number]
+            rows.append(np.concatenate([self.observations[number][: len(actions)], actions, end], axis=1))
+        return rows
+
+
+class Searched(NamedTuple):
+    """What a search for edges has brought."""
+
+    known: list[NDArray[np.float32]]  # of each block: 1 present, 0 absent, 0.5 where the data cannot tell
+    doubts: tuple[Doubt, ...]
+    endings: Endings
+
+
+class Sight(NamedTuple):
+    """What a look has brought."""
+
+    searched: Searched | None
+    fitted: Fitted  # an additive reward of the dimensions with an edge, and whether a step is an end
+    constant: Fitted
+
+
+def apart_if_large(
+    function: Callable[Concatenate[Seen, P], T], seen: Seen, *arguments: P.args, **named: P.kwargs
+) -> T:
+    """What one of the functions below gives: the same, whether in a process of its own or in this one."""
+    if seen.numbers < LARGE:
+        return function(seen, *arguments, **named)
+    return apart(function, seen, *arguments, **named)
+
+
+def search(seen: Seen) -> Searched:
+    """For the edges, and for what tells of an end."""
+    with ThreadPoolExecutor(1) as beside:
+        endings = beside.submit(find_endings, seen.observations, seen.terminated)
+        found = identify(seen.observations, seen.actions, seen.totals, terminated=seen.terminated)
+    return Searched(_known(found), found.certificate.doubts, endings.result())
+
+
+def look(
+    seen: Seen, on: NDArray[np.float32], learned: NDArray[np.bool_], searches: bool, fits: bool
+) -> Sight:
+    """Search for the edges, or leave those that are `on` [S + A], and fit rewards to the segments that are
+    learned from: one of the dimensions with an edge, if it `fits`, and a constant."""
+    searched = search(seen) if searches else None
+    if searched is not None:
+        on = keep(on, np.concatenate(searched.known[:2]))
+    rows, totals = seen.rows(learned), seen.totals[learned]
+    measured, allowed = Measured.of(rows), np.append(on > 0, True)
+    constant = additive_fit.fit(rows, totals, np.zeros_like(allowed), measured)
+    fitted = additive_fit.fit(rows, totals, allowed, measured) if fits else constant
+    return Sight(searched, fitted, constant)
+
+
+def keep(before: NDArray[np.float32], known: NDArray[np.float32]) -> NDArray[np.float32]:
+    """On where an edge is present, off where it is absent, else as before: so the policy's input does not
+    flicker from look to look."""
+    return np.where(known == 0.5, before, known)
+
+
+def _known(result: Identification) -> list[NDArray[np.float32]]:
+    """Verdicts as numbers; where a certificate is missing, an edge that was not found may be there."""
+    certified = (result.certificate.reward, result.certificate.reward, *[result.certificate.dynamics] * 2)
+    return [
+        _numbers(getattr(result.verdict, name), sure) for name, sure in zip(BLOCKS, certified, strict=True)
+    ]
+
+
+def _numbers(verdict: NDArray[Any], certified: bool) -> NDArray[np.float32]:
+    absent = 0.0 if certified else 0.5
+    return np.select([verdict == "present", verdict == "absent"], [1.0, absent], 0.5).astype(np.float32)
