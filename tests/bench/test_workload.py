@@ -7,9 +7,10 @@ import pytest
 from apportion.bench import updates, workload
 from apportion.bench.updates import Limits
 from apportion.bench.workload import Size
-from apportion.core.types import Sampling
+from apportion.core.types import Batch, Sampling
 from apportion.data import replay as replays
 from apportion.methods import METHODS, grd
+from builders import lane
 
 SPEC = workload.made_up_spec(Size(4, 2), steps=20)
 SMALL = grd.Config(hidden=(8,), segments=2, update_every=1)
@@ -17,10 +18,15 @@ SMALL = grd.Config(hidden=(8,), segments=2, update_every=1)
 
 def test_the_replay_is_full_of_whole_episodes() -> None:
     work = workload.make(workload.settings("grd", SMALL, lanes=2, updates=3, replay_steps=400), SPEC)
-    replay = jax.tree.map(lambda x: x[1], work.replay)
+    replay = lane(jax.device_get(work.replay), 1)
     assert int(replay.segments - replay.oldest) >= 400 // 20 - 1
-    drawn = replays.draw(replay, jax.random.key(0), Sampling(segments=8), 64, 1)
-    batch = replays.gather(replay, jax.tree.map(lambda x: x[0], drawn), SPEC.max_segment_steps)
+
+    @jax.jit
+    def sample(replay: replays.Replay, key: jax.Array) -> Batch:
+        drawn = replays.draw(replay, key, Sampling(segments=8), 64, 1)
+        return replays.gather(replay, lane(drawn, 0), SPEC.max_segment_steps)
+
+    batch = sample(replay, jax.random.key(0))
     assert batch.segments is not None
     assert np.asarray(batch.segments.mask).all()
     assert np.asarray(batch.segments.observations).std() == pytest.approx(1, abs=0.1)
