@@ -137,12 +137,7 @@ def run_blocks(page: Path, folder: Path) -> None:
                 (folder / f"{module[1]}.py").write_text(code)
                 importlib.import_module(module[1])
             else:
-                exec(compile(shortened(code), relative(page), "exec"), namespace)
-
-
-def shortened(code: str) -> str:
-    """With a training that learns for 1,200 steps after its warm-up where the README's learns for 8,000."""
-    return code.replace("steps=20_000", "steps=13_200")
+                exec(compile(code, relative(page), "exec"), namespace)
 
 
 def write_modules(page: Path, folder: Path) -> None:
