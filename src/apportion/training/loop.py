@@ -88,9 +88,9 @@ def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
 
 def _compile_init(config: Config, spec: Spec) -> Callable[[PRNGKeyArray], AgentState]:
     method, backbone = config.make_method(), config.make_backbone()
-    scaling = scales.unknown(spec, config.env.time_up != "pause") if config.normalise else None
 
     def init(key: PRNGKeyArray) -> AgentState:
+        scaling = scales.unknown(spec, config.env.time_up != "pause") if config.normalise else None
         return agents.init(method, backbone, key, spec, scaling, config.imagines)
 
     return jax.jit(jax.vmap(init))
