@@ -35,7 +35,7 @@ class Transitions(NamedTuple):
     next_observation: Float[Array, "*B S"]
     paid: Float[Array, "*B"]  # the delayed reward as the agent sees it
     true_reward: Float[Array, "*B"]  # hidden from learning; only the oracle and the metrics read it
-    terminated: Bool[Array, "*B"]  # a true end: no bootstrap. A time limit is not an end.
+    terminated: Bool[Array, "*B"]  # a true end: no bootstrap. To backbones, a time limit may be one.
     segment_total: Float[Array, "*B"]  # what the step's segment paid
     segment_length: Int[Array, "*B"]
     step_in_segment: Int[Array, "*B"]
