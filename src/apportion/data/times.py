@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from apportion.data import replay as replays
 from apportion.data.replay import Replay
 
 
@@ -13,9 +14,9 @@ def times(replay: Replay) -> tuple[Int[Array, "N"], Bool[Array, "N"]]:
     capacity = replay.paid.shape[0]
     places = jnp.arange(capacity)
     row = replay.rows - (replay.rows - places) % capacity  # the newest one in each place
-    segment = replay.oldest + (places - replay.oldest) % capacity
+    whole = replays.survey(replay, 1).live
     # What does not count points past the end, where a scatter drops it.
-    first = jnp.where(segment < replay.segments, replay.segment_episode % capacity, capacity)
+    first = jnp.where(whole, replay.segment_episode % capacity, capacity)
 
     def at_first_rows(of_segments: Int[Array, "N"]) -> Int[Array, "N"]:
         return jnp.full(capacity, -1, jnp.int32).at[first].max(of_segments, mode="drop")

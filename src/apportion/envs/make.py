@@ -35,7 +35,6 @@ from apportion.envs.spaces import action_facts
 
 _EXTRAS = {"Meta-World": "metaworld"}  # namespace of ids: what registers them, as module and as our extra
 
-
 TimeUp = Literal["auto", "end", "pause"]
 
 

@@ -86,8 +86,7 @@ def update_model(
 
 def seen(method: Method, state: AgentState) -> Float[Array, "S"]:
     """1 where the policy may look: at what the method shows it, and at the clock."""
-    shown = method.policy_mask(state.method)
-    clocks = None if state.scaling is None else state.scaling.clocks
+    shown, clocks = method.policy_mask(state.method), scales.clocks(state.scaling)
     return shown if clocks is None else jnp.maximum(shown, clocks)
 
 
@@ -100,9 +99,9 @@ def lesson(
         remembered = method.recall(state.method, len(transitions.paid), recall_key)
         transitions = jax.tree.map(lambda *x: jnp.concatenate(x), transitions, remembered)
     rewards = method.reward(state.method, transitions)
-    clocks = None if state.scaling is None else state.scaling.clocks
     # Now, for to a reward model a time limit is no end.
-    transitions = transitions._replace(terminated=over(limit, clocks, transitions))
+    ends = over(limit, scales.clocks(state.scaling), transitions)
+    transitions = transitions._replace(terminated=ends)
     shown = _mask_observations(transitions, seen(method, state))
     return Lesson(shown, rewards * scales.reward_factor(state.scaling), key)
 

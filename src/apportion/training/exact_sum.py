@@ -43,7 +43,6 @@ def steps_of(segments: Segments) -> Transitions:
     """All steps of some segments, [M, T]; what stands in the padding means nothing."""
     shape = segments.mask.shape
     last = jnp.arange(shape[1])[None, :] == segments.length[:, None] - 1
-
     steps = jnp.broadcast_to(jnp.arange(shape[1], dtype=jnp.int32)[None, :], shape)
 
     def each_step(x: Array) -> Array:

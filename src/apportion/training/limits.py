@@ -5,6 +5,7 @@ ends with it. A policy that is to earn most until then must know how much time i
 two values. So the limit is an end where an observation tells the time, and a pause where none does.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -40,12 +41,11 @@ def clocks(replay: Replay) -> Float[Array, "S"]:
     time, known = times(replay)
     # Relative to one of them: sums of large numbers that hardly differ would lose the difference.
     moved = replay.observation - replay.observation[:1]
-    known = jnp.broadcast_to(known[:, None], moved.shape)
-    passed = jnp.broadcast_to(time.astype(moved.dtype)[:, None], moved.shape)
-
-    def mean(x: Float[Array, "N S"]) -> Float[Array, "N S"]:
-        return jnp.broadcast_to(jnp.mean(x, axis=0, where=known, keepdims=True), x.shape)
-
-    seen, passed = moved - mean(moved), passed - mean(passed)
-    both, alone, clock = (mean(x)[0] for x in (seen * passed, seen**2, passed**2))
-    return (both**2 > _EXACT * alone * clock).astype(moved.dtype)
+    share = known.astype(moved.dtype) / jnp.maximum(jnp.sum(known), 1).astype(moved.dtype)
+    passed = time.astype(moved.dtype)
+    passed = passed - jnp.sum(share * passed)
+    # As products, which need fewer copies of a full replay; a GPU would round what it multiplies.
+    product = partial(jnp.matmul, precision="highest")
+    mean, both = product(jnp.stack([share, share * passed]), moved)
+    alone = product(share, (moved - mean[None, :]) ** 2)
+    return (both**2 > _EXACT * alone * jnp.sum(share * passed**2)).astype(moved.dtype)

@@ -50,8 +50,8 @@ def measured(scaling: Scaling, replay: Replay) -> Scaling:
     spread = jnp.sqrt(jnp.mean((moved - mean[None, :]) ** 2, axis=0, where=live))
     varies = spread > 1e-6 * jnp.abs(origin + mean)  # less than that is rounding
     scale = jnp.where(varies, 1 / jnp.where(varies, spread, 1.0), 1.0)
-    clocks = None if scaling.clocks is None else limits.clocks(replay)
-    return scaling._replace(mean=origin + mean, scale=scale, clocks=clocks)
+    telling = None if scaling.clocks is None else limits.clocks(replay)
+    return scaling._replace(mean=origin + mean, scale=scale, clocks=telling)
 
 
 # --- Observations
@@ -104,6 +104,11 @@ def record(scaling: Scaling | None, raw: Record) -> Record:
         return raw
     mean, scale = np.asarray(scaling.mean), np.asarray(scaling.scale)
     return raw._replace(observations=standardise(raw.observations, mean, scale))
+
+
+def clocks(scaling: Scaling | None) -> Float[Array, "S"] | None:
+    """1 for dimensions that tell the time, where anybody asked."""
+    return None if scaling is None else scaling.clocks
 
 
 # --- Rewards

@@ -31,6 +31,7 @@ def updates(
 ) -> tuple[AgentState, Replay, Metrics]:
     """All updates of one iteration, and the mean of their metrics; steps from number `since` on are new."""
     method, backbone = config.make_method(), config.make_backbone()
+    limit = Limit(spec.max_episode_steps, config.env.time_up)
     keep = method.kept or method.credit
     count = config.schedule.updates_per_iteration
     wanted = method.sampling.suited(spec.max_segment_steps)
@@ -58,7 +59,7 @@ def updates(
         agent, metrics = agents.update_model(method, agent, drawn._replace(transitions=first), model_key)
         if backbone.log_density is None:
             taken = drawn.transitions
-            agent, found = policy_round(config, spec, agent, taken, policy_keys, imagine_keys)
+            agent, found = policy_round(config, limit, agent, taken, policy_keys, imagine_keys)
             metrics |= found
         if keep is not None and drawn.segments is not None:
             now = replays.with_credit(now, drawn.segments, keep(agent.method, drawn.segments))
@@ -70,7 +71,7 @@ def updates(
     if backbone.log_density is not None:
         # Of what a chunk closes, one segment at the most began before it.
         places = config.schedule.steps_per_iteration + spec.max_segment_steps
-        limit, key = Limit(spec.max_episode_steps, config.env.time_up), policy_keys[0]
+        key = policy_keys[0]
         agent, policy_metrics = rollouts.learn(method, backbone, limit, agent, replay, since, places, key)
         metrics |= policy_metrics
     return agent, replay, metrics
@@ -78,7 +79,7 @@ def updates(
 
 def policy_round(
     config: Config,
-    spec: Spec,
+    limit: Limit,
     agent: AgentState,
     steps: Transitions,
     policy_keys: PRNGKeyArray,
@@ -88,7 +89,6 @@ def policy_round(
     policy with which the round begins, in a model that has learned from these batches first."""
     metrics: Metrics = {}
     method, backbone = config.make_method(), config.make_backbone()
-    limit = Limit(spec.max_episode_steps, config.env.time_up)
     if config.imagines:
         assert method.dynamics is not None
         agent, metrics = repeat(partial(imagination.learn, method.dynamics), agent, steps)
