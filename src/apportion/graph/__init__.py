@@ -45,6 +45,7 @@ class Identification(NamedTuple):
     certificate: Certificate
     reward_model: RewardModel  # of rows [N, S + A]
     copies: dict[int, int]  # dimension (actions after states) to the earlier one that stands for it
+    nowhere: NDArray[np.bool_]  # [S + A] of the absent edges to the reward: absent from single steps as well
 
 
 def identify(
@@ -110,6 +111,7 @@ def _identify(
         groups=with_copies(reward, copies),
         explained=max(0.0, 1 - refined.error) if refined.parents.size else 0.0,
         certificate=certify(refined, everything, len(rows), len(x), dictionary, negligible),
+        nowhere=reward.nowhere[dictionary.scale.original],
         reward_model=refined.model,
         copies=copies,
     )

@@ -26,7 +26,7 @@ class Candidates:
             sums, owners = np.concatenate([sums, more], axis=1), np.concatenate([owners, pairs])
         self.columns = Columns.of(sums, segments.offsets)
         self.sums = sums
-        self._owners = owners
+        self.owners = owners
         self._singles = len(dictionary.scale.dims) * UNIVARIATE
 
     @cached_property
@@ -35,7 +35,7 @@ class Candidates:
 
     @cached_property
     def _alone(self) -> dict[int, Dims]:
-        first = self._owners[: self._singles : UNIVARIATE, 0]
+        first = self.owners[: self._singles : UNIVARIATE, 0]
         columns = np.arange(self._singles).reshape(-1, UNIVARIATE)
         return {int(dim): mine[self._alive[mine]] for dim, mine in zip(first, columns, strict=True)}
 
@@ -43,7 +43,7 @@ class Candidates:
     def _multiplied(self) -> dict[int, tuple[Dims, Dims]]:
         """For each dimension the columns of its products, and the partner in each of them."""
         columns = self._singles + np.flatnonzero(self._alive[self._singles :])
-        first, second = self._owners[columns].T
+        first, second = self.owners[columns].T
         ends = np.concatenate([first, second])
         order = np.argsort(ends, kind="stable")
         partners, twice = np.concatenate([second, first])[order], np.tile(columns, 2)[order]

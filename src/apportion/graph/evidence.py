@@ -25,13 +25,15 @@ class Columns(NamedTuple):
     """Summed features [E, P] without what offsets explain, each of length 1 (0 where nothing is left)."""
 
     unit: Floats
+    per_sum: Floats  # [P] what the sums were multiplied with
 
     @classmethod
     def of(cls, sums: Floats, offsets: Offsets) -> "Columns":
         left = offsets.remove(sums)
         length = np.sqrt(np.sum(left**2, axis=0))
         alive = length > 1e-6 * np.sqrt(np.sum(sums**2, axis=0))
-        return cls(left * np.where(alive, 1 / np.where(alive, length, 1.0), 0.0))
+        per_sum = np.where(alive, 1 / np.where(alive, length, 1.0), 0.0)
+        return cls(left * per_sum, per_sum)
 
 
 class Remainder(NamedTuple):
@@ -62,17 +64,18 @@ class Remainder(NamedTuple):
             curvature=np.where(alive, np.maximum(1 - np.sum(kept**2, axis=0), _ALIVE), 0.0),
         )
 
-    def against(self, least: float) -> Floats:
-        """[P] log ratio of an effect along each feature alone that is worth at least `least`, to none."""
+    def against(self, least: float | Floats) -> Floats:
+        """[P] log ratio of an effect along each feature alone that is worth at least `least`, to none; which
+        may be another for each."""
         return _fixed(self.linear, self.curvature, self.signal, least)
 
-    def against_mixtures(self, block: NDArray[np.int64], mixtures: Floats, least: float) -> Floats:
-        """[M] the same along random combinations [M, K] of a block of features."""
+    def along(self, block: NDArray[np.int64], mixtures: Floats) -> "Along":
+        """What bears on random combinations [M, K] of a block of features."""
         plain, seen = self._block(block)
         length = np.sqrt(np.maximum(np.einsum("mi,ij,mj->m", mixtures, plain, mixtures), 1e-12))
         linear = mixtures @ self.linear[block] / length
         curvature = np.maximum(np.einsum("mi,ij,mj->m", mixtures, seen, mixtures) / length**2, _ALIVE)
-        return _fixed(linear, curvature, self.signal, least)
+        return Along(length, linear, curvature, self.signal)
 
     def for_effects(self, families: Sequence[Sequence[NDArray[np.int64]]]) -> Floats:
         """For each family of blocks of features, the log ratio of an effect of unknown size in one of its
@@ -128,16 +131,32 @@ class Remainder(NamedTuple):
         return plain, plain - kept @ kept.swapaxes(-1, -2)
 
 
+class Along(NamedTuple):
+    """The remainder, as it bears on combinations of features."""
+
+    length: Floats  # [M] of the combinations' sums
+    linear: Floats  # [M]
+    curvature: Floats  # [M]
+    signal: float
+
+    def against(self, least: float | Floats) -> Floats:
+        """[M] as Remainder.against."""
+        return _fixed(self.linear, self.curvature, self.signal, least)
+
+
 def log_mean(logs: Floats) -> Floats:
     """The log of the mean of what these are the logs of, over the first axis: plain, for it runs often."""
     most = logs.max(axis=0)
     return np.asarray(most + np.log(np.mean(np.exp(logs - most), axis=0)))
 
 
-def _fixed(linear: Floats, curvature: Floats, signal: float, least: float) -> Floats:
+def _fixed(linear: Floats, curvature: Floats, signal: float, least: float | Floats) -> Floats:
     """Effects of either sign that are worth `least`, twice that, ..., all of the variance."""
-    worth = least * 2.0 ** np.arange(np.floor(np.log2(1 / least)) + 1)
-    size = np.sqrt(worth * signal)[:, None]
+    least = np.broadcast_to(least, linear.shape)
+    doublings = np.floor(np.log2(1 / least))
+    steps = np.arange(doublings.max(initial=0.0) + 1)[:, None]
+    size = np.sqrt(least * 2.0**steps * signal)
     push = np.abs(size * linear)
     cosh = push + np.log1p(np.exp(-2 * push)) - np.log(2)
-    return log_mean(cosh - size**2 * curvature / 2)
+    logs = np.where(steps <= doublings, cosh - size**2 * curvature / 2, -np.inf)
+    return log_mean(logs) + (np.log(len(steps)) - np.log(doublings + 1))  # the others are no effects

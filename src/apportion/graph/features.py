@@ -83,8 +83,8 @@ class Scale(Units):
         """The same from samples in parts, which are never put together: there may be many."""
         extremes, per_row = _extremes(parts), max(parts[0].shape[1], 1)
         units = Units.of(parts, extremes)
-        some = _spread(int(np.clip(_SAMPLE // per_row, *_SAMPLE_ROWS)), sum(len(x) for x in parts))
-        few = some[_spread(int(np.clip(_QUANTILE_SAMPLE // per_row, *_QUANTILE_ROWS)), len(some))]
+        some = evenly(int(np.clip(_SAMPLE // per_row, *_SAMPLE_ROWS)), sum(len(x) for x in parts))
+        few = some[evenly(int(np.clip(_QUANTILE_SAMPLE // per_row, *_QUANTILE_ROWS)), len(some))]
         quantiles = np.quantile(rows_of(parts, few), np.linspace(0, 1, QUANTILES), axis=0)
         quantiles = quantiles.astype(np.float64)
         quantiles[0], quantiles[-1] = extremes
@@ -144,7 +144,7 @@ def _rounding(dtype: np.dtype[Any]) -> float:
     return 10 * float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else 0.0
 
 
-def _spread(count: int, rows: int) -> NDArray[np.int64]:
+def evenly(count: int, rows: int) -> NDArray[np.int64]:
     """Numbers of up to so many rows: all, or evenly spread by the golden ratio, for every n-th row might be
     the same step of every episode."""
     if rows <= count:
@@ -162,7 +162,7 @@ def rows_of(parts: list[NDArray[Any]], chosen: NDArray[np.int64]) -> NDArray[Any
 def _originals(parts: list[NDArray[Any]], some: NDArray[np.int64], units: Units) -> NDArray[np.int64]:
     """For each dimension the first that equals it in some rows, up to unit and sign."""
     original, dims = np.arange(len(units.live)), np.flatnonzero(units.live)
-    few = units.standardised(rows_of(parts, some[_spread(2000, len(some))])[:, dims], dims)
+    few = units.standardised(rows_of(parts, some[evenly(2000, len(some))])[:, dims], dims)
     alike = np.abs(few.T @ few) / len(few)
     spread = np.diag(alike)
     candidates = np.argwhere(np.triu(alike > (1 - 1e-6) * np.sqrt(np.outer(spread, spread)), k=1))
@@ -183,7 +183,7 @@ def _teams(parts: list[NDArray[Any]], some: NDArray[np.int64], live: NDArray[np.
     so that none of them would be missed alone. There may be several teams, and flags that are in none."""
     team = np.arange(len(live))
     dims = np.flatnonzero(live)
-    few = rows_of(parts, some[_spread(100, len(some))])  # which rules out most dimensions already
+    few = rows_of(parts, some[evenly(100, len(some))])  # which rules out most dimensions already
     dims = dims[[len(np.unique(few[:, dim])) <= 2 for dim in dims]]
     x = rows_of([part[:, dims] for part in parts], some)
     low, high = x.min(axis=0), x.max(axis=0)

@@ -18,6 +18,7 @@ from apportion.graph.features import Dictionary, Floats
 from apportion.graph.places import Contest, Place, Settled
 from apportion.graph.refine import Refined
 from apportion.graph.screen import Segments
+from apportion.graph.steps import Steps
 
 SURE = 0.8  # a verdict needs this probability; below, it is "undecided"
 _UNSURE = 0.79  # the most that is known of a dimension for which another may stand
@@ -52,6 +53,7 @@ class Judged(NamedTuple):
     confidence: Floats  # [D] the probability that the edge, or its absence, is right
     strength: Floats  # [D] share of the totals' variance that an edge is worth
     groups: list[tuple[int, ...]]  # of each one feeds the reward, and the data cannot tell which
+    nowhere: NDArray[np.bool_]  # [D] absent, and surely worth no more in single steps
 
 
 def judge(
@@ -66,28 +68,33 @@ def judge(
     candidates = Candidates(segments, dictionary, sums, refined.parents)
     settled = Contest(segments, candidates, refined, dictionary.scale.teams, rng).settle()
     presence, strength = np.zeros((2, len(settled.found)))
-    absence = np.ones(len(settled.found))
-    ratios = settled.remainder.against(negligible)
+    absence = np.ones((2, len(settled.found)))  # from totals, and from single steps as well
+    steps = Steps.of(segments, dictionary, candidates, refined.model)
+    least = np.stack([np.full(len(candidates.owners), negligible), steps.least(negligible)])
+    ratios = np.stack([settled.remainder.against(each) for each in least])
     for team in settled.others:
-        odds = _log_odds_of_worth(settled, candidates, ratios, team, negligible, rng)
-        absence[team] = special.expit(-odds) * (1 - _hidden(refined.error))
+        mixtures = rng.normal(size=(MIXTURES, len(candidates.alone(team))))
+        curves = _curves(settled, candidates.alone(team), mixtures, steps, negligible)
+        odds = _log_odds_of_worth(settled, candidates, ratios, curves, team)
+        absence[:, team] = special.expit(-odds)[:, None] * (1 - _hidden(refined.error))
     for place in settled.places:
         # Something is there, and it may well be this, even if a rival is likelier.
-        absence[place.team] = 1 - place.some * max(float(place.share[0]), 1 - SURE)
+        absence[:, place.team] = 1 - place.some * max(float(place.share[0]), 1 - SURE)
         worth = max(refined.strength.get(int(dim), 0.0) for dim in place.team)
         strength[place.team] = worth or settled.added.get(int(place.team[0]), 0.0)
         known = place.presence * (1 - PRIOR.bystander * _much(refined.error))
         faint = strength[place.team[0]] < min(negligible, PRIOR.faint * refined.error)
         presence[place.team] = min(known, _UNSURE) if faint else known
         for rival, part in zip(place.rivals, place.share[1:], strict=True):
-            absence[rival] *= 1 - place.some * part
+            absence[:, rival] *= 1 - place.some * part
     edges, groups = presence >= 0.5, []
     for members in map(_group, settled.places):
         if len(members) > 1:
             together = np.sort(np.concatenate(members))
             groups.append(tuple(together.tolist()))
-            absence[together] = np.minimum(absence[together], _UNSURE)
-    return Judged(edges, np.where(edges, presence, absence), np.where(edges, strength, 0.0), groups)
+            absence[:, together] = np.minimum(absence[:, together], _UNSURE)
+    confidence, nowhere = np.where(edges, presence, absence[0]), ~edges & np.all(absence >= SURE, axis=0)
+    return Judged(edges, confidence, np.where(edges, strength, 0.0), groups, nowhere)
 
 
 def _group(place: Place) -> list[Dims]:
@@ -130,26 +137,29 @@ def _much(unexplained: float) -> float:
     return float(np.clip((unexplained - 0.15) / 0.2, 0.0, 1.0))
 
 
+def _curves(settled: Settled, alone: Dims, mixtures: Floats, steps: Steps, negligible: float) -> list[Floats]:
+    """Log ratios of effects along curves of a team's own, that are worth at least so much of the totals'
+    variance; and of those that are worth it in totals or in steps."""
+    if not len(alone):
+        return [np.zeros(0)] * 2
+    along = settled.remainder.along(alone, mixtures)
+    least = steps.least_of_mixtures(negligible, alone, mixtures, along.length)
+    return [along.against(negligible), along.against(least)]
+
+
 def _log_odds_of_worth(
-    settled: Settled,
-    candidates: Candidates,
-    ratios: Floats,
-    team: Dims,
-    least: float,
-    rng: np.random.Generator,
-) -> float:
-    """Log odds that the team is worth at least so much; `ratios` are those of each column alone."""
+    settled: Settled, candidates: Candidates, ratios: Floats, curves: list[Floats], team: Dims
+) -> Floats:
+    """[2] log odds that the team is worth so much: from ratios [2, P] of each column alone, and of curves."""
     found, alone = settled.found, candidates.alone(team)
-    mixtures = rng.normal(size=(MIXTURES, len(alone)))
-    curves = settled.remainder.against_mixtures(alone, mixtures, least) if len(alone) else np.zeros(0)
     ways = [
-        (PRIOR.alone, np.concatenate([ratios[alone], curves])),
-        (PRIOR.with_found, ratios[candidates.products(team, found)]),
-        (PRIOR.with_others, ratios[candidates.products(team, ~found)]),
+        (PRIOR.alone, np.concatenate([ratios[:, alone], np.stack(curves)], axis=1)),
+        (PRIOR.with_found, ratios[:, candidates.products(team, found)]),
+        (PRIOR.with_others, ratios[:, candidates.products(team, ~found)]),
     ]
-    ways = [(weight, each) for weight, each in ways if len(each)]
+    ways = [(weight, each) for weight, each in ways if each.shape[1]]
     if not ways:
-        return -np.inf
-    logs = [np.log(weight) + log_mean(each) for weight, each in ways]
+        return np.full(len(ratios), -np.inf)
+    logs = [np.log(weight) + log_mean(each.T) for weight, each in ways]
     ratio = np.logaddexp.reduce(logs) - np.log(sum(weight for weight, _ in ways))
-    return float(ratio + special.logit(PRIOR.likely))
+    return np.asarray(ratio + special.logit(PRIOR.likely))
