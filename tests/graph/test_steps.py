@@ -38,6 +38,7 @@ def test_what_cancels_out_in_totals_may_be_there_in_steps() -> None:
     assert result.verdict.state_to_reward.tolist() == ["present", "absent", "absent"]
     assert result.nowhere.tolist() == [False, False, True, True]
     assert result.certificate.reward
+    assert "1 absent from totals may be worth more in single steps" in result.certificate.scope
 
 
 def test_grd_leaves_such_an_edge_on() -> None:

@@ -99,10 +99,11 @@ def _identify(
     evidence = DynamicsEvidence(dictionary.shortened(), Units.of([following]))
     evidence.add(x, following)
     dynamics = dynamics_edges(evidence, negligible)
-    copies = dictionary.scale.copies
+    copies, nowhere = dictionary.scale.copies, reward.nowhere[dictionary.scale.original]
     of_reward, of_dynamics = (_shared(each.edges, each.confidence, copies) for each in (reward, dynamics))
     confidence = _graph(of_reward, of_dynamics, states)
     graph = _graph(reward.edges, dynamics.edges, states)
+    only_from_totals = int(np.sum((words(reward.edges, of_reward) == "absent") & ~nowhere))
     return Identification(
         graph=graph,
         strength=_graph(reward.strength, dynamics.strength, states),
@@ -110,8 +111,8 @@ def _identify(
         verdict=Graph(*(words(getattr(graph, name), getattr(confidence, name)) for name in BLOCKS)),
         groups=with_copies(reward, copies),
         explained=max(0.0, 1 - refined.error) if refined.parents.size else 0.0,
-        certificate=certify(refined, everything, len(rows), len(x), dictionary, negligible),
-        nowhere=reward.nowhere[dictionary.scale.original],
+        certificate=certify(refined, everything, len(rows), len(x), dictionary, negligible, only_from_totals),
+        nowhere=nowhere,
         reward_model=refined.model,
         copies=copies,
     )

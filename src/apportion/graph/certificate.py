@@ -60,9 +60,11 @@ def certify(
     transitions: int,
     dictionary: Dictionary,
     negligible: float = 0.01,
+    only_from_totals: int = 0,
 ) -> Certificate:
     """Errors are shares of the totals' variance on segments left out; `error_of_all` uses every dimension.
-    `transitions` are those that the dynamics were found in."""
+    `transitions` are those that the dynamics were found in. So many dimensions are absent from totals, but
+    may be worth more in single steps."""
     doubts = _reward_doubts(refined, error_of_all, segments)
     features = dictionary.shortened().size
     needed = TRANSITIONS_PER_FEATURE * features
@@ -77,22 +79,26 @@ def certify(
         reward=not any(doubt.of_reward for doubt in doubts),
         notes=[*doubts.values(), *remarks],
         dynamics=not any(doubt.of_dynamics for doubt in doubts),
-        scope=_scope(refined, dictionary, negligible),
+        scope=_scope(refined, dictionary, negligible, only_from_totals),
         doubts=tuple(doubts),
     )
 
 
-def _scope(refined: Refined, dictionary: Dictionary, negligible: float) -> str:
+def _scope(refined: Refined, dictionary: Dictionary, negligible: float, only_from_totals: int) -> str:
     """In words, with the share that stays unexplained: what cannot be excluded there."""
     partner = "another dimension" if len(dictionary.pairs) else "a dimension found"
-    words = (
+    words = [
         f'"absent" means worth less than {negligible:.2g} of the totals\' variance, '
         f"as a main effect or in a pair with {partner}"
-    )
-    if refined.error < UNEXPLAINED:
-        return words
-    left = f"{min(refined.error, 1.0):.0%} of the variance stays unexplained"
-    return f"{words}; {left}, where nothing outside of that scope can be excluded"
+    ]
+    if only_from_totals:
+        words.append(
+            f"{only_from_totals} absent from totals may be worth more in single steps, which add up to little"
+        )
+    if refined.error >= UNEXPLAINED:
+        left = f"{min(refined.error, 1.0):.0%} of the variance stays unexplained"
+        words.append(f"{left}, where nothing outside of that scope can be excluded")
+    return "; ".join(words)
 
 
 def _reward_doubts(refined: Refined, error_of_all: float, segments: int) -> dict[Doubt, str]:
