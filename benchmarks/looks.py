@@ -1,0 +1,80 @@
+"""How long looks of several lanes take that are taken at once, as those of a GRD training are.
+
+    python benchmarks/looks.py --lanes 1 5
+    python benchmarks/looks.py --states 17 --actions 6
+
+The data are drawn: states that mix with each other, actions that move some of them, totals of three kinds of
+terms. `cores` is CPU seconds (those of the looks' own processes included) by seconds.
+"""
+
+import json
+import resource
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import tyro
+
+from apportion.graph import looking
+from apportion.graph.looking import Seen, Sight
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Take looks of several lanes at once, and print how long they took."""
+
+    lanes: tuple[int, ...] = (1, 5)
+    """How many at once; one line for each."""
+    states: int = 376
+    """Dimensions of the state."""
+    actions: int = 17
+    """Dimensions of the action."""
+    episodes: int = 150
+    """Episodes of each lane."""
+    steps: int = 1000
+    """Steps of each."""
+
+
+def main(args: Looks) -> None:
+    seen = [drawn(seed, args) for seed in range(max(args.lanes))]
+    for lanes in args.lanes:
+        began, used = time.perf_counter(), cpu()
+        with ThreadPoolExecutor(lanes) as pool:
+            found = list(pool.map(look, seen[:lanes]))
+        seconds = time.perf_counter() - began
+        edges = [int(np.sum(each.searched.known[0] == 1)) for each in found if each.searched]
+        cores = round((cpu() - used) / seconds, 2)
+        print(json.dumps({"lanes": lanes, "seconds": round(seconds, 2), "cores": cores, "edges": edges}))
+
+
+def look(seen: Seen) -> Sight:
+    """As a training takes it: from all edges on."""
+    on = np.ones(seen.observations[0].shape[1] + seen.actions[0].shape[1], np.float32)
+    learned = np.ones(len(seen.totals), np.bool_)
+    return looking.apart_if_large(looking.look, seen, on, learned, True, True)
+
+
+def drawn(seed: int, args: Looks) -> Seen:
+    rng = np.random.default_rng(seed)
+    mixing = rng.normal(size=(args.states, args.states)).astype(np.float32) / (2 * np.sqrt(args.states))
+    actions = rng.uniform(-1, 1, (args.episodes, args.steps, args.actions)).astype(np.float32)
+    actions += 0.3 * rng.standard_normal((args.episodes, 1, args.actions), np.float32)
+    now, states = rng.standard_normal((args.episodes, args.states), np.float32), []
+    moved = min(args.states, args.actions)
+    for step in range(args.steps + 1):
+        states.append(now)
+        now = 0.9 * now + 0.1 * np.tanh(now @ mixing.T) + 0.3 * rng.standard_normal(now.shape, np.float32)
+        now[:, :moved] += 0.3 * actions[:, min(step, args.steps - 1), :moved]
+    x = np.stack(states, axis=1)
+    totals = x[:, :-1, [0, -1]].sum(axis=(1, 2)) - 0.1 * np.sum(actions**2, axis=(1, 2))
+    return Seen(list(x), list(actions), totals.astype(np.float64), np.arange(args.episodes) % 3 == 0)
+
+
+def cpu() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Looks))
