@@ -3,8 +3,8 @@
     python benchmarks/looks.py --lanes 1 5
     python benchmarks/looks.py --states 17 --actions 6
 
-The data are drawn: states that mix with each other, actions that move some of them, totals of three kinds of
-terms. `cores` is CPU seconds (those of the looks' own processes included) by seconds.
+The data are drawn as those of sizes.py. `cores` is CPU seconds, those of the looks' own processes included, by
+seconds.
 """
 
 import json
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import tyro
+from sizes import drawn
 
 from apportion.graph import looking
 from apportion.graph.looking import Seen, Sight
@@ -37,7 +38,8 @@ class Looks:
 
 
 def main(args: Looks) -> None:
-    seen = [drawn(seed, args) for seed in range(max(args.lanes))]
+    size, ends = (args.states, args.actions, args.steps, args.episodes), np.zeros(args.episodes, np.bool_)
+    seen = [Seen(*drawn(*size, seed=seed), ends) for seed in range(max(args.lanes))]
     for lanes in args.lanes:
         began, used = time.perf_counter(), cpu()
         with ThreadPoolExecutor(lanes) as pool:
@@ -53,22 +55,6 @@ def look(seen: Seen) -> Sight:
     on = np.ones(seen.observations[0].shape[1] + seen.actions[0].shape[1], np.float32)
     learned = np.ones(len(seen.totals), np.bool_)
     return looking.apart_if_large(looking.look, seen, on, learned, True, True)
-
-
-def drawn(seed: int, args: Looks) -> Seen:
-    rng = np.random.default_rng(seed)
-    mixing = rng.normal(size=(args.states, args.states)).astype(np.float32) / (2 * np.sqrt(args.states))
-    actions = rng.uniform(-1, 1, (args.episodes, args.steps, args.actions)).astype(np.float32)
-    actions += 0.3 * rng.standard_normal((args.episodes, 1, args.actions), np.float32)
-    now, states = rng.standard_normal((args.episodes, args.states), np.float32), []
-    moved = min(args.states, args.actions)
-    for step in range(args.steps + 1):
-        states.append(now)
-        now = 0.9 * now + 0.1 * np.tanh(now @ mixing.T) + 0.3 * rng.standard_normal(now.shape, np.float32)
-        now[:, :moved] += 0.3 * actions[:, min(step, args.steps - 1), :moved]
-    x = np.stack(states, axis=1)
-    totals = x[:, :-1, [0, -1]].sum(axis=(1, 2)) - 0.1 * np.sum(actions**2, axis=(1, 2))
-    return Seen(list(x), list(actions), totals.astype(np.float64), np.arange(args.episodes) % 3 == 0)
 
 
 def cpu() -> float:

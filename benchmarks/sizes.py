@@ -15,12 +15,15 @@ from pathlib import Path
 
 import numpy as np
 import tyro
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from apportion.graph import identify
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions
+
+Rows = NDArray[np.float32]
 
 # States, actions, steps per episode, episodes.
 SIZES = {
@@ -59,9 +62,12 @@ def main(args: Sizes) -> None:
     Console().print(table)
 
 
-def measure(states: int, actions: int, steps: int, episodes: int) -> dict[str, float]:
-    """States that remember and are pushed by actions; two of them and one action earn the reward."""
-    rng = np.random.default_rng(0)
+def drawn(
+    states: int, actions: int, steps: int, episodes: int, seed: int = 0
+) -> tuple[list[Rows], list[Rows], NDArray[np.float64]]:
+    """States that remember and are pushed by actions; two of them and one action earn the reward.
+    Observations and actions of each episode, and what it was paid."""
+    rng = np.random.default_rng(seed)
     observations, acted = [], []
     push = rng.normal(size=(actions, states)) / np.sqrt(actions)
     for _ in range(episodes):
@@ -73,7 +79,12 @@ def measure(states: int, actions: int, steps: int, episodes: int) -> dict[str, f
         observations.append(path)
         acted.append(moves)
     pairs = zip(observations, acted, strict=True)
-    totals = np.array([np.sum(np.abs(o[:-1, 0]) + o[:-1, 1] - a[:, 0] ** 2) for o, a in pairs])
+    totals = [np.sum(np.abs(o[:-1, 0]) + o[:-1, 1] - a[:, 0] ** 2) for o, a in pairs]
+    return observations, acted, np.array(totals)
+
+
+def measure(states: int, actions: int, steps: int, episodes: int) -> dict[str, float]:
+    observations, acted, totals = drawn(states, actions, steps, episodes)
     before, start = _peak_mb(), time.process_time()
     result = identify(observations, acted, totals)
     seconds = time.process_time() - start
