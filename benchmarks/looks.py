@@ -3,8 +3,8 @@
     python benchmarks/looks.py --lanes 1 5
     python benchmarks/looks.py --states 17 --actions 6
 
-The data are drawn as those of sizes.py. `cores` is CPU seconds, those of the looks' own processes included, by
-seconds.
+The data are drawn as those of sizes.py. `cores` is how many were busy on average, those of the
+looks' own processes included.
 """
 
 import json
