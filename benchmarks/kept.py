@@ -4,8 +4,8 @@
     python benchmarks/kept.py runs/run --out results/kept-dimensions.json
 
 The search sees totals alone. Then true rewards of single steps are regressed on what is left (lines and
-parabolas of each dimension), in the last episodes: once where every absent dimension goes, as GRD does it,
-and once where only those go that single steps exclude as well.
+parabolas of each dimension), in the last episodes: once where every absent dimension goes, and once where
+only those go that single steps exclude as well, as GRD does it.
 """
 
 from dataclasses import dataclass

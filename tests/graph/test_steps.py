@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from apportion.graph import identify
 from apportion.graph.candidates import Candidates
 from apportion.graph.features import Dictionary, Floats, Scale
+from apportion.graph.looking import Seen, search
 from apportion.graph.refine import refine
 from apportion.graph.screen import Segments
 from apportion.graph.steps import MOST, Steps
@@ -38,6 +39,13 @@ def test_what_cancels_out_in_totals_may_be_there_in_steps() -> None:
     assert result.nowhere.tolist() == [False, False, True, True]
     assert result.certificate.reward
     assert "1 absent from totals may be worth more in single steps" in result.certificate.scope
+
+
+def test_grd_leaves_such_an_edge_on() -> None:
+    observations, actions, totals = swinging(swing=0.5)
+    known = search(Seen(observations, actions, totals, np.zeros(EPISODES, np.bool_))).known
+    assert known[0].tolist() == [1.0, 0.5, 0.0]
+    assert known[1].tolist() == [0.0]
 
 
 def parts() -> tuple[Segments, Dictionary, Candidates, Steps, Floats, Floats]:

@@ -103,13 +103,14 @@ def keep(before: NDArray[np.float32], known: NDArray[np.float32]) -> NDArray[np.
 
 
 def _known(result: Identification) -> list[NDArray[np.float32]]:
-    """Verdicts as numbers; where a certificate is missing, an edge that was not found may be there."""
-    certified = (result.certificate.reward, result.certificate.reward, *[result.certificate.dynamics] * 2)
-    return [
-        _numbers(getattr(result.verdict, name), sure) for name, sure in zip(BLOCKS, certified, strict=True)
-    ]
+    """Verdicts as numbers. An edge that was not found may be there where a certificate is missing; and one to
+    the reward where only totals exclude it, for a policy learns from single steps."""
+    certificate, states = result.certificate, len(result.graph.state_to_reward)
+    of_reward = certificate.reward & result.nowhere
+    sure = (of_reward[:states], of_reward[states:], *[np.asarray(certificate.dynamics)] * 2)
+    return [_numbers(getattr(result.verdict, name), each) for name, each in zip(BLOCKS, sure, strict=True)]
 
 
-def _numbers(verdict: NDArray[Any], certified: bool) -> NDArray[np.float32]:
-    absent = 0.0 if certified else 0.5
-    return np.select([verdict == "present", verdict == "absent"], [1.0, absent], 0.5).astype(np.float32)
+def _numbers(verdict: NDArray[Any], sure: NDArray[np.bool_]) -> NDArray[np.float32]:
+    known = [verdict == "present", (verdict == "absent") & sure]
+    return np.select(known, [1.0, 0.0], 0.5).astype(np.float32)
