@@ -4,8 +4,8 @@
     python benchmarks/kept.py runs/run --out results/kept-dimensions.json
 
 The search sees totals alone. Then true rewards of single steps are regressed on what is left (lines and
-parabolas of each dimension), in the last episodes: once where every absent dimension goes, and once where
-only those go that single steps exclude as well, as GRD does it.
+parabolas of each dimension), in every other one of the last episodes, and told in those between: once where
+every absent dimension goes, and once where only those go that single steps exclude as well, as GRD does it.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Kept:
     out: Path
     """JSON file to write."""
     last: int = 20
-    """Episodes at the end whose steps are told."""
+    """Episodes at the end: the steps of one half are learned from, those of the other half are told."""
 
 
 def main(args: Kept) -> None:
@@ -63,24 +63,30 @@ def study(run: Path, last: int) -> dict[str, Any]:
     found = identify(observations, actions, column["segment_total"], terminated=ends)
     absent = np.concatenate([found.verdict.state_to_reward, found.verdict.action_to_reward]) == "absent"
     pairs = list(zip(observations, actions, strict=True))[-last:]
-    steps = np.concatenate([np.concatenate([o[: len(a)], a], axis=1) for o, a in pairs])
-    paid = np.concatenate([column["true_reward"][p] for p in parts[-last:]])
+    steps = [np.concatenate([o[: len(a)], a], axis=1) for o, a in pairs]
+    paid = [column["true_reward"][p] for p in parts[-last:]]
     kept = dict(zip(WAYS, (np.ones_like(absent), ~absent, ~(absent & found.nowhere)), strict=True))
     return {
         "episodes": len(parts),
         "certified": found.certificate.reward,
         **{
-            way: {"correlation": best(steps[:, on], paid), "dimensions": int(on.sum())}
+            way: {"correlation": best([each[:, on] for each in steps], paid), "dimensions": int(on.sum())}
             for way, on in kept.items()
         },
     }
 
 
-def best(steps: Floats, paid: NDArray[Any]) -> float:
-    """Correlation of rewards with the best sum of a line and a parabola of each column."""
-    z = (steps - steps.mean(axis=0)) / np.maximum(steps.std(axis=0), 1e-9)
-    features = np.concatenate([z, z**2, np.ones((len(z), 1))], axis=1)
-    return float(np.corrcoef(features @ np.linalg.lstsq(features, paid, rcond=None)[0], paid)[0, 1])
+def best(steps: list[Floats], paid: list[NDArray[Any]]) -> float:
+    """Correlation of rewards with the best sum of a line and a parabola of each column, in episodes that it
+    was not learned from."""
+    learned, told = np.concatenate(steps[::2]), np.concatenate(steps[1::2])
+    mean, scale = learned.mean(axis=0), np.maximum(learned.std(axis=0), 1e-9)
+    weights = np.linalg.lstsq(features((learned - mean) / scale), np.concatenate(paid[::2]), rcond=None)[0]
+    return float(np.corrcoef(features((told - mean) / scale) @ weights, np.concatenate(paid[1::2]))[0, 1])
+
+
+def features(z: Floats) -> Floats:
+    return np.concatenate([z, z**2, np.ones((len(z), 1))], axis=1)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from apportion.backbones import BACKBONES
 from apportion.cli import bench, compare, logged, paper, sweep, verbs
 from apportion.core import registry
 from apportion.core.config import to_dict
+from apportion.core.registry import Entry
 from apportion.core.spec import Spec
 from apportion.core.types import Sampling
 from apportion.data import replay as replays
@@ -37,7 +38,7 @@ from apportion.envs.make import EnvConfig, list_environments
 from apportion.envs.mujoco import TASKS
 from apportion.front.sweep.jobs import check_jobs
 from apportion.front.sweep.planning import plan
-from apportion.methods import METHODS, Entry
+from apportion.methods import METHODS
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
 from apportion.runs.recording import Checkpoints

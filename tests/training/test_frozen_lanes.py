@@ -92,7 +92,7 @@ def _trained(config: Config) -> tuple[list[dict[str, Any]], loop.Saved]:
 
 
 def test_one_lane_breaks_and_the_other_learns_on_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "oracle", METHODS["oracle"]._replace(make=_breaking))
+    monkeypatch.setitem(METHODS, "oracle", replace(METHODS["oracle"], make=_breaking))
     (calm, healthy), (lines, saved) = (_trained(_config(*seeds)) for seeds in ((), (episode_seed(1, 10),)))
     assert saved.faults["frozen"] == [(1, 2)]
     assert saved.faults["reasons"] == [None, LOST]

@@ -8,13 +8,21 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from apportion.core.config import check, nearest
 from apportion.core.modules import import_name
 
-# The class of the settings, what makes the thing of them, and what else is known of it.
-Parts = tuple[type[Any], Callable[[Any], Any]] | tuple[type[Any], Callable[[Any], Any], tuple[str, ...]]
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry(Generic[T]):
+    """What is known of a method or a backbone."""
+
+    config: type[Any]  # a frozen dataclass; its docstring's first line is the summary
+    make: Callable[[Any], T]
+    in_state: tuple[str, ...] = ()  # settings that its state holds as numbers: lanes may differ in them
 
 
 def own(name: str) -> bool:
@@ -22,7 +30,7 @@ def own(name: str) -> bool:
     return ":" in name
 
 
-def find(kind: str, name: str, known: Mapping[str, Parts], contract: type[Any]) -> Parts:
+def find(kind: str, name: str, known: Mapping[str, Entry[T]], contract: type[T]) -> Entry[T]:
     """A registered entry, or what a module has; `contract` is what it must make."""
     if name in known:
         return known[name]
@@ -30,7 +38,7 @@ def find(kind: str, name: str, known: Mapping[str, Parts], contract: type[Any]) 
     config, make, made = _import(kind, name, contract.__name__)
     found = type(made).__name__
     check(isinstance(made, contract), f"--{kind} {name} made no {contract.__name__} but a {found}")
-    return config, make
+    return Entry(config, make)
 
 
 @lru_cache(maxsize=32)

@@ -1,9 +1,7 @@
 """The registry of return-decomposition methods. Adding one: a file, and a line here."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
 from apportion.core import registry
+from apportion.core.registry import Entry
 from apportion.core.types import Method
 from apportion.methods import (
     align_rudder,
@@ -20,14 +18,7 @@ from apportion.methods import (
     transformer,
 )
 
-
-class Entry(NamedTuple):
-    config: type[Any]  # a frozen dataclass; its docstring's first line is the method's summary
-    make: Callable[[Any], Method]
-    in_state: tuple[str, ...] = ()  # settings that its state holds as numbers: lanes may differ in them
-
-
-METHODS: dict[str, Entry] = {
+METHODS: dict[str, Entry[Method]] = {
     "grd": Entry(grd.Config, grd.make, in_state=("sparsity",)),
     "rd": Entry(rd.Config, rd.make),
     "rrd": Entry(rrd.Config, rrd.make),
@@ -45,9 +36,9 @@ METHODS: dict[str, Entry] = {
 }
 
 
-def find(name: str) -> Entry:
+def find(name: str) -> Entry[Method]:
     """A method by its name here, or a user's own by module:name."""
-    return Entry(*registry.find("method", name, METHODS, Method))
+    return registry.find("method", name, METHODS, Method)
 
 
 def with_dynamics() -> list[str]:
