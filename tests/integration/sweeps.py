@@ -67,7 +67,12 @@ def closed_gate(folder: Path) -> Iterator[Path]:
 def owner(run: Run) -> int:
     """The process that writes a run, once there is one, and a checkpoint."""
     lock = run.path / ".lock"
-    wait_until(lambda: any(run.checkpoints.glob("step_*")) and lock.read_text() != "")
+
+    def writer() -> int | None:
+        text = lock.read_text() if any(run.checkpoints.glob("step_*")) else ""
+        return int(text) if text and alive(int(text)) else None
+
+    wait_until(lambda: writer() is not None)
     return int(lock.read_text())
 
 

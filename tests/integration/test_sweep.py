@@ -1,5 +1,6 @@
 """A sweep that was stopped, was killed or failed goes on when it is called again."""
 
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -40,6 +41,12 @@ def test_a_sweep_that_was_stopped_and_killed_ends_as_if_nothing_had_happened(
 
     gate.unlink()
     process = apart("sweep", file, "--out", out, "--quiet")
+    os.kill(owner(run), signal.SIGKILL)  # it has not come further since
+    _, said = process.communicate()
+    assert process.returncode == 1
+    assert "failed: it was ended by SIGKILL" in said
+
+    process = apart("sweep", file, "--out", out, "--quiet")
     child = owner(run)
     process.kill()
     process.communicate()
@@ -55,6 +62,18 @@ def test_a_sweep_that_was_stopped_and_killed_ends_as_if_nothing_had_happened(
     assert (answer.code, answer.err) == (0, "")
     assert [(job["status"], job["run"]) for job in answer.json["jobs"]] == [("finished", str(run.path))]
     assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
+
+
+def test_a_job_that_dies_goes_on_from_its_checkpoint(tmp_path: Path, gated_run: Run, gate: Path) -> None:
+    file, out = sweep_file(tmp_path / "one.toml"), tmp_path / "out"
+    process = apart("sweep", file, "--out", out)
+    os.kill(owner(Run(out / JOB)), signal.SIGKILL)
+    gate.touch()
+    _, said = process.communicate()
+    assert process.returncode == 0
+    reason = "it was ended by SIGKILL, perhaps for lack of memory"
+    assert f"{JOB}: {reason}. It goes on from its newest checkpoint.\n" in said
+    assert_same_numbers(Run(out / JOB), gated_run)
 
 
 def test_a_job_that_fails_is_named_and_the_others_go_on(tmp_path: Path, gated_run: Run, gate: Path) -> None:

@@ -16,7 +16,7 @@ from apportion.front.sweep.folder import SweepFolder
 from apportion.front.sweep.jobs import Job, check_jobs
 from apportion.front.sweep.local import Local
 from apportion.front.sweep.process import Task
-from apportion.front.sweep.standing import Standing, advanced, look
+from apportion.front.sweep.standing import Standing, advanced, look, newest_checkpoint
 from apportion.runs.signals import StopRequest
 
 SECONDS_BETWEEN_LOOKS = 0.25  # whether a job has ended
@@ -86,7 +86,8 @@ def survey(jobs: Sequence[Job], folder: Path) -> Carried:
 def carry_out(jobs: Sequence[Job], folder: Path, how: How | None = None, quiet: bool = False) -> Carried:
     """Run all jobs that are not finished, each into its run folder under `folder`, and say how they ended.
 
-    Whatever is wrong with any of them is said before the first starts. One that fails does not keep the
+    Whatever is wrong with any of them is said before the first starts. One that dies goes on from its newest
+    checkpoint, as long as each attempt has written one; otherwise it has failed, which does not keep the
     others from going on. SIGINT and SIGTERM let those at work save and end; the same call goes on.
     """
     how = how or How()
@@ -116,7 +117,7 @@ class _Course:
         self.engine = engine
         self.standings = {each.job.name: each for each in standings}
         self.waiting = [each.job for each in standings if each.state != "finished"]
-        self.running: set[str] = set()
+        self.running: dict[str, int | None] = {}  # jobs at work, and the newest checkpoint they started from
         self.read_at = -math.inf
 
     def run(self, quiet: bool) -> Carried:
@@ -129,7 +130,7 @@ class _Course:
                     board.message("Stopping: jobs at work save first. Another Ctrl-C ends them at once.")
                 while self.waiting and len(self.running) < self.engine.room and not stop.requested:
                     self._start(self.waiting.pop(0))
-                self._look(stop.requested)
+                self._look(stop.requested, board)
                 board.show(list(self.standings.values()))
                 time.sleep(SECONDS_BETWEEN_LOOKS)
         carried = Carried(list(self.standings.values()), stop.signal)
@@ -138,18 +139,22 @@ class _Course:
     def _start(self, job: Job) -> None:
         run = self.place.run(job)
         self.engine.start(Task(job.name, train_words(job, run), run, self.place.log(job), Path.cwd()))
-        self.running.add(job.name)
+        self.running[job.name] = newest_checkpoint(run)
 
-    def _look(self, stopping: bool) -> None:
+    def _look(self, stopping: bool, board: Board) -> None:
         if time.monotonic() - self.read_at > SECONDS_BETWEEN_READS:
             for name in filter(self.engine.working, self.running):
                 self.standings[name] = advanced(replace(self.standings[name], state="running"))
             self.read_at = time.monotonic()
         for name, problem in self.engine.ended().items():
-            self.running.remove(name)
             job = self.standings[name].job
             after = look(job, self.place.run(job))
+            came_further = newest_checkpoint(after.run) != self.running.pop(name)
             if after.state != "finished" and not stopping:
                 reason = problem or f"it ended early (see {self.place.log(job)})"
-                after = replace(after, state="failed", reason=reason)
+                if came_further:
+                    board.message(f"{name}: {reason}. It goes on from its newest checkpoint.")
+                    self.waiting.append(job)  # behind the others: what ended it may need a while to pass
+                else:
+                    after = replace(after, state="failed", reason=reason)
             self.standings[name] = after

@@ -57,3 +57,8 @@ def has_checkpoint(run: Path) -> bool:
     """Whether there is one to go on from; one that is damaged counts: whoever reads it says so."""
     meta, unreadable = checkpoint.newest_meta(RunFolder(run).checkpoints)
     return meta is not None or len(unreadable) > 0
+
+
+def newest_checkpoint(run: Path) -> int | None:
+    """Its step; None where there is none."""
+    return max(checkpoint.steps(RunFolder(run).checkpoints), default=None)
