@@ -18,6 +18,8 @@ def test_without_settings_it_is_what_suits_the_task() -> None:
     assert _chosen() == Chosen(preset(GREENHOUSE, "grd", "sac"), Checkpoints())
     assert _chosen(start="paper").config == paper(preset(GREENHOUSE, "grd", "sac"))
     assert _chosen("CartPole-v1").config.backbone == "dqn"
+    assert _chosen("Swimmer-v4").config.backbone == "crossq"
+    assert _chosen("Swimmer-v4", start="paper").config.backbone == "sac"
 
 
 @pytest.mark.parametrize("backbone", ["sac", "crossq"])

@@ -70,7 +70,7 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
         if without_help == argv:
             raise
         env_id = ""
-    args = flags(argv, env_id, backbone or default_backbone(env_id))
+    args = flags(argv, env_id, backbone or default_backbone(env_id, origin))
     varied = None if args.vary is None else parse_varied(args.vary)
     config = Config(
         env=EnvConfig(**{**vars(args.env), "id": args.id}),

@@ -36,7 +36,7 @@ def choose(
 ) -> Chosen:
     """The settings that suit the task (`start`: paper for the published ones), with those given in place."""
     env_id = env if isinstance(env, str) else name_factory(env)
-    config = starting_point(env_id, method, backbone or default_backbone(env_id), start)
+    config = starting_point(env_id, method, backbone or default_backbone(env_id, start), start)
     parts = _parts(config)
     given = flat(settings)
     places = _places(parts)
