@@ -138,8 +138,8 @@ class _Course:
 
     def _start(self, job: Job) -> None:
         run = self.place.run(job)
-        self.engine.start(Task(job.name, train_words(job, run), run, self.place.log(job), Path.cwd()))
         self.running[job.name] = newest_checkpoint(run)
+        self.engine.start(Task(job.name, train_words(job, run), run, self.place.log(job), Path.cwd()))
 
     def _look(self, stopping: bool, board: Board) -> None:
         if time.monotonic() - self.read_at > SECONDS_BETWEEN_READS:
