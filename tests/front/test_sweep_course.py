@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from apportion.front.sweep import carrying
 from apportion.front.sweep.board import Board
+from apportion.front.sweep.carrying import carry_out
 from apportion.front.sweep.jobs import Job
 from apportion.front.sweep.local import places
 from apportion.front.sweep.on_ray import demand
+from apportion.front.sweep.process import Task
 from apportion.front.sweep.standing import Standing
 from apportion.training.presets import GREENHOUSE
 
@@ -98,3 +101,46 @@ def test_a_sweep_goes_on_when_nobody_reads_its_lines(monkeypatch: pytest.MonkeyP
     with Board(quiet=False) as board:
         board.show([RUNS])
         board.message("Stopping")
+
+
+class _Dying:
+    """An engine whose jobs all die, each after it has written the next of these checkpoints."""
+
+    room = 1
+
+    def __init__(self, checkpoints: list[int | None]) -> None:
+        self.checkpoints = checkpoints
+        self.dead: list[str] = []
+
+    def start(self, task: Task) -> None:
+        self.dead.append(task.name)
+        if (step := self.checkpoints.pop(0)) is not None:
+            (task.run / "checkpoints" / f"step_{step:012d}").mkdir(parents=True)
+
+    def ended(self) -> dict[str, str | None]:
+        ended, self.dead = self.dead, []
+        return dict.fromkeys(ended, "no room")
+
+    def working(self, name: str) -> bool:
+        return False
+
+    def stop(self) -> None:
+        pass
+
+    def __enter__(self) -> "_Dying":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def test_a_job_that_dies_is_started_again_while_it_comes_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = _Dying([100, 200, None, 300])
+    monkeypatch.setattr(carrying, "_engine", lambda *_: engine)
+    monkeypatch.setattr(carrying, "SECONDS_BETWEEN_LOOKS", 0.0)
+    [standing] = carry_out([Job("a", GREENHOUSE)], tmp_path).standings
+    assert (standing.state, standing.reason) == ("failed", "no room")
+    assert engine.checkpoints == [300]
+    assert capsys.readouterr().err.count("a: no room. It goes on from its newest checkpoint.") == 2
