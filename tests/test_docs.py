@@ -391,7 +391,7 @@ def flag(prefix: str, name: str) -> str:
     ],
 )
 def test_small_tasks_start_from_the_documented_settings(title: str, env_id: str) -> None:
-    config = preset(env_id, "grd", default_backbone(env_id))
+    config = preset(env_id, "grd", default_backbone(env_id, "default"))
     parts = {"": config.schedule, "method.": config.method_config, "backbone.": config.backbone_config}
     changed = {
         flag(prefix, name): value

@@ -35,8 +35,10 @@ def test_every_task_is_trained_with_every_method_and_backbone() -> None:
 
 
 def test_without_a_backbone_each_task_has_the_one_that_suits_it() -> None:
-    jobs = plan({"sweep": {"tasks": [GREENHOUSE, "CartPole-v1"]}})
-    assert [job.backbone for job in jobs] == ["sac", "dqn"]
+    sweep = {"tasks": [GREENHOUSE, "CartPole-v1", "Swimmer-v4"]}
+    assert [job.backbone for job in plan({"sweep": sweep})] == ["sac", "dqn", "crossq"]
+    published = plan({"sweep": {**sweep, "preset": "paper"}})
+    assert [job.backbone for job in published] == ["sac", "dqn", "sac"]
 
 
 def test_settings_go_to_those_that_have_them() -> None:

@@ -83,7 +83,7 @@ CARTPOLE_METHODS: dict[str, Any] = {
 }
 
 
-def default_backbone(env_id: str, start: str = "default") -> str:
+def default_backbone(env_id: str, start: str) -> str:
     """What trains when nobody names a backbone; `start` is paper for the published settings."""
     name = _name(env_id)
     if name == CARTPOLE:

@@ -113,7 +113,7 @@ def _whole(table: Mapping[str, Any]) -> Settings:
 
 def _combinations(sweep: Sweep) -> Iterator[Combination]:
     for task, method in itertools.product(sweep.tasks, sweep.methods):
-        for backbone in sweep.backbones or (default_backbone(task),):
+        for backbone in sweep.backbones or (default_backbone(task, sweep.preset),):
             yield Combination(task, method, backbone, known_settings(task, method, backbone))
 
 
