@@ -77,6 +77,8 @@ def described(config: dict[str, Any]) -> list[str]:
         parts.append("published")
     elif method["name"] == OURS and not method["base"]:
         parts.append("no additive reward")
+    if method["name"] == OURS and method.get("compact") == "none":
+        parts.append("without compact state")
     if share := config.get("imagine", {}).get("share"):
         parts.append(f"{share:.0%} imagined")
     return parts + unlike_others(config)

@@ -1,11 +1,13 @@
-"""What could a reward say that sees only the dimensions which a search leaves?
+"""What can a reward say that sees only the dimensions which searches leave?
 
     apportion train HalfCheetah-v4 --method oracle --seeds 1 --steps 150000 --out runs/run
     python benchmarks/kept.py runs/run --out results/kept-dimensions.json
 
-The search sees totals alone. Then true rewards of single steps are regressed on what is left (lines and
-parabolas of each dimension), in every other one of the last episodes, and told in those between: once where
-every absent dimension goes, and once where only those go that single steps exclude as well, as GRD does it.
+A search sees totals alone. What is left, where every dimension goes that is absent from totals; where only
+those go that single steps exclude as well, as GRD does it; and where these stay off that any search has
+excluded, of those that GRD makes whenever segments have doubled. Of each, two rewards are told in episodes at
+the end: the best one, from true rewards of single steps (lines and parabolas of each dimension, learned in
+every other one of these episodes), and the additive one that GRD starts from, fitted to all totals.
 """
 
 from dataclasses import dataclass
@@ -19,13 +21,14 @@ from rich.console import Console
 from rich.table import Table
 
 from apportion.envs.wire import under
-from apportion.graph import identify
+from apportion.graph import ENOUGH_SEGMENTS, Identification, additive_fit, identify
 from apportion.graph.features import Floats
+from apportion.graph.looking import Seen
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, versions
 
-WAYS = ("all", "absent from totals go", "absent from steps go")
+WAYS = ("all", "absent from totals go", "absent from steps go", "and stay off")
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,13 @@ class Kept:
 def main(args: Kept) -> None:
     rows = [{"run": run.name, **study(run, args.last)} for run in args.runs]
     write_json(args.out, {"last": args.last, "versions": versions(), "runs": rows})
-    table = Table(title="Best correlation with the true rewards of steps, and dimensions left")
+    table = Table(title="Correlation with true rewards of steps: the best, the additive one; dimensions left")
     for column in ("run", "episodes", *WAYS):
         table.add_column(column)
     for row in rows:
-        cells = [f"{row[way]['correlation']:.3f} ({row[way]['dimensions']})" for way in WAYS]
+        cells = [
+            f"{row[way]['best']:.3f}, {row[way]['additive']:.3f} ({row[way]['dimensions']})" for way in WAYS
+        ]
         table.add_row(row["run"], str(row["episodes"]), *cells)
     Console().print(table)
 
@@ -57,23 +62,64 @@ def study(run: Path, last: int) -> dict[str, Any]:
     stored = under(checkpoint.load_arrays(RunFolder(run).checkpoints).raw, "replay/")
     column = {name: values[0] for name, values in stored.items()}
     parts = [slice(s, s + n) for s, n in zip(column["segment_start"], column["segment_length"], strict=True)]
-    observations = [column["observation"][p.start : p.stop + 1] for p in parts]
-    actions = [column["action"][p] for p in parts]
-    ends = np.array([column["terminated"][p].any() for p in parts])
-    found = identify(observations, actions, column["segment_total"], terminated=ends)
-    absent = np.concatenate([found.verdict.state_to_reward, found.verdict.action_to_reward]) == "absent"
-    pairs = list(zip(observations, actions, strict=True))[-last:]
-    steps = [np.concatenate([o[: len(a)], a], axis=1) for o, a in pairs]
-    paid = [column["true_reward"][p] for p in parts[-last:]]
-    kept = dict(zip(WAYS, (np.ones_like(absent), ~absent, ~(absent & found.nowhere)), strict=True))
+    seen = Seen(
+        [column["observation"][p.start : p.stop + 1] for p in parts],
+        [column["action"][p] for p in parts],
+        column["segment_total"],
+        np.array([column["terminated"][p].any() for p in parts]),
+    )
+    rows, paid = seen.rows(np.ones(len(parts), np.bool_)), [column["true_reward"][p] for p in parts[-last:]]
+    found = search(seen, len(parts))
+    absent = _absent(found)
+    left = (np.ones_like(absent), ~absent, ~(absent & found.nowhere), ever_left(seen))
     return {
         "episodes": len(parts),
         "certified": found.certificate.reward,
         **{
-            way: {"correlation": best([each[:, on] for each in steps], paid), "dimensions": int(on.sum())}
-            for way, on in kept.items()
+            way: {
+                "best": best([each[:, :-1][:, on] for each in rows[-last:]], paid),
+                "additive": additive(rows, seen.totals, on, paid),
+                "dimensions": int(on.sum()),
+            }
+            for way, on in zip(WAYS, left, strict=True)
         },
     }
+
+
+def search(seen: Seen, segments: int) -> Identification:
+    """In the first so many segments."""
+    first = slice(segments)
+    return identify(
+        seen.observations[first], seen.actions[first], seen.totals[first], terminated=seen.terminated[first]
+    )
+
+
+def ever_left(seen: Seen) -> NDArray[np.bool_]:
+    """What no search has excluded, or a later one has found."""
+    left, segments = np.True_, ENOUGH_SEGMENTS
+    while segments <= len(seen.totals):
+        found = search(seen, segments)
+        left = (left & ~(_absent(found) & found.nowhere)) | (_verdicts(found) == "present")
+        segments *= 2
+    return np.asarray(left)
+
+
+def _absent(found: Identification) -> NDArray[np.bool_]:
+    return np.asarray(_verdicts(found) == "absent")
+
+
+def _verdicts(found: Identification) -> NDArray[Any]:
+    return np.concatenate([found.verdict.state_to_reward, found.verdict.action_to_reward])
+
+
+def additive(
+    rows: list[NDArray[Any]], totals: NDArray[Any], on: NDArray[np.bool_], paid: list[NDArray[Any]]
+) -> float:
+    """Correlation of rewards with the additive reward of these dimensions that fits the totals."""
+    model = additive_fit.fit(rows, totals, np.append(on, True))
+    z = (np.concatenate(rows[-len(paid) :]) - model.mean) / model.std
+    told = np.sum(np.stack(additive_fit.functions(z, np), axis=-1) * model.weights, axis=(1, 2))
+    return float(np.corrcoef(told, np.concatenate(paid))[0, 1])
 
 
 def best(steps: list[Floats], paid: list[NDArray[Any]]) -> float:

@@ -9,9 +9,9 @@ import pytest
 
 import builders
 from apportion.core.types import Edges, Record
-from apportion.graph import additive
+from apportion.graph import additive, find_endings
 from apportion.graph.certificate import Doubt, marked
-from apportion.graph.looking import keep
+from apportion.graph.looking import Searched
 from apportion.methods import grd
 from apportion.methods.grd import closed_form, judge, parts, published
 from apportion.methods.grd.closed_form import FREE, RESTRICTED, Rewards, State
@@ -98,10 +98,26 @@ def test_noise_takes_no_edge_away(state: State) -> None:
     assert np.all(found.edges.action_to_reward == 1)
 
 
-def test_an_edge_goes_only_when_its_absence_is_known() -> None:
+@pytest.mark.parametrize(
+    ("doubts", "to_reward"),
+    [((), [1, 1, 0]), ((Doubt.FEW_TRANSITIONS,), [1, 1, 0]), ((Doubt.LITTLE_EXPLAINED,), [1, 0, 0])],
+)
+def test_an_edge_goes_only_when_its_absence_is_known(doubts: tuple[Doubt, ...], to_reward: list[int]) -> None:
     known = np.array([1, 0.5, 0], np.float32)
-    for before, after in (([1.0, 1, 1], [1, 1, 0]), ([0.0, 0, 0], [1, 0, 0])):
-        assert keep(np.asarray(before, np.float32), known).tolist() == after
+    found = Searched([known] * 4, doubts, find_endings([np.zeros((2, 3))], np.zeros(1, np.bool_)))
+    for was in (0.0, 1.0):
+        after = found.edges_after([np.full(3, was, np.float32)] * 4)
+        assert all(each.dtype == np.float32 for each in after)
+        assert [each.tolist() for each in after[:2]] == [to_reward if was == 0 else [1, 1, 0]] * 2
+        assert [each.tolist() for each in after[2:]] == [[1, was, 0]] * 2
+
+
+def test_of_two_that_stand_for_each_other_one_stays_on_however_searches_differ() -> None:
+    endings = find_endings([np.zeros((2, 2))], np.zeros(1, np.bool_))
+    on = [np.ones(2, np.float32)]
+    for known in ([0.5, 0], [0, 0.5], [0.5, 0]):
+        on = Searched([np.array(known, np.float32)], (), endings).edges_after(on)
+        assert on[0].any()
 
 
 def test_the_additive_reward_is_fitted_at_every_look_and_the_edges_when_segments_have_doubled(

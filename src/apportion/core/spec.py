@@ -34,7 +34,8 @@ class Graph:
         return cls(**{name: np.asarray(blocks[name]) for name in BLOCKS})
 
 
-BLOCKS = ("state_to_reward", "action_to_reward", "state_to_state", "action_to_state")
+REWARD_BLOCKS = ("state_to_reward", "action_to_reward")
+BLOCKS = (*REWARD_BLOCKS, "state_to_state", "action_to_state")
 
 
 @dataclass(frozen=True, eq=False)

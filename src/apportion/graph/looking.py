@@ -5,7 +5,7 @@ its calls of NumPy each wants the interpreter, which only one can have. So a lar
 own. Nothing here needs JAX, so that such a process starts quickly.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.apart import apart
-from apportion.core.spec import BLOCKS
+from apportion.core.spec import BLOCKS, REWARD_BLOCKS
 from apportion.graph import Identification, additive_fit, find_endings, identify
 from apportion.graph.additive_fit import Fitted, Measured
 from apportion.graph.certificate import Doubt
@@ -55,6 +55,19 @@ class Searched(NamedTuple):
     doubts: tuple[Doubt, ...]
     endings: Endings
 
+    def edges_after(self, before: Iterable[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+        """The first blocks of edges, as many as there were before: on where present, off where absent.
+
+        Where the data cannot tell, an edge between states stays as it was, so that the policy's input does
+        not flicker, and one to the reward is on. For of dimensions that say nearly the same, each search
+        excludes others: were they to stay off, few of them would be left after some searches.
+        """
+        certified = not any(doubt.of_reward for doubt in self.doubts)
+        return [
+            np.where(known == 0.5, 1.0 if certified and block in REWARD_BLOCKS else on, known)
+            for block, on, known in zip(BLOCKS, before, self.known, strict=False)
+        ]
+
 
 class Sight(NamedTuple):
     """What a look has brought."""
@@ -88,18 +101,12 @@ def look(
     learned from: one of the dimensions with an edge, if it `fits`, and a constant."""
     searched = search(seen) if searches else None
     if searched is not None:
-        on = keep(on, np.concatenate(searched.known[:2]))
+        on = np.concatenate(searched.edges_after(np.split(on, [len(searched.known[0])])))
     rows, totals = seen.rows(learned), seen.totals[learned]
     measured, allowed = Measured.of(rows), np.append(on > 0, True)
     constant = additive_fit.fit(rows, totals, np.zeros_like(allowed), measured)
     fitted = additive_fit.fit(rows, totals, allowed, measured) if fits else constant
     return Sight(searched, fitted, constant)
-
-
-def keep(before: NDArray[np.float32], known: NDArray[np.float32]) -> NDArray[np.float32]:
-    """On where an edge is present, off where it is absent, else as before: so the policy's input does not
-    flicker from look to look."""
-    return np.where(known == 0.5, before, known)
 
 
 def _known(result: Identification) -> list[NDArray[np.float32]]:

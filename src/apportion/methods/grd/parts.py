@@ -10,7 +10,7 @@ from apportion.core.spec import Spec
 from apportion.core.types import Edges, Metrics, Record
 from apportion.graph import ENOUGH_SEGMENTS, Endings
 from apportion.graph.certificate import Doubt, marks
-from apportion.graph.looking import Searched, Seen, keep
+from apportion.graph.looking import Searched, Seen
 from apportion.methods.grd.config import Config
 from apportion.nn import masks
 
@@ -89,11 +89,11 @@ def seen_in(records: list[Record]) -> Seen:
 
 
 def after(before: Edges, looked: Looked, found: Searched, segments: int) -> tuple[Edges, Looked]:
-    """The edges that stay on, and what is known: an edge goes only when its absence is known."""
-    stay = [keep(np.asarray(on), known) for on, known in zip(before, found.known, strict=True)]
+    """The edges that are on, and what is known: an edge goes only when its absence is known."""
+    on = found.edges_after(map(np.asarray, before))
     # Falls leave the replay when a policy has learned not to fall; what they told must not leave with them.
     ends = Endings(np.asarray(looked.ends) > 0, int(looked.ends_seen)).remember(found.endings)
-    return Edges(*map(jnp.asarray, stay)), Looked(
+    return Edges(*map(jnp.asarray, on)), Looked(
         known=Edges(*map(jnp.asarray, found.known)),
         ends=jnp.asarray(ends.matters, jnp.float32),
         ends_seen=jnp.asarray(ends.ends, jnp.int32),
