@@ -19,9 +19,10 @@ import tyro
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+from searches import any_excludes, whenever_doubled
 
 from apportion.envs.wire import under
-from apportion.graph import ENOUGH_SEGMENTS, Identification, additive_fit, identify
+from apportion.graph import additive_fit, identify
 from apportion.graph.features import Floats
 from apportion.graph.looking import Seen
 from apportion.runs import checkpoint
@@ -69,9 +70,9 @@ def study(run: Path, last: int) -> dict[str, Any]:
         np.array([column["terminated"][p].any() for p in parts]),
     )
     rows, paid = seen.rows(np.ones(len(parts), np.bool_)), [column["true_reward"][p] for p in parts[-last:]]
-    found = search(seen, len(parts))
-    absent = _absent(found)
-    left = (np.ones_like(absent), ~absent, ~(absent & found.nowhere), ever_left(seen))
+    found = identify(*seen[:3], terminated=seen.terminated)
+    absent = np.concatenate([found.verdict.state_to_reward, found.verdict.action_to_reward]) == "absent"
+    left = (np.ones_like(absent), ~absent, ~(absent & found.nowhere), ever_left(seen, len(absent)))
     return {
         "episodes": len(parts),
         "certified": found.certificate.reward,
@@ -86,30 +87,12 @@ def study(run: Path, last: int) -> dict[str, Any]:
     }
 
 
-def search(seen: Seen, segments: int) -> Identification:
-    """In the first so many segments."""
-    first = slice(segments)
-    return identify(
-        seen.observations[first], seen.actions[first], seen.totals[first], terminated=seen.terminated[first]
-    )
-
-
-def ever_left(seen: Seen) -> NDArray[np.bool_]:
+def ever_left(seen: Seen, dims: int) -> NDArray[np.bool_]:
     """What no search has excluded, or a later one has found."""
-    left, segments = np.True_, ENOUGH_SEGMENTS
-    while segments <= len(seen.totals):
-        found = search(seen, segments)
-        left = (left & ~(_absent(found) & found.nowhere)) | (_verdicts(found) == "present")
-        segments *= 2
-    return np.asarray(left)
-
-
-def _absent(found: Identification) -> NDArray[np.bool_]:
-    return np.asarray(_verdicts(found) == "absent")
-
-
-def _verdicts(found: Identification) -> NDArray[Any]:
-    return np.concatenate([found.verdict.state_to_reward, found.verdict.action_to_reward])
+    left = np.ones(dims, np.float32)
+    for found in whenever_doubled(seen):
+        left = any_excludes(found, left)
+    return left > 0
 
 
 def additive(

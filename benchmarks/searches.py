@@ -7,9 +7,11 @@ doubled, as GRD does it. Counted are strangers to the reward whose edge is still
 parents whose edge is off.
 """
 
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import tyro
@@ -45,9 +47,10 @@ def main(args: Searches) -> None:
     seeds = range(args.first, args.first + args.problems)
     drawn = [(family, seed) for family in get_args(Family) for seed in seeds]
     rows = [counts(problem) for problem in map(_large, track(drawn, "problems")) if problem is not None]
-    found = {
-        rule: {name: int(sum(row[rule][name] for row in rows)) for name in rows[0][rule]} for rule in RULES
-    }
+    if not rows:
+        sys.exit(f"none of these problems has {LEAST_EPISODES} episodes: draw more with --problems")
+    names = rows[0][RULES[0]]
+    found = {rule: {name: sum(row[rule][name] for row in rows) for name in names} for rule in RULES}
     write_json(
         args.out,
         {"first": args.first, "seeds": args.problems, "problems": len(rows), "versions": versions(), **found},
@@ -68,20 +71,22 @@ def _large(drawn: tuple[Family, int]) -> Noisy | None:
 def counts(problem: Noisy) -> dict[str, dict[str, int]]:
     """By rule, at the end."""
     on = dict.fromkeys(RULES, np.ones(len(problem.parents), np.float32))
-    segments = ENOUGH_SEGMENTS
-    while segments <= len(problem.totals):
-        found = search(first_of(problem, segments))
+    for found in whenever_doubled(seen_in(problem)):
         for rule, after in zip(RULES, (newest, any_excludes), strict=True):
             on[rule] = after(found, on[rule])
-        segments *= 2
     return {rule: _count(problem, edges > 0) for rule, edges in on.items()}
 
 
-def first_of(problem: Noisy, segments: int) -> Seen:
-    chosen = slice(segments)
-    observations: list[NDArray[Any]] = list(problem.observations[chosen])
-    actions: list[NDArray[Any]] = list(problem.actions[chosen])
-    return Seen(observations, actions, problem.totals[chosen], problem.terminated[chosen])
+def seen_in(problem: Noisy) -> Seen:
+    return Seen([*problem.observations], [*problem.actions], problem.totals, problem.terminated)
+
+
+def whenever_doubled(seen: Seen) -> Iterator[Searched]:
+    """What searches find of the first segments, when these are enough and each time they have doubled."""
+    segments = ENOUGH_SEGMENTS
+    while segments <= len(seen.totals):
+        yield search(Seen(*(part[:segments] for part in seen)))
+        segments *= 2
 
 
 def newest(found: Searched, before: NDArray[np.float32]) -> NDArray[np.float32]:
