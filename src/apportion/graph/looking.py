@@ -18,11 +18,14 @@ from apportion.graph import Identification, additive_fit, find_endings, identify
 from apportion.graph.additive_fit import Fitted, Measured
 from apportion.graph.certificate import Doubt
 from apportion.graph.endings import Endings
+from apportion.graph.features import evenly, rows_of
+from apportion.graph.likeness import goes_with
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 LARGE = 5_000_000  # numbers; of a smaller look, to start a process would be a large part
+STEPS = 20_000  # that tell which dimensions go together
 
 
 class Seen(NamedTuple):
@@ -46,6 +49,13 @@ class Seen(NamedTuple):
             end[-1] = self.terminated[number]
             rows.append(np.concatenate([self.observations[number][: len(actions)], actions, end], axis=1))
         return rows
+
+    def some_steps(self, count: int) -> NDArray[Any]:
+        """[N, S + A] of up to so many steps of all segments."""
+        lengths = [len(actions) for actions in self.actions]
+        chosen = evenly(count, sum(lengths))
+        before = [each[:length] for each, length in zip(self.observations, lengths, strict=True)]
+        return np.concatenate([rows_of(before, chosen), rows_of(self.actions, chosen)], axis=1)
 
 
 class Searched(NamedTuple):
@@ -91,7 +101,8 @@ def search(seen: Seen) -> Searched:
     with ThreadPoolExecutor(1) as beside:
         endings = beside.submit(find_endings, seen.observations, seen.terminated)
         found = identify(seen.observations, seen.actions, seen.totals, terminated=seen.terminated)
-    return Searched(_known(found), found.certificate.doubts, endings.result())
+    known = _unless_alike(_known(found), seen.some_steps(STEPS))
+    return Searched(known, found.certificate.doubts, endings.result())
 
 
 def look(
@@ -116,6 +127,14 @@ def _known(result: Identification) -> list[NDArray[np.float32]]:
     of_reward = certificate.reward & result.nowhere
     sure = (of_reward[:states], of_reward[states:], *[np.asarray(certificate.dynamics)] * 2)
     return [_numbers(getattr(result.verdict, name), each) for name, each in zip(BLOCKS, sure, strict=True)]
+
+
+def _unless_alike(known: list[NDArray[np.float32]], steps: NDArray[Any]) -> list[NDArray[np.float32]]:
+    """An edge to the reward stays where the dimension goes with another that stays. Among those that say
+    nearly the same totals choose by chance, and a reward of all of them is closer to that of single steps."""
+    to_reward = np.concatenate(known[: len(REWARD_BLOCKS)])
+    to_reward = np.where((to_reward == 0) & goes_with(steps, to_reward > 0), 0.5, to_reward)
+    return [*np.split(to_reward.astype(np.float32), [len(known[0])]), *known[len(REWARD_BLOCKS) :]]
 
 
 def _numbers(verdict: NDArray[Any], sure: NDArray[np.bool_]) -> NDArray[np.float32]:
