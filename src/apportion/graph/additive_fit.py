@@ -4,6 +4,10 @@ If r̂ = b + Σ_d Σ_k w_dk φ_k(x_d), a segment's mean reward is the same sum o
 regression, with its penalty chosen by exact leave-one-out. A few dozen segments are enough where a network
 would need hundreds, for the penalty prefers rewards that are simple. With few segments only the first
 functions are used; leave-one-out decides how many.
+
+Ridge regression gives a little to every dimension that goes with the totals, and what it gives to many can
+be far from the reward of single steps. So a second regression follows, which charges more for dimensions
+that contribute little to steps: the first step of the iteration whose end is a group lasso.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.features import CLIP, DIMS_AT_ONCE, THREADS, Floats, varies
+from apportion.graph.features import CLIP, DIMS_AT_ONCE, THREADS, Floats, evenly, rows_of, varies
 
 FUNCTIONS = 4  # of one dimension: x, x² - 1, |x|, tanh x
 LEVELS = (1, 2, 4)  # how many of them are tried
@@ -20,6 +24,8 @@ LEAST_SEGMENTS = 8
 LEAST_ERROR = 0.01  # of the mean rewards' spread: what a fit may claim to leave unexplained, at the least
 _PENALTIES = np.logspace(-8, 3, 23)  # as shares of the features' largest variance
 _MAX_WIDTH = 4  # features per segment, at the most
+_STEPS = 4000  # that tell what a dimension contributes
+_LEAST_SHARE = 1e-4  # of the largest contribution: what the smallest counts as
 
 
 class Fitted(NamedTuple):
@@ -75,11 +81,12 @@ def fit(
         means = np.stack(list(pool.map(lambda each: _means((each[:, dims] - mean[dims]) / std[dims]), rows)))
     width = _MAX_WIDTH * len(rows)
     levels = [level for level in LEVELS if level == 1 or level * len(dims) <= width]
-    fits = [_ridge(means[:, :, :level].reshape(len(rows), -1), target, lengths) for level in levels]
-    best = int(np.argmin([error for _, error in fits]))
-    found, error = fits[best]
+    some = (rows_of(rows, evenly(_STEPS, int(lengths.sum())))[:, dims] - mean[dims]) / std[dims]
+    evenly_charged, _ = _best(means, target, lengths, levels)
+    scale = np.sqrt(_contributions(some, evenly_charged))
+    found, error = _best(means * scale[:, None], target, lengths, levels)
     weights = np.zeros((len(mean), FUNCTIONS))
-    weights[dims, : levels[best]] = found.reshape(len(dims), -1)
+    weights[dims] = found * scale[:, None]
     middle = np.average(means, axis=0, weights=lengths)
     offset = float(average - np.sum(middle * weights[dims]))
     return _model(mean, std, weights, offset, max(error, LEAST_ERROR * spread))
@@ -94,6 +101,23 @@ def functions(z: Any, numpy: Any) -> tuple[Any, ...]:
 def _means(z: Floats) -> Floats:
     """[D, K]: the functions' means over standardised rows [T, D]."""
     return np.stack(functions(z, np), axis=-1).mean(axis=0)
+
+
+def _contributions(z: Floats, weights: Floats) -> Floats:
+    """[D] how much the part of each dimension varies over standardised steps [N, D]: shares of the largest."""
+    parts = np.sum(np.stack(functions(z, np), axis=-1) * weights, axis=-1).std(axis=0)
+    return np.maximum(parts / max(float(parts.max()), 1e-300), _LEAST_SHARE)
+
+
+def _best(means: Floats, target: Floats, lengths: Floats, levels: list[int]) -> tuple[Floats, float]:
+    """Weights [D, K] of the functions whose means over segments are given [E, D, K], with as many of them as
+    have the least leave-one-out error, and that error."""
+    segments, dims, _ = means.shape
+    fits = [_ridge(means[:, :, :level].reshape(segments, -1), target, lengths) for level in levels]
+    best = int(np.argmin([error for _, error in fits]))
+    weights = np.zeros((dims, FUNCTIONS))
+    weights[:, : levels[best]] = fits[best][0].reshape(dims, -1)
+    return weights, fits[best][1]
 
 
 def _ridge(features: Floats, target: Floats, lengths: Floats) -> tuple[Floats, float]:
