@@ -104,7 +104,7 @@ def _means(z: Floats) -> Floats:
 
 
 def _contributions(z: Floats, weights: Floats) -> Floats:
-    """[D] how much the part of each dimension varies over standardised steps [N, D]: shares of the largest."""
+    """[D] how much the part of each dimension varies over standardised steps [N, D]; the largest has 1."""
     parts = np.sum(np.stack(functions(z, np), axis=-1) * weights, axis=-1).std(axis=0)
     return np.maximum(parts / max(float(parts.max()), 1e-300), _LEAST_SHARE)
 
