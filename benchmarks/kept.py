@@ -60,21 +60,13 @@ def main(args: Kept) -> None:
 
 def study(run: Path, last: int) -> dict[str, Any]:
     """Of one training."""
-    stored = under(checkpoint.load_arrays(RunFolder(run).checkpoints).raw, "replay/")
-    column = {name: values[0] for name, values in stored.items()}
-    parts = [slice(s, s + n) for s, n in zip(column["segment_start"], column["segment_length"], strict=True)]
-    seen = Seen(
-        [column["observation"][p.start : p.stop + 1] for p in parts],
-        [column["action"][p] for p in parts],
-        column["segment_total"],
-        np.array([column["terminated"][p].any() for p in parts]),
-    )
-    rows, paid = seen.rows(np.ones(len(parts), np.bool_)), [column["true_reward"][p] for p in parts[-last:]]
+    seen, paid = replayed(run)
+    rows, paid = seen.rows(np.ones(len(paid), np.bool_)), paid[-last:]
     found = identify(*seen[:3], terminated=seen.terminated)
     absent = np.concatenate([found.verdict.state_to_reward, found.verdict.action_to_reward]) == "absent"
     left = (np.ones_like(absent), ~absent, ~(absent & found.nowhere), ever_left(seen, len(absent)))
     return {
-        "episodes": len(parts),
+        "episodes": len(rows),
         "certified": found.certificate.reward,
         **{
             way: {
@@ -85,6 +77,20 @@ def study(run: Path, last: int) -> dict[str, Any]:
             for way, on in zip(WAYS, left, strict=True)
         },
     }
+
+
+def replayed(run: Path) -> tuple[Seen, list[NDArray[Any]]]:
+    """All segments in the replay of a training's first lane, and the rewards of their steps."""
+    stored = under(checkpoint.load_arrays(RunFolder(run).checkpoints).raw, "replay/")
+    column = {name: values[0] for name, values in stored.items()}
+    parts = [slice(s, s + n) for s, n in zip(column["segment_start"], column["segment_length"], strict=True)]
+    seen = Seen(
+        [column["observation"][p.start : p.stop + 1] for p in parts],
+        [column["action"][p] for p in parts],
+        column["segment_total"],
+        np.array([column["terminated"][p].any() for p in parts]),
+    )
+    return seen, [column["true_reward"][p] for p in parts]
 
 
 def ever_left(seen: Seen, dims: int) -> NDArray[np.bool_]:

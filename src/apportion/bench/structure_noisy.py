@@ -34,6 +34,7 @@ class Noisy(NamedTuple):
     observations: list[Floats]  # [T+1, S]
     actions: list[Floats]  # [T, A]
     totals: Floats  # [E]
+    paid: list[Floats]  # [T] what each step earns, up to a constant; without noise, and without fines for ends
     terminated: NDArray[np.bool_]  # [E]
     parents: NDArray[np.bool_]  # [S + A]
     worth: Floats  # [S + A] share of the totals' variance
@@ -74,7 +75,9 @@ def draw(seed: int, family: Family = "open") -> Noisy:
     lengths, ended = np.full(episodes, steps), np.zeros(episodes, np.bool_)
     if family != "open":
         lengths, ended = _early_ends(rng, states.values[:, :, int(rng.integers(SMALLEST))])
-    terms, owners = _terms(rng, whole, causes, lengths, _Degrees.of(family, four))
+    earned, owners = _terms(rng, whole, causes, lengths, _Degrees.of(family, four))
+    terms = earned.sum(axis=2)
+    terms -= terms.mean(axis=1, keepdims=True)
     clean = terms.sum(axis=0)
     offsets = np.stack([np.ones(episodes), lengths, ended], axis=1)
     if family != "open":
@@ -88,6 +91,7 @@ def draw(seed: int, family: Family = "open") -> Noisy:
         [each[: length + 1] for each, length in zip(states.values, lengths, strict=True)],
         [each[:length] for each, length in zip(actions.values, lengths, strict=True)],
         totals,
+        [each[:length] for each, length in zip(earned.sum(axis=0), lengths, strict=True)],
         ended,
         np.asarray(touches.any(axis=1)),
         worth / np.var(_beside(offsets, totals)),
@@ -169,7 +173,7 @@ def _terms(
     lengths: NDArray[np.int64],
     degrees: "_Degrees",
 ) -> tuple[Floats, list[set[int]]]:
-    """Sums over each episode of 2 to 6 terms [terms, E], and the dimensions that each of them looks at."""
+    """What 2 to 6 terms earn in each step [terms, E, T], and the dimensions that each of them looks at."""
     alive = np.arange(x.shape[1])[None, :] < lengths[:, None]
     spread = x.std(axis=(0, 1))
     z = (x - x.mean(axis=(0, 1))) / np.where(spread > 0, spread, 1.0)
@@ -178,9 +182,9 @@ def _terms(
         degree = 4 if degrees.four and number == 0 else 1 + int(rng.choice(3, p=degrees.chances))
         chosen = rng.choice(len(causes), min(degree, len(causes)), replace=False)
         factors = [_factor(rng, z[:, :, causes[c]], degree == 1 or degrees.curved) for c in chosen]
-        term: Floats = (alive * np.prod(np.stack(factors), axis=0)).sum(axis=1)
+        term: Floats = alive * np.prod(np.stack(factors), axis=0)
         size = EFFECTS if degree == 4 else float(np.exp(rng.uniform(0, np.log(EFFECTS))))
-        terms.append(size * (term - term.mean()) / max(term.std(), 1e-9))
+        terms.append(size * term / max(float(term.sum(axis=1).std()), 1e-9))
         owners.append({int(d) for c in chosen for d in causes[c]})
     return np.stack(terms), owners
 
