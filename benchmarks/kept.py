@@ -83,11 +83,12 @@ def replayed(run: Path) -> tuple[Seen, list[NDArray[Any]]]:
     """All segments in the replay of a training's first lane, and the rewards of their steps."""
     stored = under(checkpoint.load_arrays(RunFolder(run).checkpoints).raw, "replay/")
     column = {name: values[0] for name, values in stored.items()}
-    parts = [slice(s, s + n) for s, n in zip(column["segment_start"], column["segment_length"], strict=True)]
+    starts, lengths = column["segment_start"], column["segment_length"]
+    parts = [slice(start, start + n) for start, n in zip(starts, lengths, strict=True) if n > 0]
     seen = Seen(
         [column["observation"][p.start : p.stop + 1] for p in parts],
         [column["action"][p] for p in parts],
-        column["segment_total"],
+        column["segment_total"][lengths > 0],
         np.array([column["terminated"][p].any() for p in parts]),
     )
     return seen, [column["true_reward"][p] for p in parts]

@@ -18,7 +18,7 @@ from apportion.graph import Identification, additive_fit, find_endings, identify
 from apportion.graph.additive_fit import Fitted, Measured
 from apportion.graph.certificate import Doubt
 from apportion.graph.endings import Endings
-from apportion.graph.features import evenly, rows_of
+from apportion.graph.features import evenly, rows_of, varies
 from apportion.graph.likeness import goes_with
 
 P = ParamSpec("P")
@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 LARGE = 5_000_000  # numbers; of a smaller look, to start a process would be a large part
 STEPS = 20_000  # that tell which dimensions go together
+SEGMENTS_PER_DIMENSION = 5  # that varies: with fewer, an edge to the reward seldom goes
+FAR_BETTER = 0.3  # ratio of squared errors at which one goes nevertheless
 
 
 class Seen(NamedTuple):
@@ -101,7 +103,7 @@ def search(seen: Seen) -> Searched:
     with ThreadPoolExecutor(1) as beside:
         endings = beside.submit(find_endings, seen.observations, seen.terminated)
         found = identify(seen.observations, seen.actions, seen.totals, terminated=seen.terminated)
-    known = _unless_alike(_known(found), seen.some_steps(STEPS))
+    known = _as_far_as_known(_known(found), seen)
     return Searched(known, found.certificate.doubts, endings.result())
 
 
@@ -129,12 +131,29 @@ def _known(result: Identification) -> list[NDArray[np.float32]]:
     return [_numbers(getattr(result.verdict, name), each) for name, each in zip(BLOCKS, sure, strict=True)]
 
 
-def _unless_alike(known: list[NDArray[np.float32]], steps: NDArray[Any]) -> list[NDArray[np.float32]]:
-    """An edge to the reward stays where the dimension goes with another that stays. Among those that say
-    nearly the same totals choose by chance, and a reward of all of them is closer to that of single steps."""
-    to_reward = np.concatenate(known[: len(REWARD_BLOCKS)])
-    to_reward = np.where((to_reward == 0) & goes_with(steps, to_reward > 0), 0.5, to_reward)
-    return [*np.split(to_reward.astype(np.float32), [len(known[0])]), *known[len(REWARD_BLOCKS) :]]
+def _as_far_as_known(known: list[NDArray[np.float32]], seen: Seen) -> list[NDArray[np.float32]]:
+    """Edges to the reward that a search excludes, and that are better kept, are at 0.5: those of dimensions
+    that go with one that stays, and all where segments are few. Among dimensions that say nearly the same,
+    totals choose by chance, and a reward of all of them is closer to that of single steps."""
+    to_reward, steps = np.concatenate(known[: len(REWARD_BLOCKS)]), seen.some_steps(STEPS)
+    live, left = varies(steps.min(axis=0), steps.max(axis=0)), to_reward > 0
+    few = len(seen.totals) < SEGMENTS_PER_DIMENSION * np.sum(live)
+    kept = live if few and not _proves_itself(left, seen) else goes_with(steps, left)
+    to_reward = np.where((to_reward == 0) & kept, 0.5, to_reward).astype(np.float32)
+    return [*np.split(to_reward, [len(known[0])]), *known[len(REWARD_BLOCKS) :]]
+
+
+def _proves_itself(left: NDArray[np.bool_], seen: Seen) -> bool:
+    """Whether an additive reward of what is left explains the totals far better than one of everything, or as
+    well as can be."""
+    rows = seen.rows(np.ones(len(seen.totals), np.bool_))
+    measured = Measured.of(rows)
+
+    def error(allowed: NDArray[np.bool_]) -> float:
+        return float(additive_fit.fit(rows, seen.totals, np.append(allowed, True), measured).error)
+
+    nothing, everything = error(np.zeros_like(left)), error(np.ones_like(left))
+    return error(left) < max(np.sqrt(FAR_BETTER) * everything, 1.01 * additive_fit.LEAST_ERROR * nothing)
 
 
 def _numbers(verdict: NDArray[Any], sure: NDArray[np.bool_]) -> NDArray[np.float32]:
