@@ -35,7 +35,7 @@ FITS = ("one fit", "two fits")
 
 
 @dataclass(frozen=True)
-class Rewards:
+class Additive:
     """Compare additive rewards with those of single steps."""
 
     out: Path
@@ -56,7 +56,7 @@ class Told(NamedTuple):
     paid: list[NDArray[Any]]
 
 
-def main(args: Rewards) -> None:
+def main(args: Additive) -> None:
     count = len(get_args(Family)) * args.problems + len(args.runs)
     rows: list[dict[str, Any]] = [
         {"of": each.name, **study(each)} for each in track(_all(args), "rewards", total=count)
@@ -76,7 +76,7 @@ def main(args: Rewards) -> None:
     Console(width=160).print(table)
 
 
-def _all(args: Rewards) -> Iterator[Told]:
+def _all(args: Additive) -> Iterator[Told]:
     for family in get_args(Family):
         for seed in range(args.first, args.first + args.problems):
             problem = draw(seed, family)
@@ -118,4 +118,4 @@ def _correlation(told: Told, episodes: int, allowed: NDArray[np.bool_], fits: st
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Rewards))
+    main(tyro.cli(Additive))
