@@ -34,9 +34,7 @@ class Noisy(NamedTuple):
     observations: list[Floats]  # [T+1, S]
     actions: list[Floats]  # [T, A]
     totals: Floats  # [E]
-    paid: list[
-        Floats
-    ]  # [T] what each step earns, without noise and without fines for ends
+    paid: list[Floats]  # [T] what each step earns, without noise and without fines for ends
     terminated: NDArray[np.bool_]  # [E]
     parents: NDArray[np.bool_]  # [S + A]
     worth: Floats  # [S + A] share of the totals' variance
