@@ -146,3 +146,52 @@ def test_many_dimensions_are_measured_as_if_at_once() -> None:
     measured = additive_fit.Measured.of(rows)
     np.testing.assert_array_equal(measured.mean, x.mean(axis=0))
     np.testing.assert_array_equal(measured.std, x.std(axis=0))
+
+
+def test_dimensions_that_contribute_little_are_charged_more() -> None:
+    """The second regression, by hand: the first one's weights say how far the part of each dimension varies
+    over steps, and features are scaled by the root of that."""
+    rng = np.random.default_rng(3)
+    rows = [rng.normal(size=(10, 4)) @ np.diag([1.0, 2.0, 0.5, 1.0]) for _ in range(40)]
+    totals = np.array([each[:, 0].sum() + 0.1 * each[:, 1].sum() + rng.normal() for each in rows])
+    model = additive_fit.fit(rows, totals, np.ones(4, np.bool_))
+    steps = np.concatenate(rows)
+    mean, std = steps.mean(axis=0), steps.std(axis=0)
+
+    def best(scale: list[float]) -> tuple[list[list[float]], float]:
+        found, least = [[0.0] * 4] * 4, np.inf
+        for level in (1, 2, 4):
+            features = []
+            for each in rows:
+                row = []
+                for d in range(4):
+                    z = np.clip((each[:, d] - mean[d]) / std[d], -additive_fit.CLIP, additive_fit.CLIP)
+                    row += [scale[d] * np.mean(f) for f in (z, z**2 - 1, np.abs(z), np.tanh(z))[:level]]
+                features.append(row)
+            weights, error = additive_fit._ridge(np.array(features), totals / 10, np.full(40, 10.0))
+            if error < least:
+                parts = [list(part) + [0.0] * (4 - level) for part in weights.reshape(4, level)]
+                found, least = [[w * scale[d] for w in parts[d]] for d in range(4)], error
+        return found, least
+
+    first, _ = best([1.0] * 4)
+    spreads = []
+    for d in range(4):
+        z = (steps[:, d] - mean[d]) / std[d]
+        functions = (z, z**2 - 1, np.abs(z), np.tanh(z))
+        spreads.append(float(np.std(sum(w * f for w, f in zip(first[d], functions, strict=True)))))
+    wanted, error = best([float(np.sqrt(max(s / max(spreads), 1e-4))) for s in spreads])
+    np.testing.assert_allclose(model.weights, wanted, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(model.error, error, rtol=1e-5)
+
+
+def test_few_dimensions_that_pay_are_found_among_many() -> None:
+    """Ridge regression alone gives something to all of them."""
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(20, 30)) for _ in range(40)]
+    totals = np.array([each[:, 0].sum() for each in rows])
+    totals += 0.3 * totals.std() * rng.normal(size=40)
+    weights = additive_fit.fit(rows, totals, np.ones(30, np.bool_)).weights[:, 0]
+    means = np.array([each.mean(axis=0) for each in rows])
+    once, _ = additive_fit._ridge(means, totals / 20, np.full(40, 20.0))
+    assert np.abs(weights[1:]).sum() / weights[0] < 0.6 * np.abs(once[1:]).sum() / once[0]
