@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import numpy as np
 import tyro
-from kept import replayed
+from kept import additive, replayed
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
@@ -44,6 +44,8 @@ class Additive:
     """Seed of the first problem of each family."""
     problems: int = 40
     """Problems of each family."""
+    few: int | None = None
+    """Episodes before any search; not given: a quarter, and 20 at the least."""
     runs: tuple[Path, ...] = ()
     """Run folders of trainings, each with a checkpoint; their first lanes are looked at."""
 
@@ -59,7 +61,7 @@ class Told(NamedTuple):
 def main(args: Additive) -> None:
     count = len(get_args(Family)) * args.problems + len(args.runs)
     rows: list[dict[str, Any]] = [
-        {"of": each.name, **study(each)} for each in track(_all(args), "rewards", total=count)
+        {"of": each.name, **study(each, args.few)} for each in track(_all(args), "rewards", total=count)
     ]
     write_json(
         args.out,
@@ -85,12 +87,12 @@ def _all(args: Additive) -> Iterator[Told]:
         yield Told(run.name, *replayed(run))
 
 
-def study(told: Told) -> dict[str, float]:
+def study(told: Told, few: int | None) -> dict[str, float]:
     """Correlations, by episodes, dimensions and fits."""
     every = np.ones(told.seen.observations[0].shape[1] + told.seen.actions[0].shape[1], np.float32)
     with patch.object(looking, "_as_far_as_known", lambda known, seen: known):
         left = newest(looking.search(told.seen), every)
-    few = max(LEAST, len(told.paid) // 4)
+    few = few or max(LEAST, len(told.paid) // 4)
     ways = {
         "few, all": (few, every),
         "all": (len(told.paid), every),
@@ -98,23 +100,19 @@ def study(told: Told) -> dict[str, float]:
         "now": (len(told.paid), newest(looking.search(told.seen), every)),
     }
     return {
-        f"{way}, {fits}": _correlation(told, episodes, np.append(on > 0, True), fits)
+        f"{way}, {fits}": _correlation(told, episodes, on > 0, fits)
         for way, (episodes, on) in ways.items()
         for fits in FITS
     }
 
 
-def _correlation(told: Told, episodes: int, allowed: NDArray[np.bool_], fits: str) -> float:
+def _correlation(told: Told, episodes: int, on: NDArray[np.bool_], fits: str) -> float:
     rows = told.seen.rows(np.arange(len(told.paid)) < episodes)
+    totals, paid = told.seen.totals[:episodes], told.paid[:episodes]
     if fits == "two fits":
-        model = additive_fit.fit(rows, told.seen.totals[:episodes], allowed)
-    else:  # the second charges all alike, as the first does
-        with patch.object(additive_fit, "_contributions", lambda z, weights: np.ones(len(weights))):
-            model = additive_fit.fit(rows, told.seen.totals[:episodes], allowed)
-    z = (np.concatenate(rows) - model.mean) / model.std
-    said = np.sum(np.stack(additive_fit.functions(z, np), axis=-1) * model.weights, axis=(1, 2))
-    paid = np.concatenate(told.paid[:episodes])
-    return float(np.corrcoef(said, paid)[0, 1]) if said.std() > 0 and paid.std() > 0 else 0.0
+        return additive(rows, totals, on, paid)
+    with patch.object(additive_fit, "_contributions", lambda z, weights: np.ones(len(weights))):
+        return additive(rows, totals, on, paid)  # the second charges all alike, as the first does
 
 
 if __name__ == "__main__":

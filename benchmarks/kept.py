@@ -4,10 +4,11 @@
     python benchmarks/kept.py runs/run --out results/kept-dimensions.json
 
 A search sees totals alone. What is left, where every dimension goes that is absent from totals; where only
-those go that single steps exclude as well, as GRD does it; and where these stay off that any search has
-excluded, of those that GRD makes whenever segments have doubled. Of each, two rewards are told in episodes at
-the end: the best one, from true rewards of single steps (lines and parabolas of each dimension, learned in
-every other one of these episodes), and the additive one that GRD starts from, fitted to all totals.
+those go that single steps exclude as well, the first thing that GRD asks for; and where these stay off that
+any search has excluded, of those that GRD makes whenever segments have doubled. Of each, two rewards are told
+in episodes at the end: the best one, from true rewards of single steps (lines and parabolas of each
+dimension, learned in every other one of these episodes), and the additive one that GRD starts from, fitted to
+all totals.
 """
 
 from dataclasses import dataclass
@@ -105,11 +106,13 @@ def ever_left(seen: Seen, dims: int) -> NDArray[np.bool_]:
 def additive(
     rows: list[NDArray[Any]], totals: NDArray[Any], on: NDArray[np.bool_], paid: list[NDArray[Any]]
 ) -> float:
-    """Correlation of rewards with the additive reward of these dimensions that fits the totals."""
+    """Correlation of rewards, paid in the last segments, with the additive reward of these dimensions that
+    fits the totals; 0 where either is constant."""
     model = additive_fit.fit(rows, totals, np.append(on, True))
     z = (np.concatenate(rows[-len(paid) :]) - model.mean) / model.std
     told = np.sum(np.stack(additive_fit.functions(z, np), axis=-1) * model.weights, axis=(1, 2))
-    return float(np.corrcoef(told, np.concatenate(paid))[0, 1])
+    true = np.concatenate(paid)
+    return float(np.corrcoef(told, true)[0, 1]) if told.std() > 0 and true.std() > 0 else 0.0
 
 
 def best(steps: list[Floats], paid: list[NDArray[Any]]) -> float:
