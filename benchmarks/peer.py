@@ -7,6 +7,7 @@ is made as a user of that library makes it, so that our wrappers are compared, t
 import importlib
 import importlib.metadata
 import json
+import shutil
 import time
 import warnings
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import numpy as np
 import tyro
 
 from apportion.runs.atomic import write_json
+from apportion.runs.folder import read_json
 
 CLASSES = {"crossq": "CrossQ"}  # of those not named by capitals
 PACKAGES = ("torch", "stable-baselines3", "sbx-rl", "flax")
@@ -31,28 +33,61 @@ class Peer:
     """JSON: `library` (stable_baselines3 or sbx), `task`, `seed`, and our `backbone` and `schedule`."""
     out: Path
     """JSON file to write."""
+    keep: Path | None = None
+    """Folder to save to at every evaluation, removed at the end: after a stop, the same command goes on from
+    there, in a new episode."""
 
 
 def main(args: Peer) -> None:
     settings = json.loads(args.settings)
     began = time.monotonic()
-    curve = train(settings)
+    curve = train(settings, args.keep)
     seconds = round(time.monotonic() - began, 1)
     write_json(args.out, {"settings": settings, "seconds": seconds, "versions": versions(), **curve})
+    if args.keep is not None:
+        shutil.rmtree(args.keep)
 
 
-def train(settings: dict[str, Any]) -> dict[str, Any]:
+def train(settings: dict[str, Any], keep: Path | None = None) -> dict[str, Any]:
     """Evaluations of one seed: at which steps, and the mean return of each."""
     task, seed, schedule = settings["task"], settings["seed"], settings["schedule"]
-    model = make_model(settings)
+    model, returns = kept(settings, keep) if keep is not None else (make_model(settings), [])
     env = make_env(task)
-    steps, returns = evaluation_steps(schedule), []
-    for step in steps:
+    steps = evaluation_steps(schedule)
+    for step in steps[len(returns) :]:
         model.learn(step - model.num_timesteps, reset_num_timesteps=False)
         assert model.num_timesteps == step
         seeds = np.random.SeedSequence([seed, step]).generate_state(schedule["evaluation_episodes"])
         returns.append(float(np.mean([play(model, env, int(each)) for each in seeds])))
+        if keep is not None:
+            save(model, settings, returns, keep)
     return {"steps": steps, "returns": returns}
+
+
+def save(model: Any, settings: dict[str, Any], returns: list[float], keep: Path) -> None:
+    """Learner and replay by their own means, then the curve, which names them; those before go last."""
+    step = model.num_timesteps
+    keep.mkdir(parents=True, exist_ok=True)
+    model.save(keep / f"model-{step}.zip")
+    if hasattr(model, "save_replay_buffer"):
+        model.save_replay_buffer(keep / f"replay-{step}.pkl")
+    write_json(keep / "curve.json", {"settings": settings, "step": step, "returns": returns})
+    for path in [*keep.glob("model-*.zip"), *keep.glob("replay-*.pkl")]:
+        if path.stem.rpartition("-")[2] != str(step):
+            path.unlink()
+
+
+def kept(settings: dict[str, Any], keep: Path) -> tuple[Any, list[float]]:
+    """What was saved at the last evaluation, and all returns until then; a new learner where nothing was, or
+    with other settings."""
+    model, file = make_model(settings), keep / "curve.json"
+    curve = read_json(file) if file.exists() else {}
+    if curve.get("settings") != settings:
+        return model, []
+    model = model.load(keep / f"model-{curve['step']}.zip", env=make_env(settings["task"]), device="cpu")
+    if hasattr(model, "load_replay_buffer"):
+        model.load_replay_buffer(keep / f"replay-{curve['step']}.pkl")
+    return model, curve["returns"]
 
 
 def make_model(settings: dict[str, Any]) -> Any:

@@ -3,7 +3,8 @@
     python benchmarks/validation.py --out results/validation.json
 
 Same tasks, steps, seeds and settings on both sides. The score of a seed is the mean of its last evaluations.
-Every finished run is kept in --folder at once; the same command again makes only those that are missing.
+Every finished run is kept in --folder at once; the same command again makes only those that are missing, and
+the peers' go on from their last evaluation.
 """
 
 import importlib.util
@@ -228,7 +229,7 @@ class Children:
             return
         began = time.monotonic()
         command = [sys.executable, str(Path(__file__).with_name("peer.py")), "--out", str(file)]
-        command += ["--settings", json.dumps(settings)]
+        command += ["--keep", str(file.with_suffix("")), "--settings", json.dumps(settings)]
         log = file.with_suffix(".log")
         with log.open("wb") as output:
             code = self._call(command, output)

@@ -2,7 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,36 @@ def test_half_of_the_trainings_make_half_a_table(args: Any, train_as: Callable[[
     assert rows[0]["theirs"][0] == 500.5  # steps 400, 500, 600, and the seed
     assert json.loads(args.out.read_text())["rows"] == rows
     assert "| Pendulum-v1 | sac | 0 / 2 | - | sb3 | 500 [500, 501] | - | - |" in validation.markdown(rows)
+
+
+@contextmanager
+def loose_types() -> Iterator[None]:
+    """As JAX is by itself: the peer adds arrays of different ranks and types."""
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("library", ["sb3", "sbx"])
+def test_a_peer_goes_on_from_its_last_evaluation(
+    args: Any, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(validation.LIBRARIES[library])
+    given = settings(args, "sac", library)
+    given["backbone"] |= {"hidden": [8, 8], "batch_size": 8}
+    given["schedule"] |= {"steps": 300, "evaluate_every": 100, "warmup_steps": 50, "evaluation_episodes": 1}
+    keep, plays = tmp_path / "kept", iter([-10.0, -20.0])
+    monkeypatch.setattr(peer, "play", lambda *_: next(plays))  # the third ends the training
+    with loose_types(), pytest.raises(StopIteration):
+        peer.train(given, keep)
+    assert sorted(path.name for path in keep.iterdir()) == ["curve.json", "model-200.zip", "replay-200.pkl"]
+    with loose_types():
+        model, returns = peer.kept(given, keep)
+    assert (model.num_timesteps, model.replay_buffer.size(), returns) == (200, 200, [-10.0, -20.0])
+    monkeypatch.setattr(peer, "play", lambda *_: -30.0)
+    with loose_types():
+        assert peer.train(given, keep) == {"steps": [100, 200, 300], "returns": [-10.0, -20.0, -30.0]}
+        assert peer.kept({**given, "seed": given["seed"] + 1}, keep)[1] == []
 
 
 # --- Statistics

@@ -32,6 +32,15 @@ def test_swimmers_look_far_ahead_except_as_published(method: str, backbone: str)
     assert paper(config).backbone_config == elsewhere != config.backbone_config
 
 
+def test_humanoids_critics_are_wide_except_as_published() -> None:
+    config = preset("Humanoid-v4", "grd", "crossq")
+    assert config.backbone_config.critic_hidden == (1024, 1024)
+    assert paper(config).backbone_config.critic_hidden == (512, 512)
+    assert (
+        preset("Humanoid-v4", "grd", "sac").backbone_config == preset("Ant-v4", "grd", "sac").backbone_config
+    )
+
+
 @pytest.mark.parametrize(
     "settings",
     [

@@ -27,6 +27,7 @@ KEY_DOOR = "apportion/KeyDoor-v0"
 KEY_DOOR_LOTTERY = "apportion/KeyDoorLottery-v0"
 CARTPOLE = "CartPole-v1"
 SWIMMER = "Swimmer-v4"
+HUMANOID = "Humanoid-v4"
 ROLLOUT_STEPS = 2_048  # of an on-policy backbone, in one iteration
 
 PAPER_SPARSITY: dict[str, tuple[float, float, float, float, float]] = {
@@ -64,11 +65,15 @@ SMALL_METHODS: dict[str, Any] = {
     "diaster": diaster.Config(cells=32, hidden=(64, 64), segments=16, update_every=1, learning_rate=3e-3),
 }
 
-# A stroke pays a second later, which a discount of 0.99 hides. But what is wrong at each step of a thousand
-# adds up: the lower of two critics, and entropy at a temperature that rewards do not reach.
-SWIMMER_BACKBONES: dict[str, Any] = {
-    "sac": sac.Config(discount=0.999, critic_pool="mean", initial_temperature=0.01),
-    "crossq": crossq.Config(discount=0.999, critic_pool="mean", initial_temperature=0.01),
+MUJOCO_BACKBONES: dict[str, dict[str, Any]] = {
+    # A stroke pays a second later, which a discount of 0.99 hides. But what is wrong at each step of a
+    # thousand adds up: the lower of two critics, and entropy at a temperature that rewards do not reach.
+    SWIMMER: {
+        "sac": sac.Config(discount=0.999, critic_pool="mean", initial_temperature=0.01),
+        "crossq": crossq.Config(discount=0.999, critic_pool="mean", initial_temperature=0.01),
+    },
+    # 376 dimensions want wider critics.
+    HUMANOID: {"crossq": crossq.Config(critic_hidden=(1024, 1024))},
 }
 
 # The ends of the track must be felt hundreds of steps before: targets that move fast carry them there.
@@ -95,7 +100,7 @@ def paper(config: Config) -> Config:
     """GRD as published: edges by gradient alone, networks for everything, an update of them at every step.
     The backbone is the same on all MuJoCo tasks."""
     config = replace(config, normalise=False)
-    if _name(config.env.id) == SWIMMER:
+    if _name(config.env.id) in MUJOCO_BACKBONES:
         same = Config(env=config.env, method=config.method, backbone=config.backbone)
         config = replace(config, backbone_config=same.backbone_config)
     if config.method != "grd":
@@ -128,9 +133,8 @@ def _suited(config: Config) -> Config:
 def _mujoco(config: Config, name: str) -> Config:
     if config.method == "grd":
         config = replace(config, method_config=grd.Config(sparsity=PAPER_SPARSITY[name]))
-    if name == SWIMMER and config.backbone in SWIMMER_BACKBONES:
-        config = replace(config, backbone_config=SWIMMER_BACKBONES[config.backbone])
-    return config
+    backbone = MUJOCO_BACKBONES.get(name, {}).get(config.backbone)
+    return config if backbone is None else replace(config, backbone_config=backbone)
 
 
 LOGGED_METHODS: dict[str, Any] = {
