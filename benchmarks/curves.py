@@ -167,8 +167,12 @@ def draw(runs: list[Run], path: Path) -> None:
                 found, x = band(run.returns, mean), run.steps / 1000
                 drawing.draw_band(panel, x, found, colours[run.label], run.label)
             panel.set(title=task, xlabel="thousand steps")
+            lines, names = panel.get_legend_handles_labels()
+            fresh = [(line, name) for line, name in zip(lines, names, strict=True) if name in labels]
+            if fresh:  # each name once, where it is first seen
+                panel.legend(*zip(*fresh, strict=True), fontsize=7)
+                labels = [label for label in labels if label not in names]
         panels[0].set_ylabel("return")
-        panels[0].legend(fontsize=7)
         path.parent.mkdir(parents=True, exist_ok=True)
         drawing.save(figure, path)
 
