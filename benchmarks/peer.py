@@ -7,7 +7,6 @@ is made as a user of that library makes it, so that our wrappers are compared, t
 import importlib
 import importlib.metadata
 import json
-import shutil
 import time
 import warnings
 from dataclasses import dataclass
@@ -34,8 +33,8 @@ class Peer:
     out: Path
     """JSON file to write."""
     keep: Path | None = None
-    """Folder to save to at every evaluation, removed at the end: after a stop, the same command goes on from
-    there, in a new episode."""
+    """Folder to save to at every evaluation, emptied of it at the end: after a stop, the same command goes on
+    from there, in a new episode."""
 
 
 def main(args: Peer) -> None:
@@ -45,7 +44,7 @@ def main(args: Peer) -> None:
     seconds = round(time.monotonic() - began, 1)
     write_json(args.out, {"settings": settings, "seconds": seconds, "versions": versions(), **curve})
     if args.keep is not None:
-        shutil.rmtree(args.keep)
+        remove(args.keep)
 
 
 def train(settings: dict[str, Any], keep: Path | None = None) -> dict[str, Any]:
@@ -72,9 +71,21 @@ def save(model: Any, settings: dict[str, Any], returns: list[float], keep: Path)
     if hasattr(model, "save_replay_buffer"):
         model.save_replay_buffer(keep / f"replay-{step}.pkl")
     write_json(keep / "curve.json", {"settings": settings, "step": step, "returns": returns})
-    for path in [*keep.glob("model-*.zip"), *keep.glob("replay-*.pkl")]:
+    for path in learners(keep):
         if path.stem.rpartition("-")[2] != str(step):
             path.unlink()
+
+
+def learners(keep: Path) -> list[Path]:
+    return [*keep.glob("model-*.zip"), *keep.glob("replay-*.pkl")]
+
+
+def remove(keep: Path) -> None:
+    """What was saved, the curve first; and the folder, unless it holds anything else."""
+    for path in [keep / "curve.json", *learners(keep)]:
+        path.unlink(missing_ok=True)
+    if not any(keep.iterdir()):
+        keep.rmdir()
 
 
 def kept(settings: dict[str, Any], keep: Path) -> tuple[Any, list[float]]:

@@ -239,6 +239,12 @@ def test_a_peer_goes_on_from_its_last_evaluation(
     with loose_types():
         assert peer.train(given, keep) == {"steps": [100, 200, 300], "returns": [-10.0, -20.0, -30.0]}
         assert peer.kept({**given, "seed": given["seed"] + 1}, keep)[1] == []
+    (keep / "of-a-user").touch()
+    peer.remove(keep)
+    assert [path.name for path in keep.iterdir()] == ["of-a-user"]
+    (keep / "of-a-user").unlink()
+    peer.remove(keep)
+    assert not keep.exists()
 
 
 # --- Statistics
