@@ -30,7 +30,7 @@ from apportion.runs.folder import RunFolder, read_json, versions
 from apportion.runs.signals import StopRequest
 
 Part = Literal["development", "held-out", "unseen", "all"]
-Method = Literal["grd", "rd", "published", "oracle", "observed"]
+Method = Literal["grd", "rd", "published", "oracle", "observed", "crossq"]
 
 PARTS: dict[Part, tuple[str, ...]] = {
     "development": DEVELOPMENT,
@@ -44,6 +44,7 @@ FLAGS: dict[str, tuple[str, ...]] = {
     "published": ("--preset", "paper"),
     "oracle": ("--method", "oracle"),
     "observed": ("--method", "observed"),
+    "crossq": ("--backbone", "crossq"),
 }
 WITHOUT_NETWORK = ("oracle", "observed")
 SMALL = ("64", "64")
@@ -64,7 +65,7 @@ class Suite:
     tasks: tuple[str, ...] = ()
     """Only these tasks, of any part."""
     methods: tuple[Method, ...] = ("grd", "rd", "published", "oracle")
-    """Which methods; `published` is `grd --preset paper`."""
+    """Which methods; `published` is `grd --preset paper`, `crossq` is `grd` with that backbone."""
     units: Literal["raw", "scaled", "both"] = "both"
     """Which form of the tasks."""
     seeds: int = 5

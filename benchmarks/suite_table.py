@@ -22,6 +22,7 @@ TITLES = {
     "published": "`grd --preset paper`",
     "oracle": "`oracle`",
     "observed": "`observed`",
+    "crossq": "`grd`, CrossQ",
 }
 RIVALS = ("rd", "published")
 UNITS = ("raw", "scaled")
