@@ -66,3 +66,13 @@ def test_totals_are_the_sums_of_what_is_predicted() -> None:
     predicted = [RewardModel.of(basis, fit).predict(segment).sum() for segment in segments]
     plain = basis.sums(segments) @ fit.weights + 10 * fit.per_step
     np.testing.assert_allclose(predicted, plain, atol=1e-3)
+
+
+@pytest.mark.parametrize("dims", [4, 8])  # with products of three, and with too many dimensions for them
+def test_the_features_of_one_dimension_are_those_of_all(dims: int) -> None:
+    rng = np.random.default_rng(0)
+    segments = list(rng.normal(size=(5, 20, 9)))
+    noted = [np.array([0, 1, 2, 3])]
+    basis = Basis.of(Scale.over(segments), np.arange(dims), 30, rng, noted)
+    for place, mine in enumerate(basis.owners):
+        np.testing.assert_array_equal(basis.touching(place).sums(segments), basis.sums(segments)[:, mine])

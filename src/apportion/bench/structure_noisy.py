@@ -4,7 +4,8 @@ A problem is a seed. Its reward is a sum of terms, each a function of one to fou
 is worth is the share of the totals' variance that lies in the terms it takes part in. Those of the family
 "steered" come from a policy that looks at the state and changes over time, and end early, with a fine or a
 prize; a clock tells how long an episode is. Those that are "crooked", too, have products of curves: of
-thresholds, kinks and waves of two or three dimensions, which no dictionary holds.
+thresholds, kinks and waves of two or three dimensions, which no dictionary holds. In those that are "lagging"
+gauges follow what some term pays, a little late: in totals they are as good as the term itself.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ END_PAYS = (0.3, 3.0)  # an end, in standard deviations of all that is earned
 SMALLEST = 6  # continuous states
 _BEFORE = 5  # steps that are simulated but not shown
 
-Family = Literal["open", "steered", "crooked"]
+Family = Literal["open", "steered", "crooked", "lagging"]
 
 
 class Noisy(NamedTuple):
@@ -58,8 +59,8 @@ class _Degrees(NamedTuple):
 
     @classmethod
     def of(cls, family: Family, four: bool) -> "_Degrees":
-        crooked = family == "crooked"
-        return cls((0.4, 0.35, 0.25) if crooked else (0.75, 0.25, 0.0), four and not crooked, crooked)
+        plain = family in ("open", "steered")
+        return cls((0.75, 0.25, 0.0) if plain else (0.4, 0.35, 0.25), four and plain, family == "crooked")
 
 
 def draw(seed: int, family: Family = "open") -> Noisy:
@@ -87,16 +88,33 @@ def draw(seed: int, family: Family = "open") -> Noisy:
     totals = clean + spread * rng.normal(size=episodes)
     touches = np.array([[d in owner for owner in owners] for d in range(whole.shape[2])])
     worth = np.array([np.var(_beside(offsets, terms[mine].sum(axis=0))) for mine in touches])
+    gauges = _gauges(rng, earned) if family == "lagging" else np.zeros((*states.values.shape[:2], 0))
+    no_parents = np.full(gauges.shape[2], count)  # where they stand: after the other states
     return Noisy(
-        [each[: length + 1] for each, length in zip(states.values, lengths, strict=True)],
+        [
+            each[: length + 1]
+            for each, length in zip(np.concatenate([states.values, gauges], axis=2), lengths, strict=True)
+        ],
         [each[:length] for each, length in zip(actions.values, lengths, strict=True)],
         totals,
         [each[:length] for each, length in zip(earned.sum(axis=0), lengths, strict=True)],
         ended,
-        np.asarray(touches.any(axis=1)),
-        worth / np.var(_beside(offsets, totals)),
+        np.insert(touches.any(axis=1), no_parents, False),
+        np.insert(worth, no_parents, 0.0) / np.var(_beside(offsets, totals)),
         {"noise": noise, "episodes": float(episodes), "four": float(four)},
     )
+
+
+def _gauges(rng: np.random.Generator, earned: Floats) -> Floats:
+    """[E, T+1, G] one or two, each following what a term earns [terms, E, T] in its own time, with noise."""
+    followed = earned[rng.choice(len(earned), int(rng.integers(1, 3)), replace=False)]
+    speed, noise = rng.uniform(0.2, 0.8, (len(followed), 1)), rng.uniform(0.0, 0.1, (len(followed), 1))
+    now, gauges = followed[:, :, 0], [followed[:, :, 0]]
+    spread = followed.std(axis=(1, 2))[:, None]
+    for paid in np.moveaxis(followed, 2, 0):
+        now = now + speed * (paid - now) + noise * spread * rng.normal(size=now.shape)
+        gauges.append(now)
+    return np.moveaxis(np.stack(gauges), (0, 1, 2), (1, 2, 0))
 
 
 def _beside(offsets: Floats, totals: Floats) -> Floats:

@@ -22,6 +22,7 @@ from apportion.graph.endings import ending_dimensions as ending_dimensions
 from apportion.graph.endings import find_endings as find_endings
 from apportion.graph.features import MAX_PAIRED, Dictionary, Floats, Scale, Units, rows_of
 from apportion.graph.model import RewardModel as RewardModel
+from apportion.graph.moved import in_their_stead
 from apportion.graph.refine import Refined, refine, refit
 from apportion.graph.reward import RewardEvidence, first_edges
 from apportion.graph.ridge import ridge
@@ -99,6 +100,7 @@ def _identify(
     evidence = DynamicsEvidence(dictionary.shortened(), Units.of([following]))
     evidence.add(x, following)
     dynamics = dynamics_edges(evidence, negligible)
+    reward = reward.or_instead(in_their_stead(segments, refined, observations, dynamics))
     copies, nowhere = dictionary.scale.copies, reward.nowhere[dictionary.scale.original]
     of_reward, of_dynamics = (_shared(each.edges, each.confidence, copies) for each in (reward, dynamics))
     confidence = _graph(of_reward, of_dynamics, states)

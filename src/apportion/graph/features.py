@@ -5,7 +5,7 @@ empirical distribution function, and x_i x_j for every pair. Constant dimensions
 copies: of dimensions that are equal but for their unit, the first stands for all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -336,7 +336,7 @@ def rows_at_once(features: int) -> int:
     return min(ROWS_AT_ONCE, max(NUMBERS_AT_ONCE // max(features, 1), 100))
 
 
-def batches(segments: list[NDArray[Any]], features: int) -> Iterator[list[NDArray[Any]]]:
+def batches(segments: Iterable[NDArray[Any]], features: int) -> Iterator[list[NDArray[Any]]]:
     """Consecutive segments, as many as have rows_at_once."""
     batch: list[NDArray[Any]] = []
     rows, enough = 0, rows_at_once(features)

@@ -28,6 +28,7 @@ class Basis(NamedTuple):
 
     scale: Scale
     dims: NDArray[np.int64]  # [K]
+    alone: NDArray[np.int64]  # places among dims of those that have functions of their own
     products: tuple[NDArray[np.int64], ...]  # [P, degree] of each degree: places among dims, multiplied
     directions: Floats  # [K, W]
     phases: Floats  # [W]
@@ -53,6 +54,7 @@ class Basis(NamedTuple):
         return cls(
             scale,
             dims,
+            np.arange(k),
             (*(subsets(k, degree) for degree in degrees), *(np.searchsorted(dims, p)[None] for p in noted)),
             (mixed * rng.normal(size=(waves, k)) * frequencies[:, None]).T,
             rng.uniform(0, 2 * np.pi, waves),
@@ -61,31 +63,42 @@ class Basis(NamedTuple):
     def without_waves(self) -> "Basis":
         return self._replace(directions=self.directions[:, :0], phases=self.phases[:0])
 
+    def touching(self, place: int) -> "Basis":
+        """The features that look at one of the dimensions, in their order."""
+        mixed = self.directions[place] != 0
+        return self._replace(
+            alone=np.array([place]),
+            products=tuple(places[np.any(places == place, axis=1)] for places in self.products),
+            directions=self.directions[:, mixed],
+            phases=self.phases[mixed],
+        )
+
     @property
     def owners(self) -> NDArray[np.bool_]:
         """[K, P] which dimensions each feature looks at."""
         k = len(self.dims)
-        single = np.repeat(np.eye(k, dtype=np.bool_), _UNIVARIATE, axis=1)
+        single = np.repeat(np.eye(k, dtype=np.bool_)[:, self.alone], _UNIVARIATE, axis=1)
         products = [np.any(np.arange(k)[:, None, None] == places, axis=2) for places in self.products]
         return np.concatenate([single, *products, self.directions != 0], axis=1)
 
     def features(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """Of rows [N, D]: [N, P]. Single precision is plenty for what is summed over steps."""
         z, ranks = self.values(x)
-        univariate = np.stack([z, z**2 - 1, *cosines(ranks, COSINES)], axis=2)
+        alone = z[:, self.alone]
+        univariate = np.stack([alone, alone**2 - 1, *cosines(ranks, COSINES)], axis=2)
         products = [np.prod([z[:, column] for column in places.T], axis=0) for places in self.products]
         waves = np.cos(z @ self.directions.astype(np.float32) + self.phases.astype(np.float32))
         return np.concatenate([univariate.reshape(len(z), -1), *products, waves], axis=1)
 
     def values(self, x: NDArray[Any]) -> tuple[NDArray[np.float32], Floats]:
-        """z and F(x) of the dimensions [N, K]."""
+        """z of the dimensions [N, K], and F(x) of those that have functions of their own."""
         x, scale, dims = np.asarray(x)[:, self.dims], self.scale, self.dims
         z = np.clip((x - scale.mean[dims]) / scale.std[dims], -CLIP, CLIP).astype(np.float32)
         levels = np.linspace(0, 1, QUANTILES)
-        columns = [np.interp(x[:, k], scale.quantiles[:, dim], levels) for k, dim in enumerate(dims)]
+        columns = [np.interp(x[:, k], scale.quantiles[:, dims[k]], levels) for k in self.alone]
         return z, np.stack(columns, axis=1) if columns else np.zeros((len(x), 0))
 
-    def sums(self, segments: list[NDArray[Any]]) -> Floats:
+    def sums(self, segments: Iterable[NDArray[Any]]) -> Floats:
         """Features of each segment, summed: [E, P]."""
         parts = []
         for batch in batches(segments, len(self.dims) * _UNIVARIATE + WAVES):

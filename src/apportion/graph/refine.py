@@ -165,7 +165,7 @@ def _drop(
         smaller = fit_to(
             segments, np.delete(fit.basis.dims, place), rng, fit.noted
         )  # its waves are the others' now
-        loss, z = _growth(smaller.ridge, fit.ridge)
+        loss, z = growth(smaller.ridge, fit.ridge)
         least = max(STAYING.of_error * fit.ridge.error, STAYING.visible * segments.variance)
         matters = loss > min(STAYING.of_variance * segments.variance, least)
         dim = int(fit.basis.dims[place])
@@ -194,12 +194,13 @@ def _weakest(segments: Segments, fit: Fit) -> int:
 def _loss(segments: Segments, fit: Fit, place: int) -> tuple[float, float]:
     """How much the leave-one-out error grows without a dimension, and how many standard errors that is."""
     columns = fit.sums[:, ~fit.basis.owners[place]]
-    return _growth(ridge(columns, segments.totals, segments.offsets), fit.ridge)
+    return growth(ridge(columns, segments.totals, segments.offsets), fit.ridge)
 
 
-def _growth(without: Ridge, whole: Ridge) -> tuple[float, float]:
-    growth = without.errors**2 - whole.errors**2
-    return float(growth.mean()), float(growth.mean() / (growth.std() / np.sqrt(len(growth)) + 1e-300))
+def growth(without: Ridge, whole: Ridge) -> tuple[float, float]:
+    """Of the mean squared error on left-out segments, and how many standard errors that is."""
+    more = without.errors**2 - whole.errors**2
+    return float(more.mean()), float(more.mean() / (more.std() / np.sqrt(len(more)) + 1e-300))
 
 
 def _additions(segments: Segments, fit: Fit, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -31,7 +31,8 @@ class _Prior(NamedTuple):
     the chance `hidden_in_some` where some is, and `hidden_in_much` more where a third of the variance is.
     It may also be a curve that no feature follows, which makes a bystander look useful that moves with a
     cause: with the chance `bystander` where much is unexplained; and always possible for one that is worth
-    little, and less than `faint` of what is unexplained."""
+    little, and less than `faint` of what is unexplained. Where totals do not tell a parent from what moves
+    it, that feeds the reward `instead`, by this chance."""
 
     likely: float = 0.4
     alone: float = 0.6
@@ -41,6 +42,7 @@ class _Prior(NamedTuple):
     hidden_in_much: float = 0.045
     bystander: float = 0.02
     faint: float = 0.1
+    instead: float = 0.1
 
 
 PRIOR = _Prior()
@@ -54,6 +56,16 @@ class Judged(NamedTuple):
     strength: Floats  # [D] share of the totals' variance that an edge is worth
     groups: list[tuple[int, ...]]  # of each one feeds the reward, and the data cannot tell which
     nowhere: NDArray[np.bool_]  # [D] absent, and surely worth no more in single steps
+
+    def or_instead(self, others: dict[int, Dims]) -> "Judged":
+        """Where others may feed the reward instead of a parent: it is less sure, and they are not absent."""
+        confidence, nowhere = self.confidence.copy(), self.nowhere.copy()
+        for parent, those in others.items():
+            missed = those[~self.edges[those]]
+            confidence[parent] = min(confidence[parent], 1 - PRIOR.instead)
+            confidence[missed] = np.minimum(confidence[missed], _UNSURE)
+            nowhere[missed] = False
+        return self._replace(confidence=confidence, nowhere=nowhere)
 
 
 def judge(
