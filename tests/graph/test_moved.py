@@ -44,6 +44,7 @@ def test_what_moves_a_gauge_that_totals_go_with_is_not_absent(seed: int) -> None
     assert verdicts(found) == ["undecided"] * 3 + ["present"] + ["absent"] * 2
     assert found.confidence.state_to_reward[3] <= 0.9
     assert found.nowhere[:6].tolist() == [False] * 4 + [True] * 2
+    assert "totals do not tell 1 of 1 dimensions found from what moves them" in found.certificate.scope
 
 
 @pytest.mark.parametrize("last_known", [True, False])
@@ -54,3 +55,4 @@ def test_what_moves_a_parent_is_absent_where_totals_tell(last_known: bool) -> No
         observations = [states[:-1] for states in observations]
     found = identify(observations, actions, totals)
     assert verdicts(found) == ["absent"] * 3 + ["present"] + ["absent"] * 2
+    assert "totals do not tell" not in found.certificate.scope

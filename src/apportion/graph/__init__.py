@@ -100,7 +100,8 @@ def _identify(
     evidence = DynamicsEvidence(dictionary.shortened(), Units.of([following]))
     evidence.add(x, following)
     dynamics = dynamics_edges(evidence, negligible)
-    reward = reward.or_instead(in_their_stead(segments, refined, observations, dynamics))
+    instead = in_their_stead(segments, refined, observations, dynamics)
+    reward = reward.or_instead(instead)
     copies, nowhere = dictionary.scale.copies, reward.nowhere[dictionary.scale.original]
     of_reward, of_dynamics = (_shared(each.edges, each.confidence, copies) for each in (reward, dynamics))
     confidence = _graph(of_reward, of_dynamics, states)
@@ -113,7 +114,9 @@ def _identify(
         verdict=Graph(*(words(getattr(graph, name), getattr(confidence, name)) for name in BLOCKS)),
         groups=with_copies(reward, copies),
         explained=max(0.0, 1 - refined.error) if refined.parents.size else 0.0,
-        certificate=certify(refined, everything, len(rows), len(x), dictionary, negligible, only_from_totals),
+        certificate=certify(
+            refined, everything, len(rows), len(x), dictionary, negligible, only_from_totals, len(instead)
+        ),
         nowhere=nowhere,
         reward_model=refined.model,
         copies=copies,

@@ -61,10 +61,11 @@ def certify(
     dictionary: Dictionary,
     negligible: float = 0.01,
     only_from_totals: int = 0,
+    not_told: int = 0,
 ) -> Certificate:
     """Errors are shares of the totals' variance on segments left out; `error_of_all` uses every dimension.
     `transitions` are those that the dynamics were found in. So many dimensions are absent from totals, but
-    may be worth more in single steps."""
+    may be worth more in single steps; so many parents are not told from what moves them."""
     doubts = _reward_doubts(refined, error_of_all, segments)
     features = dictionary.shortened().size
     needed = TRANSITIONS_PER_FEATURE * features
@@ -79,12 +80,14 @@ def certify(
         reward=not any(doubt.of_reward for doubt in doubts),
         notes=[*doubts.values(), *remarks],
         dynamics=not any(doubt.of_dynamics for doubt in doubts),
-        scope=_scope(refined, dictionary, negligible, only_from_totals),
+        scope=_scope(refined, dictionary, negligible, only_from_totals, not_told),
         doubts=tuple(doubts),
     )
 
 
-def _scope(refined: Refined, dictionary: Dictionary, negligible: float, only_from_totals: int) -> str:
+def _scope(
+    refined: Refined, dictionary: Dictionary, negligible: float, only_from_totals: int, not_told: int
+) -> str:
     """In words, with the share that stays unexplained: what cannot be excluded there."""
     partner = "another dimension" if len(dictionary.pairs) else "a dimension found"
     words = [
@@ -95,6 +98,9 @@ def _scope(refined: Refined, dictionary: Dictionary, negligible: float, only_fro
         words.append(
             f"{only_from_totals} absent from totals may be worth more in single steps, which add up to little"
         )
+    if not_told:
+        parents = f"{not_told} of {len(refined.parents)} dimensions found"
+        words.append(f"totals do not tell {parents} from what moves them a step before")
     if refined.error >= UNEXPLAINED:
         left = f"{min(refined.error, 1.0):.0%} of the variance stays unexplained"
         words.append(f"{left}, where nothing outside of that scope can be excluded")
