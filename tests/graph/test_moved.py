@@ -56,3 +56,15 @@ def test_what_moves_a_parent_is_absent_where_totals_tell(last_known: bool) -> No
     found = identify(observations, actions, totals)
     assert verdicts(found) == ["absent"] * 3 + ["present"] + ["absent"] * 2
     assert "totals do not tell" not in found.certificate.scope
+
+
+def test_a_one_hot_vector_is_moved_as_a_whole() -> None:
+    """Each of its entries is what the others are not, so that none is missed alone."""
+    rng = np.random.default_rng(3)
+    kinds = np.eye(3)[rng.integers(3, size=(EPISODES, 11))]
+    drifts = np.cumsum(rng.normal(size=(EPISODES, 11, 1)), axis=1)
+    observations = list(np.concatenate([drifts, kinds], axis=2))
+    totals = kinds[:, :-1, 1].sum(axis=1) + 0.1 * rng.normal(size=EPISODES)
+    found = identify(observations, list(rng.normal(size=(EPISODES, 10, 1))), totals)
+    assert verdicts(found) == ["absent"] + ["present"] * 3
+    assert np.all(found.confidence.state_to_reward[1:] > 0.95)

@@ -96,3 +96,12 @@ def test_offsets_that_tell_nothing_new_are_left_out(ends: np.ndarray) -> None:
     assert offsets.basis.shape == (50, 2)
     np.testing.assert_allclose(offsets.basis.T @ offsets.basis, np.eye(2), atol=1e-12)
     np.testing.assert_allclose(offsets.remove(np.asarray(ends, np.float64)), 0.0, atol=1e-12)
+
+
+def test_the_only_segment_of_its_length_tells_nothing() -> None:
+    """Without it nobody would know what a step pays: to leave it out is no test of the features."""
+    sums, totals, steps = data(40, 6, lengths=5)
+    alike = ridge(sums, totals, Offsets.of(steps))
+    odd = ridge(np.vstack([sums, 0.2 * sums[0]]), np.append(totals, 1e3), Offsets.of(np.append(steps, 2)))
+    assert odd.errors[-1] == 0
+    np.testing.assert_allclose(odd.errors[:-1], alike.errors, rtol=1e-3)

@@ -63,12 +63,12 @@ class Basis(NamedTuple):
     def without_waves(self) -> "Basis":
         return self._replace(directions=self.directions[:, :0], phases=self.phases[:0])
 
-    def touching(self, place: int) -> "Basis":
-        """The features that look at one of the dimensions, in their order."""
-        mixed = self.directions[place] != 0
+    def touching(self, some: NDArray[np.int64]) -> "Basis":
+        """The features that look at any of the dimensions at some places, which rise, in their order."""
+        mixed = np.any(self.directions[some] != 0, axis=0)
         return self._replace(
-            alone=np.array([place]),
-            products=tuple(places[np.any(places == place, axis=1)] for places in self.products),
+            alone=some,
+            products=tuple(places[np.any(np.isin(places, some), axis=1)] for places in self.products),
             directions=self.directions[:, mixed],
             phases=self.phases[mixed],
         )

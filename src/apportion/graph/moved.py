@@ -27,33 +27,34 @@ def in_their_stead(
     """Of each parent that explains totals as well one step later: what else moves it, or may. Of very many
     parents none is put to this test: totals would hardly tell."""
     moves = dynamics.edges | (dynamics.confidence < SURE)
-    parents = refined.fit.basis.dims
-    movers = {
-        place: np.setdiff1d(np.flatnonzero(moves[:, dim]), dim)
-        for place, dim in enumerate(parents)
-        if dim < moves.shape[1]
-    }
-    many = len(parents) > EFFORT.rich
-    return {
-        int(parents[place]): those
-        for place, those in movers.items()
-        if len(those) and (many or not _reads_before(segments, refined.fit, observations, place))
-    }
+    parents, found = refined.fit.basis.dims, dict[int, Dims]()
+    for team in segments.scale.teams:  # entries of a one-hot vector tell what each of them is
+        mine = np.intersect1d(team, parents)
+        if not len(mine) or mine[0] >= moves.shape[1]:
+            continue
+        movers = np.setdiff1d(np.flatnonzero(moves[:, mine].any(axis=1)), team)
+        many = len(parents) > EFFORT.rich
+        if len(movers) and (many or not _reads_before(segments, refined.fit, observations, mine)):
+            found |= {int(dim): movers for dim in mine}
+    return found
 
 
-def _reads_before(segments: Segments, fit: Fit, observations: list[NDArray[Any]], place: int) -> bool:
-    """Whether left-out totals are predicted worse, by more than chance, from a parent's next values."""
-    sums, later = fit.sums.copy(), _a_step_later(segments.rows, observations, int(fit.basis.dims[place]))
-    sums[:, fit.basis.owners[place]] = fit.basis.touching(place).sums(later)
+def _reads_before(segments: Segments, fit: Fit, observations: list[NDArray[Any]], dims: Dims) -> bool:
+    """Whether left-out totals are predicted worse, by more than chance, from the next values of a parent."""
+    places = np.searchsorted(fit.basis.dims, dims)
+    sums = fit.sums.copy()
+    sums[:, fit.basis.owners[places].any(axis=0)] = fit.basis.touching(places).sums(
+        _a_step_later(segments.rows, observations, dims)
+    )
     return growth(ridge(sums, segments.totals, segments.offsets), fit.ridge)[1] > STAYING.standard_errors
 
 
 def _a_step_later(
-    rows: list[NDArray[Any]], observations: list[NDArray[Any]], dim: int
+    rows: list[NDArray[Any]], observations: list[NDArray[Any]], dims: Dims
 ) -> Iterator[NDArray[Any]]:
-    """The rows of each segment, with the dimension's next values; its last one stays where that is the last
-    that is known. One segment at a time, for all of them may be large."""
+    """The rows of each segment, with the next values of some dimensions; the last ones stay where no later
+    ones are known. One segment at a time, for all of them may be large."""
     for before, states in zip(rows, observations, strict=True):
-        moved, after = before.copy(), states[1:, dim]
-        moved[: len(after), dim] = after
+        moved, after = before.copy(), states[1:, dims]
+        moved[: len(after), dims] = after
         yield moved

@@ -80,13 +80,15 @@ class Spectrum(NamedTuple):
         along = directions.T @ y
         # Where features outnumber segments, all that keeps a segment from fitting itself is the penalty, and
         # may be as small as 1e-9: it is added up, for 1 minus a leverage near 1 would be rounding.
-        outside = 1 - np.sum(self.offsets.basis**2, axis=1) - np.sum(directions**2, axis=1)
+        beside = 1 - np.sum(self.offsets.basis**2, axis=1)
+        outside, known = beside - np.sum(directions**2, axis=1), beside > _ROUNDING
         outside, missed = np.where(outside > _ROUNDING, outside, 0.0), y - directions @ along
         best = Ridge(np.zeros(0), 0.0, 0.0, 0.0, np.full(len(y), np.inf), 0.0)
         for penalty in penalties:
             kept_back = self.kept_back(penalty)
             slack = np.maximum(outside + directions**2 @ kept_back, 1e-15)
-            errors = (missed + directions @ (kept_back * along)) / slack
+            # The only segment of its length, say: offsets follow it whatever it is, so that it tells nothing.
+            errors = np.where(known, (missed + directions @ (kept_back * along)) / slack, 0.0)
             if np.mean(errors**2) < best.error:
                 best = best._replace(errors=errors, penalty=float(penalty))
         # Weights from the directions: XᵀU (along / (s² + nλ)).
