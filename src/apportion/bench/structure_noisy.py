@@ -90,11 +90,9 @@ def draw(seed: int, family: Family = "open") -> Noisy:
     worth = np.array([np.var(_beside(offsets, terms[mine].sum(axis=0))) for mine in touches])
     gauges = _gauges(rng, earned) if family == "lagging" else np.zeros((*states.values.shape[:2], 0))
     no_parents = np.full(gauges.shape[2], count)  # where they stand: after the other states
+    shown = np.concatenate([states.values, gauges], axis=2)
     return Noisy(
-        [
-            each[: length + 1]
-            for each, length in zip(np.concatenate([states.values, gauges], axis=2), lengths, strict=True)
-        ],
+        [each[: length + 1] for each, length in zip(shown, lengths, strict=True)],
         [each[:length] for each, length in zip(actions.values, lengths, strict=True)],
         totals,
         [each[:length] for each, length in zip(earned.sum(axis=0), lengths, strict=True)],

@@ -28,12 +28,12 @@ def in_their_stead(
     parents none is put to this test: totals would hardly tell."""
     moves = dynamics.edges | (dynamics.confidence < SURE)
     parents, found = refined.fit.basis.dims, dict[int, Dims]()
+    many = len(parents) > EFFORT.rich
     for team in segments.scale.teams:  # entries of a one-hot vector tell what each of them is
         mine = np.intersect1d(team, parents)
         if not len(mine) or mine[0] >= moves.shape[1]:
             continue
         movers = np.setdiff1d(np.flatnonzero(moves[:, mine].any(axis=1)), team)
-        many = len(parents) > EFFORT.rich
         if len(movers) and (many or not _reads_before(segments, refined.fit, observations, mine)):
             found |= {int(dim): movers for dim in mine}
     return found
