@@ -5,7 +5,9 @@ is worth is the share of the totals' variance that lies in the terms it takes pa
 "steered" come from a policy that looks at the state and changes over time, and end early, with a fine or a
 prize; a clock tells how long an episode is. Those that are "crooked", too, have products of curves: of
 thresholds, kinks and waves of two or three dimensions, which no dictionary holds. In those that are "lagging"
-gauges follow what some term pays, a little late: in totals they are as good as the term itself.
+gauges follow what some term pays, a little late: in totals they are as good as the term itself. Those that
+are "metered" show what plants do: a gauge and one that follows it, a meter that adds up a state, and may be
+what is paid for, and readings that differ from others by a thousandth to a tenth of their spread.
 """
 
 from collections.abc import Callable
@@ -26,7 +28,7 @@ END_PAYS = (0.3, 3.0)  # an end, in standard deviations of all that is earned
 SMALLEST = 6  # continuous states
 _BEFORE = 5  # steps that are simulated but not shown
 
-Family = Literal["open", "steered", "crooked", "lagging"]
+Family = Literal["open", "steered", "crooked", "lagging", "metered"]
 
 
 class Noisy(NamedTuple):
@@ -59,7 +61,7 @@ class _Degrees(NamedTuple):
 
     @classmethod
     def of(cls, family: Family, four: bool) -> "_Degrees":
-        plain = family in ("open", "steered")
+        plain = family in ("open", "steered", "metered")
         return cls((0.75, 0.25, 0.0) if plain else (0.4, 0.35, 0.25), four and plain, family == "crooked")
 
 
@@ -88,7 +90,7 @@ def draw(seed: int, family: Family = "open") -> Noisy:
     totals = clean + spread * rng.normal(size=episodes)
     touches = np.array([[d in owner for owner in owners] for d in range(whole.shape[2])])
     worth = np.array([np.var(_beside(offsets, terms[mine].sum(axis=0))) for mine in touches])
-    gauges = _gauges(rng, earned) if family == "lagging" else np.zeros((*states.values.shape[:2], 0))
+    gauges = _gauges(rng, earned, family)
     no_parents = np.full(gauges.shape[2], count)  # where they stand: after the other states
     shown = np.concatenate([states.values, gauges], axis=2)
     return Noisy(
@@ -103,9 +105,18 @@ def draw(seed: int, family: Family = "open") -> Noisy:
     )
 
 
-def _gauges(rng: np.random.Generator, earned: Floats) -> Floats:
-    """[E, T+1, G] one or two, each following what a term earns [terms, E, T] in its own time, with noise."""
-    followed = earned[rng.choice(len(earned), int(rng.integers(1, 3)), replace=False)]
+def _gauges(rng: np.random.Generator, earned: Floats, family: Family) -> Floats:
+    """[E, T+1, G] following what terms earn [terms, E, T]: one or two of them, or one and its follower."""
+    if family == "lagging":
+        return _following(rng, earned[rng.choice(len(earned), int(rng.integers(1, 3)), replace=False)])
+    if family == "metered":
+        first = _following(rng, earned[[int(rng.integers(len(earned)))]])
+        return np.concatenate([first, _following(rng, np.moveaxis(first[:, :-1], 2, 0))], axis=2)
+    return np.zeros((earned.shape[1], earned.shape[2] + 1, 0))
+
+
+def _following(rng: np.random.Generator, followed: Floats) -> Floats:
+    """[E, T+1, G] gauges, each following a series [G, E, T] in its own time, with noise."""
     speed, noise = rng.uniform(0.2, 0.8, (len(followed), 1)), rng.uniform(0.0, 0.1, (len(followed), 1))
     now, gauges = followed[:, :, 0], [followed[:, :, 0]]
     spread = followed.std(axis=(1, 2))[:, None]
@@ -152,8 +163,11 @@ def _columns(
         if rng.random() < 0.3:
             add(np.concatenate([source[:, :1], source[:, :-1]], axis=1)[:, :, None])  # a step late
         else:
-            blur = rng.uniform(0.1, 0.6) * source.std()
-            add((source + blur * rng.normal(size=source.shape))[:, :, None])
+            blur = 10 ** rng.uniform(-3, -1) if family == "metered" else rng.uniform(0.1, 0.6)
+            add((source + blur * source.std() * rng.normal(size=source.shape))[:, :, None])
+    if family == "metered":
+        source = states[:, :, [int(rng.integers(size))]]
+        add(np.cumsum(source, axis=1) - source)
     if family != "open" and rng.random() < 0.5:  # a clock, which is no cause
         parts.append(np.broadcast_to(np.arange(steps + 1.0)[None, :, None], (episodes, steps + 1, 1)))
     columns = _Columns(np.concatenate(parts, axis=2), causes)

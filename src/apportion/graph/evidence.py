@@ -19,6 +19,7 @@ from apportion.graph.ridge import Offsets, Spectrum
 MIXTURES = 24  # random combinations of a dimension's functions, beside each of them alone
 _WORTH = 2.0 ** -np.arange(14.0)  # shares of the variance that an effect of unknown size may have
 _ALIVE = 1e-9
+MISFIT = 1e-4  # share of the variance that features may miss of a curve: to explain that is no evidence
 
 
 class Columns(NamedTuple):
@@ -52,7 +53,7 @@ class Remainder(NamedTuple):
         taken = 1 - spectrum.kept_back(penalty)
         left = y - spectrum.directions @ (taken * (spectrum.directions.T @ y))
         free = max(len(y) - spectrum.offsets.basis.shape[1] - float(taken.sum()), 1.0)
-        variance = max(float(left @ left) / free, 1e-9 * float(np.mean(y**2)), 1e-300)
+        variance = max(float(left @ left) / free, MISFIT * float(np.mean(y**2)), 1e-300)
         kept = np.sqrt(taken)[:, None] * (spectrum.directions.T @ columns.unit)
         alive = np.any(columns.unit != 0, axis=0)
         return cls(

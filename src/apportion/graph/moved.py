@@ -4,7 +4,10 @@ Where d is a parent, Σ_t f(d_t) and Σ_t f(d_{t+1}) differ by the first and the
 sum is one of whatever moves d. So totals seldom tell a reward that reads a dimension from one that reads what
 makes it, though the two are far apart in single steps: a drum's load lags behind the flow of corn that is
 paid for. Where they do not tell, the parent is not beyond doubt, and nothing that moves it is known to be
-absent.
+absent. Neither is a parent that such a one moves, a gauge of a gauge: it may but help to tell what moves them
+both.
+
+Where c is a running sum of x, Σ_t c_t = Σ_t (T - t) x_t: a clock and x may stand together for what adds up.
 """
 
 from collections.abc import Iterator
@@ -20,23 +23,55 @@ from apportion.graph.ridge import ridge
 from apportion.graph.screen import Segments
 from apportion.graph.verdict import SURE
 
+ADDS_UP = 0.95  # of a state that may be a running sum so much of its next value's variance is explained
+
 
 def in_their_stead(
     segments: Segments, refined: Refined, observations: list[NDArray[Any]], dynamics: DynamicsEdges
 ) -> dict[int, Dims]:
-    """Of each parent that explains totals as well one step later: what else moves it, or may. Of very many
-    parents none is put to this test: totals would hardly tell."""
+    """Of each parent that is not beyond doubt: what may feed the reward in its stead."""
     moves = dynamics.edges | (dynamics.confidence < SURE)
-    parents, found = refined.fit.basis.dims, dict[int, Dims]()
+    lagging = _lagging(segments, refined, observations, moves)
+    sums = _running_sums(segments, refined.fit.basis.dims, moves & (dynamics.explained > ADDS_UP))
+    none = np.zeros(0, np.int64)
+    return {dim: np.union1d(lagging.get(dim, none), sums.get(dim, none)) for dim in {*lagging, *sums}}
+
+
+def _lagging(
+    segments: Segments, refined: Refined, observations: list[NDArray[Any]], moves: NDArray[np.bool_]
+) -> dict[int, Dims]:
+    """Of each parent that explains totals as well one step later, and of those that it moves: what else moves
+    it, or may. Of very many parents none is put to this test: totals would hardly tell."""
+    parents, found, told = refined.fit.basis.dims, dict[int, Dims](), dict[int, Dims]()
     many = len(parents) > EFFORT.rich
     for team in segments.scale.teams:  # entries of a one-hot vector tell what each of them is
         mine = np.intersect1d(team, parents)
         if not len(mine) or mine[0] >= moves.shape[1]:
             continue
         movers = np.setdiff1d(np.flatnonzero(moves[:, mine].any(axis=1)), team)
-        if len(movers) and (many or not _reads_before(segments, refined.fit, observations, mine)):
-            found |= {int(dim): movers for dim in mine}
+        if len(movers):
+            clear = not many and _reads_before(segments, refined.fit, observations, mine)
+            (told if clear else found).update({int(dim): movers for dim in mine})
+    while further := [dim for dim, movers in told.items() if np.isin(movers, list(found)).any()]:
+        found |= {dim: told.pop(dim) for dim in further}
     return found
+
+
+def _running_sums(segments: Segments, parents: Dims, moves: NDArray[np.bool_]) -> dict[int, Dims]:
+    """Of each parent that is a clock, and of those beside it that move a state which is no parent: these
+    states."""
+    clocks = [int(dim) for dim in parents if dim < moves.shape[1] and _is_clock(segments.rows, int(dim))]
+    others = np.setdiff1d(parents, clocks)
+    moved = np.setdiff1d(np.flatnonzero(moves[others].any(axis=0)), parents)
+    if not clocks or not len(moved):
+        return {}
+    return {int(dim): moved for dim in (*clocks, *others[moves[np.ix_(others, moved)].any(axis=1)])}
+
+
+def _is_clock(rows: list[NDArray[Any]], dim: int) -> bool:
+    """Whether every step adds the same to it."""
+    steps = np.concatenate([np.diff(each[:, dim]) for each in rows])
+    return bool(len(steps) and steps[0] != 0 and np.allclose(steps, steps[0], rtol=1e-4, atol=0))
 
 
 def _reads_before(segments: Segments, fit: Fit, observations: list[NDArray[Any]], dims: Dims) -> bool:

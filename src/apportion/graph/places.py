@@ -2,7 +2,7 @@
 compared with the rivals that might stand there in its stead.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from apportion.graph.candidates import Candidates, Dims, Known
-from apportion.graph.evidence import Columns, Remainder
+from apportion.graph.evidence import MISFIT, Columns, Remainder
 from apportion.graph.features import MAX_PAIRED, Floats
-from apportion.graph.refine import Refined, fit_to
-from apportion.graph.ridge import ridge
+from apportion.graph.refine import EFFORT, Refined, fit_to, gaussian_ratio, plainest
+from apportion.graph.ridge import Ridge, ridge
 from apportion.graph.screen import Segments
 
 PARENTS = 3.0  # dimensions that are expected to feed the reward, before any data; but at most half of them
@@ -23,8 +23,9 @@ class _Limits(NamedTuple):
     """A dimension that was overlooked comes in with the probability `enter`, at most `most` of them. So many
     `rivals` are compared with each parent; those whose log ratio is above `rival`, and not more than `close`
     below the parent's own, by putting the first `swaps` in its place. At most `most` times a parent that
-    others make needless leaves, or gives its place to a likelier rival, for good; `most_of_many` times where
-    dimensions are so many that each time takes seconds."""
+    others make needless leaves, or gives its place to a rival to whom it belongs by so large a share that it
+    is `clearly` theirs, for good; `most_of_many` times where dimensions are so many that each time takes
+    seconds."""
 
     enter: float = 0.9
     most: int = 8
@@ -33,6 +34,7 @@ class _Limits(NamedTuple):
     rival: float = 3.0
     close: float = 8.0
     swaps: int = 3
+    clearly: float = 0.8
 
 
 LIMITS = _Limits()
@@ -50,6 +52,12 @@ class Place(NamedTuple):
     def presence(self) -> float:
         """The probability that it is this parent."""
         return self.some * float(self.share[0])
+
+    @property
+    def leaves(self) -> bool:
+        """Whether nothing is there, or clearly another. Where that is open parent and rivals are a group: who
+        takes a place has plain features only, and what these miss would fall to bystanders."""
+        return self.some < 0.5 or float(self.share[1:].max(initial=0.0)) >= LIMITS.clearly
 
     @property
     def better(self) -> Dims | None:
@@ -77,6 +85,7 @@ class Contest:
     refined: Refined
     teams: list[Dims]
     rng: np.random.Generator
+    fits: dict[tuple[int, ...], Ridge] = field(default_factory=dict)  # rich ones, by their dimensions
 
     def settle(self) -> Settled:
         """Add what was overlooked; let the weakest go, or its better take its place; and look again."""
@@ -87,9 +96,11 @@ class Contest:
             found = known.found
             others = [team for team in self.teams if not found[team].any()]
             places = [self._place(known, team, others) for team in self.teams if found[team].any()]
-            weakest = min(places, key=lambda place: place.presence, default=None)
-            if weakest is None or weakest.presence >= 0.5 or len(barred) >= most:
+            leaving = [place for place in places if place.leaves]
+            if not leaving or len(barred) >= most:
+                places = [place._replace(some=self._sober(known, place)) for place in places]
                 return Settled(places, others, found, remainder, added)
+            weakest = min(leaving, key=lambda place: place.presence)
             known = known.without(weakest.team)
             barred.append(int(weakest.team[0]))
             if weakest.better is not None:
@@ -146,9 +157,38 @@ class Contest:
         segments, fit = self.segments, self.refined.fit
         if len(rival) == len(team) == 1:
             basis = fit.basis._replace(dims=np.where(fit.basis.dims == team[0], rival[0], fit.basis.dims))
-            swapped = ridge(basis.sums(segments.rows), segments.totals, segments.offsets).error
+            swapped = ridge(basis.sums(segments.rows), segments.totals, segments.offsets)
         else:
             dims = np.union1d(np.setdiff1d(fit.basis.dims, team), rival)
-            swapped = fit_to(segments, dims, self.rng, fit.noted).ridge.error
-        least = 1e-9 * segments.variance
-        return segments.count / 2 * float(np.log(max(swapped, least) / max(fit.ridge.error, least)))
+            swapped = fit_to(segments, dims, self.rng, fit.noted).ridge
+        least = MISFIT * segments.variance
+        ratio = segments.count / 2 * float(np.log(max(swapped.error, least) / max(fit.ridge.error, least)))
+        most = gaussian_ratio(swapped, fit.ridge)
+        return float(np.clip(ratio, -most, most))
+
+    def _sober(self, known: Known, place: Place) -> float:
+        """The probability that there is something, as far as the scatter of errors lets it be known: a few
+        totals that are missed by much do not make it sure. Who has a place keeps it, though."""
+        without, whole = self._without(known, place.team)
+        ratio = gaussian_ratio(without, whole) if without.error > whole.error else 0.0
+        return min(place.some, max(float(special.expit(ratio + self._prior)), 0.5))
+
+    def _without(self, known: Known, team: Dims) -> tuple[Ridge, Ridge]:
+        """Totals predicted without a parent, and with it. Those without have features as rich, which are the
+        others' now; unless parents are many, or this one was looked at by plain features only."""
+        segments, found = self.segments, np.flatnonzero(known.found)
+        if len(found) > EFFORT.rich or not np.isin(team, self.refined.parents).any():
+            sums = (known.without(team).sums, known.sums)
+            without, whole = (ridge(each, segments.totals, segments.offsets) for each in sums)
+            return without, whole
+        first, whole = self.refined.fit.ridge, self._rich(found)
+        return self._rich(np.setdiff1d(found, team)), first if first.error <= whole.error else whole
+
+    def _rich(self, dims: Dims) -> Ridge:
+        """A fit with features of these dimensions as the search would have them."""
+        key, fit = tuple(dims.tolist()), self.refined.fit
+        if set(key) == fit.parents:
+            return fit.ridge
+        if key not in self.fits:
+            self.fits[key] = plainest(self.segments, fit_to(self.segments, dims, self.rng, fit.noted)).ridge
+        return self.fits[key]

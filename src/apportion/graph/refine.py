@@ -103,7 +103,7 @@ def refine(segments: Segments, claims: dict[int, float], rng: np.random.Generato
             break
     else:
         fit = _drop(segments, fit, claims, dropped, rng)
-    fit = _plainest(segments, fit)
+    fit = plainest(segments, fit)
     worth = {int(dim): _loss(segments, fit, place) for place, dim in enumerate(fit.basis.dims)}
     probability = dropped | {dim: float(special.ndtr(z)) for dim, (_, z) in worth.items()}
     return Refined(
@@ -120,7 +120,7 @@ def refit(segments: Segments, refined: Refined, dims: NDArray[np.int64], rng: np
     brings many features, and may cost more than it is worth."""
     if set(dims.tolist()) == refined.fit.parents:
         return refined
-    fit = _plainest(segments, fit_to(segments, dims, rng, refined.fit.noted))
+    fit = plainest(segments, fit_to(segments, dims, rng, refined.fit.noted))
     if fit.ridge.error > refined.fit.ridge.error:
         return refined
     return refined._replace(parents=fit.basis.dims, error=fit.ridge.error / segments.variance, fit=fit)
@@ -140,7 +140,7 @@ def fit_to(
     return Fit.to(segments, basis, sums, noted)
 
 
-def _plainest(segments: Segments, fit: Fit) -> Fit:
+def plainest(segments: Segments, fit: Fit) -> Fit:
     """Without waves, where they do not help to predict segments left out."""
     basis = fit.basis.without_waves()
     sums = fit.sums[:, : basis.owners.shape[1]]
@@ -201,6 +201,13 @@ def growth(without: Ridge, whole: Ridge) -> tuple[float, float]:
     """Of the mean squared error on left-out segments, and how many standard errors that is."""
     more = without.errors**2 - whole.errors**2
     return float(more.mean()), float(more.mean() / (more.std() / np.sqrt(len(more)) + 1e-300))
+
+
+def gaussian_ratio(one: Ridge, other: Ridge) -> float:
+    """The log ratio that two predictions of left-out totals would have if errors were Gaussian, and the means
+    of their squares as many standard errors apart. Misfits have heavier tails, and so less to say than the
+    plain ratio makes of them."""
+    return 2 * growth(one, other)[1] ** 2
 
 
 def _additions(segments: Segments, fit: Fit, rng: np.random.Generator) -> NDArray[np.int64]:

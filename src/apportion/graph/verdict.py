@@ -81,6 +81,7 @@ def judge(
     settled = Contest(segments, candidates, refined, dictionary.scale.teams, rng).settle()
     presence, strength = np.zeros((2, len(settled.found)))
     absence = np.ones((2, len(settled.found)))  # from totals, and from single steps as well
+    edges, groups = np.zeros(len(settled.found), np.bool_), list[tuple[int, ...]]()
     steps = Steps.of(segments, dictionary, candidates, refined.model)
     least = np.stack([np.full(len(candidates.owners), negligible), steps.least(negligible)])
     ratios = np.stack([settled.remainder.against(each) for each in least])
@@ -91,6 +92,7 @@ def judge(
         absence[:, team] = special.expit(-odds)[:, None] * (1 - _hidden(refined.error))
     for place in settled.places:
         # Something is there, and it may well be this, even if a rival is likelier.
+        edges[place.team] = place.some >= 0.5
         absence[:, place.team] = 1 - place.some * max(float(place.share[0]), 1 - SURE)
         worth = max(refined.strength.get(int(dim), 0.0) for dim in place.team)
         strength[place.team] = worth or settled.added.get(int(place.team[0]), 0.0)
@@ -99,7 +101,6 @@ def judge(
         presence[place.team] = min(known, _UNSURE) if faint else known
         for rival, part in zip(place.rivals, place.share[1:], strict=True):
             absence[:, rival] *= 1 - place.some * part
-    edges, groups = presence >= 0.5, []
     for members in map(_group, settled.places):
         if len(members) > 1:
             together = np.sort(np.concatenate(members))
