@@ -100,7 +100,7 @@ def _scope(
         )
     if not_told:
         parents = f"{not_told} of {len(refined.parents)} dimensions found"
-        words.append(f"totals do not tell {parents} from what moves them a step before")
+        words.append(f"totals do not tell {parents} from what moves them, or what they add up to")
     if refined.error >= UNEXPLAINED:
         left = f"{min(refined.error, 1.0):.0%} of the variance stays unexplained"
         words.append(f"{left}, where nothing outside of that scope can be excluded")
