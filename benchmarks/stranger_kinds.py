@@ -2,7 +2,8 @@
 
 A world is a linear system that actions push, with levels of its own in every episode. Two to four terms pay,
 each a curve of one dimension or a product of two; the strongest is at most seven times as large as the
-weakest. A kind changes what the world does, what is paid, the noise in it, or what is shown.
+weakest. A kind changes what the world does, what is paid, the noise in it, or what is shown
+and told.
 """
 
 import zlib
@@ -46,6 +47,13 @@ class Shown(NamedTuple):
     source: NDArray[np.int64]
 
 
+class Told(NamedTuple):
+    """Totals as they are logged, and which episodes are [E]."""
+
+    totals: Floats
+    logged: NDArray[np.bool_]
+
+
 def as_it_is(rng: Random, world: World) -> Shown:
     return Shown(world.states, np.arange(world.states.shape[2]))
 
@@ -63,6 +71,10 @@ def gaussian(rng: Random, world: World) -> Floats:
     return rng.normal(size=len(world.states))
 
 
+def everything(rng: Random, totals: Floats) -> Told:
+    return Told(totals, np.ones(len(totals), np.bool_))
+
+
 @dataclass(frozen=True)
 class Kind:
     """What is another than usual."""
@@ -71,8 +83,7 @@ class Kind:
     pays: Callable[[Random, Floats], Floats] = sums
     noise: Callable[[Random, World], Floats] = gaussian
     shows: Callable[[Random, World], Shown] = as_it_is
-    succeeds: bool = False  # whether only success is told, which is to earn more than some sum
-    selects: bool = False  # whether only the better episodes are logged
+    tells: Callable[[Random, Floats], Told] = everything
 
 
 # --- What happens
@@ -155,13 +166,25 @@ def too_late(rng: Random, world: World) -> Shown:
 
 
 def without_one(rng: Random, world: World) -> Shown:
-    """The first state is hidden behind two that go with it: its blurred mean of two steps, and its sign."""
+    """The first state is hidden behind two: a mean of two of its steps, and its tanh, both with noise."""
     hidden, others = _standard(world.states)[:, :, 0], world.states[:, :, 1:]
     before = np.concatenate([hidden[:, :1], hidden[:, :-1]], axis=1)
     proxies = np.stack([0.6 * hidden + 0.4 * before, np.tanh(hidden)], axis=2)
     proxies = proxies + 0.35 * rng.normal(size=proxies.shape)
     size = others.shape[2]
     return Shown(np.concatenate([proxies, others], axis=2), np.array([-1, -1, *range(1, size + 1)]))
+
+
+# --- What is told of totals
+
+
+def success_or_not(rng: Random, totals: Floats) -> Told:
+    """Success is to earn more than some sum."""
+    return everything(rng, (totals > np.quantile(totals, rng.uniform(0.2, 0.8))).astype(np.float64))
+
+
+def the_better_half(rng: Random, totals: Floats) -> Told:
+    return Told(totals, totals > np.median(totals))
 
 
 KINDS: dict[str, Kind] = {
@@ -173,8 +196,8 @@ KINDS: dict[str, Kind] = {
     "discounted": Kind(pays=discounted),
     "last step": Kind(pays=for_the_last_step),
     "another reward later": Kind(pays=another_later),
-    "success or not": Kind(succeeds=True),
-    "the better half": Kind(selects=True),
+    "success or not": Kind(tells=success_or_not),
+    "the better half": Kind(tells=the_better_half),
     "blurred": Kind(shows=blurred),
     "glitches": Kind(shows=with_glitches),
     "readings too late": Kind(shows=too_late),
@@ -196,15 +219,11 @@ def draw(seed: int, name: str) -> Problem:
     shown = kind.shows(rng, world)
     actions = world.states.shape[2] + np.arange(world.actions.shape[2])
     source = np.concatenate([shown.source, actions])
-    logged = np.ones(len(totals), np.bool_)
-    if kind.selects:
-        logged = totals > np.median(totals)
-    if kind.succeeds:
-        totals = (totals > np.quantile(totals, rng.uniform(0.2, 0.8))).astype(np.float64)
+    told, logged = kind.tells(rng, totals)
     return Problem(
         list(shown.states[logged]),
         list(world.actions[logged]),
-        totals[logged],
+        told[logged],
         np.where(source < 0, False, owners.any(axis=1)[source]),
         source < 0,
         np.where(source < 0, 0.0, worth[source]),

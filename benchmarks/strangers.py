@@ -18,23 +18,24 @@ from rich.progress import track
 from rich.table import Table
 from stranger_kinds import KINDS, Problem, draw
 
+from apportion.bench.structure_calibration import DENIED, NEGLIGIBLE, to_reward
 from apportion.core.errors import UserError
 from apportion.graph import identify
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions
 
-WORTH, SURE, SUREST = 0.01, 0.95, 0.99
-COLUMNS = (
-    "sure",
-    "right",
-    "surest",
-    "right_of_surest",
-    "denied",
-    "bystanders",
-    "proxies",
-    "undecided",
-    "certified",
-)
+SUREST = 0.99
+HEADS = {
+    "sure": f">= {DENIED}",
+    "right": "right",
+    "surest": f">= {SUREST}",
+    "right_of_surest": "right",
+    "denied": "denied",
+    "bystanders": "bystanders",
+    "proxies": "proxies",
+    "undecided": "undecided",
+    "certified": "certified",
+}
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,9 @@ def main(args: Strangers) -> None:
 
 def judged(problem: Problem) -> dict[str, NDArray[Any]]:
     """What is said of each dimension, and what is true."""
-    found = identify(problem.observations, problem.actions, problem.totals)
-    edges, confidence, verdict = (
-        np.concatenate([blocks.state_to_reward, blocks.action_to_reward])
-        for blocks in (found.graph, found.confidence, found.verdict)
-    )
-    matters = problem.cause & (problem.worth >= WORTH)
+    found = identify(problem.observations, problem.actions, problem.totals, negligible=NEGLIGIBLE)
+    edges, confidence, verdict = (to_reward(found, part) for part in ("graph", "confidence", "verdict"))
+    matters = problem.cause & (problem.worth >= NEGLIGIBLE)
     return {
         "confidence": confidence,
         "undecided": verdict == "undecided",
@@ -87,7 +85,7 @@ def judged(problem: Problem) -> dict[str, NDArray[Any]]:
 
 def summary(said: dict[str, NDArray[Any]]) -> dict[str, float]:
     wrong = said["denied"] | said["bystander"] | said["proxy"]
-    sure, surest = said["confidence"] >= SURE, said["confidence"] >= SUREST
+    sure, surest = said["confidence"] >= DENIED, said["confidence"] >= SUREST
     return {
         "sure": int(sure.sum()),
         "right": share(~wrong[sure]),
@@ -106,21 +104,9 @@ def share(holds: NDArray[np.bool_]) -> float:
 
 
 def table(rows: dict[str, dict[str, float]]) -> Table:
-    heads = (
-        "kind",
-        f">= {SURE}",
-        "right",
-        f">= {SUREST}",
-        "right",
-        "denied",
-        "bystanders",
-        "proxies",
-        "undecided",
-        "certified",
-    )
-    made = Table(*heads, title="Verdicts on problems of odd kinds")
+    made = Table("kind", *HEADS.values(), title="Verdicts on problems of odd kinds")
     for kind, row in rows.items():
-        cells = [f"{row[name]:.1%}" if isinstance(row[name], float) else str(row[name]) for name in COLUMNS]
+        cells = [f"{row[name]:.1%}" if isinstance(row[name], float) else str(row[name]) for name in HEADS]
         made.add_row(kind, *cells)
     return made
 

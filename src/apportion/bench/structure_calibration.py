@@ -74,13 +74,14 @@ def _outcome(seed: int, family: Family, problem: Noisy) -> Outcome:
         terminated=problem.terminated,
     )
     seconds = time.process_time() - start
-    edges, confidence, verdict = (_to_reward(found, part) for part in ("graph", "confidence", "verdict"))
+    edges, confidence, verdict = (to_reward(found, part) for part in ("graph", "confidence", "verdict"))
     undecided = verdict == "undecided"
     facts = (problem.parents, problem.worth, found.certificate.reward, problem.traits)
     return Outcome(seed, family, edges, confidence, undecided, *facts, seconds)
 
 
-def _to_reward(found: Identification, part: str) -> NDArray[Any]:
+def to_reward(found: Identification, part: str) -> NDArray[Any]:
+    """[S + A] the edges to the reward, of one part of what was found."""
     graph = getattr(found, part)
     return np.concatenate([graph.state_to_reward, graph.action_to_reward])
 

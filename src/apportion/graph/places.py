@@ -2,7 +2,7 @@
 compared with the rivals that might stand there in its stead.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -85,7 +85,6 @@ class Contest:
     refined: Refined
     teams: list[Dims]
     rng: np.random.Generator
-    fits: dict[tuple[int, ...], Ridge] = field(default_factory=dict)  # rich ones, by their dimensions
 
     def settle(self) -> Settled:
         """Add what was overlooked; let the weakest go, or its better take its place; and look again."""
@@ -98,8 +97,7 @@ class Contest:
             places = [self._place(known, team, others) for team in self.teams if found[team].any()]
             leaving = [place for place in places if place.leaves]
             if not leaving or len(barred) >= most:
-                places = [place._replace(some=self._sober(known, place)) for place in places]
-                return Settled(places, others, found, remainder, added)
+                return Settled(self._sobered(known, places), others, found, remainder, added)
             weakest = min(leaving, key=lambda place: place.presence)
             known = known.without(weakest.team)
             barred.append(int(weakest.team[0]))
@@ -166,29 +164,29 @@ class Contest:
         most = gaussian_ratio(swapped, fit.ridge)
         return float(np.clip(ratio, -most, most))
 
-    def _sober(self, known: Known, place: Place) -> float:
-        """The probability that there is something, as far as the scatter of errors lets it be known: a few
-        totals that are missed by much do not make it sure. Who has a place keeps it, though."""
-        without, whole = self._without(known, place.team)
-        ratio = gaussian_ratio(without, whole) if without.error > whole.error else 0.0
-        return min(place.some, max(float(special.expit(ratio + self._prior)), 0.5))
+    def _sobered(self, known: Known, places: list[Place]) -> list[Place]:
+        """Something is in a place only as surely as the scatter of errors lets it be known: a few totals that
+        are missed by much do not make it sure. Who has a place keeps it, though. Without a parent the others
+        have features as rich; unless parents are many, or this one was looked at by plain features only."""
+        few, first = np.sum(known.found) <= EFFORT.rich, self.refined.fit.ridge
+        rich = [bool(few and np.isin(place.team, self.refined.parents).any()) for place in places]
+        whole = {each: self._predicted(known, each) for each in set(rich)}
+        if True in whole and first.error <= whole[True].error:
+            whole[True] = first
+        sobered = []
+        for place, each in zip(places, rich, strict=True):
+            without = self._predicted(known.without(place.team), each)
+            ratio = gaussian_ratio(without, whole[each]) if without.error > whole[each].error else 0.0
+            most = max(float(special.expit(ratio + self._prior)), 0.5)
+            sobered.append(place._replace(some=min(place.some, most)))
+        return sobered
 
-    def _without(self, known: Known, team: Dims) -> tuple[Ridge, Ridge]:
-        """Totals predicted without a parent, and with it. Those without have features as rich, which are the
-        others' now; unless parents are many, or this one was looked at by plain features only."""
-        segments, found = self.segments, np.flatnonzero(known.found)
-        if len(found) > EFFORT.rich or not np.isin(team, self.refined.parents).any():
-            sums = (known.without(team).sums, known.sums)
-            without, whole = (ridge(each, segments.totals, segments.offsets) for each in sums)
-            return without, whole
-        first, whole = self.refined.fit.ridge, self._rich(found)
-        return self._rich(np.setdiff1d(found, team)), first if first.error <= whole.error else whole
-
-    def _rich(self, dims: Dims) -> Ridge:
-        """A fit with features of these dimensions as the search would have them."""
-        key, fit = tuple(dims.tolist()), self.refined.fit
-        if set(key) == fit.parents:
+    def _predicted(self, known: Known, rich: bool) -> Ridge:
+        """Totals from the features that are known, or from those that a search has of their dimensions."""
+        segments, fit = self.segments, self.refined.fit
+        if not rich:
+            return ridge(known.sums, segments.totals, segments.offsets)
+        dims = np.flatnonzero(known.found)
+        if set(dims.tolist()) == fit.parents:
             return fit.ridge
-        if key not in self.fits:
-            self.fits[key] = plainest(self.segments, fit_to(self.segments, dims, self.rng, fit.noted)).ridge
-        return self.fits[key]
+        return plainest(segments, fit_to(segments, dims, self.rng, fit.noted)).ridge
