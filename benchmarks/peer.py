@@ -7,10 +7,13 @@ is made as a user of that library makes it, so that our wrappers are compared, t
 import importlib
 import importlib.metadata
 import json
+import signal
+import sys
 import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import gymnasium
@@ -33,34 +36,44 @@ class Peer:
     out: Path
     """JSON file to write."""
     keep: Path | None = None
-    """Folder to save to at every evaluation, emptied of it at the end: after a stop, the same command goes on
-    from there, in a new episode."""
+    """Folder to save to at every evaluation and when terminated, emptied of it at the end: after a stop, the
+    same command goes on from there, in a new episode."""
 
 
 def main(args: Peer) -> None:
     settings = json.loads(args.settings)
     began = time.monotonic()
-    curve = train(settings, args.keep)
+    stop = Event()
+    if args.keep is not None:
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    curve = train(settings, args.keep, stop)
+    if stop.is_set():
+        sys.exit(f"stopped; the same command goes on from {args.keep}")
     seconds = round(time.monotonic() - began, 1)
     write_json(args.out, {"settings": settings, "seconds": seconds, "versions": versions(), **curve})
     if args.keep is not None:
         remove(args.keep)
 
 
-def train(settings: dict[str, Any], keep: Path | None = None) -> dict[str, Any]:
-    """Evaluations of one seed: at which steps, and the mean return of each."""
+def train(settings: dict[str, Any], keep: Path | None = None, stop: Event | None = None) -> dict[str, Any]:
+    """Evaluations of one seed: at which steps, and the mean return of each. Once `stop` is set, it saves and
+    ends with those that it has."""
     task, seed, schedule = settings["task"], settings["seed"], settings["schedule"]
     model, returns = kept(settings, keep) if keep is not None else (make_model(settings), [])
     env = make_env(task)
-    steps = evaluation_steps(schedule)
+    steps, stop = evaluation_steps(schedule), stop or Event()
     for step in steps[len(returns) :]:
-        model.learn(step - model.num_timesteps, reset_num_timesteps=False)
+        while model.num_timesteps < step and not stop.is_set():  # its episode goes on from call to call
+            model.learn(schedule["steps_per_iteration"], reset_num_timesteps=False)
+        if stop.is_set() and keep is not None:
+            save(model, settings, returns, keep)
+            break
         assert model.num_timesteps == step
         seeds = np.random.SeedSequence([seed, step]).generate_state(schedule["evaluation_episodes"])
         returns.append(float(np.mean([play(model, env, int(each)) for each in seeds])))
         if keep is not None:
             save(model, settings, returns, keep)
-    return {"steps": steps, "returns": returns}
+    return {"steps": steps[: len(returns)], "returns": returns}
 
 
 def save(model: Any, settings: dict[str, Any], returns: list[float], keep: Path) -> None:

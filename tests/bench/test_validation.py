@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import jax
@@ -245,6 +246,27 @@ def test_a_peer_goes_on_from_its_last_evaluation(
     (keep / "of-a-user").unlink()
     peer.remove(keep)
     assert not keep.exists()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("library", ["sb3", "sbx"])
+def test_a_peer_that_is_stopped_saves_between_evaluations(
+    args: Any, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(validation.LIBRARIES[library])
+    given = settings(args, "sac", library)
+    given["backbone"] |= {"hidden": [8, 8], "batch_size": 8}
+    given["schedule"] |= {
+        "steps": 300, "steps_per_iteration": 50, "updates_per_iteration": 50, "evaluate_every": 150,
+        "warmup_steps": 50, "evaluation_episodes": 1,
+    }  # fmt: skip
+    monkeypatch.setattr(peer, "play", lambda *_: -10.0)
+    stop, answers = Event(), iter([False, False, True, True])
+    monkeypatch.setattr(stop, "is_set", lambda: next(answers))
+    with loose_types():
+        assert peer.train(given, tmp_path, stop) == {"steps": [], "returns": []}
+        assert peer.kept(given, tmp_path)[0].num_timesteps == 100
+        assert peer.train(given, tmp_path) == {"steps": [150, 300], "returns": [-10.0, -10.0]}
 
 
 # --- Statistics
