@@ -197,7 +197,8 @@ def _with_bases(state: State) -> State:
 
 
 def test_losses_and_held_out_errors_equal_numpy(state: State) -> None:
-    """Segments count by their length, and every eighth by its number teaches nothing: it judges."""
+    """Segments teach by their length, and every eighth by its number teaches nothing: the error of its total
+    judges."""
     state = _with_bases(state)
     data = builders.batch(0, 4, 9)._replace(segments=SEGMENTS)
     after, metrics = jax.jit(METHOD.update)(state, data, jax.random.key(1))
@@ -209,14 +210,14 @@ def test_losses_and_held_out_errors_equal_numpy(state: State) -> None:
         kept = [0, 8]  # of the numbers 0 .. 8
         learned = np.average(np.square(errors)[1:8], weights=lengths[1:8])
         np.testing.assert_allclose(metrics[loss], learned, rtol=1e-4)
-        judged = np.average(np.square(errors)[kept], weights=np.array(lengths)[kept])
+        judged = np.average(np.square(errors)[kept], weights=np.square(lengths)[kept])
         np.testing.assert_allclose(metrics[held_out], np.sqrt(judged), rtol=1e-4)
     assert set(metrics) == {
         *("reward_loss", "free_reward_loss", "held_out_error", "free_held_out_error"),
         "restricted_share",
         *(f"{block}_on" for block in Edges._fields),
     }
-    assert after.judge.weight > 0
+    assert after.judge.known > 0
 
 
 def test_held_out_segments_teach_nothing(state: State) -> None:
@@ -293,6 +294,35 @@ def test_of_two_rewards_the_worse_one_hardly_counts() -> None:
     np.testing.assert_allclose(judge.share(_watched(3.0, 0.0)), 0.1, rtol=1e-4)
     np.testing.assert_allclose(judge.share(_watched(1.0, 0.0)), 0.5, rtol=1e-4)
     assert float(judge.share(judge.start())) == 0.5
+
+
+def test_the_judge_s_running_means_equal_numpy() -> None:
+    """Whichever segments come together: of no, one or two that are held out in each batch."""
+    rng = np.random.default_rng(0)
+    errors, importance = rng.normal(size=(50, 2, 3)), rng.integers(1, 200, (50, 3)) ** 2.0
+    importance *= np.arange(3) < rng.integers(0, 3, (50, 1))
+    found, squares, weight, known = judge.start(), np.zeros(2), 0.0, 0.0
+    for batch, counts in zip(errors, importance, strict=True):
+        found = judge.watch(found, jnp.asarray(batch, jnp.float32), jnp.asarray(counts, jnp.float32))
+        number = np.count_nonzero(counts)
+        if number:
+            fade = 1 - number / judge.MEMORY
+            squares = fade * squares + (1 - fade) * (batch**2 @ counts) / number
+            weight = fade * weight + (1 - fade) * counts.sum() / number
+            known = fade * known + (1 - fade)
+    np.testing.assert_allclose(judge.root_errors(found), np.sqrt(squares / weight), rtol=1e-4)
+    np.testing.assert_allclose(found.known, known, rtol=1e-4)
+
+
+def test_a_short_segment_that_comes_alone_does_not_decide() -> None:
+    """An early end with a fine: the free reward misses it by 10, and all else by half of what the restricted
+    one misses."""
+    found, lengths = judge.start(), [100.0] * 30 + [3.0] + [100.0] * 30
+    for length in lengths:
+        missed = jnp.asarray([2.0, 10.0]) if length == 3 else jnp.asarray([8.0, 4.0])
+        found = judge.watch(found, (missed / length)[:, None], jnp.asarray([length**2]))
+    assert float(found.trusted) == 0
+    assert float(judge.share(found)) < 0.1
 
 
 def test_few_held_out_segments_decide_nothing() -> None:

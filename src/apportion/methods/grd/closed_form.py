@@ -94,8 +94,9 @@ def make(config: Config) -> Method:
         segments, bases = batch.segments, state.rewards.bases
         assert segments is not None
         held_out, importance = judges.is_held_out(segments.number), segments.length.astype(jnp.float32)
-        learned_from, judged_by = jnp.where(held_out, 0.0, importance), jnp.where(held_out, importance, 0.0)
-        masks = _masks(state.edges)
+        learned_from = jnp.where(held_out, 0.0, importance)
+        judged_by = jnp.where(held_out, importance**2, 0.0)  # errors of totals count alike
+        masks = input_masks(state.edges)
 
         def loss(networks: MLP) -> tuple[Float[Array, ""], Float[Array, "2 M"]]:
             errors = segment_errors(Rewards(networks, bases), masks, segments)
@@ -111,7 +112,7 @@ def make(config: Config) -> Method:
         x = inputs(
             transitions.observation, transitions.action, transitions.next_observation, transitions.terminated
         )
-        both = predict(state.rewards, _masks(state.edges), x)
+        both = predict(state.rewards, input_masks(state.edges), x)
         share = judges.share(state.judge)
         return share * both[RESTRICTED] + (1 - share) * both[FREE]
 
@@ -191,7 +192,7 @@ def _mean_square(errors: Float[Array, "2 M"], importance: Float[Array, "M"]) -> 
     return jnp.sum(errors**2 * importance[None, :], axis=1) / jnp.maximum(jnp.sum(importance), 1.0)
 
 
-def _masks(edges: Edges) -> Float[Array, "2 I"]:
+def input_masks(edges: Edges) -> Float[Array, "2 I"]:
     """The restricted reward reads states and actions with an edge and whether a step is an end, but nothing
     of where it led: a fine at an end must not fall to what happens to be so at ends."""
     restricted = jnp.concatenate([reward_mask(edges), jnp.zeros(len(edges.state_to_reward)), jnp.ones(1)])

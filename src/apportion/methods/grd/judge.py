@@ -1,9 +1,10 @@
 """Which reward teaches the policy: the one within the edges found, or the one that sees everything?
 
-Nothing is fitted to every eighth segment, and the errors of both rewards on those segments decide. Where the
-restricted reward fits them clearly better, it is trusted: the policy gets it alone, and sees only what
-matters to it. Otherwise the policy gets a mixture of both, in which the worse one hardly counts, and sees
-everything: an edge may be missing, or the additive part mislead.
+Nothing is fitted to every eighth segment, and by how much both rewards miss the totals of those segments
+decides: a euro missed is as bad in a short segment as in a long one. Where the restricted reward is clearly
+better, it is trusted: the policy gets it alone, and sees only what matters to it. Otherwise the policy gets a
+mixture of both, in which the worse one hardly counts, and sees everything: an edge may be missing, or the
+additive part mislead.
 """
 
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 ONE_IN = 8  # segments, of which one is held out
 MEMORY = 100  # held-out segments that the running errors remember
-ENOUGH = 0.1  # of their weight, before which nothing is decided
+ENOUGH = 0.1  # of that memory, before which nothing is decided
 BETTER, NO_BETTER = 0.6, 0.9  # ratios of squared errors at which trust begins, and at which it ends
 
 Number = int | Int[Array, "M"]  # of one segment, or of several
@@ -22,14 +23,15 @@ RESTRICTED, FREE = 0, 1  # places of the two rewards, wherever they stand side b
 
 
 class Judge(NamedTuple):
-    squares: Float[Array, "2"]  # running sums of squared held-out errors, of both rewards,
-    weight: Float[Array, ""]  # and their weight; both fade
+    squares: Float[Array, "2"]  # running means of squared held-out errors times what each counts, of both,
+    weight: Float[Array, ""]  # and of what each counts
+    known: Float[Array, ""]  # how full the memory of these means is, from 0 to 1
     trusted: Float[Array, ""]  # 1 while the policy gets the restricted reward alone
 
 
 def start() -> Judge:
     """Nothing known yet: nothing is trusted."""
-    return Judge(jnp.zeros(2), jnp.zeros(()), jnp.zeros(()))
+    return Judge(jnp.zeros(2), jnp.zeros(()), jnp.zeros(()), jnp.zeros(()))
 
 
 def is_held_out(number: Number) -> Any:
@@ -38,21 +40,24 @@ def is_held_out(number: Number) -> Any:
 
 
 def watch(judge: Judge, errors: Float[Array, "2 M"], importance: Float[Array, "M"]) -> Judge:
-    """After some more segments: their errors, and how much each counts (0: not held out)."""
-    amount = jnp.sum(importance)
-    now = jnp.sum(errors**2 * importance[None, :], axis=1) / jnp.maximum(amount, 1e-6)
-    rate = jnp.minimum(1.0, jnp.sum((importance > 0).astype(amount.dtype)) / MEMORY)
-    squares = judge.squares + rate * (now - judge.squares)
-    weight = judge.weight + rate * (1 - judge.weight)
-    found = Judge(squares, weight, judge.trusted)
+    """After some more segments: their errors, and how much each counts (0: not held out).
+
+    What one counts, it counts among all that are remembered, not only among those that come with it: else a
+    short one that comes alone would outweigh many long ones.
+    """
+    count = jnp.sum((importance > 0).astype(importance.dtype))
+    rate, each = jnp.minimum(1.0, count / MEMORY), jnp.maximum(count, 1.0)
+    squares = judge.squares + rate * (jnp.sum(errors**2 * importance[None, :], axis=1) / each - judge.squares)
+    weight = judge.weight + rate * (jnp.sum(importance) / each - judge.weight)
+    found = Judge(squares, weight, judge.known + rate * (1 - judge.known), judge.trusted)
     ratio = _ratio(found)
     decided = jnp.where(ratio < BETTER, 1.0, jnp.where(ratio > NO_BETTER, 0.0, judge.trusted))
-    return found._replace(trusted=jnp.where(weight > ENOUGH, decided, judge.trusted))
+    return found._replace(trusted=jnp.where(found.known > ENOUGH, decided, judge.trusted))
 
 
 def share(judge: Judge) -> Float[Array, ""]:
     """Of the restricted reward in what the policy gets: 1 / (1 + ratio²), or all of it."""
-    mixed = jnp.where(judge.weight > ENOUGH, 1 / (1 + _ratio(judge) ** 2), 0.5)
+    mixed = jnp.where(judge.known > ENOUGH, 1 / (1 + _ratio(judge) ** 2), 0.5)
     return jnp.where(judge.trusted > 0, 1.0, mixed)
 
 
