@@ -1,7 +1,7 @@
 """Does it matter by what GRD's judge counts errors: by totals, or by mean rewards per step?
 
-    apportion train suite_tasks:Desalination-v0 --seeds 1 --steps 30000 --out runs/desalination
-    python benchmarks/judged.py runs/desalination --out results/judged.json
+    apportion train Hopper-v4 --seeds 1 --steps 30000 --out runs/hopper
+    python benchmarks/judged.py runs/hopper --out results/judged.json
 
 Both rewards of a training are asked about every segment of its replay. Of those that are held out, q is the
 squared error of the restricted reward by that of the free one: below 1 the judge prefers the former. What it
