@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import h5py
 import logged_data as data
 import numpy as np
 import pytest
@@ -42,6 +43,24 @@ def test_every_format_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     sets = read(data.write_minari("toy/log-v0", EPISODES))
     same(log, sets)
     assert [len(each) for each in sets.observations] == [len(each) + 1 for each in log.observations]
+
+
+def test_a_file_that_tells_ends_from_cuts_says_which_episodes_ended(tmp_path: Path) -> None:
+    """Every third is cut. Where all ends are terminals, they may mean either."""
+    cut = np.arange(len(EPISODES)) % 3 == 0
+    dumped, flat = data.write_d3rlpy(tmp_path / "log.h5", EPISODES), tmp_path / "flat.h5"
+    data.write_flat(flat, EPISODES)
+    assert read(dumped).terminated is read(flat).terminated is None
+    with h5py.File(dumped, "a") as file:
+        for number in np.flatnonzero(cut):
+            file[f"terminated_{number}"][()] = False
+    with h5py.File(flat, "a") as file:
+        ends = file["terminals"][()]
+        file["timeouts"] = ends & np.repeat(cut, np.diff(np.flatnonzero(ends), prepend=-1))
+        file["terminals"][:] = ends & ~file["timeouts"][()]
+        np.savez(tmp_path / "flat.npz", **{name: file[name][()] for name in file})
+    for path in (dumped, flat, tmp_path / "flat.npz"):
+        np.testing.assert_array_equal(read(path).terminated, ~cut)
 
 
 def test_an_outcome_may_be_a_reward_that_is_zero_before_the_end(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 MDPDataset, which D4RL has too: observations [N, S], actions [N, A], rewards [N], terminals [N].
 
 Neither has the observation after an episode's last step. An episode's outcome is the sum of its rewards.
+Which ended by themselves is known where a file tells such ends from others: where all are `terminals`, these
+may mean either.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +19,7 @@ from apportion.data.rows import Column, Rows
 
 HDF5 = (".h5", ".hdf5")
 FLAT = ("observations", "actions", "rewards", "terminals")
-_ENDS = ("terminals", "timeouts", "episode_terminals")
+_OTHER_ENDS = ("timeouts", "episode_terminals")  # beside terminals: of episodes that were cut, or of all
 
 Array = NDArray[Any]
 
@@ -40,7 +42,7 @@ def read(path: Path) -> Rows:
             check_room(str(path), sum(each.size for each in file.values() if hasattr(each, "size")))
             if is_flat(file):
                 return flat_rows(
-                    str(path), {name: file[name][()] for name in (*FLAT, *_ENDS) if name in file}
+                    str(path), {name: file[name][()] for name in (*FLAT, *_OTHER_ENDS) if name in file}
                 )
             return _dumped_rows(str(path), file)
     except OSError as error:
@@ -57,7 +59,10 @@ def flat_rows(source: str, arrays: Mapping[str, Array]) -> Rows:
     rewards = np.asarray(arrays["rewards"], np.float64).reshape(-1)
     if not len(rewards):
         raise UserError(f"{source} holds no step")
-    return _rows(source, arrays["observations"], arrays["actions"], rewards, flat_lengths(source, arrays))
+    lengths = flat_lengths(source, arrays)
+    told = any(name in arrays for name in _OTHER_ENDS)
+    terminated = _flags(arrays["terminals"])[np.cumsum(lengths) - 1] if told else None
+    return _rows(source, arrays["observations"], arrays["actions"], rewards, lengths, terminated)
 
 
 def flat_lengths(source: str, arrays: Mapping[str, Array]) -> NDArray[np.int64]:
@@ -67,11 +72,15 @@ def flat_lengths(source: str, arrays: Mapping[str, Array]) -> NDArray[np.int64]:
         if len(arrays[name]) != count:
             raise UserError(f"{source}: {name} has {len(arrays[name])} rows, but rewards {count}: mend it")
     ends = np.zeros(count, np.bool_)
-    for name in _ENDS:
+    for name in ("terminals", *_OTHER_ENDS):
         if name in arrays:
-            ends |= np.asarray(arrays[name]).reshape(-1).astype(np.bool_)
+            ends |= _flags(arrays[name])
     ends[-1] = True
     return np.diff(np.flatnonzero(ends), prepend=-1)
+
+
+def _flags(values: Array) -> NDArray[np.bool_]:
+    return np.asarray(values).reshape(-1).astype(np.bool_)
 
 
 def episode_count(file: Any) -> int:
@@ -99,7 +108,10 @@ def _dumped_rows(source: str, file: Any) -> Rows:
             raise UserError(f"{source}: episode {number} has {shapes}: give one of each for every step")
     seen_at, done_at = _joined(source, "observations", observations), _joined(source, "actions", actions)
     flat = np.concatenate([np.asarray(each, np.float64).reshape(-1) for each in rewards])
-    return _rows(source, seen_at, done_at, flat, lengths)
+    ended = [f"terminated_{number}" for number in range(count)]
+    told = all(name in file for name in ended)
+    terminated = np.array([bool(file[name][()]) for name in ended]) if told else None
+    return _rows(source, seen_at, done_at, flat, lengths, terminated)
 
 
 def _joined(source: str, name: str, parts: list[Array]) -> Array:
@@ -119,11 +131,18 @@ def _part(source: str, file: Any, name: str) -> Array:
 
 
 def _rows(
-    source: str, observations: Array, actions: Array, rewards: Array, lengths: NDArray[np.int64]
+    source: str,
+    observations: Array,
+    actions: Array,
+    rewards: Array,
+    lengths: NDArray[np.int64],
+    terminated: NDArray[np.bool_] | None,
 ) -> Rows:
     totals = np.add.reduceat(rewards, np.cumsum(lengths) - lengths)
+    if terminated is not None and terminated.all():
+        terminated = None
     states, acts = counted(source, "s", observations), counted(source, "a", actions)
-    return Rows(source, lengths, states, acts, totals, None, None, named=False)
+    return Rows(source, lengths, states, acts, totals, None, terminated, named=False)
 
 
 def counted(source: str, letter: str, values: Array) -> dict[str, Column]:
