@@ -43,12 +43,13 @@ class Drawn(NamedTuple):
 def main(args: Ended) -> None:
     rows = []
     for number in range(args.logs):
-        drawn = draw(np.random.default_rng([args.seed, number]), led=number % 2 == 1)
+        led = number % 2 == 1
+        drawn = draw(np.random.default_rng([args.seed, number]), led)
         ends = drawn.arrays["terminals"] | drawn.arrays["timeouts"]
         untold = {**drawn.arrays, "terminals": ends, "timeouts": np.zeros_like(ends)}
         rows.append(
             {
-                "where a step led": number % 2 == 1,
+                "where a step led": led,
                 "episodes": int(ends.sum()),
                 "ended": int(drawn.arrays["terminals"].sum()),
                 "told": correlation(drawn.arrays, drawn.rewards),

@@ -54,8 +54,8 @@ def main(args: Judged) -> None:
     for row in rows:
         told = ", ".join(f"{row['correlation'][name]:.3f}" for name in NAMES)
         lengths = " to ".join(f"{length}" for length in row["lengths"])
-        means = f"{row['by_means']:.2f}"
-        table.add_row(row["run"], str(row["segments"]), lengths, told, f"{row['by_totals']:.2f}", means)
+        ratios = (f"{row[way]:.2f}" for way in ("by_totals", "by_means"))
+        table.add_row(row["run"], str(row["segments"]), lengths, told, *ratios)
     Console().print(table)
 
 

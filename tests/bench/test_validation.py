@@ -219,15 +219,21 @@ def loose_types() -> Iterator[None]:
         yield
 
 
+def tiny(args: Any, library: str, **schedule: int) -> dict[str, Any]:
+    """A peer's settings for 300 steps of a small learner, where the peer is installed."""
+    pytest.importorskip(validation.LIBRARIES[library])
+    given = settings(args, "sac", library)
+    given["backbone"] |= {"hidden": [8, 8], "batch_size": 8}
+    given["schedule"] |= {"steps": 300, "warmup_steps": 50, "evaluation_episodes": 1, **schedule}
+    return given
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("library", ["sb3", "sbx"])
 def test_a_peer_goes_on_from_its_last_evaluation(
     args: Any, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip(validation.LIBRARIES[library])
-    given = settings(args, "sac", library)
-    given["backbone"] |= {"hidden": [8, 8], "batch_size": 8}
-    given["schedule"] |= {"steps": 300, "evaluate_every": 100, "warmup_steps": 50, "evaluation_episodes": 1}
+    given = tiny(args, library, evaluate_every=100)
     keep, plays = tmp_path / "kept", iter([-10.0, -20.0])
     monkeypatch.setattr(peer, "play", lambda *_: next(plays))  # the third ends the training
     with loose_types(), pytest.raises(StopIteration):
@@ -253,13 +259,7 @@ def test_a_peer_goes_on_from_its_last_evaluation(
 def test_a_peer_that_is_stopped_saves_between_evaluations(
     args: Any, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip(validation.LIBRARIES[library])
-    given = settings(args, "sac", library)
-    given["backbone"] |= {"hidden": [8, 8], "batch_size": 8}
-    given["schedule"] |= {
-        "steps": 300, "steps_per_iteration": 50, "updates_per_iteration": 50, "evaluate_every": 150,
-        "warmup_steps": 50, "evaluation_episodes": 1,
-    }  # fmt: skip
+    given = tiny(args, library, evaluate_every=150, steps_per_iteration=50, updates_per_iteration=50)
     monkeypatch.setattr(peer, "play", lambda *_: -10.0)
     stop, answers = Event(), iter([False, False, True, True])
     monkeypatch.setattr(stop, "is_set", lambda: next(answers))
