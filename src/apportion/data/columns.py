@@ -1,5 +1,6 @@
 """Which column of a table is what: as the user says, else by its name."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,8 +22,11 @@ _USUAL = {  # names by which a column is recognised, the likeliest first
     ),
     "step": ("step", "timestep", "time_step", "t", "time", "index"),
     "outcome": ("outcome", "total", "return", "score", "yield", "result", "reward", "y"),
+    "terminated": ("terminated", "termination", "terminations", "terminal", "terminals", "done", "dones"),
 }
-FIELDS = ("episode", "step", "states", "actions", "outcome")
+_CUTS = ("truncated", "truncation", "truncations", "timeout", "timeouts")
+_ENDS = (*_USUAL["terminated"], *_CUTS)  # never guessed as states: they tell when an episode ends
+FIELDS = ("episode", "step", "states", "actions", "outcome", "terminated")
 _PREFIXES = {
     "states": ("s_", "state_", "obs_", "observation_"),
     "actions": ("a_", "act_", "action_"),
@@ -43,6 +47,9 @@ class Columns:
     """What was done: the same. Empty ('') for none."""
     outcome: str | None = None
     """Column with each episode's outcome, on every row or on the last."""
+    terminated: str | None = None
+    """Column that says, on each episode's last row, whether it ended by itself (1) or was cut (0): by a
+    failure or a success, for example. Empty ('') for none."""
     lags: int = 0
     """Let the reward of a step depend on so many earlier steps, too: each becomes a dimension."""
 
@@ -59,11 +66,13 @@ class Choice(NamedTuple):
     actions: tuple[str, ...]
     outcome: str
     guessed: tuple[str, ...]  # which of these fields nobody gave
+    terminated: str | None = None  # runs of older versions do not say
 
     @property
     def names(self) -> list[str]:
         """All of them, each once."""
-        once = dict.fromkeys([self.episode, *([self.step] if self.step else []), self.outcome])
+        single = (self.episode, self.step, self.outcome, self.terminated)
+        once = dict.fromkeys(name for name in single if name is not None)
         return [*once, *self.states, *self.actions]
 
     def in_words(self) -> str | None:
@@ -74,8 +83,11 @@ class Choice(NamedTuple):
             "states": ", ".join(self.states),
             "actions": ", ".join(self.actions) or "none",
             "outcome": self.outcome,
+            "terminated": self.terminated,
         }
-        parts = [f"--{field} {said[field]}" for field in said if field in self.guessed]
+        parts = [
+            f"--{field} {said[field]}" for field in said if field in self.guessed and said[field] is not None
+        ]
         return f"Guessed by names: {'; '.join(parts)}" if parts else None
 
 
@@ -87,29 +99,40 @@ def choose(source: str, given: Columns | Choice, known: list[str]) -> Choice:
             not absent, f"{source} has no column {absent[0] if absent else ''!r}, which the run was fitted to"
         )
         return given
-    episode = _one(source, "episode", given.episode, known)
-    outcome = _one(source, "outcome", given.outcome, known)
+    episode = _one(source, "episode", given.episode, known, [given.terminated])
+    outcome = _one(source, "outcome", given.outcome, known, [given.terminated])
     if episode is None or outcome is None:
         field = "episode" if episode is None else "outcome"
         raise UserError(
             f"{source}: no column looks like the {field}: name it with --{field} ({_listed(known)})"
         )
-    step = _one(source, "step", given.step, [name for name in known if name not in (episode, outcome)])
-    free = [name for name in known if name not in (episode, outcome, step)]
+    step = _one(source, "step", given.step, known, [episode, outcome, given.terminated])
+    named = [*_words(given.states), *_words(given.actions)]
+    terminated = (
+        None
+        if given.terminated == ""
+        else _one(source, "terminated", given.terminated, known, [episode, outcome, step, *named])
+    )
+    taken = (episode, outcome, step, terminated)
+    free = [name for name in known if name not in taken and name.lower() not in _ENDS]
     actions = _several(source, "actions", given.actions, known, free)
     states = _several(source, "states", given.states, known, [name for name in free if name not in actions])
     if given.states is None and not states:
         states = tuple(name for name in free if name not in actions)
-    _check_apart(source, episode, outcome, step, states, actions)
     guessed = tuple(field for field in FIELDS if getattr(given, field) is None)
-    return Choice(episode, step, states, actions, outcome, guessed)
+    choice = Choice(episode, step, states, actions, outcome, guessed, terminated)
+    _check_apart(source, choice)
+    return choice
 
 
-def _one(source: str, field: str, given: str | None, known: list[str]) -> str | None:
+def _one(
+    source: str, field: str, given: str | None, known: list[str], taken: Collection[str | None]
+) -> str | None:
+    """The column that was given; else one with a usual name that is not taken."""
     if given is not None:
         check(given in known, f"{source} has no column {given!r} for --{field}{nearest(given, known)}")
         return given
-    lower = {name.lower(): name for name in reversed(known)}
+    lower = {name.lower(): name for name in reversed(known) if name not in taken}
     return next((lower[name] for name in _USUAL[field] if name in lower), None)
 
 
@@ -121,30 +144,37 @@ def _several(
         prefixes = _PREFIXES[field]
         return tuple(name for name in free if name.lower().startswith(prefixes))
     found: set[str] = set()
-    for word in filter(None, (word.strip() for word in given.split(","))):
+    for word in _words(given):
         matching = {word} if word in known else {name for name in free if name.startswith(word)}
         check(bool(matching), f"{source} has no column {word!r} for --{field}{nearest(word, known)}")
         found |= matching
     return tuple(name for name in known if name in found)
 
 
-def _check_apart(
-    source: str,
-    episode: str,
-    outcome: str,
-    step: str | None,
-    states: tuple[str, ...],
-    actions: tuple[str, ...],
-) -> None:
-    both = [name for name in states if name in actions]
+def _words(given: str | None) -> list[str]:
+    return [word for word in (word.strip() for word in (given or "").split(",")) if word]
+
+
+def _check_apart(source: str, choice: Choice) -> None:
+    both = [name for name in choice.states if name in choice.actions]
     check(
         not both,
         f"{source}: column {both[0] if both else ''!r} is both state and action: leave it out of one",
     )
-    for field, name in (("episode", episode), ("outcome", outcome), ("step", step)):
-        used = name in states or name in actions
-        check(not used, f"{source}: column {name!r} is the {field}, and cannot be a state or action as well")
-    check(bool(states), f"{source} has no column with a state: name them with --states")
+    roles: dict[str, str] = {}
+    for role, name in (
+        ("episode", choice.episode),
+        ("outcome", choice.outcome),
+        ("step", choice.step),
+        ("flag of ends", choice.terminated),
+    ):
+        if name is None:
+            continue
+        used = name in choice.states or name in choice.actions
+        check(not used, f"{source}: column {name!r} is the {role}, and cannot be a state or action as well")
+        first = roles.setdefault(name, role)
+        check(first == role, f"{source}: column {name!r} is the {first}, and cannot be the {role} as well")
+    check(bool(choice.states), f"{source} has no column with a state: name them with --states")
 
 
 def _listed(names: list[str], shown: int = 12) -> str:

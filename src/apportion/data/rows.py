@@ -12,6 +12,8 @@ from apportion.core.errors import UserError
 Column = NDArray[Any]  # [N] numbers with NaN where one is missing, or texts with None there
 Tell = Callable[[int, int], None]  # told how much has been read, of how much
 
+_TRUTHS = {"true": 1, "yes": 1, "1": 1, "1.0": 1, "false": 0, "no": 0, "0": 0, "0.0": 0, "": np.nan}
+
 
 class Rows(NamedTuple):
     """N steps of E episodes. Rows are counted from 1 where people read of them."""
@@ -120,6 +122,51 @@ def _outcome(source: str, name: str, outcome: Column, start: int, length: int, e
     if not np.isfinite(outcome[said[0]]):
         raise UserError(f"{source}, row {said[0] + 1}: {name!r} is infinite: mend it, or remove the episode")
     return float(outcome[said[0]])
+
+
+def episode_ends(
+    source: str, name: str, flags: Column, lengths: NDArray[np.int64], guessed: bool
+) -> NDArray[np.bool_]:
+    """[E] which episodes ended by themselves, from a column that says so in their last rows; in those before,
+    it is true everywhere or nowhere."""
+    way_out = ", or give --terminated '' if it means something else" if guessed else ""
+    said = _truths(source, name, flags, way_out)
+    last = np.cumsum(lengths) - 1
+    missing = last[np.isnan(said[last])]
+    if missing.size:
+        raise UserError(
+            f"{source}, row {missing[0] + 1}: the last of its episode has no {name!r}: write 1 if that ended "
+            f"by itself, or 0 if it was cut{way_out}"
+        )
+    early = said == 1
+    early[last] = False
+    count = np.add.reduceat(early.astype(np.int64), last - lengths + 1)
+    ended = said[last] == 1
+    wrong = (count > 0) & ~(ended & (count == lengths - 1))
+    if wrong.any():
+        row, end = int(np.argmax(early & np.repeat(wrong, lengths))), int(last[np.argmax(wrong)])
+        raise UserError(
+            f"{source}, row {row + 1}: by {name!r} it ends before its episode does, in row {end + 1}: give "
+            f"what follows another episode, or write 1 in the last row only, or in all{way_out}"
+        )
+    return ended
+
+
+def _truths(source: str, name: str, flags: Column, way_out: str) -> NDArray[np.float64]:
+    """[N] 1 where a flag is true, 0 where it is false, NaN where there is none."""
+    if flags.dtype == object:
+        texts = ["" if value is None else value.strip().lower() for value in flags]
+        said = np.array([_TRUTHS.get(text, np.inf) for text in texts])
+    else:
+        said = flags.astype(np.float64)
+    other = ~np.isin(said, (0, 1)) & ~np.isnan(said)
+    if other.any():
+        row = int(np.argmax(other))
+        raise UserError(
+            f"{source}, row {row + 1}: column {name!r} holds {_shown(flags[row])}, neither true nor false: "
+            f"write 1 or 0, true or false, yes or no{way_out}"
+        )
+    return said
 
 
 def _absent(column: Column) -> NDArray[np.bool_]:

@@ -15,7 +15,15 @@ import numpy as np
 from apportion.core.errors import UserError
 from apportion.data.columns import Choice, Columns, choose
 from apportion.data.room import check_room
-from apportion.data.rows import Column, Rows, Tell, check_steps, episode_lengths, episode_outcomes
+from apportion.data.rows import (
+    Column,
+    Rows,
+    Tell,
+    check_steps,
+    episode_ends,
+    episode_lengths,
+    episode_outcomes,
+)
 
 CSV, PARQUET = (".csv",), (".parquet", ".pq")
 MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "-")
@@ -31,7 +39,7 @@ def read_table(path: Path, columns: Columns | Choice, tell: Tell) -> tuple[Choic
     check_room(str(path), count * len(choice.names))
     table = _read(path, choice.names, count, tell)
     for name in choice.names:
-        if name != choice.episode:
+        if name not in (choice.episode, choice.terminated):
             _check_kind(path, name, table[name])
     lengths = episode_lengths(str(path), table[choice.episode])
     if choice.step is not None:
@@ -39,8 +47,14 @@ def read_table(path: Path, columns: Columns | Choice, tell: Tell) -> tuple[Choic
     totals = episode_outcomes(
         str(path), choice.outcome, table[choice.outcome], table[choice.episode], lengths
     )
+    terminated = None
+    if choice.terminated is not None:
+        guessed = isinstance(columns, Columns) and columns.terminated is None
+        terminated = episode_ends(str(path), choice.terminated, table[choice.terminated], lengths, guessed)
+        if guessed and terminated.all():  # any end may be meant, a cut as well
+            choice, terminated = choice._replace(terminated=None), None
     states, actions = ({name: table[name] for name in part} for part in (choice.states, choice.actions))
-    return choice, Rows(str(path), lengths, states, actions, totals, None, None, named=True)
+    return choice, Rows(str(path), lengths, states, actions, totals, None, terminated, named=True)
 
 
 def polars() -> Any:

@@ -34,6 +34,7 @@ def fit(
     states: str | None = None,
     actions: str | None = None,
     outcome: str | None = None,
+    terminated: str | None = None,
     lags: int = 0,
     seeds: int = 1,
     seed: int = 0,
@@ -47,7 +48,7 @@ def fit(
     which columns of a table are what. `settings` are other flags of `apportion fit` by name, such as
     {"updates": 2_000, "method.hidden": (64, 64)}.
     """
-    columns = Columns(episode, step, states, actions, outcome, lags)
+    columns = Columns(episode, step, states, actions, outcome, terminated, lags)
     config = dataclasses.replace(logged(os.fspath(data), method), seed=seed, lanes=seeds)
     known = [field.name for field in dataclasses.fields(Fitting)]
     given = {name: value for name, value in (settings or {}).items() if not name.startswith("method")}
