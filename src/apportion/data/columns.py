@@ -48,8 +48,8 @@ class Columns:
     outcome: str | None = None
     """Column with each episode's outcome, on every row or on the last."""
     terminated: str | None = None
-    """Column that says, on each episode's last row, whether it ended by itself (1) or was cut (0): by a
-    failure or a success, for example. Empty ('') for none."""
+    """Column that says, on each episode's last row, whether it ended by itself, in failure or success (1), or
+    was cut (0). Empty ('') for none."""
     lags: int = 0
     """Let the reward of a step depend on so many earlier steps, too: each becomes a dimension."""
 
