@@ -10,35 +10,24 @@ from apportion.bench import workload
 from apportion.bench.workload import SIZES
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
-from apportion.training import loop as train
-from apportion.training.settings import Config
-
-
-def of_lane(config: Config, spec: Spec) -> dict[str, int]:
-    """Bytes of one lane's replay and agent, from their shapes alone."""
-    one = jax.eval_shape(lambda: train.start(config, spec))
-    agent, replay = (_size(tree) // config.lanes for tree in one)
-    return {"replay_bytes": replay, "agent_bytes": agent}
+from apportion.training.memory import of_lane, size_of
 
 
 def replay_bytes(spec: Spec, replay_steps: int, chunk_steps: int = 100) -> int:
     """Bytes of a replay for so many steps."""
     capacity = replays.capacity_for(spec, replay_steps, chunk_steps)
-    return _size(jax.eval_shape(lambda: replays.init(spec, capacity)))
+    return size_of(jax.eval_shape(lambda: replays.init(spec, capacity)))
 
 
 def table(replay_steps: int) -> list[dict[str, Any]]:
     """One row for each size, with GRD and SAC."""
     config = workload.settings("grd", replay_steps=replay_steps)
-    return [
-        {
-            "size": name,
-            **size._asdict(),
-            "replay_steps": replay_steps,
-            **of_lane(config, workload.made_up_spec(size)),
-        }
-        for name, size in SIZES.items()
-    ]
+    rows = []
+    for name, size in SIZES.items():
+        kept = of_lane(config, workload.made_up_spec(size))
+        taken = {"replay_bytes": kept.replay, "agent_bytes": kept.agent}
+        rows.append({"size": name, **size._asdict(), "replay_steps": replay_steps, **taken})
+    return rows
 
 
 def peaks() -> dict[str, int | None]:
@@ -49,8 +38,3 @@ def peaks() -> dict[str, int | None]:
         "process_bytes": most if sys.platform == "darwin" else most * 1024,
         "device_bytes": stats.get("peak_bytes_in_use"),
     }
-
-
-def _size(tree: Any) -> int:
-    """Bytes of all arrays of a tree; random keys are counted by what they are made of."""
-    return sum(array.size * array.dtype.itemsize for array in jax.tree.leaves(tree))

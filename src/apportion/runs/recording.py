@@ -35,7 +35,7 @@ from apportion.runs.settings import read_settings as read_settings
 from apportion.runs.signals import StopRequest
 from apportion.runs.tensorboard import Events
 from apportion.runs.waiting import WaitingLine, Write
-from apportion.training import devices, loop
+from apportion.training import devices, loop, memory
 from apportion.training.conformance import check_own
 from apportion.training.evaluator import Report
 from apportion.training.loop import Saved, Snapshot
@@ -163,6 +163,7 @@ class _Recorder:
         with (
             StopRequest(self.pool.hurry, self.pool.kill) as stop,
             Progress(total, self.config.lanes, self.quiet, first) as self.progress,
+            memory.explained(self.config, self.pool.spec, self._what_is_saved),
         ):
             self.events = Events(self.run.tensorboard, resumed_at=None if saved is None else first)
             idle = devices.advice(self.config.lanes)
@@ -288,6 +289,13 @@ class _Recorder:
         self.waiting.write(partial(self._status, state, step))
         fix = f"make room, then `apportion resume {self.run.path}`"
         check(self.waiting.problem is None, f"{self.waiting.problem} after the last checkpoint: {fix}")
+
+    def _what_is_saved(self) -> str:
+        """For those whose training has ended in the middle."""
+        steps = checkpoint.steps(self.run.checkpoints)
+        if not steps:
+            return "Nothing is saved yet"
+        return f"`apportion resume {self.run.path}` goes on from step {steps[-1]:,}"
 
     def _notes_on_best(self) -> list[str]:
         """What to say when there were evaluations, but the best of them was not kept."""
