@@ -3,7 +3,7 @@ MDPDataset, which D4RL has too: observations [N, S], actions [N, A], rewards [N]
 
 Neither has the observation after an episode's last step. An episode's outcome is the sum of its rewards.
 Which ended by themselves is known where a file tells such ends from others: where all are `terminals`, these
-may mean either.
+may mean either. For a run that knows from other data what they mean, they mean that.
 """
 
 from collections.abc import Callable, Mapping
@@ -61,8 +61,8 @@ def flat_rows(source: str, arrays: Mapping[str, Array]) -> Rows:
         raise UserError(f"{source} holds no step")
     lengths = flat_lengths(source, arrays)
     told = any(name in arrays for name in _OTHER_ENDS)
-    terminated = _flags(arrays["terminals"])[np.cumsum(lengths) - 1] if told else None
-    return _rows(source, arrays["observations"], arrays["actions"], rewards, lengths, terminated)
+    terminated = _flags(arrays["terminals"])[np.cumsum(lengths) - 1]
+    return _rows(source, arrays["observations"], arrays["actions"], rewards, lengths, terminated, told)
 
 
 def flat_lengths(source: str, arrays: Mapping[str, Array]) -> NDArray[np.int64]:
@@ -111,7 +111,7 @@ def _dumped_rows(source: str, file: Any) -> Rows:
     ended = [f"terminated_{number}" for number in range(count)]
     told = all(name in file for name in ended)
     terminated = np.array([bool(file[name][()]) for name in ended]) if told else None
-    return _rows(source, seen_at, done_at, flat, lengths, terminated)
+    return _rows(source, seen_at, done_at, flat, lengths, terminated, told)
 
 
 def _joined(source: str, name: str, parts: list[Array]) -> Array:
@@ -137,12 +137,13 @@ def _rows(
     rewards: Array,
     lengths: NDArray[np.int64],
     terminated: NDArray[np.bool_] | None,
+    told: bool,
 ) -> Rows:
+    """`told`: whether the file could tell ends from cuts; it does if any episode was cut."""
     totals = np.add.reduceat(rewards, np.cumsum(lengths) - lengths)
-    if terminated is not None and terminated.all():
-        terminated = None
+    may_be_cuts = not told or (terminated is not None and bool(terminated.all()))
     states, acts = counted(source, "s", observations), counted(source, "a", actions)
-    return Rows(source, lengths, states, acts, totals, None, terminated, named=False)
+    return Rows(source, lengths, states, acts, totals, None, terminated, False, may_be_cuts)
 
 
 def counted(source: str, letter: str, values: Array) -> dict[str, Column]:

@@ -93,7 +93,8 @@ class Encoding:
             tuple(Coded.of(rows.source, name, column) for name, column in part.items())
             for part in (rows.states, rows.actions)
         )
-        return cls(states, actions, lags, rows.last is not None, rows.terminated is not None)
+        told = rows.terminated is not None and not rows.may_be_cuts
+        return cls(states, actions, lags, rows.last is not None, told)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""

@@ -26,6 +26,7 @@ class Rows(NamedTuple):
     last: dict[str, Column] | None  # [E] the states after each episode's last step, where they are known
     terminated: NDArray[np.bool_] | None  # [E] which episodes ended by themselves, where that is known
     named: bool  # False: dimensions have no names of their own, but are counted
+    may_be_cuts: bool = False  # whether ends that count as by themselves here may be mere ends, cuts as well
 
     @property
     def starts(self) -> NDArray[np.int64]:
