@@ -230,3 +230,20 @@ def test_a_wrong_command_line_is_said_in_a_line(words: tuple[str, ...]) -> None:
         cli._run(["compare", *words])
     assert caught.value.usage
     assert "\n" not in str(caught.value)
+
+
+def test_no_table_cuts_names_or_numbers_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a narrow screen they go over several lines; in a pipe, which has no edge, they stand in one."""
+    for rate in (1e-3, 2e-3):
+        make_run(tmp_path / f"{rate}", Recipe(rate=rate, success=True, level=-1234.5))
+    words = ["compare", str(tmp_path), "--no-env"]
+    assert cli._run(words) == 0
+    piped = capsys.readouterr().out
+    assert all(f"│ grd · method.rate={rate} │" in piped for rate in ("0.001", "0.002"))
+    monkeypatch.setenv("COLUMNS", "60")
+    assert cli._run(words) == 0
+    narrow = capsys.readouterr().out
+    assert "…" not in piped + narrow
+    assert max(map(len, narrow.splitlines())) <= 60

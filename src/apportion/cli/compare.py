@@ -75,10 +75,10 @@ def tables(console: Console, data: dict[str, Any]) -> None:
 
 def _table(title: str, methods: dict[str, Any], cells: Cells) -> Table:
     table = Table(title=title, title_justify="left")
-    table.add_column("method")
+    table.add_column("method", overflow="fold")  # two may differ in their last letters only
     rows = {label: cells(label, methods) for label in methods}
     for column in dict.fromkeys(column for row in rows.values() for column in row):
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", overflow="fold")
     for label, row in rows.items():
         table.add_row(Text(label), *row.values())
     return table

@@ -1,6 +1,7 @@
 """What verbs print: tables for people, or one JSON object for programs."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from rich.console import Console
 
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 NoEnv = Annotated[Flag, tyro.conf.arg(help="Import no code that the run folder names.")]
+WIDEST = 1_000  # characters of a table where nobody's screen cuts it off
 RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
@@ -50,7 +52,14 @@ def print_data(
     if output.json:
         print(json.dumps(data))
     elif not output.quiet:
-        tables(_Stdout(soft_wrap=not sys.stdout.isatty()), data)
+        tables(_stdout(), data)
+
+
+def _stdout() -> Console:
+    """Files and pipes have no edge: tables there are as wide as they need to be."""
+    if sys.stdout.isatty():
+        return _Stdout()
+    return _Stdout(soft_wrap=True, width=None if "COLUMNS" in os.environ else WIDEST)
 
 
 def write_data(data: dict[str, Any], file: Path) -> None:

@@ -84,7 +84,7 @@ def table(standings: Sequence[Standing], rows: int | None = None) -> Table:
     said = ", ".join(f"{counts[state]} {state}" for state in _FIRST if counts[state])
     found = Table(caption=f"{len(standings)} jobs: {said}", caption_justify="left")
     for column in ("job", "state", "step", "return"):
-        found.add_column(column, justify="right" if column == "step" else "left")
+        found.add_column(column, justify="right" if column == "step" else "left", overflow="fold")
     urgent = sorted(standings, key=lambda each: _FIRST.index(each.state))
     for each in standings if rows is None else urgent[:rows]:
         step = f"{each.step:,}/{each.steps:,}"
