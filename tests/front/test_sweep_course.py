@@ -15,8 +15,9 @@ from apportion.front.sweep.carrying import carry_out
 from apportion.front.sweep.jobs import Job
 from apportion.front.sweep.local import places
 from apportion.front.sweep.on_ray import demand
-from apportion.front.sweep.process import Task
+from apportion.front.sweep.process import Child, Task
 from apportion.front.sweep.standing import Standing
+from apportion.runs.atomic import write_json
 from apportion.training.presets import GREENHOUSE
 
 WAITS = Standing(Job("a", GREENHOUSE), Path("a"), "waiting", 0, 800)
@@ -108,14 +109,16 @@ class _Dying:
 
     room = 1
 
-    def __init__(self, checkpoints: list[int | None]) -> None:
+    def __init__(self, checkpoints: list[int | None], state: str = "running") -> None:
         self.checkpoints = checkpoints
+        self.status = {"state": state, "seconds": 1.0, "lines": 0, "faults": []}
         self.dead: list[str] = []
 
     def start(self, task: Task) -> None:
         self.dead.append(task.name)
         if (step := self.checkpoints.pop(0)) is not None:
             (task.run / "checkpoints" / f"step_{step:012d}").mkdir(parents=True)
+            write_json(task.run / "status.json", {**self.status, "step": step})
 
     def ended(self) -> dict[str, str | None]:
         ended, self.dead = self.dead, []
@@ -144,3 +147,28 @@ def test_a_job_that_dies_is_started_again_while_it_comes_further(
     assert (standing.state, standing.reason) == ("failed", "no room")
     assert engine.checkpoints == [300]
     assert capsys.readouterr().err.count("a: no room. It goes on from its newest checkpoint.") == 2
+
+
+def test_a_job_without_a_seed_left_to_train_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first attempt knows the reason; a second could only say that it cannot go on."""
+    engine = _Dying([100, None], "frozen")
+    monkeypatch.setattr(carrying, "_engine", lambda *_: engine)
+    monkeypatch.setattr(carrying, "SECONDS_BETWEEN_LOOKS", 0.0)
+    [standing] = carry_out([Job("a", GREENHOUSE)], tmp_path).standings
+    assert (standing.state, standing.reason, engine.checkpoints) == ("failed", "no room", [None])
+    assert "goes on" not in capsys.readouterr().err
+
+
+def test_a_job_that_leaves_without_an_error_is_not_blamed_on_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho Writing\nexit 3\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    child = Child(Task("a", [], tmp_path / "a", tmp_path / "a.log", tmp_path), os.environ)
+    assert child.ended(60.0)
+    said = "it ended with exit code 3, after saying 'Writing'"
+    assert child.problem() == f"{said} (see {tmp_path / 'a.log'})"

@@ -87,7 +87,8 @@ def test_when_no_seed_is_left_the_run_ends_with_one_line(tmp_path: Path) -> None
     assert answer.code == 1
     [line] = answer.err.splitlines()
     assert line.startswith(f"error: no seed is left to train in {out}. Seed 0 is frozen since step 600: ")
-    assert "every seed" in apportion("resume", out).err
+    reason = line.partition(". ")[2]
+    assert apportion("resume", out).err == f"error: every seed of {out} is frozen: {reason} Start a new run\n"
 
 
 def test_strict_ends_the_run_at_the_first_failure(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from apportion.runs.best import Best
 from apportion.runs.divergence import Watch
 from apportion.runs.folder import RunFolder
 from apportion.runs.logs import STORED, Kind, MetricsLog
-from apportion.runs.notes import notes, on_age
+from apportion.runs.notes import notes, on_age, read_status
 from apportion.runs.progress import Progress, over_some
 from apportion.runs.settings import Checkpoints as Checkpoints
 from apportion.runs.settings import as_data, changes
@@ -92,14 +92,20 @@ def resume(
         behind = config.schedule.iterations < found.saved.iteration
         wanted = f"--steps {steps}" if steps is not None else f"steps={config.schedule.steps} in {run.config}"
         check(not behind, f"{wanted} is behind the run, which is at step {found.step}: raise it")
-        stuck = len(found.saved.faults["frozen"]) == config.lanes
-        check(not stuck, f"every seed of {run.path} is frozen: see `apportion show`, and start a new run")
+        check(len(found.saved.faults["frozen"]) < config.lanes, _stuck(run))
         with loop.open_pool(config, found.saved.faults) as pool:
             recorder = _Recorder(run, config, checkpoints, quiet, listeners, pool)
             recorder.notes = [*found.skipped, *edited]
             pool.put_back(found.saved.where)
             recorder.go_back_to(found, spec)
             return recorder.record(found.saved, found.seconds)
+
+
+def _stuck(run: RunFolder) -> str:
+    """Why a run whose seeds are all frozen cannot go on."""
+    why = trouble.in_words(read_status(run)[0].get("faults", []))
+    said = f": {why[0]}" if why else "."
+    return f"every seed of {run.path} is frozen{said} Start a new run"
 
 
 class _Line(NamedTuple):

@@ -16,7 +16,7 @@ from apportion.front.sweep.folder import SweepFolder
 from apportion.front.sweep.jobs import Job, check_jobs
 from apportion.front.sweep.local import Local
 from apportion.front.sweep.process import Task
-from apportion.front.sweep.standing import Standing, advanced, look, newest_checkpoint
+from apportion.front.sweep.standing import Standing, advanced, is_frozen, look, newest_checkpoint
 from apportion.runs.signals import StopRequest
 
 SECONDS_BETWEEN_LOOKS = 0.25  # whether a job has ended
@@ -152,8 +152,8 @@ class _Course:
             came_further = newest_checkpoint(after.run) != self.running.pop(name)
             if after.state != "finished" and not stopping:
                 reason = problem or f"it ended early (see {self.place.log(job)})"
-                if came_further:
-                    board.message(f"{name}: {reason}. It goes on from its newest checkpoint.")
+                if came_further and not is_frozen(after.run):
+                    board.message(f"{name}: {reason.rstrip('.')}. It goes on from its newest checkpoint.")
                     self.waiting.append(job)  # behind the others: what ended it may need a while to pass
                 else:
                     after = replace(after, state="failed", reason=reason)

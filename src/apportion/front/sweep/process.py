@@ -71,4 +71,5 @@ class Child:
             memory = ", perhaps for lack of memory" if -code == signal.SIGKILL else ""
             return f"it was ended by {signal.Signals(-code).name}{memory}"
         said = [line.strip() for line in lines if line.strip()]
-        return f"{said[-1] if said else f'exit code {code}'} (see {self._task.log})"
+        after = f", after saying {said[-1]!r}" if said else ""
+        return f"it ended with exit code {code}{after} (see {self._task.log})"

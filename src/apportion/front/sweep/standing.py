@@ -59,6 +59,11 @@ def has_checkpoint(run: Path) -> bool:
     return meta is not None or len(unreadable) > 0
 
 
+def is_frozen(run: Path) -> bool:
+    """Whether no seed of it is left to train, so that it cannot go on."""
+    return bool(read_status(RunFolder(run))[0].get("state") == "frozen")
+
+
 def newest_checkpoint(run: Path) -> int | None:
     """Its step; None where there is none."""
     return max(checkpoint.steps(RunFolder(run).checkpoints), default=None)
