@@ -218,6 +218,12 @@ def test_a_bad_file_is_named(content: bytes, reason: str, tmp_path: Path) -> Non
         read_plan(tmp_path / "other.toml")
 
 
+def test_a_file_may_begin_with_the_mark_that_some_editors_write(tmp_path: Path) -> None:
+    file = tmp_path / "marked.toml"
+    file.write_bytes(b'\xef\xbb\xbf[sweep]\ntasks = ["Pendulum-v1"]')
+    assert [job.env for job in read_plan(file)] == ["Pendulum-v1"]
+
+
 @pytest.mark.parametrize(
     ("change", "difference"),
     [

@@ -74,7 +74,7 @@ class Combination(NamedTuple):
 def read_plan(file: Path) -> list[Job]:
     """The jobs of a TOML file."""
     try:
-        data = tomllib.loads(file.read_text())
+        data = tomllib.loads(file.read_text(encoding="utf-8-sig"))  # some editors begin it with a mark
     except OSError as error:
         raise UserError(f"{file} cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:  # also of numbers and tables without end
