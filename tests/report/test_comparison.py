@@ -105,6 +105,19 @@ def test_random_returns_may_come_from_a_file(
             cli._run(["compare", str(sweep), "--random", str(tmp_path / name)])
 
 
+def test_who_never_reports_a_success_where_others_do_has_none(tmp_path: Path) -> None:
+    """Some environments speak of success only when there is one: the worst method would be left out."""
+    make_run(tmp_path / "good", Recipe(success=True))
+    make_run(tmp_path / "bad", Recipe(method="observed", nan_lanes=(1,)))
+    make_run(tmp_path / "mute", Recipe(env="toy/Mute-v0"))
+    data = compare_runs([tmp_path], metric="success").summary()
+    assert set(data["tasks"]) == {"toy/Toy-v0"}
+    assert data["tasks"]["toy/Toy-v0"]["observed"]["values"] == [0, 0]
+    said = "reports no success, while others of its task do: its success rate counts as 0"
+    assert f"{tmp_path / 'bad'}: {said}" in data["notes"]
+    assert not any("mute" in line and said in line for line in data["notes"])
+
+
 def test_success_rates_need_no_scale(sweep: Path) -> None:
     data = compare_runs([sweep], metric="success").summary()
     assert data["aggregate"]["scaled_tasks"] == ["toy/A", "toy/B"]

@@ -58,6 +58,17 @@ def test_a_whole_last_line_without_its_newline_is_kept(tmp_path: Path) -> None:
     assert log.path.read_bytes() == whole
 
 
+def test_an_evaluation_without_a_word_of_success_has_none_where_others_speak_of_it(tmp_path: Path) -> None:
+    """Some environments report success only when there is one."""
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    write_steps(log, 10)
+    assert "success" not in read(log.path)[-1]
+    log.write(20, "eval", {"return": [1.0, None], "success": [0.5, None]})
+    write_steps(log, 30)
+    rates = [entry["success"] for entry in read(log.path) if entry["kind"] == "eval"]
+    assert rates == [[0.0, None], [0.5, None], [0.0, None]]
+
+
 def test_no_file_yet(tmp_path: Path) -> None:
     assert MetricsLog(tmp_path / "absent").restore(b"", 0) == []
     assert read(tmp_path / "absent") == []

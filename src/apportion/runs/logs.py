@@ -17,6 +17,7 @@ Kind = Literal["train", "eval"]
 
 _NUMBERS = (float, int, bool, type(None))
 TAIL = 1 << 16  # bytes: a few lines even of many lanes
+SUCCESS = "success"  # the share of an evaluation's episodes, where the environment reports it
 STORED = "stored"  # which files an evaluation has beside its line
 
 
@@ -110,7 +111,20 @@ def examine(path: Path, lanes: int | None = None) -> Logged:
     if len(bad) > 1:
         bad = [f"{bad[0]}; and {len(bad) - 1} more lines"]
     entries = sorted((entry for _, entry in lines), key=lambda each: (each["step"], each["kind"] == "eval"))
-    return Logged(entries, lines, bad)
+    return Logged(_with_failures(entries), lines, bad)
+
+
+def _with_failures(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Some environments speak of success only when there is one. Where some evaluation of a run does, one
+    without a word of it had none; nor is anything known of a lane that stood still."""
+    if not any(SUCCESS in entry for entry in entries):
+        return entries
+    return [
+        {**entry, SUCCESS: [None if each is None else 0.0 for each in entry["return"]]}
+        if entry["kind"] == "eval" and SUCCESS not in entry
+        else entry
+        for entry in entries
+    ]
 
 
 def _entry(row: bytes, lanes: int | None) -> dict[str, Any]:

@@ -71,7 +71,18 @@ def read_curves(paths: Sequence[Path], trusted: bool = True) -> Read:
         for (each, evaluations), task, label in zip(runs, tasks, labels, strict=True)
         for curve in curves_of(each.run, each.config, evaluations, task, label)
     ]
-    return Read(curves, notes)
+    return _with_failures(Read(curves, notes))
+
+
+def _with_failures(read: Read) -> Read:
+    """A run that never reports a success, while others of its task do, never succeeded."""
+    reported = {curve.task for curve in read.curves if curve.known("success")}
+    silent = [curve for curve in read.curves if curve.task in reported and not curve.known("success")]
+    for curve in silent:
+        curve.scores["success"] = np.where(np.isfinite(curve.scores["return"]), 0.0, np.nan)
+    said = "reports no success, while others of its task do: its success rate counts as 0"
+    runs = dict.fromkeys(str(curve.run.path) for curve in silent if curve.known("success"))
+    return Read(read.curves, [*read.notes, *(f"{run}: {said}" for run in runs)])
 
 
 def _find(paths: Sequence[Path], trusted: bool) -> tuple[list[Known], list[str]]:
