@@ -206,6 +206,15 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     assert caught.value.usage
 
 
+def test_a_folder_with_files_of_ones_own_is_left_alone(tmp_path: Path) -> None:
+    """As --out . in a repository, whose README.md would be gone."""
+    readme = tmp_path / "README.md"
+    readme.write_text("mine")
+    with pytest.raises(UserError, match="holds no experiment, but other files: choose another --out"):
+        door.run_experiment("rewards", out=tmp_path, quiet=True)
+    assert (readme.read_text(), [path.name for path in tmp_path.iterdir()]) == ("mine", ["README.md"])
+
+
 def test_all_smoke_trainings_are_small() -> None:
     jobs: list[Job] = []
     for experiment in EXPERIMENTS.values():

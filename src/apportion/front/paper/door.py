@@ -14,6 +14,7 @@ from apportion.front.paper.presenting import Done, Finished, Presented
 from apportion.front.paper.scales import Name, Scale, scale_of
 from apportion.front.paper.writing import write
 from apportion.front.sweep.carrying import Carried, How, carry_out
+from apportion.front.sweep.folder import SweepFolder
 from apportion.report.drawing import need_matplotlib
 from apportion.runs.folder import RunFolder
 
@@ -63,11 +64,20 @@ def run_experiment(
     scale = scale_of(experiment, size, steps, seeds)
     planned = plan(experiment, scale, choice)
     folder = out or default_folder(name, size)
+    _check_own(folder)
     with _quick_to_compile(size == "smoke"):
         carried = carry_out(jobs_of(planned), folder / RUNS, how, quiet)
     if not carried.done:
         return Outcome(carried, None)
     return Outcome(carried, _present(experiment, scale, planned, carried, folder))
+
+
+def _check_own(folder: Path) -> None:
+    """Nobody's README.md is written over: the folder is new, or an experiment has been begun there."""
+    begun = SweepFolder(folder / RUNS).manifest.exists()
+    if not begun and folder.is_dir():
+        others = [path.name for path in folder.iterdir() if path.name != RUNS]
+        check(not others, f"{folder} holds no experiment, but other files: choose another --out")
 
 
 @contextmanager

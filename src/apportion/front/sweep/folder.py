@@ -61,7 +61,7 @@ class SweepFolder:
         data = read_json(self.manifest)
         check(data.get("format") == FORMAT, f"{self.manifest} is of another version: choose another --out")
         differing = _difference(data.get("jobs"), [job.to_dict() for job in jobs])
-        fix = "choose another --out, or give back the file that it was made with"
+        fix = "choose another --out, or ask for the same as when it was made"
         check(differing is None, f"{self.path} is the folder of another sweep ({differing}): {fix}")
 
 
