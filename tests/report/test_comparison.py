@@ -124,6 +124,13 @@ def test_success_rates_need_no_scale(sweep: Path) -> None:
     assert 0.9 < data["aggregate"]["methods"]["rd"]["iqm"] <= 1
 
 
+def test_success_rates_stand_in_their_table_once(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli._run(["compare", str(sweep), "--metric", "success", "--no-env"]) == 0
+    header = capsys.readouterr().out.splitlines()[2]
+    columns = [cell.strip() for cell in header.strip("┃").split("┃")]
+    assert columns == ["method", "seeds", "IQM", "mean", "area under curve", "beats others"]
+
+
 def test_a_tidy_table_and_a_figure(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = ("--csv", tmp_path / "new/table.csv", "--figure", tmp_path / "new/figure.svg")
     _json(capsys, sweep, "--no-env", *files)

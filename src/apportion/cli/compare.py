@@ -64,7 +64,7 @@ def tables(console: Console, data: dict[str, Any]) -> None:
     """What `apportion compare` prints."""
     for task, methods in data["tasks"].items():
         title = f"{task} at step {data['steps'][task]:,}: {data['metric']}"
-        console.print(_table(title, methods, _on_task))
+        console.print(_table(title, methods, _on_task if data["metric"] == "return" else _on_rates))
     together = data["aggregate"]
     if len(together["scaled_tasks"]) > 1:
         scale = "success rate" if data["metric"] == "success" else "random actions 0, oracle 1"
@@ -85,13 +85,22 @@ def _table(title: str, methods: dict[str, Any], cells: Cells) -> Table:
 
 
 def _on_task(label: str, methods: dict[str, Any]) -> dict[str, str]:
-    each = methods[label]
-    row = {"seeds": str(len(each["seeds"])), **_scores(each), "area under curve": amount(each["auc"]["iqm"])}
+    each, row = methods[label], _of_seeds(methods[label])
     if any(other["normalised"] for other in methods.values()):
         row["normalised"] = _spread(each["normalised"])
     if any("success" in other for other in methods.values()):
         row["success"] = _spread(each.get("success"))
     return {**row, **_beats(label, methods)}
+
+
+def _on_rates(label: str, methods: dict[str, Any]) -> dict[str, str]:
+    """Success rates are on their scale as they are: they need be said once."""
+    return {**_of_seeds(methods[label]), **_beats(label, methods)}
+
+
+def _of_seeds(each: dict[str, Any]) -> dict[str, str]:
+    count = str(len(each["seeds"]))
+    return {"seeds": count, **_scores(each), "area under curve": amount(each["auc"]["iqm"])}
 
 
 def _together(label: str, methods: dict[str, Any]) -> dict[str, str]:
