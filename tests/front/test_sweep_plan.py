@@ -1,10 +1,12 @@
 """A sweep file becomes jobs, each of them one training; whatever is wrong with it is said in one line."""
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from apportion.cli import verbs
 from apportion.core.errors import UserError
+from apportion.front.sweep import on_ray
 from apportion.front.sweep.carrying import How, carry_out, survey
 from apportion.front.sweep.commands import train_words
 from apportion.front.sweep.folder import SweepFolder
@@ -280,6 +283,23 @@ def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(UserError, match=r"--engine ray needs an extra: pip install 'apportion\[ray\]'"):
         carry_out([Job("a", GREENHOUSE)], tmp_path / "out", How(engine="ray"))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_named_ray_is_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: ModuleSpec(name, None))
+    with pytest.raises(UserError, match="--engine ray needs an extra"):
+        on_ray.set_up()
+
+
+def test_a_ray_that_cannot_be_imported_is_said_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ray.py").write_text("raise ImportError('no such symbol')")
+    monkeypatch.setattr(on_ray, "_VARIABLES", {})
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=r"cannot be imported \(no such symbol\): install it anew"):
+        on_ray.set_up()
 
 
 def test_planning_leaves_the_devices_to_the_jobs(tmp_path: Path) -> None:

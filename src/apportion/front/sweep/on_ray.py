@@ -34,11 +34,17 @@ _VARIABLES = {
 
 
 def set_up() -> None:
-    """Before Ray is imported: complain if it is not there, and keep its noise away."""
-    there = importlib.util.find_spec("ray") is not None
+    """Keep Ray's noise away and import it; complain if that cannot be done."""
+    found = importlib.util.find_spec("ray")
+    there = found is not None and found.origin is not None  # a folder that happens to be named so has none
     check(there, "--engine ray needs an extra: pip install 'apportion[ray]'")
     for name, value in _VARIABLES.items():
         os.environ.setdefault(name, value)
+    try:
+        importlib.import_module("ray")
+    except ImportError as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"Ray is there, but cannot be imported ({reason}): install it anew") from error
 
 
 class OnRay:
