@@ -72,6 +72,10 @@ def test_a_whole_number_may_be_written_as_a_float() -> None:
     assert (steps, type(steps)) == (100_000, int)
 
 
+def test_a_delay_may_be_a_number() -> None:
+    assert _chosen(settings={"env.delay": 20}).config.env.delay == "20"
+
+
 def test_constructor_arguments_may_be_a_dict() -> None:
     assert _chosen(settings={"env.kwargs": {"wind": 0.2}}).config.env.kwargs == '{"wind": 0.2}'
     assert _chosen(settings={"env": {"kwargs": {"wind": 0.2}}}).config.env.kwargs == '{"wind": 0.2}'

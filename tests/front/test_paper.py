@@ -12,6 +12,7 @@ import pytest
 from apportion import cli
 from apportion.core.errors import UserError
 from apportion.front.paper import door, robustness
+from apportion.front.paper.door import default_folder
 from apportion.front.paper.experiments import DEAD, EXPERIMENTS, TABLE_1_STEPS, Experiment
 from apportion.front.paper.planning import plan
 from apportion.front.paper.presenting import Done, Finished
@@ -191,6 +192,12 @@ def test_an_experiment_from_its_trainings_to_its_page(
     before = RunFolder.open(run).metrics.read_bytes()
     assert cli._run(words) == 0  # nothing is left to do
     assert RunFolder.open(run).metrics.read_bytes() == before
+
+
+def test_what_is_not_usual_has_a_folder_of_its_own() -> None:
+    assert default_folder("main", "half") == Path("runs/paper-main-half")
+    other = default_folder("main", "half", "both", 300_000, 3)
+    assert other == Path("runs/paper-main-half-both-300000-steps-3-seeds")
 
 
 def test_help_lists_the_names(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from apportion.front.sweep.commands import train_words
 from apportion.front.sweep.folder import SweepFolder
 from apportion.front.sweep.jobs import Job, check_jobs
 from apportion.front.sweep.planning import plan, read_plan
+from apportion.runs import locks
 from apportion.training.presets import GREENHOUSE
 from apportion.training.settings import Config
 
@@ -157,6 +158,11 @@ def test_the_command_of_a_job_has_what_its_lanes_differ_in(tmp_path: Path) -> No
             {"sweep": SMALL, "vary": {"warmup-step": [4]}},
             "unknown setting 'warmup_step' in [vary] (did you mean 'warmup_steps'?)",
         ),
+        ({"sweep": SMALL, "set": {"seed": 3}}, "unknown setting 'seed' in [set]: it belongs in [sweep]"),
+        (
+            {"sweep": {**SMALL, "methods": ["observed", "oracle"]}, "set": {"method.compact": "none"}},
+            "unknown setting 'method.compact' in [set]: grd have it, but not observed, oracle",
+        ),
         (
             {"sweep": SMALL, "vary": {"env.delay": "5"}},
             "vary.env.delay must be a list of values, one for each job",
@@ -251,6 +257,15 @@ def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "letters"):
         with pytest.raises(UserError, match="choose another --out"):
             SweepFolder.open(path, [Job("a", GREENHOUSE)])
+
+
+def test_whoever_looks_sees_which_jobs_others_work_on(tmp_path: Path) -> None:
+    jobs = [Job("a", GREENHOUSE), Job("b", GREENHOUSE)]
+    folder = SweepFolder.open(tmp_path, jobs)
+    folder.run(jobs[0]).mkdir()
+    with locks.held(folder.run(jobs[0]), "run a"):
+        assert [each.state for each in survey(jobs, tmp_path).standings] == ["running", "waiting"]
+    assert [each.state for each in survey(jobs, tmp_path).standings] == ["waiting", "waiting"]
 
 
 def test_two_sweeps_do_not_work_on_one_folder(tmp_path: Path) -> None:

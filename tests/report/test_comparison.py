@@ -13,8 +13,9 @@ import apportion
 from apportion import cli
 from apportion.core.errors import UserError
 from apportion.envs.make import EnvConfig
-from apportion.report.comparison.comparing import compare_runs
+from apportion.report.comparison.comparing import compare_curves, compare_runs
 from apportion.report.comparison.labels import SECTIONS
+from apportion.report.comparison.reading import read_curves
 from apportion.runs.folder import RunFolder
 from apportion.training.settings import Config
 from synthetic_runs import Recipe, make_run
@@ -211,7 +212,9 @@ def test_the_last_step_that_all_have_or_another(tmp_path: Path) -> None:
         compare_runs([tmp_path], at=7)
 
 
-def test_frozen_lanes_single_seeds_and_damaged_lines_are_said(tmp_path: Path) -> None:
+def test_frozen_lanes_single_seeds_and_damaged_lines_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     frozen = make_run(tmp_path / "frozen", Recipe(nan_lanes=(1,)))
     make_run(tmp_path / "single", Recipe(method="rd", lanes=1))
     damaged = make_run(tmp_path / "damaged", Recipe(method="ircr"))
@@ -223,8 +226,23 @@ def test_frozen_lanes_single_seeds_and_damaged_lines_are_said(tmp_path: Path) ->
     assert f"{frozen.path}: seed 6 has no return" in said
     assert "one seed of rd, so no interval" in said
     assert f"{damaged.metrics}, line" in said
-    assert found.summary()["tasks"]["toy/Toy-v0"]["rd"]["interval"] == [None, None]
+    numbers = found.summary()["tasks"]["toy/Toy-v0"]
+    assert numbers["rd"]["interval"] == [None, None]
+    assert [numbers[label]["left_out"] for label in ("grd", "rd", "ircr")] == [[6], [], []]
+    assert cli._run(["compare", str(tmp_path)]) == 0
+    assert "2 of 3" in capsys.readouterr().out
     assert all("\n" not in line for line in found.notes)
+
+
+def test_areas_are_between_the_same_steps_for_all(tmp_path: Path) -> None:
+    """However often each was evaluated: a straight line has the same area."""
+    for method, evaluations in (("grd", 10), ("rd", 2)):  # first after 5,000 steps, and after 25,000
+        make_run(tmp_path / method, Recipe(method=method, evaluations=evaluations))
+    read = read_curves([tmp_path])
+    straight = [curve._replace(scores={**curve.scores, "return": curve.steps / 10}) for curve in read.curves]
+    found = compare_curves(straight, trusted=False).summary()["tasks"]["toy/Toy-v0"]
+    for method in ("grd", "rd"):
+        assert found[method]["auc"]["iqm"] == pytest.approx((2500 + 5000) / 2)
 
 
 def test_what_is_no_run_is_refused_and_what_lies_beside_is_left_out(tmp_path: Path) -> None:

@@ -99,8 +99,12 @@ def _on_rates(label: str, methods: dict[str, Any]) -> dict[str, str]:
 
 
 def _of_seeds(each: dict[str, Any]) -> dict[str, str]:
-    count = str(len(each["seeds"]))
-    return {"seeds": count, **_scores(each), "area under curve": amount(each["auc"]["iqm"])}
+    count, lost = len(each["seeds"]), len(each["left_out"])
+    return {
+        "seeds": f"{count} of {count + lost}" if lost else str(count),
+        **_scores(each),
+        "area under curve": amount(each["auc"]["iqm"]),
+    }
 
 
 def _together(label: str, methods: dict[str, Any]) -> dict[str, str]:

@@ -32,7 +32,7 @@ class Paper:
     seeds: int | None = None
     """So many seeds instead of the scale's: 5, or 2 with smoke."""
     out: Path | None = None
-    """Folder of the result and its runs; runs/paper-NAME-SCALE when not given."""
+    """Folder of the result and its runs; runs/paper-NAME-SCALE when not given, and what else is asked for."""
     how: tyro.conf.OmitArgPrefixes[How] = field(default_factory=How)
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
@@ -56,11 +56,12 @@ def paper(argv: list[str]) -> int:
             given = getattr(args, flag)
             check(given is None or given >= 1, f"--{flag} {given} must be at least 1")
     quiet = args.output.quiet
+    folder = args.out or default_folder(args.name, args.scale, args.settings, args.steps, args.seeds)
     outcome = run_experiment(
-        args.name, args.scale, args.settings, args.out, args.how, quiet, args.steps, args.seeds
+        args.name, args.scale, args.settings, folder, args.how, quiet, args.steps, args.seeds
     )
     if outcome.data is None:
-        return _unfinished(outcome, args.out or default_folder(args.name, args.scale))
+        return _unfinished(outcome, folder)
     print_data(outcome.data, args.output, tables)
     return 0
 

@@ -131,7 +131,10 @@ def _changed(config: Any, changes: dict[str, Any], part: str) -> Any:
 
 
 def _as_flag(value: Any, default: Any) -> Any:
-    """What the command line would make of it: 1e5 steps are a whole number, constructor arguments JSON."""
+    """What the command line would make of it: 1e5 steps are a whole number, a delay of 20 steps is a text,
+    constructor arguments are JSON."""
     if isinstance(value, float) and value.is_integer() and type(default) is int:
         return int(value)
+    if type(value) is int and isinstance(default, str):
+        return str(value)
     return json.dumps(value) if isinstance(value, Mapping) and isinstance(default, str) else value

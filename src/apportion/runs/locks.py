@@ -28,6 +28,23 @@ def held(folder: Path, what: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_held(folder: Path) -> bool:
+    """Whether somebody on this machine holds a folder just now."""
+    try:
+        descriptor = os.open(folder / ".lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a disk without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _claim(descriptor: int, what: str) -> None:
     """Takes the lock and leaves our process number in it for others to name."""
     try:

@@ -43,9 +43,13 @@ def find(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
-def default_folder(name: str, size: Name) -> Path:
-    """The same place each time, so that an experiment goes on there."""
-    return Path("runs") / f"paper-{name}-{size}"
+def default_folder(
+    name: str, size: Name, choice: Choice = "published", steps: int | None = None, seeds: int | None = None
+) -> Path:
+    """The same place each time, so that an experiment goes on there; another one for what is not usual."""
+    words = ["paper", name, size, *([choice] if choice != "published" else [])]
+    words += [f"{count}-{what}" for count, what in ((steps, "steps"), (seeds, "seeds")) if count is not None]
+    return Path("runs") / "-".join(words)
 
 
 def run_experiment(
@@ -63,7 +67,7 @@ def run_experiment(
     need_matplotlib()  # before hours of training
     scale = scale_of(experiment, size, steps, seeds)
     planned = plan(experiment, scale, choice)
-    folder = out or default_folder(name, size)
+    folder = out or default_folder(name, size, choice, steps, seeds)
     _check_own(folder)
     with _quick_to_compile(size == "smoke"):
         carried = carry_out(jobs_of(planned), folder / RUNS, how, quiet)

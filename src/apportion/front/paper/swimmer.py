@@ -34,7 +34,8 @@ def present(finished: Finished) -> Presented:
         printed = [finished.printed(each.planned.task, each.planned.variant.name, s) for s in TABLE_1_STEPS]
         if any(printed):
             cells.append(["", "paper", *(p.text if p else "-" for p in printed)])
-    head = ["", "", *(f"{moment:,}" for moment in moments)]
+    evaluated = rows[0].steps  # the same in all
+    head = ["", "", *(f"{evaluated[_nearest(evaluated, moment)]:,}" for moment in moments)]
     scaled = finished.scale.steps != finished.experiment.steps
     aside = [f"The paper's columns are at {', '.join(f'{s:,}' for s in TABLE_1_STEPS)} steps.", ""]
     text = ["Mean return ± standard deviation over seeds (share of s→r edges that are on).", ""]

@@ -82,7 +82,9 @@ def table(standings: Sequence[Standing], rows: int | None = None) -> Table:
     """All jobs, or so many, those at work first; the caption counts all."""
     counts = Counter(each.state for each in standings)
     said = ", ".join(f"{counts[state]} {state}" for state in _FIRST if counts[state])
-    found = Table(caption=f"{len(standings)} jobs: {said}", caption_justify="left")
+    found = Table(
+        caption=f"{len(standings)} job{'s' * (len(standings) != 1)}: {said}", caption_justify="left"
+    )
     for column in ("job", "state", "step", "return"):
         found.add_column(column, justify="right" if column == "step" else "left", overflow="fold")
     urgent = sorted(standings, key=lambda each: _FIRST.index(each.state))

@@ -17,6 +17,7 @@ from apportion.front.sweep.jobs import Job, check_jobs
 from apportion.front.sweep.local import Local
 from apportion.front.sweep.process import Task
 from apportion.front.sweep.standing import Standing, advanced, is_frozen, look, newest_checkpoint
+from apportion.runs.locks import is_held
 from apportion.runs.signals import StopRequest
 
 SECONDS_BETWEEN_LOOKS = 0.25  # whether a job has ended
@@ -76,11 +77,15 @@ class Engine(Protocol):
 
 
 def survey(jobs: Sequence[Job], folder: Path) -> Carried:
-    """Check all jobs, and look how far each is; nothing is started or written."""
+    """Check all jobs, and look how far each is, also while others work on them; nothing is started or
+    written."""
     check_jobs(jobs)
     place = SweepFolder(folder.absolute())
     place.check_belongs(jobs)
-    return Carried([look(job, place.run(job)) for job in jobs])
+    found = [look(job, place.run(job)) for job in jobs]
+    return Carried(
+        [advanced(replace(each, state="running")) if is_held(each.run) else each for each in found]
+    )
 
 
 def carry_out(jobs: Sequence[Job], folder: Path, how: How | None = None, quiet: bool = False) -> Carried:

@@ -28,6 +28,7 @@ from apportion.core.config import check, from_dict, nearest
 from apportion.core.errors import UserError
 from apportion.front.choosing import flat, known_settings
 from apportion.front.sweep.jobs import Job
+from apportion.methods import METHODS
 from apportion.runs.folder import readable_name
 from apportion.training.presets import default_backbone
 from apportion.training.varied import flags_of_lanes
@@ -121,7 +122,7 @@ def _check_settings(fixed: Settings, varied: Settings, sweep: Sweep, combination
     known = sorted({name for each in combinations for name in each.known})
     for table, names in (("set", fixed), ("vary", varied)):
         for name in names:
-            check(name in known, f"unknown setting {name!r} in [{table}]{nearest(name, known)}")
+            check(name in known, f"unknown setting {name!r} in [{table}]{_instead(name, known, sweep)}")
     for name, values in varied.items():
         check(isinstance(values, list | tuple), f"vary.{name} must be a list of values, one for each job")
         check(len(values) > 0, f"vary.{name} is empty: give it values, or leave it out")
@@ -129,6 +130,18 @@ def _check_settings(fixed: Settings, varied: Settings, sweep: Sweep, combination
         check(name not in fixed, f"{name} stands in [set] and in [vary]: leave one out")
     given_twice = sweep.steps is not None and "steps" in {*fixed, *varied}
     check(not given_twice, "steps stands in [sweep] and below: leave one out")
+
+
+def _instead(name: str, known: list[str], sweep: Sweep) -> str:
+    """What may have been meant by a setting that no job has."""
+    if name in vars(sweep):
+        return ": it belongs in [sweep]"
+    task = sweep.tasks[0]
+    backbones = sweep.backbones or (default_backbone(task, sweep.preset),)
+    elsewhere = [method for method in METHODS if name in known_settings(task, method, backbones[0])]
+    if elsewhere:
+        return f": {', '.join(elsewhere)} have it, but not {', '.join(sweep.methods)}"
+    return nearest(name, known)
 
 
 def _jobs(sweep: Sweep, each: Combination, fixed: Settings, varied: Settings) -> Iterator[Job]:

@@ -55,7 +55,7 @@ def compare_curves(
             said += _per_run(still, f"stood still or diverged by step {step:,}")
     check(len(steps) > 0, _nowhere(at))
     given = {task: value for task, value in (random or {}).items() if task in steps}
-    found = Comparison(curves, metric, steps, given, said)
+    found = Comparison(curves, metric, steps, given, said, unknown)
     if metric == "return" and trusted:
         measured, lines = _measured(found)
         found = replace(found, random={**measured, **given}, notes=[*said, *lines])

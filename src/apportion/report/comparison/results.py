@@ -1,7 +1,7 @@
 """The numbers of a comparison: of each task, and of all on a scale from random actions to the oracle."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -37,6 +37,7 @@ class Comparison:
     steps: dict[str, int]  # of each task: where its runs are compared
     random: dict[str, float]  # by task, where it is known
     notes: list[str]
+    silent: list[Curve] = field(default_factory=list)  # seeds that have no number at any step
 
     @property
     def tasks(self) -> list[str]:
@@ -59,6 +60,18 @@ class Comparison:
     def on(self, task: str) -> list[str]:
         """The methods that can be compared on a task."""
         return [label for label in self.labels if self.of(task, label)]
+
+    def left_out(self, task: str, label: str) -> list[Curve]:
+        """Its seeds that stood still or diverged: evaluated where they are compared, without a number."""
+        found = [
+            curve for curve in [*self.curves, *self.silent] if (curve.task, curve.label) == (task, label)
+        ]
+        evaluated = [curve for curve in found if self.steps[task] in curve.steps]
+        return [curve for curve in evaluated if not self._counts(curve)]
+
+    def _first(self, task: str) -> int:
+        """The first step by which all that are compared have been evaluated."""
+        return max(int(curve.steps[0]) for label in self.on(task) for curve in self.of(task, label))
 
     def values(self, task: str, label: str) -> Values:
         return np.array([curve.at(self.steps[task], self.metric) for curve in self.of(task, label)])
@@ -141,13 +154,14 @@ class Comparison:
 
     def _method(self, task: str, label: str, rivals: list[str], thresholds: Values) -> dict[str, Any]:
         curves, values = self.of(task, label), self.values(task, label)
-        areas = [_area(curve, self.metric, self.steps[task]) for curve in curves]
+        areas = [_area(curve, self.metric, self._first(task), self.steps[task]) for curve in curves]
         normalised = None
         if self.scale(task) is not None:
             normalised = _told(interval(self.normalised(task, values), iqm))
         return {
             **_scores([values]),
             "seeds": [curve.seed for curve in curves],
+            "left_out": [curve.seed for curve in self.left_out(task, label)],
             "values": values,
             "auc": _told(interval(areas, iqm)),
             "normalised": normalised,
@@ -188,10 +202,13 @@ class Comparison:
         return [self.values(task, label) for task in self.common]
 
 
-def _area(curve: Curve, metric: str, step: int) -> float:
-    """Up to the step at which runs are compared."""
-    until = curve.steps <= step
-    return area(curve.steps[until], curve.scores[metric][until])
+def _area(curve: Curve, metric: str, first: int, last: int) -> float:
+    """Between the same two steps for all that are compared. Where a curve was not evaluated at the first of
+    them, on the line between its neighbours."""
+    known = np.isfinite(curve.scores[metric])
+    steps, values = curve.steps[known], curve.scores[metric][known]
+    within = np.unique([max(first, int(steps[0])), *steps[(steps >= first) & (steps <= last)]])
+    return area(within, np.interp(within, steps, values))
 
 
 def _scores(strata: list[Values]) -> dict[str, Any]:
