@@ -194,6 +194,15 @@ def test_an_experiment_from_its_trainings_to_its_page(
     assert RunFolder.open(run).metrics.read_bytes() == before
 
 
+def test_numbers_stand_beside_the_papers_of_the_same_step_as_far_as_a_training_goes() -> None:
+    experiment = EXPERIMENTS["swimmer"]
+    half, smoke = (
+        scale_of(experiment, name).moments(TABLE_1_STEPS, experiment) for name in ("half", "smoke")
+    )
+    assert half == {step: step for step in (100_000, 200_000, 300_000, 500_000)}
+    assert smoke == {100_000: 60, 200_000: 120, 300_000: 180, 500_000: 300, 800_000: 480, 1_000_000: 600}
+
+
 def test_what_is_not_usual_has_a_folder_of_its_own() -> None:
     assert default_folder("main", "half") == Path("runs/paper-main-half")
     other = default_folder("main", "half", "both", 300_000, 3)

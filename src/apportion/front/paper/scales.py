@@ -1,6 +1,6 @@
 """How much of an experiment is run: all of it, half of its steps, or just enough to see that it works."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from apportion.front.paper.experiments import SEEDS, Experiment, Variant
@@ -44,9 +44,11 @@ class Scale(NamedTuple):
             return {}
         return {**_SMOKE, **_SMOKE_METHODS.get(variant.method, {})}
 
-    def moment(self, step: int, experiment: Experiment) -> int:
-        """Where a step of the paper's lies in a training of another length."""
-        return round(step * self.steps / experiment.steps)
+    def moments(self, printed: Sequence[int], experiment: Experiment) -> dict[int, int]:
+        """Where to look beside each of the paper's steps: at the same one, as far as the training goes; at a
+        part of it that corresponds, where it is too short for any."""
+        reached = {step: step for step in printed if step <= self.steps}
+        return reached or {step: round(step * self.steps / experiment.steps) for step in printed}
 
 
 def scale_of(experiment: Experiment, name: Name, steps: int | None = None, seeds: int | None = None) -> Scale:

@@ -19,12 +19,13 @@ _ARROWS = {
 
 
 def present(finished: Finished) -> Presented:
-    """A map of all edges for each task, and the shares of edges that are off at three moments."""
+    """A map of all edges for each task, and the shares of edges that are off at the paper's moments."""
     rows, data = [], {}
     for each in finished.done:
         shares = _shares(each, finished)
         data[f"{each.planned.task}, {each.label}"] = shares
-        for moment, step in zip(STRUCTURE_MOMENTS, shares["steps"], strict=True):
+        moments = finished.scale.moments(STRUCTURE_MOMENTS, finished.experiment)
+        for moment, step in zip(moments, shares["steps"], strict=True):
             blocks = {name: finished.printed(each.planned.task, name, moment) for name in BLOCKS}
             cells = [f"{shares['off'][str(step)][name]:.0%}" for name in BLOCKS]
             rows.append([each.planned.task, each.label, f"{step:,}", *cells])
@@ -44,8 +45,8 @@ def present(finished: Finished) -> Presented:
 def _shares(each: Done, finished: Finished) -> dict[str, Any]:
     """Of each block at the snapshots nearest to the paper's moments."""
     steps, edges = each.run.read_edges()
-    moments = [finished.scale.moment(moment, finished.experiment) for moment in STRUCTURE_MOMENTS]
-    places = [int(np.argmin(np.abs(steps - moment))) for moment in moments]
+    moments = finished.scale.moments(STRUCTURE_MOMENTS, finished.experiment)
+    places = [int(np.argmin(np.abs(steps - moment))) for moment in moments.values()]
     off = {
         str(steps[place]): {name: float(np.nanmean(edges[name][place] < 0.5)) for name in BLOCKS}
         for place in places

@@ -27,20 +27,20 @@ class Row(NamedTuple):
 def present(finished: Finished) -> Presented:
     """The paper's table with ours above it, row by row, and both numbers over all steps."""
     rows = [_row(each) for each in finished.done]
-    moments = [finished.scale.moment(step, finished.experiment) for step in TABLE_1_STEPS]
+    moments = finished.scale.moments(TABLE_1_STEPS, finished.experiment)
     cells = []
     for row, each in zip(rows, finished.done, strict=True):
-        cells.append([row.label, "ours", *(_cell(row, moment) for moment in moments)])
-        printed = [finished.printed(each.planned.task, each.planned.variant.name, s) for s in TABLE_1_STEPS]
+        cells.append([row.label, "ours", *(_cell(row, moment) for moment in moments.values())])
+        printed = [finished.printed(each.planned.task, each.planned.variant.name, step) for step in moments]
         if any(printed):
             cells.append(["", "paper", *(p.text if p else "-" for p in printed)])
     evaluated = rows[0].steps  # the same in all
-    head = ["", "", *(f"{evaluated[_nearest(evaluated, moment)]:,}" for moment in moments)]
-    scaled = finished.scale.steps != finished.experiment.steps
-    aside = [f"The paper's columns are at {', '.join(f'{s:,}' for s in TABLE_1_STEPS)} steps.", ""]
+    head = ["", "", *(f"{evaluated[_nearest(evaluated, moment)]:,}" for moment in moments.values())]
+    scaled = list(moments) != list(moments.values())
+    aside = [f"The paper's columns are at {', '.join(f'{step:,}' for step in moments)} steps.", ""]
     text = ["Mean return ± standard deviation over seeds (share of s→r edges that are on).", ""]
     text += table(head, cells) + (aside if scaled else [])
-    data = {row.label: _data(row, moments) for row in rows}
+    data = {row.label: _data(row, list(moments.values())) for row in rows}
     return Presented(data, text, [_figure(rows, finished.folder / f"sparsity.{FORMAT}")], [])
 
 
