@@ -15,6 +15,7 @@ import apportion
 from apportion import cli
 from apportion.training.evaluate import pearson
 
+EPISODES = data.episodes(12)
 HIDDEN = np.concatenate([reward for *_, reward in data.episodes()])
 
 
@@ -54,6 +55,23 @@ def test_credit_adds_up_to_the_reward(fitted: apportion.Run, tmp_path: Path) -> 
     np.testing.assert_allclose(found.select(shares).sum_horizontal(), found["reward"], atol=1e-5)
     size = {name: float(found[name].abs().mean()) for name in shares}
     assert size["credit_s_2"] < 0.2 * min(size["credit_s_0"], size["credit_a_0"])
+
+
+def test_a_dimension_may_be_called_baseline(tmp_path: Path) -> None:
+    """Its credit is not lost: all columns add up to the reward as well."""
+    names = {"s_0": "baseline", "s_1": "baseline_"}
+    rows = [{names.get(key, key): value for key, value in row.items()} for row in data.table(EPISODES)]
+    file = data.write_csv(tmp_path / "log.csv", rows)
+    quick = {"updates": 10, "check_every": 10, "method.hidden": (4,), "method.segments": 4}
+    chosen = {"states": "baseline,baseline_,s_2", "out": tmp_path / "run"}
+    run = apportion.fit(file, "rd", **chosen, settings=quick, quiet=True)
+    precision = apportion.runs.explain.Precision(background=8)
+    apportion.relabel(run, file, tmp_path / "new.csv", credit=True, precision=precision)
+    found = polars.read_csv(tmp_path / "new.csv")
+    shares = [name for name in found.columns if name.startswith("credit_")]
+    wanted = ("baseline", "baseline_", "s_2", "a_0", "baseline__")
+    assert shares == [f"credit_{name}" for name in wanted]
+    np.testing.assert_allclose(found.select(shares).sum_horizontal(), found["reward"], atol=1e-5)
 
 
 def test_other_formats_come_back_in_their_own(

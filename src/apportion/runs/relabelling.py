@@ -44,8 +44,15 @@ def relabel_rows(
         sums = np.add.reduceat(rewards, rows.starts)
         missing = np.repeat((rows.totals - sums) / rows.lengths, rows.lengths)
     if credit:
-        shares["baseline"] = rewards - sum(shares.values()) + missing
+        shares[_free("baseline", shares)] = rewards - sum(shares.values()) + missing
     return Relabelled(rows, rewards + missing, shares)
+
+
+def _free(name: str, taken: dict[str, NDArray[np.float64]]) -> str:
+    """The name, with as many strokes behind it as it takes: a dimension may be called like that."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _rewards(run: RunFolder, learned: Learned, log: Log, tell: Tell) -> list[NDArray[np.float64]]:
