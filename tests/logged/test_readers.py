@@ -104,6 +104,17 @@ def test_missing_numbers_are_filled_and_marked(tmp_path: Path) -> None:
     assert any("'s_1' is missing in 1 of" in note for note in log.notes)
 
 
+def test_columns_that_are_made_here_have_names_of_their_own(tmp_path: Path) -> None:
+    """Else two dimensions would have one name, and one credit."""
+    rows = [row | {"s_1 missing": 0.0, "s_1 t-1": 0.0} for row in data.table(EPISODES)]
+    assert "s_1 missing" in read(data.write_csv(tmp_path / "log.csv", rows), states="s_").observation_names
+    with pytest.raises(UserError, match="two dimensions would be called 's_1 t-1'"):
+        read(tmp_path / "log.csv", states="s_", lags=1)
+    rows[3]["s_1"] = None
+    with pytest.raises(UserError, match="two dimensions would be called 's_1 missing'"):
+        read(data.write_csv(tmp_path / "log.csv", rows), states="s_")
+
+
 def test_texts_are_one_dimension_with_categories(tmp_path: Path) -> None:
     rows = [row | {"s_2": ("up", "down", "off")[i % 3]} for i, row in enumerate(data.table(EPISODES))]
     rows[5]["s_2"] = None

@@ -115,7 +115,7 @@ class Encoding:
         marked = [(coded, part) for coded, part in self._columns(rows) if coded.marked]
         marks = [np.isnan(np.asarray(part[coded.name], np.float64)) for coded, part in marked]
         seen = np.column_stack([states, *marks]) if marks else states
-        names = [coded.name for coded in self.states] + [f"{coded.name} missing" for coded, _ in marked]
+        names = [*(c.name for c in self.states), *(f"{c.name} missing" for c, _ in marked)]
         levels = [len(coded.levels) for coded in self.states] + [0] * len(marks)
         acted = [len(coded.levels) for coded in self.actions]
         after = None if rows.last is None or not self.followed else self._after(rows, len(marks))
@@ -125,6 +125,7 @@ class Encoding:
             observations = [np.concatenate([each, row[None]]) for each, row in pairs]
         action_names = tuple(coded.name for coded in self.actions)
         late_names, late = _lagged_names([*names, *action_names], self.lags), [*levels, *acted] * self.lags
+        _check_apart(rows.source, (*names, *late_names, *action_names))
         if self.lags:
             pairs = zip(observations, done, strict=True)
             observations = [_with_lags(each, acts, self.lags) for each, acts in pairs]
@@ -171,6 +172,16 @@ class Encoding:
                 filled = f"the mean {coded.fill:.4g} stands there{marked}"
                 notes.append(f"{coded.name!r} is missing in {missing:,} of {count:,} rows: {filled}")
         return notes
+
+
+def _check_apart(source: str, names: tuple[str, ...]) -> None:
+    """What is made of columns may be called like another: their credit would be mixed up."""
+    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    if twice:
+        raise UserError(
+            f"{source}: two dimensions would be called {twice[0]!r}, for missing values and lags become "
+            "dimensions, too: rename that column, or leave it out of --states and --actions"
+        )
 
 
 def _lagged_names(names: list[str], lags: int) -> tuple[str, ...]:
