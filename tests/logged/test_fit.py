@@ -181,6 +181,17 @@ def test_data_without_an_answer_are_called_so(tmp_path: Path, capsys: pytest.Cap
     assert "The data cannot support an answer (seed 0)" in " ".join(capsys.readouterr().out.split())
 
 
+def test_no_more_updates_are_made_than_asked_for(tmp_path: Path) -> None:
+    """Also where they are fewer than lie between two looks."""
+    file = data.write_csv(tmp_path / "log.csv", data.table(EPISODES))
+    sums = []
+    for name, check_every in (("few", 7), ("fewer", 250)):
+        quick = {"updates": 7, "check_every": check_every, "method.hidden": (4,), "method.segments": 4}
+        run = apportion.fit(file, "rd", states="s_", out=tmp_path / name, settings=quick, quiet=True)
+        sums.append(run.reward(*EPISODES[0][:2]))
+    np.testing.assert_array_equal(*sums)
+
+
 @pytest.mark.parametrize("method", ["rudder", "hopfield-rudder", "align-rudder", "ircr"])
 def test_methods_that_are_told_every_outcome_cannot_be_judged(
     method: str, table_file: Path, tmp_path: Path

@@ -96,7 +96,7 @@ def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged) -> Itera
     method, replay = config.make_method(), fill(spec, data.learned)
     agent = _with_units(start(config, spec), replay)
     agent = looked_at_all(config, agent, data.learned)
-    learn = _compile(config, spec, fitting.check_every)
+    learn = _compile(config, spec, min(fitting.check_every, fitting.updates))
     judging = _Judging(config, spec, data)
     steps = list(range(fitting.check_every, fitting.updates + 1, fitting.check_every)) or [fitting.updates]
     for number, step in enumerate(steps):
