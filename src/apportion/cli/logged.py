@@ -52,8 +52,6 @@ def identify_graph(argv: list[str]) -> int:
         check(0 < args.negligible < 1, f"--negligible {args.negligible} must be between 0 and 1")
     with _bar("Reading", args.output) as tell:
         log = read_log(args.data, args.columns, tell).log
-    for note in () if args.output.quiet else log.notes:
-        print(note, file=sys.stderr)
     data = {"file": args.data, **identify_log(log, args.negligible)}
     print_data(data, args.output, display.identification, args.out)
     return 0
