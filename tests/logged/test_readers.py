@@ -93,6 +93,17 @@ def test_columns_are_guessed_by_name_and_said(tmp_path: Path) -> None:
     assert chosen.action_names == ()
 
 
+def test_steps_that_are_texts_may_be_left_aside(tmp_path: Path) -> None:
+    """Such as dates in a CSV, by a name that is guessed: rows stand in their order."""
+    rows = [row | {"time": f"2024-01-{row.pop('step') + 1:02}"} for row in data.table(EPISODES)]
+    file = data.write_csv(tmp_path / "log.csv", rows)
+    with pytest.raises(UserError, match=r"'time' holds texts, and steps are numbers: .* --step ''"):
+        read(file, states="s_")
+    log = read(file, states="s_", step="")
+    same(log, read(data.write_csv(tmp_path / "plain.csv", data.table(EPISODES)), states="s_"))
+    assert "--step" not in log.notes[0]
+
+
 def test_missing_numbers_are_filled_and_marked(tmp_path: Path) -> None:
     rows = data.table(EPISODES)
     rows[3]["s_1"] = None

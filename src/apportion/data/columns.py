@@ -24,6 +24,7 @@ _USUAL = {  # names by which a column is recognised, the likeliest first
     "outcome": ("outcome", "total", "return", "score", "yield", "result", "reward", "y"),
     "terminated": ("terminated", "termination", "terminations", "terminal", "terminals", "done", "dones"),
 }
+_OPTIONAL = ("step", "terminated")
 _CUTS = ("truncated", "truncation", "truncations", "timeout", "timeouts")
 _ENDS = (*_USUAL["terminated"], *_CUTS)  # never guessed as states: they tell when an episode ends
 FIELDS = ("episode", "step", "states", "actions", "outcome", "terminated")
@@ -40,7 +41,7 @@ class Columns:
     episode: str | None = None
     """Column that names each row's episode."""
     step: str | None = None
-    """Column that counts an episode's steps; rows are taken as they come when there is none."""
+    """Column that counts an episode's steps; rows are taken as they come when there is none, or by ''."""
     states: str | None = None
     """What was observed: columns as a comma list of names or prefixes, such as s_ or temp,pressure."""
     actions: str | None = None
@@ -108,11 +109,7 @@ def choose(source: str, given: Columns | Choice, known: list[str]) -> Choice:
         )
     step = _one(source, "step", given.step, known, [episode, outcome, given.terminated])
     named = [*_words(given.states), *_words(given.actions)]
-    terminated = (
-        None
-        if given.terminated == ""
-        else _one(source, "terminated", given.terminated, known, [episode, outcome, step, *named])
-    )
+    terminated = _one(source, "terminated", given.terminated, known, [episode, outcome, step, *named])
     taken = (episode, outcome, step, terminated)
     free = [name for name in known if name not in taken and name.lower() not in _ENDS]
     actions = _several(source, "actions", given.actions, known, free)
@@ -128,7 +125,10 @@ def choose(source: str, given: Columns | Choice, known: list[str]) -> Choice:
 def _one(
     source: str, field: str, given: str | None, known: list[str], taken: Collection[str | None]
 ) -> str | None:
-    """The column that was given; else one with a usual name that is not taken."""
+    """The column that was given; else one with a usual name that is not taken. Empty for none of those that
+    need not be there."""
+    if given == "" and field in _OPTIONAL:
+        return None
     if given is not None:
         check(given in known, f"{source} has no column {given!r} for --{field}{nearest(given, known)}")
         return given

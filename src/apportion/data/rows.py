@@ -78,7 +78,10 @@ def episode_lengths(source: str, episode: Column) -> NDArray[np.int64]:
 def check_steps(source: str, name: str, step: Column, starts: NDArray[np.int64]) -> None:
     """Steps of an episode must rise."""
     if step.dtype == object:
-        raise UserError(f"{source}: column {name!r} holds texts, and steps are numbers: name another --step")
+        raise UserError(
+            f"{source}: column {name!r} holds texts, and steps are numbers: name another --step, "
+            "or give --step '' where rows stand in their order"
+        )
     wrong = ~(np.diff(step) > 0)
     wrong[starts[1:] - 1] = False
     if wrong.any():
