@@ -50,6 +50,8 @@ def flagged(name: str = "done", true: Any = 1, false: Any = 0, before: Any = 0) 
         (True, False, None),
         ("True", "FALSE", None),
         ("yes", "No", "no"),
+        ("Y", "N", None),
+        ("t", "f", "f"),
         (" YES ", "0", ""),
         ("1", "false", "0.0"),
     ],

@@ -12,7 +12,8 @@ from apportion.core.errors import UserError
 Column = NDArray[Any]  # [N] numbers with NaN where one is missing, or texts with None there
 Tell = Callable[[int, int], None]  # told how much has been read, of how much
 
-_TRUTHS = {"true": 1, "yes": 1, "1": 1, "1.0": 1, "false": 0, "no": 0, "0": 0, "0.0": 0, "": np.nan}
+_TRUE, _FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
+_TRUTHS = {**dict.fromkeys(_TRUE, 1.0), **dict.fromkeys(_FALSE, 0.0), "": np.nan}
 
 
 class Rows(NamedTuple):
