@@ -1,5 +1,6 @@
 """A table's column that says which episodes ended by themselves: found, read, refused, and kept by a run."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import apportion
 from apportion import cli
 from apportion.core.errors import UserError
 from apportion.data.columns import Columns
-from apportion.data.reading import Read, read_log
+from apportion.data.encoding import Encoding
+from apportion.data.reading import Read, read_log, read_rows
 from apportion.runs.atomic import write_json
 from apportion.runs.logged import read_facts, read_for
 from scripts import load
@@ -103,7 +105,9 @@ def test_a_guessed_column_that_is_always_true_may_mean_either(tmp_path: Path) ->
     file = data.write_csv(tmp_path / "log.csv", flagged("done", 1, 1))
     found = read(file)
     assert found.log.terminated is None
-    assert "--terminated" not in found.log.notes[0]
+    assert "'done' is true for every episode" in found.log.notes[0]
+    assert found.source.choice is not None
+    assert found.source.choice.terminated is None
     named = read(file, terminated="done").log.terminated
     assert named is not None
     assert named.all()
@@ -270,9 +274,21 @@ def test_a_run_reads_other_tables_in_the_same_way(name: str, flags: list[str], t
     lacking = data.write_csv(tmp_path / "lacking.csv", data.table(EPISODES))
     with pytest.raises(UserError, match=f"no column '{name}', which the run was fitted to"):
         apportion.relabel(run, lacking, tmp_path / "newer.csv")
-    del facts["columns"]["terminated"]  # as in runs of older versions
+    del facts["columns"]["terminated"], facts["columns"]["unsure"]  # as in runs of older versions
+    facts["encoding"]["ended"] = False
     write_json(run.folder.data, facts)
     assert read_for(run.folder, str(lacking))[1].terminated is None
+
+
+def test_a_run_of_another_format_tells_what_ends_of_a_table_mean(tmp_path: Path) -> None:
+    """Where it was told ends from cuts, a table of ends alone has ends, and one without any is refused."""
+    told = Encoding.of(read_rows(str(data.write_npz(tmp_path / "log.npz", EPISODES)), Columns())[1], 0)
+    told = dataclasses.replace(told, ended=True)
+    rows = read_rows(str(data.write_csv(tmp_path / "ended.csv", flagged("done", 1, 1))), Columns())[1]
+    np.testing.assert_array_equal(told.apply(rows).terminated, np.ones(len(EPISODES)))
+    lacking = data.write_csv(tmp_path / "lacking.csv", data.table(EPISODES))
+    with pytest.raises(UserError, match=r"lacking.csv does not say which episodes ended by themselves, as"):
+        told.apply(read_rows(str(lacking), Columns())[1])
 
 
 def test_the_command_line_takes_none_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

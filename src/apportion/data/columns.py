@@ -68,6 +68,7 @@ class Choice(NamedTuple):
     outcome: str
     guessed: tuple[str, ...]  # which of these fields nobody gave
     terminated: str | None = None  # runs of older versions do not say
+    unsure: str | None = None  # a column like that, where every end is true: cuts may be meant as well
 
     @property
     def names(self) -> list[str]:
@@ -89,6 +90,11 @@ class Choice(NamedTuple):
         parts = [
             f"--{field} {said[field]}" for field in said if field in self.guessed and said[field] is not None
         ]
+        if self.unsure is not None:
+            parts.append(
+                f"{self.unsure!r} is true for every episode, cuts perhaps as well, and left aside: "
+                f"--terminated {self.unsure} if all ended by themselves"
+            )
         return f"Guessed by names: {'; '.join(parts)}" if parts else None
 
 

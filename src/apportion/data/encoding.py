@@ -110,6 +110,11 @@ class Encoding:
 
     def apply(self, rows: Rows) -> Log:
         """The episodes as numbers, with notes on what was done to them."""
+        if self.ended and rows.terminated is None:
+            raise UserError(
+                f"{rows.source} does not say which episodes ended by themselves, as the data that the run "
+                "was fitted to did: add terminated, 1 or 0 for each (in a table on its last row)"
+            )
         rows = rows.under(*(tuple(coded.name for coded in part) for part in (self.states, self.actions)))
         states, actions = self._table(rows, self.states), self._table(rows, self.actions)
         marked = [(coded, part) for coded, part in self._columns(rows) if coded.marked]

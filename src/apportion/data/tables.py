@@ -47,14 +47,14 @@ def read_table(path: Path, columns: Columns | Choice, tell: Tell) -> tuple[Choic
     totals = episode_outcomes(
         str(path), choice.outcome, table[choice.outcome], table[choice.episode], lengths
     )
-    terminated = None
+    terminated, either = None, False
     if choice.terminated is not None:
         guessed = isinstance(columns, Columns) and columns.terminated is None
         terminated = episode_ends(str(path), choice.terminated, table[choice.terminated], lengths, guessed)
-        if guessed and terminated.all():  # any end may be meant, a cut as well
-            choice, terminated = choice._replace(terminated=None), None
+        either = bool(guessed and terminated.all())  # any end may be meant, a cut as well
+        choice = choice._replace(unsure=choice.terminated, terminated=None) if either else choice
     states, actions = ({name: table[name] for name in part} for part in (choice.states, choice.actions))
-    return choice, Rows(str(path), lengths, states, actions, totals, None, terminated, named=True)
+    return choice, Rows(str(path), lengths, states, actions, totals, None, terminated, True, either)
 
 
 def polars() -> Any:
