@@ -142,6 +142,17 @@ def test_lags_bring_earlier_steps(tmp_path: Path) -> None:
     np.testing.assert_array_equal(seen[1:, 6], done[:-1, 0])
 
 
+def test_columns_that_tell_the_outcome_are_named(tmp_path: Path) -> None:
+    """On every row, or on the last; a cause of single steps is none of these."""
+    rows = [row | {"s_3": 32 - 1.8 * row["outcome"], "s_4": 0.0} for row in data.table(EPISODES)]
+    for row, after in zip(rows, [*rows[1:], None], strict=True):
+        row["s_4"] = row["outcome"] if after is None or after["step"] == 0 else row["s_0"]
+    notes = read(data.write_csv(tmp_path / "log.csv", rows), states="s_").notes
+    assert [note[:5] for note in notes if "tells the outcome" in note] == ["'s_3'", "'s_4'"]
+    single = [row | {"outcome": row["s_0"]} for row in data.table(EPISODES) if row["step"] == 0]
+    assert "tells" not in str(read(data.write_csv(tmp_path / "log.csv", single), states="s_").notes)
+
+
 def test_near_copies_are_named_together(tmp_path: Path) -> None:
     rows = [row | {"s_9": -1.8 * row["s_1"] + 32 + 1e-4 * row["s_2"]} for row in data.table(EPISODES)]
     log = read(data.write_csv(tmp_path / "log.csv", rows), states="s_")

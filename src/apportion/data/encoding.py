@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from apportion.core.config import from_dict, to_dict
 from apportion.core.errors import UserError
-from apportion.data.equals import equal_groups
+from apportion.data.equals import equal_groups, outcomes_told
 from apportion.data.logged import Log
 from apportion.data.rows import Column, Rows
 
 MOST_CATEGORIES = 50  # more are names of things, not kinds of them
 UNKNOWN = "(missing)"
+_FEW = 5  # episodes, in which anything may go along with the outcomes
 
 Floats = NDArray[np.float64]
 
@@ -160,10 +161,15 @@ class Encoding:
         return np.column_stack([*columns, *[np.zeros(len(rows.lengths))] * marks])
 
     def _equals(self, rows: Rows) -> list[str]:
-        """Sentences on columns of numbers that go along with each other."""
+        """Sentences on columns of numbers that go along with each other, or with the outcome."""
         numbers = [(coded.name, part[coded.name]) for coded, part in self._columns(rows) if not coded.levels]
         columns = [np.asarray(column, np.float64) for _, column in numbers]
-        return equal_groups([name for name, _ in numbers], np.column_stack(columns)) if columns else []
+        if not columns:
+            return []
+        names, values, longer = [name for name, _ in numbers], np.column_stack(columns), rows.lengths > 1
+        last = values[(rows.starts + rows.lengths - 1)[longer]]  # in a single step, a cause tells it as well
+        told = outcomes_told(names, last, rows.totals[longer]) if longer.sum() > _FEW else []
+        return [*equal_groups(names, values), *told]
 
     def _notes(self, rows: Rows) -> list[str]:
         count, notes = int(rows.lengths.sum()), []

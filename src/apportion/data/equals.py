@@ -22,6 +22,17 @@ def equal_groups(names: list[str], values: Floats) -> list[str]:
     return sentences
 
 
+def outcomes_told(names: list[str], last: Floats, totals: Floats) -> list[str]:
+    """A sentence for each column that goes along with the outcomes [E] of episodes on their last rows [E, D]:
+    one that was written afterwards explains all, and what truly earned it nothing."""
+    told = np.abs(_correlations(np.column_stack([last, totals]))[-1, :-1]) > ALIKE
+    return [
+        f"{name!r} on the last row of an episode tells the outcome: leave it out if it was known afterwards"
+        for name, tells in zip(names, told, strict=True)
+        if tells
+    ]
+
+
 def _correlations(values: Floats) -> Floats:
     """[D, D], of each pair over the rows where neither is missing; 0 where one does not vary."""
     known = ~np.isnan(values)
