@@ -181,6 +181,14 @@ def test_data_without_an_answer_are_called_so(tmp_path: Path, capsys: pytest.Cap
     assert "The data cannot support an answer (seed 0)" in " ".join(capsys.readouterr().out.split())
 
 
+def test_episodes_of_one_step_are_refused_before_a_run_is_begun(tmp_path: Path) -> None:
+    rows = [row for row in data.table(EPISODES) if row["step"] == 0]
+    file = data.write_csv(tmp_path / "log.csv", rows)
+    with pytest.raises(apportion.UserError, match="every episode has one step, whose reward is its outcome"):
+        apportion.fit(file, out=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_no_more_updates_are_made_than_asked_for(tmp_path: Path) -> None:
     """Also where they are fewer than lie between two looks."""
     file = data.write_csv(tmp_path / "log.csv", data.table(EPISODES))

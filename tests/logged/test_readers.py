@@ -150,6 +150,7 @@ def test_columns_that_tell_the_outcome_are_named(tmp_path: Path) -> None:
     notes = read(data.write_csv(tmp_path / "log.csv", rows), states="s_").notes
     assert [note[:5] for note in notes if "tells the outcome" in note] == ["'s_3'", "'s_4'"]
     single = [row | {"outcome": row["s_0"]} for row in data.table(EPISODES) if row["step"] == 0]
+    single.append(single[-1] | {"step": 1, "s_0": 0.0})
     assert "tells" not in str(read(data.write_csv(tmp_path / "log.csv", single), states="s_").notes)
 
 

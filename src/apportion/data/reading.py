@@ -67,6 +67,10 @@ def read_log(data: str, columns: Columns, tell: Tell = nobody) -> Read:
     source, rows = read_rows(data, columns, tell)
     wrong = np.flatnonzero(~np.isfinite(rows.totals))
     check(not wrong.size, f"{data}: the outcome of episode {wrong[:1]} is NaN or infinite: mend or remove it")
+    check(
+        rows.last is not None or bool((rows.lengths > 1).any()),
+        f"{data}: every episode has one step, whose reward is its outcome: there is nothing to divide",
+    )
     encoding = Encoding.of(rows, columns.lags)
     log = encoding.apply(rows)
     guessed = None if source.choice is None else source.choice.in_words()
