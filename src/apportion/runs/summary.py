@@ -13,6 +13,17 @@ from apportion.runs.folder import RunFolder
 from apportion.runs.notes import notes, read_status, read_versions
 from apportion.training.evaluate import structure_scores
 
+_FAR = 2.0  # times their variance, by which outcomes are missed: with one reward for all, it would be 1
+_NO_ANSWER = (
+    "The data cannot support an answer (seed {}): outcomes of held-out episodes are not told better than by "
+    "their mean, by two standard errors."
+)
+_NOT_LEARNED = (
+    "No answer was learned (seed {}): outcomes of held-out episodes are missed by more than they differ. "
+    "Give them less their mean and over their standard deviation, or more --updates."
+)
+_BEWARE = "Do not rely on these rewards, nor on the graph."
+
 
 def summarise(run: RunFolder) -> dict[str, Any]:
     """Plain data for JSON: curves per lane, last scores, edges, structure scores where the truth is known."""
@@ -69,14 +80,11 @@ def in_words(data: dict[str, Any] | None, seeds: list[int]) -> list[str]:
         f"Fitted to {learned:,} episodes; in the outcomes of {others:,} others, {parts} of the variance "
         "stays unexplained."
     )
-    poor = [str(seed) for seed, good in zip(seeds, data["supported"], strict=True) if not good]
-    if not poor:
-        return [said]
-    warning = (
-        f"The data cannot support an answer (seed {', '.join(poor)}): outcomes of held-out episodes are told "
-        "no better than by their mean. Do not rely on these rewards, nor on the graph."
-    )
-    return [said, warning]
+    lanes = list(zip(seeds, data["supported"], data["unexplained"], strict=True))
+    far = [str(seed) for seed, good, share in lanes if not good and (share is None or share > _FAR)]
+    poor = [str(seed) for seed, good, _ in lanes if not good and str(seed) not in far]
+    warnings = [(poor, _NO_ANSWER), (far, _NOT_LEARNED)]
+    return [said, *(f"{text.format(', '.join(those))} {_BEWARE}" for those, text in warnings if those)]
 
 
 def step_rewards(evaluations: list[dict[str, Any]]) -> bool:
