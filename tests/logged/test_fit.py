@@ -13,6 +13,7 @@ import pytest
 
 import apportion
 from apportion import cli
+from apportion.runs.logged import read_facts
 from apportion.runs.summary import in_words
 from apportion.training.evaluate import pearson
 
@@ -33,6 +34,24 @@ def test_hidden_rewards_are_found_from_outcomes(
     assert fitted.graph is not None
     assert fitted.graph.state_to_reward.tolist() == [1, 1, 0]
     assert fitted.graph.action_to_reward.tolist() == [1]
+
+
+def test_the_unit_and_the_level_of_outcomes_do_not_matter(tmp_path: Path) -> None:
+    """The same in hundred-thousandths, and from a level that no step has earned: all is found alike."""
+    rows = [row | {"outcome": 1e-5 * row["outcome"] + 0.01} for row in data.table(data.episodes())]
+    file = data.write_csv(tmp_path / "log.csv", rows)
+    run = apportion.fit(file, out=tmp_path / "run", settings=data.SMALL, quiet=True)
+    apportion.relabel(run, file, tmp_path / "new.csv")
+    rewards = column(tmp_path / "new.csv")
+    assert pearson(rewards, HIDDEN) >= 0.95
+    assert np.std(rewards) == pytest.approx(1e-5 * np.std(HIDDEN), rel=0.2)
+    outcomes = read_facts(run.folder)["outcomes"]
+    assert outcomes["level"] == pytest.approx(0.01, rel=0.01)
+    seen, done, _ = data.episodes(1)[0]
+    assert run.reward(seen, done) == pytest.approx(rewards[: len(done)], rel=1e-3, abs=1e-8)
+    found = polars.read_csv(tmp_path / "new.csv").group_by("episode", maintain_order=True)
+    sums = found.agg(polars.col("reward").sum(), polars.col("outcome").first())
+    assert pearson(sums["reward"].to_numpy(), sums["outcome"].to_numpy()) >= 0.95
 
 
 def test_relabelling_adds_columns_and_touches_nothing_else(
@@ -182,8 +201,8 @@ def test_data_without_an_answer_are_called_so(tmp_path: Path, capsys: pytest.Cap
     assert "The data cannot support an answer (seed 0)" in " ".join(capsys.readouterr().out.split())
 
 
-def test_data_are_not_blamed_for_a_unit() -> None:
-    """The same outcomes in thousandths are learned slowly: missed by far more than they differ."""
+def test_data_are_not_blamed_for_what_learning_missed() -> None:
+    """Outcomes that are missed by far more than they differ: it was learning that failed."""
     facts = {"episodes": 50, "held_out": 10, "unexplained": [0.2, 0.97, 113.4, None]}
     said = in_words(facts | {"supported": [True, False, False, False]}, [0, 1, 2, 3])
     assert [line.split(":")[0] for line in said[1:]] == [

@@ -15,6 +15,7 @@ from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.data.logged import Log
 from apportion.data.reading import Read
+from apportion.envs.wire import Arrays
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder
@@ -24,7 +25,8 @@ from apportion.runs.progress import Progress
 from apportion.runs.settings import Checkpoints, as_data
 from apportion.runs.signals import StopRequest
 from apportion.runs.tensorboard import Events
-from apportion.training.offline import Fitting, Logged, Look, episode_arrays, offline
+from apportion.training.offline import Fitting, Logged, Look, offline
+from apportion.training.outcomes import measure
 from apportion.training.settings import Config, Schedule
 
 FEWEST = 10  # episodes
@@ -55,18 +57,29 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     held_out = np.sort(order[: max(1, round(fitting.held_out * count))])
     config = replace(config, schedule=_schedule(fitting))
     run = RunFolder.create(out, as_data(config, Checkpoints()), spec)
+    data = _divided(spec, log, held_out)
     facts = {
         **source.to_dict(),
         "encoding": encoding.to_dict(),
         "fitting": to_dict(fitting),
         "episodes": count,
         "held_out": len(held_out),
+        "outcomes": data.outcomes._asdict(),
         "notes": log.notes,
     }
     write_json(run.data, facts)
+    shown = [people_s(spec, log, number) for number in held_out[:SHOWN]]
     with run.lock():
-        _Recorder(run, config, fitting, spec, log, held_out).record(quiet)
+        _Recorder(run, config, fitting, spec, data, shown).record(quiet)
     return run
+
+
+def _divided(spec: Spec, log: Log, held_out: NDArray[np.int64]) -> Logged:
+    """What is learned from, and what it is judged by; the unit of outcomes is that of the former."""
+    kept = np.setdiff1d(np.arange(len(log.totals)), held_out)
+    learned = [learners_record(spec, log, number, place) for place, number in enumerate(kept)]
+    judged = [learners_record(spec, log, number, 0) for number in held_out]
+    return Logged(learned, judged, measure(learned))
 
 
 def _schedule(fitting: Fitting) -> Schedule:
@@ -90,15 +103,11 @@ class _Recorder:
         config: Config,
         fitting: Fitting,
         spec: Spec,
-        log: Log,
-        held_out: NDArray[np.int64],
+        data: Logged,
+        shown: list[Arrays],
     ) -> None:
         self.run, self.config, self.fitting, self.spec = run, config, fitting, spec
-        self.shown = [people_s(spec, log, number) for number in held_out[:SHOWN]]
-        kept = np.setdiff1d(np.arange(len(log.totals)), held_out)
-        learned = [learners_record(spec, log, number, place) for place, number in enumerate(kept)]
-        judged = [episode_arrays(learners_record(spec, log, number, 0)) for number in held_out]
-        self.data = Logged(learned, judged)
+        self.data, self.shown = data, shown
         self.log, self.events = MetricsLog(run.metrics), Events(run.tensorboard)
         self.began = time.monotonic()
 

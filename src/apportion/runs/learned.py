@@ -17,11 +17,13 @@ from apportion.envs.wire import Arrays
 from apportion.runs import best as bests
 from apportion.runs import checkpoint
 from apportion.runs import saved as saving
+from apportion.runs.atomic import read_json
 from apportion.runs.folder import RunFolder
 from apportion.runs.notes import on_age
 from apportion.runs.settings import as_data, changes, read_settings
 from apportion.training import agent as agents
 from apportion.training.agent import AgentState
+from apportion.training.outcomes import Outcomes
 from apportion.training.settings import Config
 
 _REMEMBERED = 4  # agents of so many folders: a checkpoint with its replay takes long to read
@@ -37,6 +39,7 @@ class Learned:
     step: int | None  # of the checkpoint; None where each lane has its own
     best_steps: list[int] | None  # [L] where these are the best agents
     skipped: list[str]  # a line for each newer checkpoint that could not be used, or is gone
+    outcomes: Outcomes  # in which a fit to logged episodes was paid
 
     @cached_property
     def actors(self) -> Arrays:
@@ -48,12 +51,12 @@ class Learned:
     @property
     def method(self) -> Method:
         """As a function of `models`, in the environment's own units."""
-        return agents.in_own_units(self.config.make_method())
+        return self.outcomes.told(agents.in_own_units(self.config.make_method()))
 
     @property
     def step_method(self) -> Method:
         """The same for steps without a segment, whose rewards need not sum to anything."""
-        return agents.in_own_units(self.config.make_step_method())
+        return self.outcomes.told(agents.in_own_units(self.config.make_step_method()))
 
     @property
     def models(self) -> State:
@@ -85,7 +88,7 @@ def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
     if not best:
         agent, loaded = saving.read_agent(run.checkpoints, config, spec)
         notes = loaded.skipped or on_age(run, loaded.step)
-        return Learned(config, spec, agent, loaded.step, None, notes)
+        return Learned(config, spec, agent, loaded.step, None, notes, _outcomes(run))
     check(
         bool(checkpoint.steps(run.best)),
         f"{run.path} has kept no best policy (it was not evaluated and saved yet, or by an older version): "
@@ -93,7 +96,13 @@ def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
     )
     agent, loaded = saving.read_agent(run.best, config, spec)
     steps = list(bests.parse_meta(loaded.meta, config.lanes)["steps"])
-    return Learned(config, spec, agent, None, steps, loaded.skipped or on_age(run, loaded.step))
+    notes = loaded.skipped or on_age(run, loaded.step)
+    return Learned(config, spec, agent, None, steps, notes, _outcomes(run))
+
+
+def _outcomes(run: RunFolder) -> Outcomes:
+    """As they were where the run was fitted to a log; older versions took them as they came."""
+    return Outcomes(**read_json(run.data).get("outcomes", {})) if run.data.is_file() else Outcomes()
 
 
 def _state_of_files(run: RunFolder) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
 from apportion.runs.policy import known_range
 from apportion.training import agent as agents
+from apportion.training.outcomes import Outcomes
 from apportion.training.settings import Config
 
 
@@ -43,7 +44,7 @@ def learned_rewards(
     reason = why_not_alone(learned.config.method, learned.step_method, state, whole)
     if reason is not None:
         raise UserError(f"{reason}: see what it gave to stored episodes, `redistributed` in Run.episodes()")
-    reward_of = _compiled(learned.config, learned.spec.observation_size)
+    reward_of = _compiled(learned.config, learned.outcomes, learned.spec.observation_size)
     rewards = reward_of(state, steps.rows())
     # A method that reads the next observation makes NaN of one that is not there.
     unknown = not followed and np.isnan(rewards).any() and not np.isnan(reward_of(state, whole.rows())).any()
@@ -53,9 +54,9 @@ def learned_rewards(
 
 
 @lru_cache(maxsize=8)
-def _compiled(config: Config, states: int) -> RewardOf:
+def _compiled(config: Config, outcomes: Outcomes, states: int) -> RewardOf:
     """Once for all who ask about rewards of the same settings."""
-    return compile_reward(agents.in_own_units(config.make_step_method()), states)
+    return compile_reward(outcomes.told(agents.in_own_units(config.make_step_method())), states)
 
 
 def _learners_observations(spec: Spec, env: EnvConfig, observations: Any) -> NDArray[np.float32]:

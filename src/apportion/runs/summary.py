@@ -20,7 +20,7 @@ _NO_ANSWER = (
 )
 _NOT_LEARNED = (
     "No answer was learned (seed {}): outcomes of held-out episodes are missed by more than they differ. "
-    "Give them less their mean and over their standard deviation, or more --updates."
+    "Give more --updates, or less that has nothing to do with them."
 )
 _BEWARE = "Do not rely on these rewards, nor on the graph."
 

@@ -30,6 +30,7 @@ from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.evaluate import Evaluation, judge, make_redistribute
 from apportion.training.evaluator import beliefs
+from apportion.training.outcomes import Outcomes
 from apportion.training.settings import Config
 from apportion.training.updates import repeat
 
@@ -59,10 +60,11 @@ class Fitting:
 
 
 class Logged(NamedTuple):
-    """Episodes as learners know them: standing for themselves, and in the form that evaluations have."""
+    """Episodes as learners know them: to learn from, and to judge what was learned."""
 
     learned: list[Record]
-    held_out: list[Arrays]
+    held_out: list[Record]
+    outcomes: Outcomes = Outcomes()  # how those of both become what learners are paid
 
 
 class Look(NamedTuple):
@@ -93,9 +95,10 @@ def start(config: Config, spec: Spec) -> AgentState:
 
 def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged) -> Iterator[Look]:
     """Learn, and yield every look at the held-out episodes; the last one is at each lane's best state."""
-    method, replay = config.make_method(), fill(spec, data.learned)
+    paid = [data.outcomes.paid(record) for record in data.learned]
+    method, replay = config.make_method(), fill(spec, paid)
     agent = _with_units(start(config, spec), replay)
-    agent = looked_at_all(config, agent, data.learned)
+    agent = looked_at_all(config, agent, paid)
     learn = _compile(config, spec, min(fitting.check_every, fitting.updates))
     judging = _Judging(config, spec, data)
     steps = list(range(fitting.check_every, fitting.updates + 1, fitting.check_every)) or [fitting.updates]
@@ -162,8 +165,14 @@ class _Judging:
     """Compares what learned rewards sum up to with what was paid, and keeps each lane's best."""
 
     def __init__(self, config: Config, spec: Spec, data: Logged) -> None:
-        method = agents.in_own_units(config.make_method())
-        self.lanes, self.held_out = config.lanes, data.held_out[:MOST_JUDGED]
+        method = data.outcomes.told(agents.in_own_units(config.make_method()))
+        self.level = data.outcomes.level
+        self.lanes, records = config.lanes, data.held_out[:MOST_JUDGED]
+        # Of doubles: outcomes may be large numbers that differ little.
+        self.paid = np.array([record.total for record in records], np.float64)
+        self.held_out = [episode_arrays(record) for record in records]
+        earned = [record._replace(total=record.total - self.level) for record in records]
+        self.earned = [episode_arrays(record) for record in earned]
         self.mean = float(np.mean([record.total for record in data.learned]))
         self._redistribute = make_redistribute(method, spec)
         self._beliefs = devices.compiled(partial(beliefs, method), config.lanes)
@@ -176,9 +185,11 @@ class _Judging:
         rewards = self._redistribute(agent, [self.held_out] * self.lanes)
         unknown = np.full(self.lanes, np.nan)
         evaluation = judge([self.held_out] * self.lanes, rewards, unknown)
-        sums = np.array([[np.sum(each, dtype=np.float64) for each in lane] for lane in rewards])
-        paid = np.array([np.sum(each["paid"], dtype=np.float64) for each in self.held_out])
-        errors, plain = (sums - paid) ** 2, (paid - self.mean) ** 2
+        if self.level:
+            earned = judge([self.earned] * self.lanes, rewards, unknown)
+            evaluation = evaluation._replace(return_error=earned.return_error)
+        sums = np.array([[np.sum(each, dtype=np.float64) for each in lane] for lane in rewards]) + self.level
+        errors, plain = (sums - self.paid) ** 2, (self.paid - self.mean) ** 2
         unexplained = errors.mean(axis=1) / max(float(plain.mean()), 1e-300)
         self._keep(step, agent, np.nan_to_num(unexplained, nan=np.inf))
         assert self.best is not None
