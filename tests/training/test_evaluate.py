@@ -107,11 +107,12 @@ def test_a_return_of_zero_has_no_relative_error() -> None:
     assert np.isnan(found.return_error[0])
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-12, 1e14])
 @pytest.mark.parametrize("name", ["oracle", "observed"])
-def test_correlation_on_the_replay(name: str) -> None:
-    """Two segments of three steps: true rewards 0..5, paid at the ends."""
-    true = jnp.arange(8.0)
-    paid = jnp.asarray([0.0, 0.0, 3.0, 0.0, 0.0, 12.0, 0.0, 0.0])
+def test_correlation_on_the_replay(name: str, unit: float) -> None:
+    """Two segments of three steps: true rewards 0..5, paid at the ends, in small and large coins."""
+    true = unit * jnp.arange(8.0)
+    paid = unit * jnp.asarray([0.0, 0.0, 3.0, 0.0, 0.0, 12.0, 0.0, 0.0])
     replay = replays.init(SPEC, 8)._replace(
         paid=paid,
         true_reward=true,

@@ -149,9 +149,14 @@ def replay_correlation(
     drawn = jax.tree.map(lambda x: x[0], drawn)
     transitions = replays.gather(replay, drawn, 1).transitions
     learned, true = method.reward(state, transitions), transitions.true_reward
-    learned, true = learned - jnp.mean(learned), true - jnp.mean(true)
+    learned, true = _of_size_one(learned - jnp.mean(learned)), _of_size_one(true - jnp.mean(true))
     correlation = jnp.sum(learned * true) / jnp.sqrt(jnp.sum(learned**2) * jnp.sum(true**2))
     return jnp.where(replay.segments > 0, correlation, jnp.nan)
+
+
+def _of_size_one(x: Float[Array, "B"]) -> Float[Array, "B"]:
+    """So that products of its squares fit into single precision, whatever the unit; NaN where it is zero."""
+    return x / jnp.max(jnp.abs(x))
 
 
 def structure_scores(probabilities: Graph, truth: Graph) -> dict[str, dict[str, float]]:
