@@ -122,6 +122,18 @@ class TextReward(Walk):
         return observation, "5", terminated, truncated, info
 
 
+class NoInfo(Walk):
+    def step(self, action: NDArray[Any]) -> Any:
+        return *super().step(action)[:4], None
+
+
+class OldReset(Walk):
+    """As Gym had it: without arguments."""
+
+    def reset(self) -> Any:  # type: ignore[override]
+        return super().reset()
+
+
 class TextEnd(Walk):
     """Says in words whether it is over."""
 

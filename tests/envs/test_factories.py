@@ -60,6 +60,32 @@ def test_a_class_takes_constructor_arguments_and_a_function_none() -> None:
         make(EnvConfig("subprocess:run", kwargs='{"args": ["true"]}'))
 
 
+class NeedsSize(Toy):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+
+def needs_size(size: int) -> gymnasium.Env[Any, Any]:
+    return TimeLimit(NeedsSize(size), 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "reason"),
+    [
+        ("NeedsSize", "{}", r"missing a required argument: 'size'; give .* with --env\.kwargs"),
+        ("NeedsSize", '{"sise": 3}', "missing a required argument: 'size'"),
+        ("NeedsSize", '{"size": 3, "depth": 2}', "unexpected keyword argument 'depth'"),
+        ("needs_size", "{}", "is a function that needs arguments .*: name one without, or the .* class"),
+    ],
+)
+def test_arguments_that_are_missing_or_unknown_are_named(name: str, kwargs: str, reason: str) -> None:
+    with pytest.raises(UserError, match=f"^test_factories:{name} .*{reason}"):
+        make(EnvConfig(f"test_factories:{name}", max_episode_steps=5, kwargs=kwargs))
+    good = EnvConfig("test_factories:NeedsSize", max_episode_steps=5, kwargs='{"size": 3}')
+    assert make(good)[0].get_wrapper_attr("size") == 3
+
+
 def test_a_time_limit_can_be_put_on_top() -> None:
     assert make(EnvConfig("toy_envs:Toy", max_episode_steps=6))[1].max_episode_steps == 6
     assert make(EnvConfig("test_factories:make_toy", max_episode_steps=6))[1].max_episode_steps == 6

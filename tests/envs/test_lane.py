@@ -191,6 +191,11 @@ def test_what_was_chosen_is_stored_though_the_environment_writes_into_it() -> No
     assert np.abs(chunk["action"][: chunk["rows"]]).max() > 0.5
 
 
+def test_an_info_that_is_none_is_refused() -> None:
+    with pytest.raises(UserError, match="the info of a step is None: return a dictionary as the last value"):
+        _lane("lane_envs:NoInfo-v0").collect(None, 5, 0)
+
+
 def test_a_reward_in_words_is_refused() -> None:
     with pytest.raises(UserError, match="the reward of a step is '5': return a single number from step"):
         _lane("lane_envs:TextReward-v0").collect(None, 5, 0)

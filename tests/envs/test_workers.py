@@ -137,6 +137,8 @@ def test_an_environment_of_old_is_told_what_to_return() -> None:
     with pytest.raises(UserError, match=r"expected 5, got 4\) .*step returns five"):  # noqa: SIM117
         with _pool("lane_envs:OldStep-v0", 0) as pool:
             _chunk(pool, None, 5, 0)
+    with pytest.raises(UserError, match=r"'seed' \(it is called as reset\(seed=\.\.\., options=\.\.\.\)\)$"):
+        _pool("lane_envs:OldReset-v0", 0)
 
 
 def test_complaints_cross_the_wire_as_they_are() -> None:

@@ -4,6 +4,7 @@ A segment is a run of steps with one payment at its end. It never outlives its e
 by termination or by the time limit still pays, so payments always add up to the true return.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -48,6 +49,10 @@ class DelayedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         self._steps_left -= 1
         segment_end = bool(self._steps_left == 0 or terminated or truncated)
         paid = self._pay() if segment_end else 0.0
+        if not isinstance(info, Mapping):
+            raise UserError(
+                f"the info of a step is {info!r}: return a dictionary as the last value of step()"
+            )
         info = {**info, "true_reward": earned, "segment_end": segment_end}
         return observation, paid, terminated, truncated, info
 

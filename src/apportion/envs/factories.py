@@ -70,6 +70,7 @@ def call_factory(
         raise UserError(f"{env_id} is a function and takes no --env.kwargs: name the environment's class")
     if "render_mode" in arguments and "render_mode" not in inspect.signature(factory).parameters:
         raise UserError(f"{env_id} cannot be filmed: let it take an argument render_mode and pass it on")
+    _check_arguments(env_id, factory, arguments, is_class)
     env = factory(**arguments)
     if not isinstance(env, gymnasium.Env):
         raise UserError(
@@ -80,6 +81,20 @@ def call_factory(
         raise UserError(f"{env_id} returned the same environment twice: let it make a new one at each call")
     _LAST_MADE[env_id] = weakref.ref(env)
     return env if max_episode_steps is None else TimeLimit(env, max_episode_steps)
+
+
+def _check_arguments(env_id: str, factory: Factory, arguments: dict[str, Any], is_class: bool) -> None:
+    """Before it is called: a mistake inside it is another matter."""
+    try:
+        inspect.signature(factory).bind(**arguments)
+    except ValueError:  # written in C, and it does not say what it takes
+        return
+    except TypeError as error:
+        if not is_class:
+            fix = "name one without, or the environment's class"
+            raise UserError(f"{env_id} is a function that needs arguments ({error}): {fix}") from error
+        fix = "give those that its constructor has with --env.kwargs, as in '{\"noise\": 0.1}'"
+        raise UserError(f"{env_id} cannot be made: {error}; {fix}") from error
 
 
 def _imported(module: str, name: str) -> Any:

@@ -32,9 +32,11 @@ class Trouble:
         """An environment's own bug in one line; its author gets the place too, once."""
         if isinstance(error, UserError):
             return str(error)
-        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        said = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
         if "values to unpack" in said:  # the most likely mistake, from the days of Gym
             said += " (reset returns two values: observation, info; step returns five)"
+        if "reset() got an unexpected keyword" in said:
+            said += " (it is called as reset(seed=..., options=...))"
         reason = f"the environment raised {said}"
         if reason not in self.printed:
             self.printed.add(reason)

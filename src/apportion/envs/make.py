@@ -231,7 +231,8 @@ def _unknown_id(env_id: str) -> str:
     nearest = difflib.get_close_matches(_bare(name), known, n=1, cutoff=0.5)
     guess = f"did you mean {known[nearest[0]]}? If not, " if nearest else ""
     if module:
-        return f"unknown environment {name!r}: {guess}make {module} register it when it is imported"
+        fix = f"make {module} register it when it is imported, or name a function or class in it"
+        return f"unknown environment {name!r}: {guess}{fix}"
     return f"unknown environment {name!r}: {guess}name the module that registers it, as in my_module:{name}"
 
 
