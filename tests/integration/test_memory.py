@@ -7,19 +7,34 @@ from typing import Any
 import pytest
 from driver import GREENHOUSE, apportion, remarks, tiny
 
-from apportion.training import loop
+from apportion.data import room
+from apportion.training import loop, memory
 
 FULL = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7.05GiB"
 
 
-def test_a_replay_that_cannot_be_allocated_is_told_with_its_size_and_what_to_lower(out: Path) -> None:
-    flags = [*tiny("observed"), "--replay-steps", str(10**12)]
-    answer = apportion("train", GREENHOUSE, "--out", out, *flags)
+def test_a_replay_that_does_not_fit_is_told_with_its_size_and_what_to_lower(out: Path) -> None:
+    """Before it is allocated: more than this machine has, but not more than its system promises."""
+    steps = room.free_bytes() // 20  # of at least 100 bytes each
+    answer = apportion("train", GREENHOUSE, "--out", out, *tiny("observed"), "--replay-steps", str(steps))
     (line,) = remarks(answer.err)
     assert answer.code == 1
-    assert "replays of 1,000,000,000,000 steps for 2 seeds take" in line
-    assert "Lower --replay-steps or --seeds" in line
-    assert line.endswith("Nothing is saved yet")
+    assert line.startswith(f"error: not enough memory: replays of {steps:,} steps for 2 seeds take")
+    assert line.endswith("GB are free. Lower --replay-steps or --seeds")
+    assert not out.exists()
+
+
+def test_a_replay_without_measure_is_refused(out: Path) -> None:
+    answer = apportion("train", GREENHOUSE, "--out", out, "--replay-steps", "1" + 20 * "0")
+    assert remarks(answer.err) == [f"error: replay_steps={10**20} must be at most 1,000,000,000,000,000"]
+
+
+def test_a_resume_looks_for_room_too(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert apportion("train", GREENHOUSE, "--out", out, *tiny("observed"), "--quiet").code == 0
+    monkeypatch.setattr(memory, "free_bytes", lambda: 1000)
+    answer = apportion("resume", out, "--steps", "10000")
+    assert answer.code == 1
+    assert "replays of 1,800 steps for 2 seeds take 0.0 GB, and 0.0 GB are free" in remarks(answer.err)[-1]
 
 
 def _breaking_down(monkeypatch: pytest.MonkeyPatch, message: str) -> None:

@@ -22,9 +22,10 @@ def check_room(source: str, numbers: int) -> None:
 def free_bytes() -> int:
     """Memory that programs could still get."""
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+        lines = [line.split() for line in Path("/proc/meminfo").read_text().splitlines()]
     except OSError:  # another system
-        pass
+        lines = []
+    kilobytes = {words[0]: int(words[1]) for words in lines}
+    if "MemAvailable:" in kilobytes:
+        return 1024 * (kilobytes["MemAvailable:"] + kilobytes.get("SwapFree:", 0))
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

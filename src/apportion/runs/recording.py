@@ -16,7 +16,6 @@ from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Metrics
-from apportion.data.replay import capacity_for
 from apportion.envs.factories import only_here
 from apportion.envs.workers import Pool
 from apportion.runs import best as bests
@@ -70,8 +69,7 @@ def train(
     with loop.open_pool(config) as pool:
         config.check_actions(pool.spec)  # what cannot work: complain before there is a folder
         check_own(config, pool.spec)
-        schedule = config.schedule
-        capacity_for(pool.spec, schedule.replay_steps, schedule.steps_per_iteration)
+        memory.check_room(config, pool.spec)
         run = RunFolder.create(out, as_data(config, checkpoints), pool.spec)
         with run.lock():
             return _Recorder(run, config, checkpoints, quiet, listeners, pool).record(None, 0.0)

@@ -15,6 +15,7 @@ from apportion.training.imagination import Imagine
 from apportion.training.varied import Varied, method_configs
 
 MOST_LANES = 10_000  # in one process; more are a typing error
+MOST_REPLAY_STEPS = 10**15  # the same
 NO_POLICY = "none"  # the backbone of a run that was fitted to logged episodes
 
 
@@ -48,6 +49,8 @@ class Schedule:
             check(getattr(self, name) >= 1, f"{name}={getattr(self, name)} must be at least 1")
         check(self.evaluation_episodes >= 1, "evaluation_episodes must be at least 1")
         check(self.warmup_steps >= 0, f"warmup_steps={self.warmup_steps} must not be negative")
+        most = f"replay_steps={self.replay_steps} must be at most {MOST_REPLAY_STEPS:,}"
+        check(self.replay_steps <= MOST_REPLAY_STEPS, most)
         check(self.workers is None or self.workers >= 0, f"workers={self.workers} must not be negative")
 
     @property
