@@ -1,5 +1,6 @@
 """Environments that misbehave, registered under `lane_envs:...` so that worker processes find them too."""
 
+import subprocess
 import sys
 import time
 from typing import Any
@@ -161,6 +162,32 @@ class Talks(Walk):
     def step(self, action: NDArray[Any]) -> Step:
         print("hello from the environment", flush=True)
         return super().step(action)
+
+
+class Asks(Walk):
+    """Observes how many characters somebody typed."""
+
+    def step(self, action: NDArray[Any]) -> Step:
+        _, *rest = super().step(action)
+        return np.full(2, len(sys.stdin.readline()), np.float32), *rest
+
+
+class Simulator(Walk):
+    """Has a process of its own, whose number it observes, and ends it when it is closed, or forgets it."""
+
+    def __init__(self, forgets: bool = False) -> None:
+        self.forgets = forgets
+        self.process = subprocess.Popen(["sleep", "600"])
+
+    def step(self, action: NDArray[Any]) -> Step:
+        _, *rest = super().step(action)
+        number = self.process.pid  # in two parts, since single precision has too few digits
+        return np.array([number // 1000, number % 1000], np.float32), *rest
+
+    def close(self) -> None:
+        if not self.forgets:
+            self.process.terminate()
+            print("the simulator ended with", self.process.wait(), flush=True)
 
 
 class SeesJax(Walk):

@@ -1,11 +1,14 @@
 """Worker processes do what the same lanes do in this process, and fail in one line."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -158,6 +161,37 @@ def test_what_an_environment_prints_does_not_break_the_stream(capfd: pytest.Capt
     out, err = capfd.readouterr()
     assert out == ""
     assert err.count("hello from the environment") == 5
+
+
+def test_who_asks_for_input_gets_none_and_nothing_of_the_stream() -> None:
+    with _pool("lane_envs:Asks-v0", 1) as pool:
+        assert not _chunk(pool, None, 5, 0)["observation"][0, 1:6].any()
+        assert int(_chunk(pool, None, 1, 1)["rows"][0]) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("forgets", [False, True])
+def test_environments_are_closed_and_nothing_that_they_started_is_left(
+    forgets: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = EnvConfig("lane_envs:Simulator-v0", kwargs=json.dumps({"forgets": forgets}))
+    with Pool(config, [0, 1], HEAD, workers=1) as pool:
+        thousands, rest = np.moveaxis(_chunk(pool, None, 2, 0)["observation"][:, 1].astype(int), -1, 0)
+        simulators = [f"/proc/{number}/cmdline" for number in 1000 * thousands + rest]
+        assert all("sleep" in Path(name).read_text() for name in simulators)
+    assert capfd.readouterr().err.count("the simulator ended with -15") == (0 if forgets else 2)
+    deadline = time.monotonic() + 60
+    while any(map(_runs, simulators)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _runs(command: str) -> bool:
+    """A zombie has no command line any more."""
+    try:
+        return bool(Path(command).read_text())
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 @pytest.mark.parametrize("when", ["idle", "asked"])

@@ -10,9 +10,11 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _PR_SET_PDEATHSIG = 1
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 # Products in a child are small, and the other cores are for the learner and other children.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -51,8 +53,20 @@ def serve(parent: int) -> None:
     """Let this process end when `parent` does, and not before. Whoever stops the trainer may signal us too (a
     batch system does), but the trainer still needs our answers to save."""
     die_with_parent(parent)
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
+    for each in _STOPS:
+        # Not SIG_IGN: what an environment starts would inherit that, and could not be asked to end.
+        signal.signal(each, _go_on)
+        signal.siginterrupt(each, False)
+    os.register_at_fork(after_in_child=_stop_as_usual)
+
+
+def _go_on(number: int, frame: FrameType | None) -> None:
+    pass
+
+
+def _stop_as_usual() -> None:
+    for each in _STOPS:
+        signal.signal(each, signal.SIG_DFL)
 
 
 def die_with_parent(parent: int) -> None:

@@ -157,11 +157,15 @@ class ProcessConnection:
         # Reads what nobody asks for any more, or the worker could not come to the end of its input. A thread
         # may still wait for that answer: it gets less than it expects, and ends too.
         with self._ending:
+            ended_before = self.process.returncode is not None
             try:
                 self.process.communicate(timeout=patience)
             except subprocess.TimeoutExpired:
                 self.kill()
                 self.process.communicate()
+            else:
+                if not ended_before:
+                    self.kill()  # those that its environments started and left behind
 
     def _exit_code(self) -> int:
         with self._ending:

@@ -150,16 +150,18 @@ def _place(lane: Lane) -> dict[str, int]:
 
 
 def serve(stdin: BinaryIO, stdout: BinaryIO, pulse: Pulse) -> None:
-    """Answer requests until the trainer closes the stream; send errors instead of raising them."""
-    try:
-        head, _ = receive(stdin)
-        server = Server(EnvConfig(**head["config"]), head["seeds"], head["head"], pulse)
-        while True:
-            send(stdout, *server.answer(receive(stdin)))
-    except (EOFError, BrokenPipeError):
-        return
-    except UserError as error:
-        send(stdout, {"error": str(error)})
+    """Answer requests until the trainer closes the stream, then close the environments; errors are sent."""
+    with contextlib.ExitStack() as ending:
+        try:
+            head, _ = receive(stdin)
+            server = Server(EnvConfig(**head["config"]), head["seeds"], head["head"], pulse)
+            ending.callback(server.close)
+            while True:
+                send(stdout, *server.answer(receive(stdin)))
+        except (EOFError, BrokenPipeError):
+            return
+        except UserError as error:
+            send(stdout, {"error": str(error)})
 
 
 def main() -> None:
@@ -168,10 +170,13 @@ def main() -> None:
     pulse = shared_pulse(descriptor)
     pulse[LANE] = NOBODY
     pulse[BEATS] = 1  # from here on its environments' time counts
+    stdin = os.fdopen(os.dup(0), "rb")
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)  # an environment that asks for input gets none, not our messages
     # A trainer that went does not read our last answer: from Python 3.13 on, leaving with it would complain.
-    with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as stdout:
+    with stdin, contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as stdout:
         os.dup2(2, 1)  # whatever an environment prints goes to stderr, not into our messages
-        serve(sys.stdin.buffer, stdout, pulse)
+        serve(stdin, stdout, pulse)
 
 
 if __name__ == "__main__":
