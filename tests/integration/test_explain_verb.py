@@ -50,6 +50,16 @@ def test_the_summary_is_that_of_the_steps(plain: dict[str, Any]) -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
+def test_the_table_says_how_many_seeds_read_a_dimension_not_how_many_have_an_edge(
+    plain: dict[str, Any], greenhouse_run: Run
+) -> None:
+    """A reward that is not trusted within its edges reads everything, as does one that has none."""
+    shown = apportion("explain", greenhouse_run.path, *QUICK).out
+    assert "read in" in shown.splitlines()[2]
+    for row in plain["dimensions"]:
+        assert row["lanes"] == sum(bool(lane["players"][row["index"]]) for lane in plain["lanes"])
+
+
 def test_lanes_and_steps_can_be_chosen(plain: dict[str, Any], greenhouse_run: Run) -> None:
     data = _explain(greenhouse_run, "--lane", "1", "--step", "9", "7")
     [lane] = data["lanes"]

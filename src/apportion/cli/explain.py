@@ -61,7 +61,7 @@ def _tables(console: Console, data: dict[str, Any]) -> None:
     table = Table(title=Text(title), title_justify="left")
     table.add_column("dimension")
     errors = ["± seeds"] + ([] if data["exact"] else ["± orders"])
-    for column in ("share", "mean |c|", "mean c", *errors, "edge in"):
+    for column in ("share", "mean |c|", "mean c", *errors, "read in"):
         table.add_column(column, justify="right", no_wrap=True)
     keys = ("mean_absolute", "mean", "between_lanes", *(() if data["exact"] else ("sampling_error",)))
     for row in data["dimensions"][:EDGE_ROWS]:

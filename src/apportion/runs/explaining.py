@@ -244,7 +244,7 @@ def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str,
             "share": absolute[:, i].mean() / total if total > 0 else 0.0,
             "between_lanes": between[i],  # standard error of the mean over lanes
             "sampling_error": np.sqrt((error[:, i] ** 2).sum()) / count,
-            "lanes": sum(bool(lane["players"][i]) for lane in finite),  # where it has an edge
+            "lanes": sum(bool(lane["players"][i]) for lane in finite),  # whose reward reads it
         }
         for i, name in enumerate(names)
     ]
