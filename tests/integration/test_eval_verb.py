@@ -60,6 +60,15 @@ def test_the_result_also_goes_to_a_file(plain: dict[str, Any], greenhouse_run: R
     assert json.loads(file.read_text()) == plain
 
 
+def test_a_file_that_cannot_be_written_does_not_cost_the_result(
+    plain: dict[str, Any], greenhouse_run: Run
+) -> None:
+    file = "/dev/null/result.json"
+    answer = apportion("eval", greenhouse_run.path, "--episodes", "3", "--out", file, "--json")
+    assert (answer.code, answer.json) == (1, plain)
+    assert answer.err == "error: File exists: /dev/null\n"
+
+
 def test_the_first_episode_can_be_filmed(greenhouse_run: Run, tmp_path: Path) -> None:
     pytest.importorskip("imageio_ffmpeg")
     film = tmp_path / "film.mp4"
@@ -94,7 +103,6 @@ def test_a_tiny_return_is_not_shown_as_nothing(value: float | None, shown: str) 
         (["--seed", "-1"], 2, "--seed -1 must not be negative"),
         (["--video", "film.avi"], 1, "--video film.avi: the file's name must end in .mp4"),
         (["--video", "/nowhere/film.mp4"], 1, "--video /nowhere/film.mp4: there is no folder /nowhere"),
-        (["--episodes", "1", "--out", "/dev/null/result.json"], 1, "File exists: /dev/null"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(

@@ -40,10 +40,16 @@ def print_data(
     tables: Callable[[Console, dict[str, Any]], None],
     file: Path | None = None,
 ) -> None:
-    """Data as tables or as JSON, and as a JSON file where one is asked for. What is to be said about the
-    files it comes from goes to stderr."""
-    if file is not None:
-        write_data(data, file)
+    """Data as tables or as JSON, and as a JSON file where one is asked for; tables also where the file cannot
+    be written. What is to be said about the files it comes from goes to stderr."""
+    try:
+        if file is not None:
+            write_data(data, file)
+    finally:
+        _print(data, output, tables)
+
+
+def _print(data: dict[str, Any], output: Output, tables: Callable[[Console, dict[str, Any]], None]) -> None:
     if sys.stderr is not None and not output.quiet:
         for line in (*data.get("notes", ()), *data.get("skipped", ())):
             print(line, file=sys.stderr)
