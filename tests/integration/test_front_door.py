@@ -133,6 +133,13 @@ def test_a_policy_explores_only_with_a_generator(run: door.Run) -> None:
         policy(np.zeros(3))
 
 
+def test_a_policy_does_not_act_on_what_is_no_number(run: door.Run) -> None:
+    observation = run.episodes()[0][0]["observations"][0].copy()
+    observation[2] = np.nan
+    with pytest.raises(door.UserError, match=r"an observation with nan in dimension 2 \(light\) was given"):
+        run.policy()(observation)
+
+
 def test_the_learned_reward_is_what_the_episodes_were_given(run: door.Run) -> None:
     for lane in (0, 1):
         episode = run.episodes()[lane][0]

@@ -13,6 +13,7 @@ import numpy as np
 
 from apportion import __version__
 from apportion.core.config import check
+from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.envs.acting import Actor, act
 from apportion.envs.make import make
@@ -37,6 +38,10 @@ class Policy:
         seen = np.asarray(observation, np.float32)
         wanted = self.actor["mask"].shape
         check(seen.shape == wanted, f"an observation of shape {seen.shape} was given: {wanted} is needed")
+        bad = np.flatnonzero(~np.isfinite(seen))
+        if bad.size:
+            name = self.spec.observation_names[bad[0]]
+            raise UserError(f"an observation with {seen[bad[0]]} in dimension {bad[0]} ({name}) was given")
         return own_action(self.spec, act(self.actor, self.head, seen, rng))
 
 
