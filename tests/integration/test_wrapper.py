@@ -69,3 +69,13 @@ def test_a_limit_must_be_known() -> None:
 
     with pytest.raises(UserError, match="give max_episode_steps"):
         apportion.RewardModelWrapper(Endless(), "rd")
+
+
+def test_an_environment_may_declare_its_limit_as_for_a_training() -> None:
+    class Declares(gymnasium.Env[Any, Any]):
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+        max_episode_steps = 7
+
+    env = apportion.RewardModelWrapper(Declares(), "rd", settings=SMALL, replay_steps=100)
+    assert env.learner.spec.max_episode_steps == 7

@@ -103,7 +103,7 @@ def make(config: EnvConfig, render_mode: str | None = None) -> tuple[AnyEnv, Spe
     check_observation_space(config.id, env.observation_space)
     check_action_space(config.id, env.action_space)
     own_actions, own_size = env.action_space, _size(env.observation_space)
-    max_episode_steps = _time_limit(config, env)
+    max_episode_steps = _known_limit(config, env)
     task_names, task_actions = _task_observation_names(config, env), _task_action_names(config, env)
     env = _paper_observation(config, _canonical(env))
     every = parse_delay(config.delay)
@@ -300,16 +300,22 @@ def _declared(env: AnyEnv, attribute: str) -> Any:
     return env.get_wrapper_attr(attribute) if env.has_wrapper_attr(attribute) else None
 
 
-def _time_limit(config: EnvConfig, env: AnyEnv) -> int:
+def time_limit(env: AnyEnv) -> int | None:
+    """After how many steps its episodes end at the latest, where anybody says so."""
     limits = (
         env.spec.max_episode_steps if env.spec else None,
         _declared(env, "max_episode_steps"),
         _declared(env, "_max_episode_steps"),  # of Gymnasium's TimeLimit, around what has no spec
     )
-    known = [limit for limit in limits if limit is not None]
-    if not known:
+    known = [int(limit) for limit in limits if limit is not None]
+    return min(known, default=None)
+
+
+def _known_limit(config: EnvConfig, env: AnyEnv) -> int:
+    limit = time_limit(env)
+    if limit is None:
         raise UserError(f"{config.id} has no time limit: set one, such as --env.max-episode-steps 1000")
-    return int(min(known))
+    return limit
 
 
 def _task_observation_names(config: EnvConfig, env: AnyEnv) -> tuple[str, ...] | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.core.types import Transitions
+from apportion.envs.make import time_limit
 from apportion.envs.ranges import learners_actions
 from apportion.envs.spaces import spec_of
 from apportion.runs.explain import Steps, why_not_alone
@@ -113,9 +114,7 @@ def _one_step(before: Any, action: NDArray[Any], after: Any, terminated: bool) -
 
 
 def _time_limit(env: gymnasium.Env[Any, Any]) -> int:
-    limit = None if env.spec is None else env.spec.max_episode_steps
-    if limit is None and env.has_wrapper_attr("_max_episode_steps"):  # of Gymnasium's TimeLimit
-        limit = env.get_wrapper_attr("_max_episode_steps")
+    limit = time_limit(env)
     if limit is None:
         raise UserError("the environment does not say how long its episodes are: give max_episode_steps")
-    return int(limit)
+    return limit
