@@ -295,3 +295,12 @@ def test_as_a_module() -> None:
     answer = subprocess.run([sys.executable, "-m", "apportion", "trian"], capture_output=True, text=True)
     expected = (2, "", "error: unknown verb 'trian' (did you mean 'train'?)\n")
     assert (answer.returncode, answer.stdout, answer.stderr) == expected
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_terminal_may_lack_our_signs(encoding: str, greenhouse_run: Run) -> None:
+    """Such as the lines of a table."""
+    command = [sys.executable, "-m", "apportion", "show", greenhouse_run.path]
+    answer = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": encoding})
+    assert (answer.returncode, answer.stderr) == (0, b"")
+    assert b"reward correlation" in answer.stdout

@@ -3,7 +3,9 @@
 Exit codes: 0 done, 1 it went wrong, 2 the command line is wrong, 128+n stopped by signal n and saved.
 """
 
+import codecs
 import importlib
+import io
 import os
 import sys
 from typing import NamedTuple, NoReturn
@@ -41,6 +43,7 @@ def main(argv: list[str] | None = None) -> None:
     words = sys.argv[1:] if argv is None else argv
     if "" not in sys.path:
         sys.path.insert(0, "")  # as with `python -m`: module:Id finds modules in the current folder
+    _print_anything()
     try:
         code = _run(words)
         if sys.stdout is not None:
@@ -62,6 +65,13 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(1)
     except KeyboardInterrupt:  # while starting, or the second one
         _interrupted()
+
+
+def _print_anything() -> None:
+    """Signs that an encoding does not have become question marks, as stderr has an answer to them, too."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        unicode = codecs.lookup(sys.stdout.encoding).name == "utf-8"
+        sys.stdout.reconfigure(errors="backslashreplace" if unicode else "replace")
 
 
 def _interrupted() -> NoReturn:
