@@ -254,7 +254,7 @@ def test_another_base_leaves_what_the_networks_add_as_it_was(state: State) -> No
     """And the free reward as a whole: its base is a constant, which its network can make up for."""
     state = _with_bases(state)
     new = state.rewards.bases._replace(offset=jnp.asarray([5.0, 4.0]), error=jnp.asarray([0.1, 0.7]))
-    after = closed_form.rebased(state.rewards, new)
+    after = closed_form.rebased(state.rewards, new, learned=jnp.asarray(True))
     x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 9)), jnp.float32)
     masks = jnp.ones((2, 9))
 
@@ -264,6 +264,15 @@ def test_another_base_leaves_what_the_networks_add_as_it_was(state: State) -> No
     before, now = predict(state.rewards), predict(after)
     np.testing.assert_allclose(now[FREE], before[FREE], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(now[RESTRICTED], before[RESTRICTED] + 3.0, rtol=1e-5, atol=1e-5)
+
+
+def test_networks_that_have_learned_nothing_start_at_size_one_in_any_unit(state: State) -> None:
+    small, large = (
+        closed_form.rebased(state.rewards, state.rewards.bases._replace(error=error), jnp.asarray(False))
+        for error in (jnp.full(2, 1e-6), jnp.full(2, 1e6))
+    )
+    builders.assert_equal(small.networks, state.rewards.networks)
+    builders.assert_equal(large.networks, state.rewards.networks)
 
 
 # --- The judge

@@ -1,4 +1,4 @@
-"""Units do not matter: observations are standardised by a lane's own data, outsized rewards shrink."""
+"""Units do not matter: observations are standardised by a lane's own data, and so is pay of an unusual size."""
 
 from dataclasses import replace
 from typing import Any
@@ -76,33 +76,104 @@ def test_growing_rewards_shrink_at_once_and_falling_ones_are_watched_for_a_while
     assert 0.01 < float(scaling.reward_factor(smaller)) < 0.02
 
 
+def _paid(totals: Any, lengths: Any) -> replays.Replay:
+    """A replay with segments that paid so much in so many steps, and room for as many more."""
+    empty, count = replays.init(builders.SPEC, 2 * len(totals)), len(totals)
+    return empty._replace(
+        segment_total=empty.segment_total.at[:count].set(jnp.asarray(totals, jnp.float32)),
+        segment_length=empty.segment_length.at[:count].set(jnp.asarray(lengths, jnp.int32)),
+        segments=jnp.asarray(count, jnp.int32),
+    )
+
+
+def _step_size(totals: np.ndarray, lengths: np.ndarray) -> float:
+    """By a plain loop: how much a step earns, if all earn alike and independently."""
+    mean, squares = sum(totals) / sum(lengths), 0.0
+    for total, length in zip(totals, lengths, strict=True):
+        squares += (total - mean * length) ** 2
+    return float(np.sqrt(squares / len(totals)) / np.sqrt(np.mean(lengths)))
+
+
+@pytest.mark.parametrize(("size", "own"), [(1e-8, 1), (1e-3, 1), (1.0, 0), (100.0, 0), (1e5, 1), (1e12, 1)])
+def test_only_pay_far_from_the_size_of_rewards_has_a_unit_of_its_own(size: float, own: int) -> None:
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(10, 30, 50)
+    totals = size * (rng.normal(size=50) * np.sqrt(lengths) + lengths)
+    found = jax.jit(scaling.measured)(UNKNOWN, _paid(totals, lengths))
+    expected = _step_size(totals, lengths) if own else 1.0
+    np.testing.assert_allclose(scaling.unit(found), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("totals", [[0.0] * 20, [1e-6, 2e-6, 3e-6], []])
+def test_a_unit_waits_until_enough_was_paid(totals: list[float]) -> None:
+    found = scaling.measured(UNKNOWN, _paid([0.0] * 20 if not totals else totals, [5] * (len(totals) or 20)))
+    assert float(found.unit) == 0
+    assert float(scaling.unit(found)) == 1
+
+
+def test_equal_pay_tells_its_size_too() -> None:
+    found = scaling.measured(UNKNOWN, _paid([1e-5] * 8, [4] * 8))
+    np.testing.assert_allclose(scaling.unit(found), 1e-5 / 2, rtol=1e-5)
+
+
+def test_a_unit_stays_while_policies_become_better_and_moves_where_nothing_fits_any_more() -> None:
+    lengths, rng = [25] * 40, np.random.default_rng(1)
+
+    def then(before: scaling.Scaling, size: float) -> scaling.Scaling:
+        return scaling.measured(before, _paid(size * rng.normal(size=40), lengths))
+
+    first = then(UNKNOWN, 1e-3)
+    assert 1e-4 < float(first.unit) < 4e-4
+    assert float(then(first, 0.1).unit) == float(first.unit)
+    assert float(then(first, 1e-6).unit) == float(first.unit)
+    assert float(then(first, 10.0).unit) == pytest.approx(2.0, rel=0.4)
+    assert float(then(then(UNKNOWN, 1.0), 1e-5).unit) == 1
+
+
+def test_what_learners_have_seen_is_told_in_the_environment_s_units() -> None:
+    units = UNKNOWN._replace(mean=jnp.arange(3.0), scale=jnp.full(3, 0.5), unit=jnp.asarray(1e-3))
+    steps = builders.transitions(0, 6)
+    seen = scaling.transitions(units, steps)
+    np.testing.assert_allclose(seen.segment_total, 1e3 * steps.segment_total, rtol=1e-5)
+    back = scaling.own_transitions(units, seen)
+    for name, expected in steps._asdict().items():
+        if expected is not None:
+            np.testing.assert_allclose(getattr(back, name), expected, rtol=1e-5, atol=1e-6, err_msg=name)
+    record = Record(np.zeros((3, 3), np.float32), np.zeros((2, 2), np.float32), 0.25, False, 0)
+    assert scaling.record(units, record).total == pytest.approx(250)
+    np.testing.assert_allclose(
+        scaling.segments(units, builders.segments(0, 4)).total, 1e3 * builders.segments(0, 4).total, rtol=1e-5
+    )
+
+
 @pytest.mark.parametrize("method", ["grd", "rd", "transformer"])
 def test_rewards_in_own_units_are_those_of_what_the_learners_see(method: str) -> None:
     contract = METHODS[method].make(METHODS[method].config())
     backbone = Config(env=EnvConfig("x")).make_backbone()
     state = agents.init(contract, backbone, jax.random.key(0), builders.SPEC, UNKNOWN)
     units = UNKNOWN._replace(mean=jnp.asarray([1.0, -5.0, 100.0]), scale=jnp.asarray([2.0, 0.1, 1e-3]))
+    units = units._replace(unit=jnp.asarray(0.25))
     state = state._replace(scaling=units)
     own = agents.in_own_units(contract)
     if contract.credit is None:
         steps = builders.transitions(0, 6)
         expected = contract.reward(state.method, scaling.transitions(units, steps))
-        np.testing.assert_array_equal(own.reward(state, steps), expected)
+        np.testing.assert_array_equal(own.reward(state, steps), expected / 4)
     else:
         segments = builders.segments(0, 3)
         assert own.credit is not None
         expected = contract.credit(state.method, scaling.segments(units, segments))
-        np.testing.assert_array_equal(own.credit(state, segments), expected)
+        np.testing.assert_array_equal(own.credit(state, segments), expected / 4)
 
 
 class Tank(gymnasium.Env[Any, Any]):
-    """Two levels to keep apart; the unit of each observation is the caller's choice."""
+    """Two levels to keep apart; the units of observations and of pay are the caller's choice."""
 
     action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
 
-    def __init__(self, size: float = 1.0, offset: float = 0.0) -> None:
+    def __init__(self, size: float = 1.0, offset: float = 0.0, pay: float = 1.0) -> None:
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
-        self.size, self.offset = size, offset
+        self.size, self.offset, self.pay = size, offset, pay
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -111,7 +182,7 @@ class Tank(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.level = 0.8 * self.level + [float(action[0]), 0] + 0.1 * self.np_random.normal(size=2)
-        return self._seen(), float(self.level[0] * self.level[1]), False, False, {}
+        return self._seen(), float(self.pay * self.level[0] * self.level[1]), False, False, {}
 
     def _seen(self) -> Any:
         return (self.size * self.level + self.offset).astype(np.float32)
@@ -120,9 +191,8 @@ class Tank(gymnasium.Env[Any, Any]):
 gymnasium.register("Tank-v0", entry_point=Tank, max_episode_steps=20)
 
 
-@pytest.mark.parametrize("method", ["grd", "rd", "rudder"])
-def test_a_training_is_the_same_in_any_unit(method: str) -> None:
-    """Kelvin for degrees, watts for kilowatts: the same learning, up to rounding."""
+def _trained(method: str, kwargs: str) -> dict[str, Any]:
+    """What a short training on the tank measures in the end."""
     schedule = Schedule(
         steps=600,
         steps_per_iteration=100,
@@ -133,21 +203,32 @@ def test_a_training_is_the_same_in_any_unit(method: str) -> None:
         replay_steps=2000,
         workers=0,
     )
+    config = preset("Tank-v0", method, "sac")
+    small = replace(config.backbone_config, hidden=(8, 8), batch_size=16)
+    config = replace(config, schedule=schedule, backbone_config=small)
+    config = replace(config, env=EnvConfig("Tank-v0", kwargs=kwargs))
+    with open_pool(config) as pool:
+        *_, last = online(config, pool)
+    found: dict[str, Any] = jax.device_get(last.metrics)
+    return found
 
-    def metrics(kwargs: str) -> dict[str, Any]:
-        config = preset("Tank-v0", method, "sac")
-        small = replace(config.backbone_config, hidden=(8, 8), batch_size=16)
-        config = replace(config, schedule=schedule, backbone_config=small)
-        config = replace(config, env=EnvConfig("Tank-v0", kwargs=kwargs))
-        with open_pool(config) as pool:
-            *_, last = online(config, pool)
-        found: dict[str, Any] = jax.device_get(last.metrics)
-        return found
 
-    plain, odd = metrics("{}"), metrics('{"size": 1024.0, "offset": 8192.0}')
+def _assert_alike(odd: dict[str, Any], plain: dict[str, Any]) -> None:
     assert plain.keys() == odd.keys()
     for name, value in plain.items():
         np.testing.assert_allclose(odd[name], value, rtol=0.02, atol=0.02, err_msg=name)
+
+
+@pytest.mark.parametrize("method", ["grd", "rd", "rudder"])
+def test_a_training_is_the_same_in_any_unit(method: str) -> None:
+    """Kelvin for degrees, watts for kilowatts: the same learning, up to rounding."""
+    _assert_alike(_trained(method, '{"size": 1024.0, "offset": 8192.0}'), _trained(method, "{}"))
+
+
+@pytest.mark.parametrize("method", ["grd", "rd", "ircr", "hopfield-rudder"])
+def test_a_training_is_the_same_in_any_unit_of_pay(method: str) -> None:
+    """Cents for millions: the same learning, up to rounding."""
+    _assert_alike(_trained(method, '{"pay": 1e-5}'), _trained(method, '{"pay": 1e6}'))
 
 
 def test_the_paper_s_settings_take_observations_as_they_come() -> None:

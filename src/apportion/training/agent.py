@@ -51,7 +51,7 @@ class Lesson(NamedTuple):
     """What one update of the policy learns from."""
 
     transitions: Transitions  # with the dimensions only that the policy may see
-    rewards: Float[Array, "B"]  # as the model has them
+    rewards: Float[Array, "B"]  # as the model has them, brought to a usual size
     key: PRNGKeyArray
 
 
@@ -122,11 +122,13 @@ def in_own_units(method: Method) -> Method:
     """The method as a function of a whole agent's state and of what an environment says in its own units."""
 
     def reward(state: AgentState, transitions: Transitions) -> Float[Array, "*B"]:
-        return method.reward(state.method, scales.transitions(state.scaling, transitions))
+        found = method.reward(state.method, scales.transitions(state.scaling, transitions))
+        return found * scales.unit(state.scaling)
 
     def credit(state: AgentState, segments: Segments) -> Float[Array, "M T"]:
         assert method.credit is not None
-        return method.credit(state.method, scales.segments(state.scaling, segments))
+        found = method.credit(state.method, scales.segments(state.scaling, segments))
+        return found * scales.unit(state.scaling)
 
     def edges(state: AgentState) -> Edges:
         assert method.edges is not None

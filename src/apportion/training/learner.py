@@ -270,10 +270,12 @@ def _learn(
         draw_key, model_key = jax.random.split(key)
         now = replay._replace(credit=credit)
         drawn = _first(replays.draw(now, draw_key, sampling, batch_size, 1))
-        batch = scales.batch(agent.scaling, replays.gather(now, drawn, spec.max_segment_steps))
+        raw = replays.gather(now, drawn, spec.max_segment_steps)
+        batch = scales.batch(agent.scaling, raw)
         agent, metrics = agents.update_model(method, agent, batch, model_key)
-        if keep is not None and batch.segments is not None:
-            now = replays.with_credit(now, batch.segments, keep(agent.method, batch.segments))
+        if keep is not None and batch.segments is not None and raw.segments is not None:
+            kept = keep(agent.method, batch.segments) * scales.unit(agent.scaling)
+            now = replays.with_credit(now, raw.segments, kept)
         return agent, now.credit, metrics
 
     def turn(number: Array, state: Any) -> Any:
@@ -297,14 +299,11 @@ def _draw(
     steps = replays.gather(replay, drawn, 1).transitions
     if method.recall is not None:
         recalled = method.recall(agent.method, batch_size, recall_key)
-        recalled = recalled._replace(
-            observation=scales.own_observations(agent.scaling, recalled.observation),
-            next_observation=scales.own_observations(agent.scaling, recalled.next_observation),
-        )
+        recalled = scales.own_transitions(agent.scaling, recalled)
         together = jax.tree.map(lambda *x: jnp.concatenate(x), steps, recalled)
         chosen = jax.random.permutation(choose_key, len(together.paid))[:batch_size]
         steps = jax.tree.map(lambda x: x[chosen], together)
-    rewards = agents.in_own_units(method).reward(agent, steps)
+    rewards = method.reward(agent.method, scales.transitions(agent.scaling, steps))
     return steps, rewards * scales.reward_factor(agent.scaling)
 
 

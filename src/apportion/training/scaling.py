@@ -1,9 +1,9 @@
 """Units do not matter: what learners see is brought to size one by a lane's own data.
 
 Observations are standardised by the mean and spread of the replay, measured again each time the number of
-segments has grown by a quarter: between two measurements nothing moves under the learners. Rewards keep their
-unit unless it is far from one; then the backbone, whose values and temperature start at size one, gets them
-in a closer one.
+segments has grown by a quarter: between two measurements nothing moves under the learners. What is paid keeps
+its unit unless that is far from the size of rewards; then methods, whose networks start at size one, learn in
+a unit of the lane's own. So do backbones, whose values and temperature start there too.
 """
 
 from typing import NamedTuple
@@ -15,11 +15,16 @@ from jaxtyping import Array, Float
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Record, Segments, Survey, Transitions
 from apportion.data.replay import Replay
+from apportion.data.replay import survey as survey_of
 from apportion.envs.acting import FARTHEST, standardise
 from apportion.training import limits
 
 FIRST, GROWTH = 150 / 256, 2 ** (1 / 3)  # segments at the first measurement, and until the next: see Revision
 USUAL_REWARDS = (0.1, 10.0)  # root mean squares of rewards that backbones take as they come
+# Methods take pay as it comes where some segment's differs by more than the first from what is usual, for one
+# step may have earned that, and where a step's part of how segments differ is below the second.
+USUAL_PAY = (0.5, 1_000.0)
+ENOUGH_SEGMENTS = 4  # that were paid, to tell the size of rewards
 _FORGET = 0.1  # share of the rewards' mean square that each iteration replaces
 
 
@@ -29,6 +34,7 @@ class Scaling(NamedTuple):
     mean: Float[Array, "S"]
     scale: Float[Array, "S"]  # one over the standard deviation; 1 where a dimension has not varied
     reward_square: Float[Array, ""]  # running mean of r̂²; 0 before the first
+    unit: Float[Array, ""]  # of what is paid, as methods see it; 0 before its size is known, which is 1
     clocks: Float[Array, "S"] | None = None  # 1 for dimensions that tell the time; None: nobody asks
 
 
@@ -36,11 +42,12 @@ def unknown(spec: Spec, clocks: bool = False) -> Scaling:
     """Before anything was measured: observations as they are."""
     states = spec.observation_size
     nothing = jnp.zeros(states)
-    return Scaling(nothing, jnp.ones(states), jnp.zeros(()), nothing if clocks else None)
+    return Scaling(nothing, jnp.ones(states), jnp.zeros(()), jnp.zeros(()), nothing if clocks else None)
 
 
 def measured(scaling: Scaling, replay: Replay) -> Scaling:
-    """With mean and spread of all observations in the replay, and those among them that tell the time."""
+    """With mean and spread of all observations in the replay, those among them that tell the time, and the
+    unit of what was paid."""
     rows = jnp.arange(replay.observation.shape[0]) <= replay.rows
     live = jnp.broadcast_to(rows[:, None], replay.observation.shape)
     # Relative to one of them: sums of large numbers that hardly differ would lose the difference.
@@ -51,7 +58,8 @@ def measured(scaling: Scaling, replay: Replay) -> Scaling:
     varies = spread > 1e-6 * jnp.abs(origin + mean)  # less than that is rounding
     scale = jnp.where(varies, 1 / jnp.where(varies, spread, 1.0), 1.0)
     telling = None if scaling.clocks is None else limits.clocks(replay)
-    return scaling._replace(mean=origin + mean, scale=scale, clocks=telling)
+    found = _unit(scaling.unit, survey_of(replay, 1))
+    return scaling._replace(mean=origin + mean, scale=scale, unit=found, clocks=telling)
 
 
 # --- Observations
@@ -65,10 +73,7 @@ def observations(scaling: Scaling | None, x: Float[Array, "*B S"]) -> Float[Arra
     return jnp.clip((x - mean) * scale, -FARTHEST, FARTHEST)
 
 
-def own_observations(scaling: Scaling | None, x: Float[Array, "*B S"]) -> Float[Array, "*B S"]:
-    """Standardised ones in the environment's units again."""
-    if scaling is None:
-        return x
+def _own_observations(scaling: Scaling, x: Float[Array, "*B S"]) -> Float[Array, "*B S"]:
     mean, scale = (jnp.broadcast_to(part, x.shape) for part in (scaling.mean, scaling.scale))
     return x / scale + mean
 
@@ -78,15 +83,36 @@ def within_reach(scaling: Scaling | None, x: Float[Array, "*B S"]) -> Float[Arra
     return x if scaling is None else jnp.clip(x, -FARTHEST, FARTHEST)
 
 
+# --- All that learners see
+
+
 def transitions(scaling: Scaling | None, raw: Transitions) -> Transitions:
-    return raw._replace(
+    if scaling is None:
+        return raw
+    return _paid_in(1 / unit(scaling), raw)._replace(
         observation=observations(scaling, raw.observation),
         next_observation=observations(scaling, raw.next_observation),
     )
 
 
+def own_transitions(scaling: Scaling | None, seen: Transitions) -> Transitions:
+    """Those that learners have seen, in the environment's units again."""
+    if scaling is None:
+        return seen
+    return _paid_in(unit(scaling), seen)._replace(
+        observation=_own_observations(scaling, seen.observation),
+        next_observation=_own_observations(scaling, seen.next_observation),
+    )
+
+
 def segments(scaling: Scaling | None, raw: Segments) -> Segments:
-    return raw._replace(observations=observations(scaling, raw.observations))
+    if scaling is None:
+        return raw
+    return raw._replace(
+        observations=observations(scaling, raw.observations),
+        true_rewards=raw.true_rewards / unit(scaling),
+        total=raw.total / unit(scaling),
+    )
 
 
 def batch(scaling: Scaling | None, raw: Batch) -> Batch:
@@ -95,7 +121,11 @@ def batch(scaling: Scaling | None, raw: Batch) -> Batch:
 
 
 def survey(scaling: Scaling | None, raw: Survey) -> Survey:
-    return raw._replace(gather=lambda places: segments(scaling, raw.gather(places)))
+    if scaling is None:
+        return raw
+    return raw._replace(
+        total=raw.total / unit(scaling), gather=lambda places: segments(scaling, raw.gather(places))
+    )
 
 
 def record(scaling: Scaling | None, raw: Record) -> Record:
@@ -103,7 +133,8 @@ def record(scaling: Scaling | None, raw: Record) -> Record:
     if scaling is None:
         return raw
     mean, scale = np.asarray(scaling.mean), np.asarray(scaling.scale)
-    return raw._replace(observations=standardise(raw.observations, mean, scale))
+    total = raw.total / float(unit(scaling))
+    return raw._replace(observations=standardise(raw.observations, mean, scale), total=total)
 
 
 def clocks(scaling: Scaling | None) -> Float[Array, "S"] | None:
@@ -111,7 +142,44 @@ def clocks(scaling: Scaling | None) -> Float[Array, "S"] | None:
     return None if scaling is None else scaling.clocks
 
 
-# --- Rewards
+# --- What is paid, and rewards
+
+
+def unit(scaling: Scaling | None) -> Float[Array, ""]:
+    """Of what methods are paid, and of the rewards that they find."""
+    if scaling is None:
+        return jnp.ones(())
+    return jnp.where(scaling.unit > 0, scaling.unit, 1.0)
+
+
+def _unit(before: Float[Array, ""], found: Survey) -> Float[Array, ""]:
+    """Of segments in the environment's own unit. The first that pay anything settle it; it moves again only
+    where pay has grown so far that what was learned in it does not count."""
+    live = found.live.astype(found.total.dtype)
+    count, lengths = jnp.maximum(jnp.sum(live), 1.0), found.length.astype(found.total.dtype)
+    length = jnp.maximum(jnp.sum(lengths * live) / count, 1.0)
+    mean = jnp.sum(found.total * live) / (length * count)
+    most = jnp.max(jnp.abs(found.total) * live)
+    # In units of the largest: squares of small numbers would be none.
+    rest = (found.total - mean * lengths) / jnp.where(most > 0, most, 1.0)
+    alike = jnp.max(jnp.abs(rest) * live) < 1e-5  # but for rounding
+    rest = jnp.where(alike, found.total / jnp.where(most > 0, most, 1.0), rest)
+    largest, spread = jnp.max(jnp.abs(rest) * live), jnp.sqrt(jnp.sum(rest**2 * live) / count)
+    step = most * spread / jnp.sqrt(length)
+    now = jnp.where(before > 0, before, 1.0)
+    unusual = ((before == 0) & (most * largest < USUAL_PAY[0])) | (step > USUAL_PAY[1] * now)
+    known = (jnp.sum(live) >= ENOUGH_SEGMENTS) & (most > 0)
+    return jnp.where(known, jnp.where(unusual, step, now), before)
+
+
+def _paid_in(factor: Float[Array, ""], steps: Transitions) -> Transitions:
+    """With all that is paid, or has been credited, times a factor."""
+    return steps._replace(
+        paid=steps.paid * factor,
+        true_reward=steps.true_reward * factor,
+        segment_total=steps.segment_total * factor,
+        credit=steps.credit * factor,
+    )
 
 
 def watched(scaling: Scaling, rewards: Float[Array, "B"]) -> Scaling:

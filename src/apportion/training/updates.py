@@ -52,8 +52,8 @@ def updates(
         agent, credit = state
         (steps, step_segments, policy_keys, imagine_keys), segments, model_key = x
         now = replay._replace(credit=credit)
-        drawn = replays.gather(now, Draw(steps, step_segments, segments), spec.max_segment_steps)
-        drawn = scales.batch(agent.scaling, drawn)
+        raw = replays.gather(now, Draw(steps, step_segments, segments), spec.max_segment_steps)
+        drawn = scales.batch(agent.scaling, raw)
         # The first policy update sees the model's transitions, the others their own.
         first = jax.tree.map(lambda x: x[0], drawn.transitions)
         agent, metrics = agents.update_model(method, agent, drawn._replace(transitions=first), model_key)
@@ -61,8 +61,9 @@ def updates(
             taken = drawn.transitions
             agent, found = policy_round(config, limit, agent, taken, policy_keys, imagine_keys)
             metrics |= found
-        if keep is not None and drawn.segments is not None:
-            now = replays.with_credit(now, drawn.segments, keep(agent.method, drawn.segments))
+        if keep is not None and drawn.segments is not None and raw.segments is not None:
+            kept = keep(agent.method, drawn.segments) * scales.unit(agent.scaling)
+            now = replays.with_credit(now, raw.segments, kept)
         return (agent, now.credit), metrics
 
     start = (agent, replay.credit)
@@ -106,8 +107,8 @@ def watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKe
     if agent.scaling is None:
         return agent
     drawn = jax.tree.map(lambda x: x[0], replays.draw(replay, key, Sampling(), _WATCHED_STEPS, 1))
-    transitions = replays.gather(replay, drawn, 1).transitions
-    rewards = agents.in_own_units(method).reward(agent, transitions)
+    transitions = scales.transitions(agent.scaling, replays.gather(replay, drawn, 1).transitions)
+    rewards = method.reward(agent.method, transitions)
     return agent._replace(scaling=scales.watched(agent.scaling, rewards))
 
 

@@ -237,16 +237,18 @@ def look(state: State, records: list[Record], segments: int, config: Config) -> 
 
 
 def accept(state: State, found: Found) -> State:
-    rewards = rebased(state.rewards, found.bases)
+    rewards = rebased(state.rewards, found.bases, learned=state.judge.known > 0)
     return state._replace(rewards=rewards, edges=found.edges, looked=found.looked)
 
 
-def rebased(rewards: Rewards, bases: Additive) -> Rewards:
+def rebased(rewards: Rewards, bases: Additive, learned: Bool[Array, ""]) -> Rewards:
     """On other bases: what the networks add stays as it was, in the rewards' own unit. The free reward stays
-    as it was as a whole: the constant that its base gains, its network loses."""
+    as it was as a whole: the constant that its base gains, its network loses. Before anything was learned
+    nothing is to stay: networks start at size one in the unit that the first bases bring, whatever it is."""
 
     def one(network: MLP, old: Additive, new: Additive, makes_up: Float[Array, ""]) -> MLP:
-        ratio, moved = old.error / new.error, makes_up * (old.offset - new.offset) / new.error
+        ratio = jnp.where(learned, old.error / new.error, 1.0)
+        moved = jnp.where(learned, makes_up * (old.offset - new.offset) / new.error, 0.0)
         weights = [*network.weights[:-1], network.weights[-1] * ratio]
         return MLP(weights, [*network.biases[:-1], network.biases[-1] * ratio + moved])
 
