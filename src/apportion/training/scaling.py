@@ -23,7 +23,8 @@ FIRST, GROWTH = 150 / 256, 2 ** (1 / 3)  # segments at the first measurement, an
 USUAL_REWARDS = (0.1, 10.0)  # root mean squares of rewards that backbones take as they come
 # Methods take pay as it comes where some segment's differs by more than the first from what is usual, for one
 # step may have earned that, and where a step's part of how segments differ is below the second.
-USUAL_PAY = (0.5, 1_000.0)
+USUAL_PAY = (0.5, 10.0)
+OUTGROWN = 1_000.0  # units that a step's part has when what was learned in them does not count any more
 ENOUGH_SEGMENTS = 4  # that were paid, to tell the size of rewards
 _FORGET = 0.1  # share of the rewards' mean square that each iteration replaces
 
@@ -154,7 +155,7 @@ def unit(scaling: Scaling | None) -> Float[Array, ""]:
 
 def _unit(before: Float[Array, ""], found: Survey) -> Float[Array, ""]:
     """Of segments in the environment's own unit. The first that pay anything settle it; it moves again only
-    where pay has grown so far that what was learned in it does not count."""
+    where pay has outgrown it."""
     live = found.live.astype(found.total.dtype)
     count, lengths = jnp.maximum(jnp.sum(live), 1.0), found.length.astype(found.total.dtype)
     length = jnp.maximum(jnp.sum(lengths * live) / count, 1.0)
@@ -166,10 +167,10 @@ def _unit(before: Float[Array, ""], found: Survey) -> Float[Array, ""]:
     rest = jnp.where(alike, found.total / jnp.where(most > 0, most, 1.0), rest)
     largest, spread = jnp.max(jnp.abs(rest) * live), jnp.sqrt(jnp.sum(rest**2 * live) / count)
     step = most * spread / jnp.sqrt(length)
-    now = jnp.where(before > 0, before, 1.0)
-    unusual = ((before == 0) & (most * largest < USUAL_PAY[0])) | (step > USUAL_PAY[1] * now)
+    unusual = (most * largest < USUAL_PAY[0]) | (step > USUAL_PAY[1])
+    first, later = jnp.where(unusual, step, 1.0), jnp.where(step > OUTGROWN * before, step, before)
     known = (jnp.sum(live) >= ENOUGH_SEGMENTS) & (most > 0)
-    return jnp.where(known, jnp.where(unusual, step, now), before)
+    return jnp.where(known, jnp.where(before > 0, later, first), before)
 
 
 def _paid_in(factor: Float[Array, ""], steps: Transitions) -> Transitions:
