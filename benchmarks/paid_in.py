@@ -1,0 +1,17 @@
+"""Greenhouse, paid in another unit: what `pay.py` trains on, as `paid_in:Greenhouse-v0`."""
+
+from typing import Any
+
+import gymnasium
+from gymnasium.wrappers import TransformReward
+
+from apportion.training.presets import GREENHOUSE
+
+
+def paid_in(unit: float) -> gymnasium.Env[Any, Any]:
+    """With each reward times `unit`."""
+    return TransformReward(gymnasium.make(GREENHOUSE), lambda reward: float(reward) * unit)
+
+
+ID = "paid_in:Greenhouse-v0"
+gymnasium.register("Greenhouse-v0", entry_point=paid_in, max_episode_steps=40)
