@@ -1,4 +1,4 @@
-"""Does it matter in which unit a task pays? Greenhouse, once in its own and then times a thousandth, and so on.
+"""Does it matter in which unit a task pays? Greenhouse in its own, and in a thousandth of it, and so on.
 
     python benchmarks/pay.py --out results/pay.json
 
