@@ -95,6 +95,12 @@ def test_every_scale_has_trainings_that_can_start(experiment: Experiment) -> Non
         assert all(job.chosen().config.schedule.steps == steps[name] for job in jobs)
 
 
+def test_steps_are_those_that_trainings_make() -> None:
+    experiment = EXPERIMENTS["swimmer"]
+    for asked, made in ((1, 100), (100, 100), (101, 200)):
+        assert scale_of(experiment, "half", steps=asked).steps == made
+
+
 # --- Results, from made-up runs
 
 

@@ -4,14 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from apportion.front.paper.experiments import SEEDS, Experiment, Variant
+from apportion.training.settings import Schedule
 
 Name = Literal["smoke", "half", "full"]
 NAMES: tuple[Name, ...] = ("smoke", "half", "full")
 
 SMOKE_STEPS = 600
+ITERATION = Schedule().steps_per_iteration
 # The smallest training that has updates, evaluations and edges: it says nothing about any method.
 _SMOKE: dict[str, Any] = {
-    "steps_per_iteration": 100,
+    "steps_per_iteration": ITERATION,
     "updates_per_iteration": 2,
     "warmup_steps": 200,
     "evaluate_every": 100,
@@ -52,7 +54,8 @@ class Scale(NamedTuple):
 
 
 def scale_of(experiment: Experiment, name: Name, steps: int | None = None, seeds: int | None = None) -> Scale:
-    """The scale of this name; with another number of steps or seeds, where these are given."""
+    """The scale of this name; with another number of steps or seeds, where these are given. Steps are those
+    of whole iterations, which is what trainings make."""
     smoke = name == "smoke"
     usual = SMOKE_STEPS if smoke else experiment.steps // (2 if name == "half" else 1)
     return Scale(
@@ -60,5 +63,5 @@ def scale_of(experiment: Experiment, name: Name, steps: int | None = None, seeds
         tasks=experiment.tasks[: experiment.smoke_tasks] if smoke else experiment.tasks,
         variants=experiment.variants[: experiment.smoke_variants] if smoke else experiment.variants,
         seeds=seeds or (2 if smoke else SEEDS),
-        steps=steps or usual,
+        steps=-(-(steps or usual) // ITERATION) * ITERATION,
     )
