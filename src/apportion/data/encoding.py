@@ -1,7 +1,8 @@
 """From columns as people log them to numbers that can be learned from, and the same way again later.
 
 A missing number becomes the column's mean, and a column of its own says where that was; texts become
-categories, a missing one among them; earlier steps become columns where lags are asked for.
+categories, a missing one among them; earlier steps become columns where lags are asked for. Numbers that
+single precision could not tell apart, such as seconds since 1970, are counted from their mean.
 """
 
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from apportion.data.rows import Column, Rows
 
 MOST_CATEGORIES = 50  # more are names of things, not kinds of them
 UNKNOWN = "(missing)"
+FAR = 1e4  # spreads from zero: farther, single precision would keep less than a column's first three digits
+ROUNDING = 1e-12  # of the mean: a spread that is less is none
 _FEW = 5  # episodes, in which anything may go along with the outcomes
 
 Floats = NDArray[np.float64]
@@ -31,6 +34,7 @@ class Coded:
     levels: tuple[str, ...] = ()  # its categories; none: it holds numbers
     fill: float = 0.0  # what stands for a missing number
     marked: bool = False  # whether another column says where one was missing
+    origin: float = 0.0  # what numbers are counted from
 
     @classmethod
     def of(cls, source: str, name: str, column: Column) -> "Coded":
@@ -52,7 +56,9 @@ class Coded:
         known = values[~np.isnan(values)]
         if not known.size:
             raise UserError(f"{source}: column {name!r} holds no value: leave it out")
-        return cls(name, (), float(known.mean()), marked=known.size < values.size)
+        mean, spread = float(known.mean()), float(known.std())
+        lost = ROUNDING * abs(mean) < spread < abs(mean) / FAR
+        return cls(name, (), mean, known.size < values.size, mean if lost else 0.0)
 
     def numbers(self, source: str, column: Column) -> Floats:
         """[N] values, or numbers of categories."""
@@ -61,7 +67,7 @@ class Coded:
         if column.dtype == object and any(value is not None for value in column):
             raise UserError(f"{source}: column {self.name!r} holds texts, but the run was fitted to numbers")
         values = np.asarray(column, np.float64)
-        return np.where(np.isnan(values), self.fill, values)
+        return np.where(np.isnan(values), self.fill, values) - self.origin
 
     def _codes(self, source: str, column: Column) -> Floats:
         place = {level: number for number, level in enumerate(self.levels)}
@@ -146,6 +152,12 @@ class Encoding:
             notes=(*self._notes(rows), *self._equals(rows)),
         )
 
+    def origins(self) -> tuple[Floats, Floats]:
+        """[S'] and [A'] what the observed dimensions of a log, and the actions, are counted from."""
+        states, actions = ([coded.origin for coded in part] for part in (self.states, self.actions))
+        states += [0.0] * sum(coded.marked for coded in (*self.states, *self.actions))
+        return np.array(states + [*states, *actions] * self.lags), np.array(actions)
+
     def _columns(self, rows: Rows) -> list[tuple[Coded, dict[str, Column]]]:
         return [(c, rows.states) for c in self.states] + [(c, rows.actions) for c in self.actions]
 
@@ -177,6 +189,9 @@ class Encoding:
             if coded.levels:
                 notes.append(f"{coded.name!r} is one dimension of {len(coded.levels)} categories")
                 continue
+            if coded.origin:
+                far = "is far from zero beside its spread"
+                notes.append(f"{coded.name!r} {far}: it is counted from {coded.origin:.10g}")
             missing = int(np.isnan(np.asarray(part[coded.name], np.float64)).sum())
             if missing:
                 marked = f", marked in '{coded.name} missing'" if coded.marked else ""

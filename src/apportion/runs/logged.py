@@ -70,6 +70,16 @@ def read_for(run: RunFolder, data: str, tell: Tell = nobody) -> tuple[Rows, Log]
     return rows, Encoding.from_dict(facts["encoding"]).apply(rows)
 
 
+def from_origins(run: RunFolder, observations: Any, actions: Any) -> tuple[Any, Any]:
+    """What somebody saw and did, counted as the run counts it; of other shapes as they are."""
+    if not run.data.is_file():
+        return observations, actions
+    given = (np.asarray(observations), np.asarray(actions))
+    pairs = zip(given, Encoding.from_dict(read_facts(run)["encoding"]).origins(), strict=True)
+    seen, done = (x - origin if origin.any() and x.shape[-1:] == origin.shape else x for x, origin in pairs)
+    return seen, done
+
+
 def read_facts(run: RunFolder) -> dict[str, Any]:
     """What the run was fitted to."""
     if not run.data.is_file():
