@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from apportion.core.categories import expand_actions, expand_observations
+from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Record
@@ -67,7 +68,10 @@ def read_for(run: RunFolder, data: str, tell: Tell = nobody) -> tuple[Rows, Log]
     chosen = facts["columns"]
     columns = Columns() if chosen is None else _choice(chosen)
     rows = read_rows(data, columns, tell)[1]
-    return rows, Encoding.from_dict(facts["encoding"]).apply(rows)
+    log = Encoding.from_dict(facts["encoding"]).apply(rows)
+    same = log.observation_names == run.read_spec().observation_names
+    check(same, f"{run.path} was fitted by an earlier version, which read lags otherwise: fit it again")
+    return rows, log
 
 
 def from_origins(run: RunFolder, observations: Any, actions: Any) -> tuple[Any, Any]:
