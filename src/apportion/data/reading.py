@@ -34,11 +34,14 @@ def nobody(done: int, of: int) -> None:
     """Is told how far reading is, and says nothing."""
 
 
-def read_rows(data: str, columns: Columns | Choice, tell: Tell = nobody) -> tuple[Source, Rows]:
-    """The steps in a file or data set; of a table those columns that are named, or were chosen before."""
+def read_rows(
+    data: str, columns: Columns | Choice, tell: Tell = nobody, paid: bool = True
+) -> tuple[Source, Rows]:
+    """The steps in a file or data set; of a table those columns that are named, or were chosen before. Unless
+    it must be known what was `paid`, tables and arrays of episodes need no outcomes."""
     path = Path(data)
     if path.suffix in (*tables.CSV, *tables.PARQUET):
-        choice, rows = tables.read_table(path, columns, tell)
+        choice, rows = tables.read_table(path, columns, tell, paid)
         return Source(data, choice), rows
     for field in FIELDS if isinstance(columns, Columns) else ():
         given = getattr(columns, field)
@@ -46,7 +49,7 @@ def read_rows(data: str, columns: Columns | Choice, tell: Tell = nobody) -> tupl
             given is None, f"--{field} {given} names a column of a table, which {data} is not: leave it out"
         )
     if path.suffix in NPZ:
-        return Source(data, None), _npz_rows(path)
+        return Source(data, None), _npz_rows(path, paid)
     if path.suffix in d3rlpy.HDF5:
         return Source(data, None), d3rlpy.read(path)
     if path.suffix or path.exists():
@@ -78,11 +81,11 @@ def read_log(data: str, columns: Columns, tell: Tell = nobody) -> Read:
     return Read(source, encoding, log._replace(notes=notes))
 
 
-def _npz_rows(path: Path) -> Rows:
+def _npz_rows(path: Path, paid: bool) -> Rows:
     arrays = load_npz(path)
     if d3rlpy.is_flat(arrays):
         return d3rlpy.flat_rows(str(path), arrays)
-    log = read_npz(path)
+    log = read_npz(path, paid)
     lengths = np.array([len(each) for each in log.actions], np.int64)
     after = np.stack([each[-1] for each in log.observations])
     return Rows(

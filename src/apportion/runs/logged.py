@@ -63,11 +63,11 @@ def learners_record(spec: Spec, log: Log, number: int, name: int) -> Record:
 
 
 def read_for(run: RunFolder, data: str, tell: Tell = nobody) -> tuple[Rows, Log]:
-    """Other data in the way that the run's own were read."""
+    """Other data in the way that the run's own were read; outcomes are NaN where they are not known."""
     facts = read_facts(run)
     chosen = facts["columns"]
     columns = Columns() if chosen is None else _choice(chosen)
-    rows = read_rows(data, columns, tell)[1]
+    rows = read_rows(data, columns, tell, paid=False)[1]
     log = Encoding.from_dict(facts["encoding"]).apply(rows)
     same = log.observation_names == run.read_spec().observation_names
     check(same, f"{run.path} was fitted by an earlier version, which read lags otherwise: fit it again")

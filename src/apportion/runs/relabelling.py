@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expanded
+from apportion.core.config import check
 from apportion.data.logged import Log
 from apportion.data.rows import Rows, Tell
 from apportion.runs.explain import Precision, Steps
@@ -36,8 +37,13 @@ def relabel_rows(
     """Learned rewards of other data, or of those that the run was fitted to. With `exact`, what an episode's
     rewards miss of its outcome is spread evenly over its steps."""
     rows, log = read_for(run, data)
+    unpaid = np.isnan(rows.totals)
+    who = f"{data}: episode {np.argmax(unpaid) + 1} of {len(unpaid)} has no outcome"
+    check(not (exact and unpaid.any()), f"{who}: fill it in, or relabel without --exact")
     learned = read_learned(run)
     rewards = np.concatenate(_rewards(run, learned, log, tell))
+    needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
+    check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
     shares = _credit(run, log, precision, tell) if credit else {}
     missing = np.zeros(len(rewards))
     if exact:
