@@ -16,6 +16,7 @@ from apportion.data.logged import Log, load_npz, read_npz
 from apportion.data.rows import Rows, Tell
 
 NPZ = (".npz",)
+SIZES = (1e-30, 1e36)  # of the largest outcome: what single precision holds, with room for rewards of steps
 ENDINGS = (*tables.CSV, *tables.PARQUET, *NPZ, *d3rlpy.HDF5)
 
 
@@ -70,6 +71,9 @@ def read_log(data: str, columns: Columns, tell: Tell = nobody) -> Read:
     source, rows = read_rows(data, columns, tell)
     wrong = np.flatnonzero(~np.isfinite(rows.totals))
     check(not wrong.size, f"{data}: the outcome of episode {wrong[:1]} is NaN or infinite: mend or remove it")
+    largest = float(np.abs(rows.totals).max())
+    held = largest == 0 or SIZES[0] <= largest <= SIZES[1]
+    check(held, f"{data}: the largest outcome is {largest:.2g}, which rewards cannot hold: give another unit")
     check(
         rows.last is not None or bool((rows.lengths > 1).any()),
         f"{data}: every episode has one step, whose reward is its outcome: there is nothing to divide",
