@@ -61,4 +61,4 @@ def test_the_reference_lists_fields_as_the_source_declares_them(site: Path) -> N
     text = html.unescape(re.sub(r"<[^>]+>", "", (site / "docs/reference.html").read_text()))
     assert "paid (Float[Array, '*B']): the delayed reward as the agent sees it" in text
     assert "segments (int = 0): how many segments (M); 0 for none" in text
-    assert "negligible: float = 0.01, terminated: NDArray[Any] | None = None) → Identification" in text
+    assert "terminated: NDArray[Any] | None = None, names: Sequence[str] = ()) → Identification" in text

@@ -111,7 +111,7 @@ def test_a_table_a_file_and_pictures(plain: dict[str, Any], greenhouse_run: Run,
     ("flags", "code", "reason"),
     [
         (["--lane", "2"], 1, "no lane 2: "),
-        (["--step", "10"], 1, "--step 10 is beyond an episode of 10 steps"),
+        (["--step", "10"], 1, "--step 10 is beyond every episode, of 10 steps at most"),
         (["--step", "-1"], 2, "--step -1 must not be negative"),
         (["--seed", "1", "--episode", "log.npz"], 2, "give --episode or --seed, not both"),
         (["--episode", "nowhere.npz"], 1, "no file nowhere.npz"),

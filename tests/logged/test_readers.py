@@ -134,14 +134,6 @@ def test_texts_are_one_dimension_with_categories(tmp_path: Path) -> None:
     assert set(np.concatenate(log.observations)[:, 2]) == {0.0, 1.0, 2.0, 3.0}
 
 
-def test_lags_bring_earlier_steps(tmp_path: Path) -> None:
-    log = read(data.write_csv(tmp_path / "log.csv", data.table(EPISODES)), states="s_", lags=2)
-    assert log.observation_names[3:] == tuple(f"{n} t-{k}" for k in (1, 2) for n in (*data.STATES, "a_0"))
-    seen, done = log.observations[0], log.actions[0]
-    np.testing.assert_array_equal(seen[2:, 7:10], seen[:-2, :3])
-    np.testing.assert_array_equal(seen[1:, 6], done[:-1, 0])
-
-
 def test_columns_that_tell_the_outcome_are_named(tmp_path: Path) -> None:
     """On every row, or on the last; a cause of single steps is none of these."""
     rows = [row | {"s_3": 32 - 1.8 * row["outcome"], "s_4": 0.0} for row in data.table(EPISODES)]

@@ -55,6 +55,8 @@ def _scores(console: Console, data: dict[str, Any]) -> None:
     seed = data["config"]["seed"]
     table = Table(title="Last evaluation", title_justify="left")
     names = leading(("reward_correlation", "return_error"), data["step_rewards"])
+    if data["data"] is not None:  # a log has no reward of steps to correlate with
+        names = ("return_error",)
     names = (*_success(data["success_per_lane"]), *names)
     for column in ("seed", "return", *(name.replace("_", " ") for name in names)):
         table.add_column(column, justify="right")

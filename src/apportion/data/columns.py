@@ -98,10 +98,12 @@ class Choice(NamedTuple):
         return f"Guessed by names: {'; '.join(parts)}" if parts else None
 
 
-def choose(source: str, given: Columns | Choice, known: list[str]) -> Choice:
-    """The columns of a table that are read, among those it has."""
+def choose(source: str, given: Columns | Choice, known: list[str], paid: bool = True) -> Choice:
+    """The columns of a table that are read, among those it has. Of those that were chosen before, the outcome
+    may be absent where nobody asks what was `paid`."""
     if isinstance(given, Choice):
-        absent = [name for name in given.names if name not in known]
+        needed = [name for name in given.names if paid or name != given.outcome]
+        absent = [name for name in needed if name not in known]
         check(
             not absent, f"{source} has no column {absent[0] if absent else ''!r}, which the run was fitted to"
         )

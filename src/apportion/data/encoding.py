@@ -1,10 +1,13 @@
 """From columns as people log them to numbers that can be learned from, and the same way again later.
 
 A missing number becomes the column's mean, and a column of its own says where that was; texts become
-categories, a missing one among them; earlier steps become columns where lags are asked for.
+categories, a missing one among them; earlier steps become columns where lags are asked for, and another says
+where there was none. Numbers that single precision could not tell apart, such as seconds since 1970, are
+counted from their mean.
 """
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,8 @@ from apportion.data.rows import Column, Rows
 
 MOST_CATEGORIES = 50  # more are names of things, not kinds of them
 UNKNOWN = "(missing)"
+FAR = 1e4  # spreads from zero: farther, single precision would keep less than a column's first three digits
+ROUNDING = 1e-12  # of the mean: a spread that is less is none
 _FEW = 5  # episodes, in which anything may go along with the outcomes
 
 Floats = NDArray[np.float64]
@@ -29,8 +34,9 @@ class Coded:
 
     name: str
     levels: tuple[str, ...] = ()  # its categories; none: it holds numbers
-    fill: float = 0.0  # what stands for a missing number
+    fill: float = 0.0  # what stands for a missing number, or before the first step: there also for categories
     marked: bool = False  # whether another column says where one was missing
+    origin: float = 0.0  # what numbers are counted from
 
     @classmethod
     def of(cls, source: str, name: str, column: Column) -> "Coded":
@@ -42,7 +48,10 @@ class Coded:
                     f"{source}: column {name!r} holds {len(levels):,} different texts, more than "
                     f"{MOST_CATEGORIES}: leave it out of --states and --actions"
                 )
-            return cls(name, tuple(levels))
+            coded = cls(name, tuple(levels))
+            return replace(
+                coded, fill=float(np.argmax(np.bincount(coded._codes(source, column).astype(int))))
+            )
         values = np.asarray(column, np.float64)
         if np.isinf(values).any():
             row = int(np.argmax(np.isinf(values))) + 1
@@ -52,7 +61,9 @@ class Coded:
         known = values[~np.isnan(values)]
         if not known.size:
             raise UserError(f"{source}: column {name!r} holds no value: leave it out")
-        return cls(name, (), float(known.mean()), marked=known.size < values.size)
+        mean, spread = float(known.mean()), float(known.std())
+        lost = ROUNDING * abs(mean) < spread < abs(mean) / FAR
+        return cls(name, (), mean, known.size < values.size, mean if lost else 0.0)
 
     def numbers(self, source: str, column: Column) -> Floats:
         """[N] values, or numbers of categories."""
@@ -61,7 +72,7 @@ class Coded:
         if column.dtype == object and any(value is not None for value in column):
             raise UserError(f"{source}: column {self.name!r} holds texts, but the run was fitted to numbers")
         values = np.asarray(column, np.float64)
-        return np.where(np.isnan(values), self.fill, values)
+        return np.where(np.isnan(values), self.fill, values) - self.origin
 
     def _codes(self, source: str, column: Column) -> Floats:
         place = {level: number for number, level in enumerate(self.levels)}
@@ -130,11 +141,12 @@ class Encoding:
             pairs = zip(observations, after, strict=True)
             observations = [np.concatenate([each, row[None]]) for each, row in pairs]
         action_names = tuple(coded.name for coded in self.actions)
-        late_names, late = _lagged_names([*names, *action_names], self.lags), [*levels, *acted] * self.lags
+        late_names, late = _lagged_names([*names, *action_names], self.lags), [*levels, *acted, 0] * self.lags
         _check_apart(rows.source, (*names, *late_names, *action_names))
         if self.lags:
             pairs = zip(observations, done, strict=True)
-            observations = [_with_lags(each, acts, self.lags) for each, acts in pairs]
+            before = self._before(len(marks))
+            observations = [_with_lags(each, acts, before, self.lags) for each, acts in pairs]
         return Log(
             observations=observations,
             actions=done,
@@ -145,6 +157,12 @@ class Encoding:
             terminated=rows.terminated if self.ended else None,
             notes=(*self._notes(rows), *self._equals(rows)),
         )
+
+    def origins(self) -> tuple[Floats, Floats]:
+        """[S'] and [A'] what the observed dimensions of a log, and the actions, are counted from."""
+        states, actions = ([coded.origin for coded in part] for part in (self.states, self.actions))
+        states += [0.0] * sum(coded.marked for coded in (*self.states, *self.actions))
+        return np.array(states + [*states, *actions, 0.0] * self.lags), np.array(actions)
 
     def _columns(self, rows: Rows) -> list[tuple[Coded, dict[str, Column]]]:
         return [(c, rows.states) for c in self.states] + [(c, rows.actions) for c in self.actions]
@@ -159,6 +177,11 @@ class Encoding:
         assert rows.last is not None
         columns = [coded.numbers(rows.source, rows.last[coded.name]) for coded in self.states]
         return np.column_stack([*columns, *[np.zeros(len(rows.lengths))] * marks])
+
+    def _before(self, marks: int) -> tuple[Floats, Floats]:
+        """[S'] and [A'] before the first step: means, commonest categories, and no mark of a missing one."""
+        states, actions = ([each.fill - each.origin for each in part] for part in (self.states, self.actions))
+        return np.array(states + [0.0] * marks), np.array(actions)
 
     def _equals(self, rows: Rows) -> list[str]:
         """Sentences on columns of numbers that go along with each other, or with the outcome."""
@@ -177,6 +200,9 @@ class Encoding:
             if coded.levels:
                 notes.append(f"{coded.name!r} is one dimension of {len(coded.levels)} categories")
                 continue
+            if coded.origin:
+                far = "is far from zero beside its spread"
+                notes.append(f"{coded.name!r} {far}: it is counted from {coded.origin:.10g}")
             missing = int(np.isnan(np.asarray(part[coded.name], np.float64)).sum())
             if missing:
                 marked = f", marked in '{coded.name} missing'" if coded.marked else ""
@@ -196,14 +222,16 @@ def _check_apart(source: str, names: tuple[str, ...]) -> None:
 
 
 def _lagged_names(names: list[str], lags: int) -> tuple[str, ...]:
-    return tuple(f"{name} t-{lag}" for lag in range(1, lags + 1) for name in names)
+    every = ([*(f"{name} t-{lag}" for name in names), f"no t-{lag}"] for lag in range(1, lags + 1))
+    return tuple(itertools.chain.from_iterable(every))
 
 
-def _with_lags(observations: Floats, actions: Floats, lags: int) -> Floats:
-    """[T or T+1, S'] with what was seen and done in earlier steps; before the first, as in the first."""
-    steps = np.arange(len(observations))
-    parts = [observations]
+def _with_lags(observations: Floats, actions: Floats, before: tuple[Floats, Floats], lags: int) -> Floats:
+    """[T or T+1, S'] with what was seen and done in earlier steps, and where there was none. Before the first
+    nothing stands that differs between episodes: it would be taken for a cause, or hide one."""
+    steps, parts = np.arange(len(observations)), [observations]
     for lag in range(1, lags + 1):
-        earlier = np.maximum(steps - lag, 0)
-        parts += [observations[earlier], actions[np.minimum(earlier, len(actions) - 1)]]
+        earlier, none = np.maximum(steps - lag, 0), (steps < lag)[:, None]
+        seen, done = observations[earlier], actions[np.minimum(earlier, len(actions) - 1)]
+        parts += [np.where(none, before[0], seen), np.where(none, before[1], done), none.astype(np.float64)]
     return np.concatenate(parts, axis=1)

@@ -28,10 +28,12 @@ class Log(NamedTuple):
     terminated: NDArray[np.bool_] | None = None  # [E] which ended by themselves, where that is known
 
 
-def read_npz(path: Path) -> Log:
+def read_npz(path: Path, paid: bool = True) -> Log:
     """Arrays observations [E, T+1, S], actions [E, T, A], lengths [E], totals [E]; names are optional, and
-    terminated [E]: whether an episode ended by itself."""
+    terminated [E]: whether an episode ended by itself. So are totals where nobody asks what was `paid`."""
     arrays = load_npz(path)
+    if not paid and "lengths" in arrays:
+        arrays = {"totals": np.full(len(np.atleast_1d(arrays["lengths"])), np.nan), **arrays}
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:
         raise UserError(f"{path} has no array {missing[0]!r}: it needs {', '.join(REQUIRED)}")

@@ -16,6 +16,7 @@ from apportion.data.logged import Log, load_npz, read_npz
 from apportion.data.rows import Rows, Tell
 
 NPZ = (".npz",)
+SIZES = (1e-30, 1e36)  # of the largest outcome: what single precision holds, with room for rewards of steps
 ENDINGS = (*tables.CSV, *tables.PARQUET, *NPZ, *d3rlpy.HDF5)
 
 
@@ -34,11 +35,14 @@ def nobody(done: int, of: int) -> None:
     """Is told how far reading is, and says nothing."""
 
 
-def read_rows(data: str, columns: Columns | Choice, tell: Tell = nobody) -> tuple[Source, Rows]:
-    """The steps in a file or data set; of a table those columns that are named, or were chosen before."""
+def read_rows(
+    data: str, columns: Columns | Choice, tell: Tell = nobody, paid: bool = True
+) -> tuple[Source, Rows]:
+    """The steps in a file or data set; of a table those columns that are named, or were chosen before. Unless
+    it must be known what was `paid`, tables and arrays of episodes need no outcomes."""
     path = Path(data)
     if path.suffix in (*tables.CSV, *tables.PARQUET):
-        choice, rows = tables.read_table(path, columns, tell)
+        choice, rows = tables.read_table(path, columns, tell, paid)
         return Source(data, choice), rows
     for field in FIELDS if isinstance(columns, Columns) else ():
         given = getattr(columns, field)
@@ -46,7 +50,7 @@ def read_rows(data: str, columns: Columns | Choice, tell: Tell = nobody) -> tupl
             given is None, f"--{field} {given} names a column of a table, which {data} is not: leave it out"
         )
     if path.suffix in NPZ:
-        return Source(data, None), _npz_rows(path)
+        return Source(data, None), _npz_rows(path, paid)
     if path.suffix in d3rlpy.HDF5:
         return Source(data, None), d3rlpy.read(path)
     if path.suffix or path.exists():
@@ -67,6 +71,9 @@ def read_log(data: str, columns: Columns, tell: Tell = nobody) -> Read:
     source, rows = read_rows(data, columns, tell)
     wrong = np.flatnonzero(~np.isfinite(rows.totals))
     check(not wrong.size, f"{data}: the outcome of episode {wrong[:1]} is NaN or infinite: mend or remove it")
+    largest = float(np.abs(rows.totals).max())
+    held = largest == 0 or SIZES[0] <= largest <= SIZES[1]
+    check(held, f"{data}: the largest outcome is {largest:.2g}, which rewards cannot hold: give another unit")
     check(
         rows.last is not None or bool((rows.lengths > 1).any()),
         f"{data}: every episode has one step, whose reward is its outcome: there is nothing to divide",
@@ -78,11 +85,11 @@ def read_log(data: str, columns: Columns, tell: Tell = nobody) -> Read:
     return Read(source, encoding, log._replace(notes=notes))
 
 
-def _npz_rows(path: Path) -> Rows:
+def _npz_rows(path: Path, paid: bool) -> Rows:
     arrays = load_npz(path)
     if d3rlpy.is_flat(arrays):
         return d3rlpy.flat_rows(str(path), arrays)
-    log = read_npz(path)
+    log = read_npz(path, paid)
     lengths = np.array([len(each) for each in log.actions], np.int64)
     after = np.stack([each[-1] for each in log.observations])
     return Rows(

@@ -23,7 +23,7 @@ class Rows(NamedTuple):
     lengths: NDArray[np.int64]  # [E]
     states: dict[str, Column]
     actions: dict[str, Column]
-    totals: NDArray[np.float64]  # [E]
+    totals: NDArray[np.float64]  # [E] NaN where it is not known, and nobody asks
     last: dict[str, Column] | None  # [E] the states after each episode's last step, where they are known
     terminated: NDArray[np.bool_] | None  # [E] which episodes ended by themselves, where that is known
     named: bool  # False: dimensions have no names of their own, but are counted
@@ -94,10 +94,13 @@ def check_steps(source: str, name: str, step: Column, starts: NDArray[np.int64])
 
 
 def episode_outcomes(
-    source: str, name: str, outcome: Column, episode: Column, lengths: NDArray[np.int64]
+    source: str, name: str, outcome: Column, episode: Column, lengths: NDArray[np.int64], paid: bool = True
 ) -> NDArray[np.float64]:
     """[E] from a column that has each episode's outcome in every row, or in one of them. Where all rows but
-    the last of every episode hold a zero, it is a reward that was paid at the end."""
+    the last of every episode hold a zero, it is a reward that was paid at the end. NaN where it stands in
+    none, unless it must be known what was `paid`."""
+    if not paid and _absent(outcome).all():
+        return np.full(len(lengths), np.nan)
     if outcome.dtype == object:
         raise UserError(f"{source}: column {name!r} holds texts, and outcomes are numbers: mend it")
     starts = np.cumsum(lengths) - lengths
@@ -105,9 +108,10 @@ def episode_outcomes(
     before_last[starts + lengths - 1] = False
     if before_last.any() and np.all(outcome[before_last] == 0):
         outcome = np.where(before_last, np.nan, outcome)
-    totals = np.empty(len(lengths))
+    totals = np.full(len(lengths), np.nan)
     for number, (start, length) in enumerate(zip(starts, lengths, strict=True)):
-        totals[number] = _outcome(source, name, outcome, int(start), int(length), episode[start])
+        if paid or not np.isnan(outcome[start : start + length]).all():
+            totals[number] = _outcome(source, name, outcome, int(start), int(length), episode[start])
     return totals
 
 

@@ -30,23 +30,24 @@ MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "
 _BATCH = 100_000  # rows
 
 
-def read_table(path: Path, columns: Columns | Choice, tell: Tell) -> tuple[Choice, Rows]:
-    """The steps of a table, and which of its columns they were taken from."""
+def read_table(path: Path, columns: Columns | Choice, tell: Tell, paid: bool = True) -> tuple[Choice, Rows]:
+    """The steps of a table, and which of its columns they were taken from. Unless it must be known what was
+    `paid`, outcomes may be missing, and so may their column."""
     names, count = _csv_shape(path) if path.suffix in CSV else _parquet_shape(path)
-    choice = choose(str(path), columns, names)
+    choice = choose(str(path), columns, names, paid)
+    there = [name for name in choice.names if name in names]
     if count == 0:
         raise UserError(f"{path} holds no row")
-    check_room(str(path), count * len(choice.names))
-    table = _read(path, choice.names, count, tell)
-    for name in choice.names:
+    check_room(str(path), count * len(there))
+    table = _read(path, there, count, tell)
+    for name in there:
         if name not in (choice.episode, choice.terminated):
             _check_kind(path, name, table[name])
     lengths = episode_lengths(str(path), table[choice.episode])
     if choice.step is not None:
         check_steps(str(path), choice.step, table[choice.step], np.cumsum(lengths) - lengths)
-    totals = episode_outcomes(
-        str(path), choice.outcome, table[choice.outcome], table[choice.episode], lengths
-    )
+    outcome = table.get(choice.outcome, np.full(count, np.nan))
+    totals = episode_outcomes(str(path), choice.outcome, outcome, table[choice.episode], lengths, paid)
     terminated, either = None, False
     if choice.terminated is not None:
         guessed = isinstance(columns, Columns) and columns.terminated is None

@@ -5,6 +5,7 @@ Reward edges come from segment totals alone (reward.py, refine.py), dynamics edg
 `identify(observations, actions, totals)`.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +57,7 @@ def identify(
     seed: int = 0,
     negligible: float = 0.01,
     terminated: NDArray[Any] | None = None,
+    names: Sequence[str] = (),
 ) -> Identification:
     """From segments: observations [T+1, S] and actions [T, A] of each, and what each was paid; and whether
     each ended by itself, so that what an end pays is not taken for some dimension's merit. Where that is not
@@ -64,7 +66,8 @@ def identify(
 
     An edge to the reward is absent if it is worth less than `negligible` of the totals' variance, as a
     function of the dimension alone or in a product of two; one to a next state, if the part of its variance
-    that stays unexplained grows by less than that without the edge.
+    that stays unexplained grows by less than that without the edge. Notes call dimensions (actions after
+    states) by their `names`, or count them from 0.
     """
     rows = [np.concatenate([o[: len(a)], a], axis=1) for o, a in zip(observations, actions, strict=True)]
     totals = np.asarray(totals, np.float64)
@@ -72,7 +75,7 @@ def identify(
     _check(rows, observations, totals, negligible, ends)
     # On a busy machine two threads of linear algebra take 40 times as long as one for so small matrices.
     with threadpool_limits(1, user_api="blas"):
-        return _identify(rows, observations, totals, seed, negligible, ends)
+        return _identify(rows, observations, totals, seed, negligible, ends, names)
 
 
 def _identify(
@@ -82,6 +85,7 @@ def _identify(
     seed: int,
     negligible: float,
     ends: NDArray[np.bool_],
+    names: Sequence[str],
 ) -> Identification:
     states, rng = observations[0].shape[1], np.random.default_rng(seed)
     dictionary = Dictionary.over(Scale.over(rows))
@@ -115,7 +119,15 @@ def _identify(
         groups=with_copies(reward, copies),
         explained=max(0.0, 1 - refined.error) if refined.parents.size else 0.0,
         certificate=certify(
-            refined, everything, len(rows), len(x), dictionary, negligible, only_from_totals, len(instead)
+            refined,
+            everything,
+            len(rows),
+            len(x),
+            dictionary,
+            negligible,
+            only_from_totals,
+            len(instead),
+            names,
         ),
         nowhere=nowhere,
         reward_model=refined.model,

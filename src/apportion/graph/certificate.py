@@ -62,18 +62,23 @@ def certify(
     negligible: float = 0.01,
     only_from_totals: int = 0,
     not_told: int = 0,
+    names: Sequence[str] = (),
 ) -> Certificate:
     """Errors are shares of the totals' variance on segments left out; `error_of_all` uses every dimension.
     `transitions` are those that the dynamics were found in. So many dimensions are absent from totals, but
-    may be worth more in single steps; so many parents are not told from what moves them."""
+    may be worth more in single steps; so many parents are not told from what moves them. Dimensions have
+    `names`, or are counted from 0."""
     doubts = _reward_doubts(refined, error_of_all, segments)
     features = dictionary.shortened().size
     needed = TRANSITIONS_PER_FEATURE * features
     if transitions < needed:
         few = f"{transitions} transitions are few for {features} features: dynamics edges need {needed}"
         doubts[Doubt.FEW_TRANSITIONS] = few
+    called = [repr(name) for name in names] or [
+        f"dimension {dim}" for dim in range(len(dictionary.scale.live))
+    ]
     remarks = [
-        f"dimension {copy} equals dimension {first} up to its unit: the edges of both stand at {first}"
+        f"{called[copy]} equals {called[first]} up to its unit: the edges of both stand at {called[first]}"
         for copy, first in dictionary.scale.copies.items()
     ]
     return Certificate(

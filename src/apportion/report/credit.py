@@ -80,7 +80,7 @@ def _draw_bars(axes: "Axes", rows: list[dict[str, Any]], lanes: int) -> None:
 def _draw_steps(axes: "Axes", data: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     """Contributions along the first explained episode, as colours."""
     lane = data["lanes"][0]
-    episode = lane["episodes"][0]
+    episode = next(each for each in lane["episodes"] if each["steps"])
     values = np.array(episode["contributions"], np.float64)[:, [row["index"] for row in rows]]
     limit = np.nanmax(np.abs(values), initial=0) or 1.0
     image = axes.imshow(values.T, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="none")

@@ -43,7 +43,7 @@ class Selection:
     lane: tuple[int, ...] = ()
     """Which lanes, counted from 0; all when not given."""
     step: tuple[int, ...] = ()
-    """Which steps of each episode, counted from 0; all when not given."""
+    """Which steps of each episode that has them, counted from 0; all when not given."""
 
     def __post_init__(self) -> None:
         check(self.episode is None or self.seed is None, "give --episode or --seed, not both")
@@ -176,10 +176,13 @@ def _check_sizes(path: Path, observations: NDArray[Any], actions: NDArray[Any], 
 
 def _explain_lane(explainer: Explainer, lane: int, episodes: list[Steps], wanted: tuple[int, ...]) -> _Found:
     lengths = [len(episode.actions) for episode in episodes]
-    steps = [np.array(wanted if wanted else range(length), np.int64) for length in lengths]
-    shortest = min(lengths)
-    beyond = [step for step in wanted if step >= shortest]
-    check(not beyond, f"--step {beyond[0] if beyond else 0} is beyond an episode of {shortest} steps")
+    longest = max(lengths)
+    beyond = [step for step in wanted if step >= longest]
+    check(
+        not beyond, f"--step {beyond[0] if beyond else 0} is beyond every episode, of {longest} steps at most"
+    )
+    every = wanted or range(longest)
+    steps = [np.array([step for step in every if step < length], np.int64) for length in lengths]
     chosen = [Steps(*(part[rows] for part in each)) for each, rows in zip(episodes, steps, strict=True)]
     joined = explainer.explain(lane, Steps(*(np.concatenate(part) for part in zip(*chosen, strict=True))))
     ends = np.cumsum([len(rows) for rows in steps])[:-1]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.categories import collapsed, one_hot, owners
+from apportion.core.categories import collapsed, expanded, one_hot, owners
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.data.logged import Log
 from apportion.graph import identify
@@ -19,7 +19,15 @@ def identify_log(log: Log, negligible: float) -> dict[str, Any]:
     spec = Spec("", log.observation_names, log.action_names, 1, 1, levels=log.levels)
     observations = [one_hot(each, log.levels[:states]) for each in log.observations]
     actions = [one_hot(each, log.levels[states:]) for each in log.actions]
-    found = identify(observations, actions, log.totals, negligible=negligible, terminated=log.terminated)
+    entries = expanded(spec)
+    found = identify(
+        observations,
+        actions,
+        log.totals,
+        negligible=negligible,
+        terminated=log.terminated,
+        names=(*entries.observation_names, *entries.action_names),
+    )
     whose = owners(spec)
     return {
         "episodes": len(log.totals),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from apportion.core.categories import expand_actions, expand_observations
+from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Record
@@ -62,12 +63,25 @@ def learners_record(spec: Spec, log: Log, number: int, name: int) -> Record:
 
 
 def read_for(run: RunFolder, data: str, tell: Tell = nobody) -> tuple[Rows, Log]:
-    """Other data in the way that the run's own were read."""
+    """Other data in the way that the run's own were read; outcomes are NaN where they are not known."""
     facts = read_facts(run)
     chosen = facts["columns"]
     columns = Columns() if chosen is None else _choice(chosen)
-    rows = read_rows(data, columns, tell)[1]
-    return rows, Encoding.from_dict(facts["encoding"]).apply(rows)
+    rows = read_rows(data, columns, tell, paid=False)[1]
+    log = Encoding.from_dict(facts["encoding"]).apply(rows)
+    same = log.observation_names == run.read_spec().observation_names
+    check(same, f"{run.path} was fitted by an earlier version, which read lags otherwise: fit it again")
+    return rows, log
+
+
+def from_origins(run: RunFolder, observations: Any, actions: Any) -> tuple[Any, Any]:
+    """What somebody saw and did, counted as the run counts it; of other shapes as they are."""
+    if not run.data.is_file():
+        return observations, actions
+    given = (np.asarray(observations), np.asarray(actions))
+    pairs = zip(given, Encoding.from_dict(read_facts(run)["encoding"]).origins(), strict=True)
+    seen, done = (x - origin if origin.any() and x.shape[-1:] == origin.shape else x for x, origin in pairs)
+    return seen, done
 
 
 def read_facts(run: RunFolder) -> dict[str, Any]:

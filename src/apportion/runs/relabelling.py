@@ -1,12 +1,13 @@
 """Logged episodes with the learned reward of each step, and who earned it."""
 
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expanded
+from apportion.core.config import check
 from apportion.data.logged import Log
 from apportion.data.rows import Rows, Tell
 from apportion.runs.explain import Precision, Steps
@@ -16,6 +17,7 @@ from apportion.runs.learned import Learned, read_learned
 from apportion.runs.logged import learners_record, people_s, read_for
 from apportion.training.evaluate import make_redistribute
 from apportion.training.offline import episode_arrays
+from apportion.training.uneven import Group, groups, padded_to
 
 _STEPS_AT_ONCE = 100_000  # padding included
 
@@ -36,8 +38,13 @@ def relabel_rows(
     """Learned rewards of other data, or of those that the run was fitted to. With `exact`, what an episode's
     rewards miss of its outcome is spread evenly over its steps."""
     rows, log = read_for(run, data)
+    unpaid = np.isnan(rows.totals)
+    who = f"{data}: episode {np.argmax(unpaid) + 1} of {len(unpaid)} has no outcome"
+    check(not (exact and unpaid.any()), f"{who}: fill it in, or relabel without --exact")
     learned = read_learned(run)
     rewards = np.concatenate(_rewards(run, learned, log, tell))
+    needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
+    check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
     shares = _credit(run, log, precision, tell) if credit else {}
     missing = np.zeros(len(rewards))
     if exact:
@@ -57,22 +64,31 @@ def _free(name: str, taken: dict[str, NDArray[np.float64]]) -> str:
 
 def _rewards(run: RunFolder, learned: Learned, log: Log, tell: Tell) -> list[NDArray[np.float64]]:
     """[T] of each episode, the mean over lanes."""
-    spec, longest = run.read_spec(), max(map(len, log.actions))
-    wide = replace(expanded(spec), max_episode_steps=longest, max_segment_steps=longest)
-    redistribute = make_redistribute(learned.method, wide)
-    at_once = max(1, _STEPS_AT_ONCE // longest)
-    found: list[NDArray[np.float64]] = []
-    for first in range(0, len(log.totals), at_once):
-        numbers = range(first, min(first + at_once, len(log.totals)))
+    lengths = np.array([len(each) for each in log.actions], np.int64)
+    found: dict[int, NDArray[np.float64]] = {}
+    for group in groups(lengths, int(lengths.max())):
+        for number, rewards in _of_group(run, learned, log, group):
+            found[number] = rewards
+            tell(len(found), len(lengths))
+    return [found[number] for number in range(len(lengths))]
+
+
+def _of_group(
+    run: RunFolder, learned: Learned, log: Log, group: Group
+) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Numbers of episodes that are padded alike, and [T] of each."""
+    spec = run.read_spec()
+    redistribute = make_redistribute(learned.method, padded_to(expanded(spec), group.steps))
+    at_once = max(1, _STEPS_AT_ONCE // group.steps)
+    for first in range(0, len(group.numbers), at_once):
+        numbers = group.numbers[first : first + at_once].tolist()
         records = [learners_record(spec, log, number, number) for number in numbers]
         # The last part is filled up: another number of episodes would be another program.
         some = [episode_arrays(record) for record in records]
         some += some[:1] * (at_once - len(some) if first else 0)
         lanes = redistribute(learned.models, [some] * learned.config.lanes)
-        given = [np.mean([lane[place] for lane in lanes], axis=0) for place in range(len(records))]
-        found += [np.asarray(each, np.float64) for each in given]
-        tell(len(found), len(log.totals))
-    return found
+        for place, number in enumerate(numbers):
+            yield number, np.asarray(np.mean([lane[place] for lane in lanes], axis=0), np.float64)
 
 
 def _credit(run: RunFolder, log: Log, precision: Precision, tell: Tell) -> dict[str, NDArray[np.float64]]:

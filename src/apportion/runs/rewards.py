@@ -15,6 +15,7 @@ from apportion.envs.ranges import learners_actions
 from apportion.runs.explain import RewardOf, Steps, compile_reward, why_not_alone
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
+from apportion.runs.logged import from_origins
 from apportion.runs.policy import known_range
 from apportion.training import agent as agents
 from apportion.training.outcomes import Outcomes
@@ -29,6 +30,7 @@ def learned_rewards(
     learned = read_learned(run, best)
     check_lane(lane, learned.config.lanes, run)
     spec = known_range(run, learned)
+    observations, actions = from_origins(run, observations, actions)
     taken = expand_actions(spec, learners_actions(spec, actions))
     seen = expand_observations(spec, _learners_observations(spec, learned.config.env, observations))
     check(

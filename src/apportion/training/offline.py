@@ -28,10 +28,11 @@ from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
-from apportion.training.evaluate import Evaluation, judge, make_redistribute
+from apportion.training.evaluate import Evaluation, judge
 from apportion.training.evaluator import beliefs
 from apportion.training.outcomes import Outcomes
 from apportion.training.settings import Config
+from apportion.training.uneven import paddings, redistribute_in_groups
 from apportion.training.updates import repeat
 
 TRANSITIONS = 256  # single steps beside the segments of one update: as many as a policy would learn from
@@ -99,7 +100,8 @@ def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged) -> Itera
     method, replay = config.make_method(), fill(spec, paid)
     agent = _with_units(start(config, spec), replay)
     agent = looked_at_all(config, agent, paid)
-    learn = _compile(config, spec, min(fitting.check_every, fitting.updates))
+    lengths = np.array([len(record.actions) for record in paid], np.int64)
+    learn = _compile(config, spec, min(fitting.check_every, fitting.updates), lengths)
     judging = _Judging(config, spec, data)
     steps = list(range(fitting.check_every, fitting.updates + 1, fitting.check_every)) or [fitting.updates]
     for number, step in enumerate(steps):
@@ -174,7 +176,8 @@ class _Judging:
         earned = [record._replace(total=record.total - self.level) for record in records]
         self.earned = [episode_arrays(record) for record in earned]
         self.mean = float(np.mean([record.total for record in data.learned]))
-        self._redistribute = make_redistribute(method, spec)
+        lengths = np.array([len(record.actions) for record in records], np.int64)
+        self._redistribute = redistribute_in_groups(method, spec, lengths)
         self._beliefs = devices.compiled(partial(beliefs, method), config.lanes)
         self.best: AgentState | None = None
         self.smallest = np.full(config.lanes, np.inf)
@@ -249,26 +252,44 @@ def looked_at_all(config: Config, agent: AgentState, records: list[Record]) -> A
     return agent._replace(method=accept(agent.method, findings))
 
 
-def _compile(config: Config, spec: Spec, updates: int) -> Callable[..., tuple[AgentState, Metrics]]:
-    """So many updates of the method in every lane, all from one replay."""
+def _compile(
+    config: Config, spec: Spec, updates: int, lengths: NDArray[np.int64]
+) -> Callable[..., tuple[AgentState, Metrics]]:
+    """So many updates of the method in every lane, all from one replay of episodes with these lengths."""
     method = config.make_method()
     sampling = dataclasses.replace(method.sampling.suited(spec.max_segment_steps), every=1)
+    padded = paddings(lengths, sampling, config.lanes, spec.max_segment_steps)
 
-    def learn(agent: AgentState, replay: Replay, key: PRNGKeyArray) -> tuple[AgentState, Metrics]:
+    def prepare(agent: AgentState, replay: Replay, key: PRNGKeyArray) -> tuple[AgentState, Any]:
         draw_key, update_key = jax.random.split(key)
         if method.survey is not None:
             survey = scales.survey(agent.scaling, replays.survey(replay, spec.max_segment_steps))
             agent = agent._replace(method=method.survey(agent.method, survey))
         draws = replays.draw(replay, draw_key, sampling, TRANSITIONS, updates)
+        return agent, (draws, jax.random.split(update_key, updates))
+
+    def update(steps: int, replay: Replay, agent: AgentState, x: Any) -> tuple[AgentState, Metrics]:
+        drawn, update_key = x
+        batch = scales.batch(agent.scaling, replays.gather(replay, drawn, steps))
+        return agents.update_model(method, agent, batch, update_key)
+
+    def learn(agent: AgentState, replay: Replay, key: PRNGKeyArray) -> tuple[AgentState, Metrics]:
+        agent, inputs = prepare(agent, replay, key)
+        return repeat(partial(update, padded[-1], replay), agent, inputs)
+
+    def learn_unevenly(agent: AgentState, replay: Replay, key: PRNGKeyArray) -> tuple[AgentState, Metrics]:
+        """All lanes at once, for they share the length that each update needs."""
+        agent, inputs = jax.vmap(prepare, in_axes=(0, None, 0))(agent, replay, key)
+        ways = [jax.vmap(partial(update, steps, replay)) for steps in padded]
 
         def one(agent: AgentState, x: Any) -> tuple[AgentState, Metrics]:
-            drawn, update_key = x
-            batch = scales.batch(agent.scaling, replays.gather(replay, drawn, spec.max_segment_steps))
-            return agents.update_model(method, agent, batch, update_key)
+            longest = jnp.max(replay.segment_length[x[0].segments % len(replay.segment_length)])
+            return jax.lax.switch(jnp.sum(longest > jnp.array(padded[:-1])), ways, agent, x)
 
-        return repeat(one, agent, (draws, jax.random.split(update_key, updates)))
+        return repeat(one, agent, jax.tree.map(lambda each: jnp.swapaxes(each, 0, 1), inputs))
 
-    return jax.jit(jax.vmap(learn, in_axes=(0, None, 0)), donate_argnums=(0,))
+    every = jax.vmap(learn, in_axes=(0, None, 0)) if len(padded) == 1 else learn_unevenly
+    return jax.jit(every, donate_argnums=(0,))
 
 
 def _key(seed: int, number: int) -> PRNGKeyArray:

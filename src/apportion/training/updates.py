@@ -120,7 +120,7 @@ def repeat(update: Callable[[Any, Any], tuple[Any, Metrics]], state: Any, inputs
     """
     names: list[str] = []
 
-    def step(state: Any, x: Any) -> tuple[Any, Float[Array, "K"]]:
+    def step(state: Any, x: Any) -> tuple[Any, Float[Array, "K *L"]]:
         state, metrics = update(state, x)
         names[:] = sorted(metrics)
         return state, jnp.stack([metrics[name] for name in names])

@@ -1,0 +1,80 @@
+"""Episodes of very different lengths: padded to the longest, they may cost many times what they hold.
+
+Where one episode of thousands of steps is among many short ones, most updates draw short ones only. So what
+is drawn is padded to one of two lengths, whichever it needs: the same draws and sums, but for rounding.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.core.spec import Spec
+from apportion.core.types import Method, Sampling, State
+from apportion.envs.wire import Arrays
+from apportion.training.evaluate import Redistribute, make_redistribute
+
+WORTH = 0.5  # of the cost: what a second length must save, for it is a second program to compile
+
+
+def paddings(lengths: NDArray[np.int64], sampling: Sampling, lanes: int, longest: int) -> tuple[int, ...]:
+    """Steps, rising, to one of which the segments of an update are padded: the longest of all alone, unless
+    padding most updates less is worth it. `lengths` [E] are those of what is drawn from."""
+    drawn = sampling.segments * lanes
+    if drawn == 0:
+        return (longest,)
+    rising = np.sort(lengths).astype(np.float64)
+    weight = rising if sampling.weight == "length" else np.ones(len(rising))
+    seldom_more = (np.cumsum(weight) / weight.sum()) ** drawn  # the chance that nothing longer is drawn
+    cost = seldom_more * rising + (1 - seldom_more) * rising[-1]
+    best = int(np.argmin(cost))
+    if cost[best] > WORTH * rising[-1]:
+        return (_own(int(rising[-1]), longest),)
+    return int(rising[best]), int(rising[-1])
+
+
+def _own(needed: int, longest: int) -> int:
+    """What episodes need that are padded alike; as all others have it, where that is not much more."""
+    return needed if needed <= WORTH * longest else longest
+
+
+class Group(NamedTuple):
+    """Episodes that are padded alike."""
+
+    numbers: NDArray[np.int64]  # rising
+    steps: int
+
+
+def groups(lengths: NDArray[np.int64], longest: int) -> list[Group]:
+    """Of episodes with these lengths: all together, padded to the longest of all, unless two groups or less
+    padding cost much less."""
+    order, count = np.argsort(lengths, kind="stable"), len(lengths)
+    rising, below = lengths[order], np.arange(1, count + 1)
+    cost = below * rising + (count - below) * rising[-1]
+    best = int(np.argmin(cost))
+    if cost[best] > WORTH * count * rising[-1]:
+        return [Group(np.arange(count), _own(int(rising[-1]), longest))]
+    return [Group(np.sort(part), int(lengths[part].max())) for part in np.split(order, [best + 1])]
+
+
+def redistribute_in_groups(method: Method, spec: Spec, lengths: NDArray[np.int64]) -> Redistribute:
+    """As `make_redistribute`, of episodes with these lengths in every lane."""
+    every = groups(lengths, spec.max_episode_steps)
+    made = [make_redistribute(method, padded_to(spec, group.steps)) for group in every]
+
+    def redistribute(states: State, lanes: list[list[Arrays]]) -> list[list[NDArray[np.float32]]]:
+        found: list[list[Any]] = [[None] * len(lane) for lane in lanes]
+        for group, one in zip(every, made, strict=True):
+            given = one(states, [[lane[number] for number in group.numbers] for lane in lanes])
+            for mine, rewards in zip(found, given, strict=True):
+                for number, each in zip(group.numbers, rewards, strict=True):
+                    mine[number] = each
+        return found
+
+    return redistribute
+
+
+def padded_to(spec: Spec, steps: int) -> Spec:
+    """The same with episodes of so many steps at the longest."""
+    return replace(spec, max_episode_steps=steps, max_segment_steps=steps)

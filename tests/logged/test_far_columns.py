@@ -1,0 +1,87 @@
+"""Columns far from zero beside their spread, such as seconds since 1970, are not lost to single precision."""
+
+from pathlib import Path
+from typing import Any
+
+import logged_data as data
+import numpy as np
+import polars
+import pytest
+
+import apportion
+from apportion.data.columns import Columns
+from apportion.data.encoding import Coded, Encoding
+from apportion.data.reading import read_log
+from apportion.runs.identifying import identify_log
+from apportion.runs.logged import read_facts
+from apportion.training.evaluate import pearson
+
+EPISODES = data.episodes()
+HIDDEN = np.concatenate([reward for *_, reward in EPISODES])
+ORIGIN, UNIT = 1.7e9, 50.0
+
+
+def far(row: dict[str, Any]) -> dict[str, Any]:
+    """The first state as seconds since 1970, and the action about as far from zero."""
+    return row | {"s_0": ORIGIN + UNIT * row["s_0"], "a_0": ORIGIN + row["a_0"]}
+
+
+def test_numbers_far_from_zero_are_learned_as_well(tmp_path: Path) -> None:
+    """By `fit`, `relabel`, `explain` and the reward that others ask."""
+    file = data.write_csv(tmp_path / "log.csv", [far(row) for row in data.table(EPISODES)])
+    run = apportion.fit(file, out=tmp_path / "run", settings=data.SMALL, quiet=True)
+    assert run.summary()["data"]["unexplained"][0] < 0.1
+    apportion.relabel(run, file, tmp_path / "new.csv")
+    rewards = polars.read_csv(tmp_path / "new.csv")["reward"].to_numpy()
+    assert pearson(rewards, HIDDEN) >= 0.95
+    seen, done, _ = EPISODES[0]
+    asked = run.reward(seen * [UNIT, 1, 1] + [ORIGIN, 0, 0], done + ORIGIN)
+    assert asked == pytest.approx(rewards[: len(done)], abs=1e-4)
+    few = apportion.runs.explain.Precision(background=8)
+    told = run.explain(episode=file, precision=few)["lanes"][0]["episodes"][0]["redistributed"]
+    assert told == pytest.approx(rewards[: len(done)], abs=1e-4)
+    notes = read_facts(run.folder)["notes"]
+    assert sum("far from zero beside its spread: it is counted from 1" in note for note in notes) == 2
+
+
+def test_identify_finds_them(tmp_path: Path) -> None:
+    file = data.write_csv(tmp_path / "log.csv", [far(row) for row in data.table(EPISODES)])
+    found = identify_log(read_log(str(file), Columns(states="s_")).log, 0.01)
+    assert found["graph"]["state_to_reward"] == [True, True, False]
+    assert found["graph"]["action_to_reward"] == [True]
+
+
+def test_lags_and_marks_of_missing_numbers_have_their_origins(tmp_path: Path) -> None:
+    rows = [far(row) for row in data.table(EPISODES[:12])]
+    rows[3]["s_0"] = rows[5]["s_1"] = None
+    columns = Columns(states="s_", lags=2)
+    read = read_log(str(data.write_csv(tmp_path / "log.csv", rows)), columns)
+    again = Encoding.from_dict(read.encoding.to_dict())
+    seen, done = again.origins()
+    assert len(seen) == len(read.log.observation_names)
+    named = dict(zip(read.log.observation_names, seen, strict=True))
+    assert {name for name, origin in named.items() if origin} == {
+        f"{name}{lag}"
+        for name, lag in [("s_0", "")] + [(n, f" t-{k}") for n in ("s_0", "a_0") for k in (1, 2)]
+    }
+    assert named["s_0"] == named["s_0 t-2"] == pytest.approx(ORIGIN, rel=1e-6)
+    assert named["a_0 t-1"] == done[0] == pytest.approx(ORIGIN, rel=1e-6)
+    assert np.abs(np.concatenate(read.log.observations)).max() < 10 * UNIT
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[2010.0, 2020.0], [7.0, 7.0], [0.1 + 0.2, 0.3], [0.0, 0.0], [-1.0, 1.0], [300.0, 300.1, np.nan]],
+)
+def test_ordinary_and_constant_columns_stay_as_they_are(values: list[float]) -> None:
+    column = np.array(values)
+    coded = Coded.of("log", "s", column)
+    assert coded.origin == 0
+    known = ~np.isnan(column)
+    np.testing.assert_array_equal(coded.numbers("log", column)[known], column[known])
+
+
+def test_runs_of_older_versions_count_from_zero() -> None:
+    told = {"name": "s", "levels": [], "fill": 1.0, "marked": False}
+    read = Encoding.from_dict({"states": [told], "actions": [], "lags": 0, "followed": False, "ended": False})
+    assert read.origins()[0].tolist() == [0.0]
