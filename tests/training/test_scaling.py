@@ -104,11 +104,21 @@ def test_only_pay_far_from_the_size_of_rewards_has_a_unit_of_its_own(size: float
     np.testing.assert_allclose(scaling.unit(found), expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize("totals", [[0.0] * 20, [1e-6, 2e-6, 3e-6]])
-def test_a_unit_waits_until_enough_was_paid(totals: list[float]) -> None:
-    found = scaling.measured(UNKNOWN, _paid(totals, [5] * len(totals)))
+def test_a_unit_waits_until_something_was_paid() -> None:
+    found = scaling.measured(UNKNOWN, _paid([0.0] * 20, [5] * 20))
     assert float(found.unit) == 0
     assert float(scaling.unit(found)) == 1
+
+
+@pytest.mark.parametrize(("size", "expected"), [(1e-6, 1e-6), (1.0, 1.0), (1e6, 1e6)])
+def test_few_segments_bring_a_unit_for_now_and_settle_nothing(size: float, expected: float) -> None:
+    """Networks that had learned from sums of a million, while the unit was 1, learned nothing for long."""
+    few = scaling.measured(UNKNOWN, _paid(size * np.array([2.0, 2.0, 2.0]), [4] * 3))
+    np.testing.assert_allclose(scaling.unit(few), expected, rtol=1e-5)
+    enough = _paid(100 * size * np.array([1.0, -1.0, 1.0, -1.0]), [4] * 4)
+    settled = scaling.measured(few, enough)
+    np.testing.assert_allclose(settled.unit, scaling.measured(UNKNOWN, enough).unit)
+    builders.assert_equal(scaling.measured(settled, _paid([size] * 3, [4] * 3)).unit, settled.unit)
 
 
 def test_a_rare_goal_of_usual_size_leaves_the_unit_alone() -> None:

@@ -11,6 +11,7 @@ from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Metrics, Segments
 from apportion.nn import optimise
+from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
 
 
@@ -67,6 +68,13 @@ def fit(
         state.optimiser, state.network, lambda network: loss(network, segments)
     )
     return state._replace(network=network, optimiser=optimiser), {"reward_loss": value}
+
+
+def repaid(state: State, factor: Float[Array, ""]) -> State:
+    """Of an MLP, where what is paid counts so many times more: so do its rewards."""
+    network = state.network
+    weights = [*network.weights[:-1], network.weights[-1] * factor]
+    return state._replace(network=MLP(weights, [*network.biases[:-1], network.biases[-1] * factor]))
 
 
 def policy_mask(state: State) -> Float[Array, "S"]:

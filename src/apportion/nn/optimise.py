@@ -1,7 +1,7 @@
 """Adam whose learning rate is part of the state, so that each lane may have its own; so is weight decay."""
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,18 @@ def step(
         directions = jax.tree.map(lambda d, p: d + decay * p, directions, params)
     params = jax.tree.map(lambda p, d: p - optimiser.learning_rate * d, params, directions)
     return params, optimiser._replace(moments=moments)
+
+
+def fresh(tree: Params) -> Params:
+    """The same tree, with optimisers that have forgotten how steep anything was."""
+
+    def one(node: Any) -> Any:
+        if not isinstance(node, Optimiser):
+            return node
+        return node._replace(moments=jax.tree.map(jnp.zeros_like, node.moments))
+
+    forgotten: Params = jax.tree.map(one, tree, is_leaf=lambda node: isinstance(node, Optimiser))
+    return forgotten
 
 
 def shortened(gradients: Params, longest: float) -> Params:

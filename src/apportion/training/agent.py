@@ -19,6 +19,8 @@ from apportion.core.types import (
     State,
     Transitions,
 )
+from apportion.nn import optimise
+from apportion.nn.lanes import choose
 from apportion.training import scaling as scales
 from apportion.training.limits import Limit, over
 from apportion.training.scaling import Scaling
@@ -82,6 +84,19 @@ def update_model(
     model, metrics = method.update(state.method, batch, key)
     state = state._replace(method=model)
     return state, metrics | {"policy_mask_on": jnp.mean(seen(method, state))}
+
+
+def in_units(method: Method, state: AgentState, scaling: Scaling) -> AgentState:
+    """With other units. Where that of pay has moved, rewards stay what they are to the environment, as far as
+    a method can see to that, and optimisers forget slopes that were of another size."""
+    factor = scales.unit(state.scaling) / scales.unit(scaling)
+    model = optimise.fresh(state.method)
+    if method.repaid is not None:
+        model = method.repaid(model, factor)
+    square = scaling.reward_square * factor**2
+    return state._replace(
+        method=choose(factor != 1, model, state.method), scaling=scaling._replace(reward_square=square)
+    )
 
 
 def seen(method: Method, state: AgentState) -> Float[Array, "S"]:

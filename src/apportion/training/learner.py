@@ -212,7 +212,7 @@ class _Programs(NamedTuple):
 def _compile(method: Method, spec: Spec) -> _Programs:
     def measure(agent: AgentState, replay: Replay) -> AgentState:
         assert agent.scaling is not None
-        return agent._replace(scaling=scales.measured(agent.scaling, replay))
+        return agents.in_units(method, agent, scales.measured(agent.scaling, replay))
 
     def survey(agent: AgentState, replay: Replay) -> AgentState:
         assert method.survey is not None

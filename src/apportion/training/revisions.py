@@ -20,6 +20,7 @@ from apportion.core.types import Findings, Record, State
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
 from apportion.nn.lanes import choose
+from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
@@ -43,7 +44,7 @@ class Reviser:
         self._threads = ThreadPoolExecutor(min(config.lanes, os.cpu_count() or 1))
         # A look brings a few threads of its own: those that BLAS would add get in each other's way.
         self._blas = threadpool_limits(None if self.revision is None else 1, "blas")
-        self._measure: Callable[..., AgentState] = devices.compiled(_measured, config.lanes, donate=(0,))
+        self._measure: Callable[..., AgentState] = devices.compiled(self._measured, config.lanes, donate=(0,))
         self._accept: Callable[..., AgentState] = devices.compiled(self._accepted, config.lanes, donate=(0,))
 
     def close(self) -> None:
@@ -124,16 +125,29 @@ class Reviser:
         self._looks = {lane: look for lane, look in self._looks.items() if not ready[lane]}
         return agent
 
+    def _measured(
+        self, agent: AgentState, replay: Replay, now: Bool[Array, ""], later: Bool[Array, ""]
+    ) -> AgentState:
+        """One lane's agent with its units measured anew, for now or for when its look will count."""
+        assert agent.scaling is not None
+        found, awaited = scales.measured(agent.scaling, replay), agent.awaited
+        if awaited is not None:
+            awaited = awaited._replace(scaling=choose(later, found, awaited.scaling))
+        moved = agents.in_units(self.config.make_method(), agent, found)
+        return choose(now, moved, agent)._replace(awaited=awaited)
+
     def _accepted(self, agent: AgentState, ready: Bool[Array, ""]) -> AgentState:
         """One lane's agent with what it awaited, if that is ready."""
         awaited, revision = agent.awaited, self.revision
         assert revision is not None
         assert awaited is not None
-        method, scaling = revision.accept(agent.method, awaited.findings), agent.scaling
-        if scaling is not None and awaited.scaling is not None:
-            scaling = awaited.scaling._replace(reward_square=scaling.reward_square)
+        found = agent
+        if agent.scaling is not None and awaited.scaling is not None:
+            units = awaited.scaling._replace(reward_square=agent.scaling.reward_square)
+            found = agents.in_units(self.config.make_method(), agent, units)
+        method = revision.accept(found.method, awaited.findings)
         nothing = awaited._replace(at=jnp.full_like(awaited.at, NOTHING))
-        return choose(ready, agent._replace(method=method, scaling=scaling, awaited=nothing), agent)
+        return choose(ready, found._replace(method=method, awaited=nothing), agent)
 
 
 def lanes_due(
@@ -170,15 +184,6 @@ def _delay(iteration: int) -> int:
 
 def _none(iteration: int) -> int:
     return 0
-
-
-def _measured(agent: AgentState, replay: Replay, now: Bool[Array, ""], later: Bool[Array, ""]) -> AgentState:
-    """One lane's agent with its units measured anew, for now or for when its look will count."""
-    assert agent.scaling is not None
-    found, awaited = scales.measured(agent.scaling, replay), agent.awaited
-    if awaited is not None:
-        awaited = awaited._replace(scaling=choose(later, found, awaited.scaling))
-    return agent._replace(scaling=choose(now, found, agent.scaling), awaited=awaited)
 
 
 def _reached(segments: Counts, first: float, growth: float) -> Counts:

@@ -35,7 +35,7 @@ class Scaling(NamedTuple):
     mean: Float[Array, "S"]
     scale: Float[Array, "S"]  # one over the standard deviation; 1 where a dimension has not varied
     reward_square: Float[Array, ""]  # running mean of r̂²; 0 before the first
-    unit: Float[Array, ""]  # of what is paid, as methods see it; 0 before its size is known, which is 1
+    unit: Float[Array, ""]  # of what is paid, as methods see it; below 0: for now; 0: nothing was paid yet
     clocks: Float[Array, "S"] | None = None  # 1 for dimensions that tell the time; None: nobody asks
 
 
@@ -150,12 +150,12 @@ def unit(scaling: Scaling | None) -> Float[Array, ""]:
     """Of what methods are paid, and of the rewards that they find."""
     if scaling is None:
         return jnp.ones(())
-    return jnp.where(scaling.unit > 0, scaling.unit, 1.0)
+    return jnp.where(scaling.unit != 0, jnp.abs(scaling.unit), 1.0)
 
 
 def _unit(before: Float[Array, ""], found: Survey) -> Float[Array, ""]:
     """Of segments in the environment's own unit. The first that pay anything settle it; it moves again only
-    where pay has outgrown it."""
+    where pay has outgrown it. Fewer than are enough do not settle anything, but serve for now."""
     live = found.live.astype(found.total.dtype)
     count, lengths = jnp.maximum(jnp.sum(live), 1.0), found.length.astype(found.total.dtype)
     length = jnp.maximum(jnp.sum(lengths * live) / count, 1.0)
@@ -167,10 +167,19 @@ def _unit(before: Float[Array, ""], found: Survey) -> Float[Array, ""]:
     rest = jnp.where(alike, found.total / jnp.where(most > 0, most, 1.0), rest)
     largest, spread = jnp.max(jnp.abs(rest) * live), jnp.sqrt(jnp.sum(rest**2 * live) / count)
     step = most * spread / jnp.sqrt(length)
-    unusual = (most * largest < USUAL_PAY[0]) | (step > USUAL_PAY[1])
-    first, later = jnp.where(unusual, step, 1.0), jnp.where(step > OUTGROWN * before, step, before)
-    known = (jnp.sum(live) >= ENOUGH_SEGMENTS) & (most > 0)
-    return jnp.where(known, jnp.where(before > 0, later, first), before)
+    first, later = _own_or_one(most * largest, step), jnp.where(step > OUTGROWN * before, step, before)
+    # How few segments differ says little. Too large a unit does no harm for a while, but updates by sums of a
+    # million leave Adam a memory of slopes beside which those that follow, in a unit that fits, are nothing.
+    size = jnp.sqrt(jnp.sum((found.total / jnp.where(most > 0, most, 1.0)) ** 2 * live) / count)
+    for_now = -_own_or_one(most, most * size / jnp.sqrt(length))
+    settled = jnp.where(before > 0, later, first)
+    few = jnp.where(before > 0, before, for_now)
+    return jnp.where(most > 0, jnp.where(jnp.sum(live) >= ENOUGH_SEGMENTS, settled, few), before)
+
+
+def _own_or_one(most: Float[Array, ""], step: Float[Array, ""]) -> Float[Array, ""]:
+    """A step's part of what segments pay where that is of an unusual size, by the largest; else 1."""
+    return jnp.where((most < USUAL_PAY[0]) | (step > USUAL_PAY[1]), step, 1.0)
 
 
 def _paid_in(factor: Float[Array, ""], steps: Transitions) -> Transitions:

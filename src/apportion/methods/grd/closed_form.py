@@ -130,6 +130,7 @@ def make(config: Config) -> Method:
         reads=reads,
         doubts=lambda state: state.looked.doubts,
         dynamics=dynamics.make(config, lambda state: state.edges),
+        repaid=repaid,
     )
 
 
@@ -253,6 +254,18 @@ def rebased(rewards: Rewards, bases: Additive, learned: Bool[Array, ""]) -> Rewa
         return MLP(weights, [*network.biases[:-1], network.biases[-1] * ratio + moved])
 
     return Rewards(jax.vmap(one)(rewards.networks, rewards.bases, bases, jnp.asarray([0.0, 1.0])), bases)
+
+
+def repaid(state: State, factor: Float[Array, ""]) -> State:
+    """Where what is paid counts so many times more: both rewards, and their errors, do too. Before the first
+    bases nothing is known of sizes, and networks stay at size one."""
+    bases = state.rewards.bases
+    times = jnp.where(bases.error == 1, 1.0, factor)  # as additive.zero has it
+    bases = bases._replace(
+        weights=bases.weights * times[:, None, None], offset=bases.offset * times, error=bases.error * times
+    )
+    judge = state.judge._replace(squares=state.judge.squares * factor**2)
+    return state._replace(rewards=state.rewards._replace(bases=bases), judge=judge)
 
 
 def _pair(restricted: Additive, free: Additive) -> Additive:

@@ -1,0 +1,62 @@
+"""Where the unit of pay moves, what was learned in the old one stays what it is to the environment."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import builders
+from apportion.core.types import Method
+from apportion.envs.make import EnvConfig
+from apportion.methods import METHODS
+from apportion.training import agent as agents
+from apportion.training import scaling
+from apportion.training.agent import AgentState
+from apportion.training.settings import Config
+
+
+def _learned(name: str) -> tuple[Method, AgentState]:
+    """A method after some updates, in units of a thousandth."""
+    method = METHODS[name].make(METHODS[name].config(hidden=(8, 8)))
+    units = scaling.unknown(builders.SPEC)._replace(unit=jnp.asarray(1e-3), reward_square=jnp.asarray(4e6))
+    backbone = Config(env=EnvConfig("x")).make_backbone()
+    state = agents.init(method, backbone, jax.random.key(0), builders.SPEC, units)
+    model: Any = state.method
+    if name == "grd":  # as after a look
+        bases = model.rewards.bases
+        bases = bases._replace(
+            weights=bases.weights + 20, offset=jnp.asarray([3.0, 5.0]), error=jnp.asarray([40.0, 700.0])
+        )
+        model = model._replace(rewards=model.rewards._replace(bases=bases))
+        model = model._replace(judge=model.judge._replace(squares=jnp.asarray([1e6, 4e6])))
+    state = state._replace(method=model)
+    for seed in range(3):
+        state, _ = agents.update_model(method, state, builders.batch(seed, 6, 4), jax.random.key(seed))
+    return method, state
+
+
+@pytest.mark.parametrize("name", ["grd", "rd", "rrd"])
+def test_rewards_do_not_move_with_the_unit_of_pay(name: str) -> None:
+    """GRD's were a thousand times too large, once pay had grown to a thousand units, and stayed so."""
+    method, state = _learned(name)
+    assert state.scaling is not None
+    moved = agents.in_units(method, state, state.scaling._replace(unit=jnp.asarray(2.0)))
+    own, steps = agents.in_own_units(method), builders.transitions(1, 7)
+    np.testing.assert_allclose(own.reward(moved, steps), own.reward(state, steps), rtol=1e-4, atol=1e-5)
+    assert moved.scaling is not None
+    np.testing.assert_allclose(moved.scaling.reward_square, 1.0, rtol=1e-5)  # 2,000 old units are one new
+    optimiser: Any = moved.method
+    assert all(not np.any(leaf) for leaf in jax.tree.leaves(optimiser.optimiser.moments))
+
+
+@pytest.mark.parametrize("name", ["grd", "rd", "transformer"])
+def test_where_the_unit_of_pay_stays_nothing_is_forgotten(name: str) -> None:
+    method = METHODS[name].make(METHODS[name].config())
+    backbone = Config(env=EnvConfig("x")).make_backbone()
+    units = scaling.unknown(builders.SPEC)._replace(unit=jnp.asarray(0.5))
+    state = agents.init(method, backbone, jax.random.key(0), builders.SPEC, units)
+    state = jax.tree.map(lambda x: x + 1 if x.dtype == jnp.float32 else x, state)
+    assert state.scaling is not None
+    builders.assert_equal(agents.in_units(method, state, state.scaling), state)
