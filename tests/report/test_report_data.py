@@ -28,7 +28,7 @@ from apportion.report.structure import Drivers, drivers, structure
 from apportion.runs import logs
 from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder
-from apportion.runs.summary import summarise
+from apportion.runs.summary import misses_in_words, summarise
 from synthetic_runs import HOSTILE, Recipe, make_run, make_spec
 
 # --- Statistics
@@ -250,6 +250,16 @@ def test_seeds_with_the_same_certificate_share_a_sentence(tmp_path: Path) -> Non
         f"The graph is not certified (seed 8): {little}; {few}.",
     ]
     assert "by gradient" in in_words(None, [5])[0]
+
+
+def test_rewards_that_miss_more_than_was_paid_are_not_to_be_relied_on() -> None:
+    training = {"data": None, "return_error_per_lane": [0.1, 26266.0, None, 1.2]}
+    [said] = misses_in_words(training, [5, 6, 7, 8])
+    assert "(seed 6, 8)" in said
+    assert said.endswith("Do not rely on these rewards, nor on the graph.")
+    assert misses_in_words({**training, "return_error_per_lane": [1.0]}, [5]) == []
+    assert misses_in_words({**training, "return_error_per_lane": None}, [5]) == []
+    assert misses_in_words({**training, "data": {}}, [5, 6, 7, 8]) == []  # a fit has words of its own
 
 
 def test_without_true_rewards_of_steps_there_is_no_curve_of_correlations(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from apportion.runs.certified import UNDECIDED, in_words
 from apportion.runs.learned import moment_in_words
 from apportion.runs.members import in_words as members_in_words
 from apportion.runs.summary import in_words as fit_in_words
+from apportion.runs.summary import misses_in_words
 from apportion.runs.trouble import in_words as faults_in_words
 
 EDGE_ROWS = 24  # larger graphs are summed up
@@ -96,9 +97,8 @@ def _edges(console: Console, data: dict[str, Any]) -> None:
         )
         console.print(f"F1 against the true graph: {scores}")
     config = data["config"]
-    for sentence in in_words(
-        data["certificates"], [config["seed"] + lane for lane in range(config["lanes"])]
-    ):
+    seeds = [config["seed"] + lane for lane in range(config["lanes"])]
+    for sentence in (*in_words(data["certificates"], seeds), *misses_in_words(data, seeds)):
         console.print(sentence)
 
 

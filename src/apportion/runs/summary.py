@@ -23,6 +23,10 @@ _NOT_LEARNED = (
     "Give more --updates, or less that has nothing to do with them."
 )
 _BEWARE = "Do not rely on these rewards, nor on the graph."
+_MISSED = (
+    "Learned rewards miss what the last evaluation's episodes paid by more than they paid (seed {}): rewards "
+    "of 0 would be nearer."
+)
 
 
 def summarise(run: RunFolder) -> dict[str, Any]:
@@ -85,6 +89,15 @@ def in_words(data: dict[str, Any] | None, seeds: list[int]) -> list[str]:
     poor = [str(seed) for seed, good, _ in lanes if not good and str(seed) not in far]
     warnings = [(poor, _NO_ANSWER), (far, _NOT_LEARNED)]
     return [said, *(f"{text.format(', '.join(those))} {_BEWARE}" for those, text in warnings if those)]
+
+
+def misses_in_words(summary: dict[str, Any], seeds: list[int]) -> list[str]:
+    """Of a training: a warning where learned rewards sum to something farther from what was paid than 0."""
+    if summary["data"] is not None:
+        return []  # a fit has words of its own
+    errors = zip(seeds, summary["return_error_per_lane"] or (), strict=False)
+    far = [str(seed) for seed, error in errors if error is not None and error > 1]
+    return [f"{_MISSED.format(', '.join(far))} {_BEWARE}"] if far else []
 
 
 def step_rewards(evaluations: list[dict[str, Any]]) -> bool:
