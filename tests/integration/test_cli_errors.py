@@ -92,7 +92,15 @@ def test_list() -> None:
             ["train", GREENHOUSE, "--method.compact", "some"],
             "invalid choice 'some' for argument",
         ),
-        (["train", GREENHOUSE, "--method", "oracle", "--method.hidden", "8"], "--method.hidden"),
+        (
+            ["train", GREENHOUSE, "--method", "oracle", "--method.hidden", "8"],
+            "method oracle has no setting 'hidden': it has none",
+        ),
+        (
+            ["train", GREENHOUSE, "--backbone", "td3", "--backbone.initial_temperature=1"],
+            "backbone td3 has no setting 'initial-temperature' (known: actor-every,",
+        ),
+        (["fit", "log.csv", "--method.no-bse"], "method grd has no setting 'no-bse'"),
         (["train", GREENHOUSE, "--method.sparsity", "1", "2"], "Expected 5 values"),
         (["list", "everything"], "invalid choice 'everything'"),
         (["show"], "Missing from apportion show: RUN"),

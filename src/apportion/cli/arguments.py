@@ -4,12 +4,14 @@ import contextlib
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from apportion.core.errors import UserError
+from apportion.core.schema import nearest
 
 T = TypeVar("T")
 
@@ -47,6 +49,16 @@ def flag_value(argv: list[str], flag: str, default: str) -> str:
         if word.startswith(f"{flag}="):
             value = word.removeprefix(f"{flag}=")
     return value
+
+
+def check_settings(argv: list[str], part: str, chosen: str, config: Any) -> None:
+    """Refuse flags such as --method.NAME that the method, or whatever was chosen, does not have."""
+    known = {field.name.replace("_", "-") for field in fields(config)}
+    for word in argv:
+        name = word.partition("=")[0].removeprefix(f"--{part}.").replace("_", "-")
+        if word.startswith(f"--{part}.") and not {name, name.removeprefix("no-")} & known:
+            instead = nearest(name, known) if known else ": it has none"
+            raise UserError(f"{part} {chosen} has no setting {name!r}{instead}", usage=True)
 
 
 def whole_number(text: str) -> int:
