@@ -60,3 +60,13 @@ def test_where_the_unit_of_pay_stays_nothing_is_forgotten(name: str) -> None:
     state = jax.tree.map(lambda x: x + 1 if x.dtype == jnp.float32 else x, state)
     assert state.scaling is not None
     builders.assert_equal(agents.in_units(method, state, state.scaling), state)
+
+
+@pytest.mark.parametrize("name", ["grd", "rd", "rrd"])
+def test_the_first_unit_finds_networks_as_they_start(name: str) -> None:
+    """Kept as they were to the environment, they would start a hundred thousand times too large."""
+    method, state = _learned(name)
+    before = state._replace(scaling=scaling.unknown(builders.SPEC))
+    assert before.scaling is not None
+    moved = agents.in_units(method, before, before.scaling._replace(unit=jnp.asarray(1e-5)))
+    builders.assert_equal(moved.method, before.method)

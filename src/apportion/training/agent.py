@@ -88,8 +88,11 @@ def update_model(
 
 def in_units(method: Method, state: AgentState, scaling: Scaling) -> AgentState:
     """With other units. Where that of pay has moved, rewards stay what they are to the environment, as far as
-    a method can see to that, and optimisers forget slopes that were of another size."""
-    factor = scales.unit(state.scaling) / scales.unit(scaling)
+    a method can see to that, and optimisers forget slopes that were of another size. Before anything was paid
+    nothing was learned: networks start at size one in whatever unit comes first."""
+    assert state.scaling is not None
+    moves = scales.unit(state.scaling) / scales.unit(scaling)
+    factor = jnp.where(state.scaling.unit == 0, 1.0, moves)
     model = optimise.fresh(state.method)
     if method.repaid is not None:
         model = method.repaid(model, factor)
