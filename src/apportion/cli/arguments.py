@@ -51,14 +51,25 @@ def flag_value(argv: list[str], flag: str, default: str) -> str:
     return value
 
 
-def check_settings(argv: list[str], part: str, chosen: str, config: Any) -> None:
-    """Refuse flags such as --method.NAME that the method, or whatever was chosen, does not have."""
-    known = {field.name.replace("_", "-") for field in fields(config)}
-    for word in argv:
-        name = word.partition("=")[0].removeprefix(f"--{part}.").replace("_", "-")
-        if word.startswith(f"--{part}.") and not {name, name.removeprefix("no-")} & known:
-            instead = nearest(name, known) if known else ": it has none"
-            raise UserError(f"{part} {chosen} has no setting {name!r}{instead}", usage=True)
+@contextlib.contextmanager
+def naming_settings(argv: list[str], **chosen: tuple[str, Any]) -> Iterator[None]:
+    """Where the parser does not know --method.NAME, say what the method, or whatever was chosen, has."""
+    try:
+        yield
+    except UserError as error:
+        flags = [word.partition("=")[0] for word in argv]
+        strange = [flag for flag in flags if str(error).startswith("Unrecognized") and flag in str(error)]
+        for part, (name, config) in chosen.items():
+            for flag in strange:
+                if flag.startswith(f"--{part}."):
+                    setting = flag.removeprefix(f"--{part}.").replace("_", "-")
+                    raise UserError(f"{part} {name} {_has_no(setting, config)}", usage=True) from None
+        raise
+
+
+def _has_no(setting: str, config: Any) -> str:
+    known = {each.name.replace("_", "-") for each in fields(config)}
+    return f"has no setting {setting!r}{nearest(setting, known) if known else ': it has none'}"
 
 
 def whole_number(text: str) -> int:

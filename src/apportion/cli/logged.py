@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from apportion.cli import display
-from apportion.cli.arguments import blaming_the_command_line, check_settings, flag_value, parse
+from apportion.cli.arguments import blaming_the_command_line, flag_value, naming_settings, parse
 from apportion.cli.cache import remember_compilations
 from apportion.cli.output import Flag, Output, RunPath, print_data
 from apportion.core.config import check
@@ -61,8 +61,8 @@ def fit(argv: list[str]) -> int:
     """Learn from logged episodes who earned their outcomes."""
     with blaming_the_command_line():
         config = logged("", flag_value(argv, "--method", "grd"))
-        check_settings(argv, "method", config.method, config.method_config)
-        args = parse(_fit_flags(config), argv, "apportion fit")
+        with naming_settings(argv, method=(config.method, config.method_config)):
+            args = parse(_fit_flags(config), argv, "apportion fit")
         config = logged(args.data, args.method)
         config = Config(
             env=config.env,

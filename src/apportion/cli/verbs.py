@@ -12,7 +12,7 @@ from rich.console import Console
 
 from apportion.backbones import BACKBONES
 from apportion.cli import display
-from apportion.cli.arguments import blaming_the_command_line, check_settings, flag_value, parse
+from apportion.cli.arguments import blaming_the_command_line, flag_value, naming_settings, parse
 from apportion.cli.cache import remember_compilations
 from apportion.cli.output import Flag, Output, RunPath, print_data
 from apportion.core.config import check
@@ -60,9 +60,9 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
 
     def flags(words: list[str], env_id: str, backbone: str) -> Any:
         config = starting_point(env_id, method, backbone, origin)
-        check_settings(words, "method", config.method, config.method_config)
-        check_settings(words, "backbone", config.backbone, config.backbone_config)
-        return parse(_train_flags(config), words, "apportion train")
+        chosen = (config.method, config.method_config), (config.backbone, config.backbone_config)
+        with naming_settings(words, method=chosen[0], backbone=chosen[1]):
+            return parse(_train_flags(config), words, "apportion train")
 
     # Parsed twice: only then the environment is known, and with it the settings that suit it.
     without_help = [word for word in argv if word not in ("-h", "--help")]
