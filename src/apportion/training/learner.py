@@ -31,7 +31,7 @@ from apportion.training.conformance import check_method
 from apportion.training.episodes import Episode, as_chunk
 from apportion.training.revisions import lanes_due
 from apportion.training.settings import Config, Schedule
-from apportion.training.updates import watch_rewards
+from apportion.training.updates import kept_credit, watch_rewards
 
 _INIT, _UPDATE, _DRAW, _WATCH = range(4)  # separate streams of randomness
 _WATCH_EVERY = 100  # draws between two looks at the size of the rewards: an iteration of our own trainer
@@ -263,7 +263,6 @@ def _learn(
     Not vmapped: a loop whose length differed from lane to lane would copy all that it carries at each turn.
     """
     sampling = dataclasses.replace(method.sampling.suited(spec.max_segment_steps), every=1)
-    keep = method.kept or method.credit
     agent, replay, origin = _first((agent, replay, first))
 
     def update(agent: AgentState, credit: Array, key: PRNGKeyArray) -> tuple[AgentState, Array, Metrics]:
@@ -273,10 +272,7 @@ def _learn(
         raw = replays.gather(now, drawn, spec.max_segment_steps)
         batch = scales.batch(agent.scaling, raw)
         agent, metrics = agents.update_model(method, agent, batch, model_key)
-        if keep is not None and batch.segments is not None and raw.segments is not None:
-            kept = keep(agent.method, batch.segments) * scales.unit(agent.scaling)
-            now = replays.with_credit(now, raw.segments, kept)
-        return agent, now.credit, metrics
+        return agent, kept_credit(method, agent, now, raw, batch), metrics
 
     def turn(number: Array, state: Any) -> Any:
         agent, credit, _ = state

@@ -156,30 +156,23 @@ def unit(scaling: Scaling | None) -> Float[Array, ""]:
 def _unit(before: Float[Array, ""], found: Survey) -> Float[Array, ""]:
     """Of segments in the environment's own unit. The first that pay anything settle it; it moves again only
     where pay has outgrown it. Fewer than are enough do not settle anything, but serve for now."""
-    live = found.live.astype(found.total.dtype)
-    count, lengths = jnp.maximum(jnp.sum(live), 1.0), found.length.astype(found.total.dtype)
+    live, lengths = (part.astype(found.total.dtype) for part in (found.live, found.length))
+    count = jnp.maximum(jnp.sum(live), 1.0)
     length = jnp.maximum(jnp.sum(lengths * live) / count, 1.0)
-    mean = jnp.sum(found.total * live) / (length * count)
     most = jnp.max(jnp.abs(found.total) * live)
-    # In units of the largest: squares of small numbers would be none.
-    rest = (found.total - mean * lengths) / jnp.where(most > 0, most, 1.0)
-    alike = jnp.max(jnp.abs(rest) * live) < 1e-5  # but for rounding
-    rest = jnp.where(alike, found.total / jnp.where(most > 0, most, 1.0), rest)
-    largest, spread = jnp.max(jnp.abs(rest) * live), jnp.sqrt(jnp.sum(rest**2 * live) / count)
-    step = most * spread / jnp.sqrt(length)
-    first, later = _own_or_one(most * largest, step), jnp.where(step > OUTGROWN * before, step, before)
+    totals = found.total / jnp.where(most > 0, most, 1.0)  # squares of small numbers would be none
+    rest = totals - jnp.sum(totals * live) / (length * count) * lengths
     # How few segments differ says little. Too large a unit does no harm for a while, but updates by sums of a
     # million leave Adam a memory of slopes beside which those that follow, in a unit that fits, are nothing.
-    size = jnp.sqrt(jnp.sum((found.total / jnp.where(most > 0, most, 1.0)) ** 2 * live) / count)
-    for_now = -_own_or_one(most, most * size / jnp.sqrt(length))
-    settled = jnp.where(before > 0, later, first)
-    few = jnp.where(before > 0, before, for_now)
-    return jnp.where(most > 0, jnp.where(jnp.sum(live) >= ENOUGH_SEGMENTS, settled, few), before)
-
-
-def _own_or_one(most: Float[Array, ""], step: Float[Array, ""]) -> Float[Array, ""]:
-    """A step's part of what segments pay where that is of an unusual size, by the largest; else 1."""
-    return jnp.where((most < USUAL_PAY[0]) | (step > USUAL_PAY[1]), step, 1.0)
+    few = jnp.sum(live) < ENOUGH_SEGMENTS
+    alike = jnp.max(jnp.abs(rest) * live) < 1e-5  # but for rounding
+    rest = jnp.where(few | alike, totals, rest)
+    largest, spread = jnp.max(jnp.abs(rest) * live), jnp.sqrt(jnp.sum(rest**2 * live) / count)
+    step = most * spread / jnp.sqrt(length)
+    unusual = (most * largest < USUAL_PAY[0]) | (step > USUAL_PAY[1])
+    first = jnp.where(unusual, step, 1.0) * jnp.where(few, -1.0, 1.0)
+    later = jnp.where(~few & (step > OUTGROWN * before), step, before)
+    return jnp.where(most > 0, jnp.where(before > 0, later, first), before)
 
 
 def _paid_in(factor: Float[Array, ""], steps: Transitions) -> Transitions:

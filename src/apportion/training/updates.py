@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import Method, Metrics, Sampling, Transitions
+from apportion.core.types import Batch, Method, Metrics, Sampling, Transitions
 from apportion.data import replay as replays
 from apportion.data.replay import Draw, Replay
 from apportion.training import agent as agents
@@ -32,7 +32,6 @@ def updates(
     """All updates of one iteration, and the mean of their metrics; steps from number `since` on are new."""
     method, backbone = config.make_method(), config.make_backbone()
     limit = Limit(spec.max_episode_steps, config.env.time_up)
-    keep = method.kept or method.credit
     count = config.schedule.updates_per_iteration
     wanted = method.sampling.suited(spec.max_segment_steps)
     every = max(n for n in range(1, wanted.every + 1) if count % n == 0)
@@ -61,10 +60,7 @@ def updates(
             taken = drawn.transitions
             agent, found = policy_round(config, limit, agent, taken, policy_keys, imagine_keys)
             metrics |= found
-        if keep is not None and drawn.segments is not None and raw.segments is not None:
-            kept = keep(agent.method, drawn.segments) * scales.unit(agent.scaling)
-            now = replays.with_credit(now, raw.segments, kept)
-        return (agent, now.credit), metrics
+        return (agent, kept_credit(method, agent, now, raw, drawn)), metrics
 
     start = (agent, replay.credit)
     (agent, credit), metrics = repeat(one_round, start, (rounds, draws.segments, model_keys[::every]))
@@ -100,6 +96,18 @@ def policy_round(
     lessons = jax.vmap(partial(agents.lesson, method, limit, agent))(steps, policy_keys)
     agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
     return agent, metrics | policy_metrics
+
+
+def kept_credit(
+    method: Method, agent: AgentState, replay: Replay, raw: Batch, seen: Batch
+) -> Float[Array, "N"]:
+    """The replay's credit with what the method gives to the steps of a batch's segments, in the environment's
+    unit; as it was for methods that give none."""
+    keep = method.kept or method.credit
+    if keep is None or raw.segments is None or seen.segments is None:
+        return replay.credit
+    given = keep(agent.method, seen.segments) * scales.unit(agent.scaling)
+    return replays.with_credit(replay, raw.segments, given).credit
 
 
 def watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKeyArray) -> AgentState:
