@@ -1,6 +1,6 @@
 """A table and a figure of the runs that record.py has written down: returns and correlations over seeds.
 
-    python benchmarks/curves.py results/mujoco-h200.json --at 100000 300000 --plot docs/images/mujoco-h200.svg
+    python benchmarks/curves.py results/main-h200.json --at 100000 300000 --plot main.svg
 
 Interquartile means (or means) over seeds with 95% bootstrap intervals. Where a task was played by `grd` and
 by others on the same backbone, each of these has the difference too: grd's less theirs, seeds of both sides
