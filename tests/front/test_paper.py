@@ -179,8 +179,19 @@ def test_the_table_of_swimmer_has_the_papers_rows_below_ours(tmp_path: Path) -> 
     assert labels[-1] == ["GRD (ours)", "ours"]
     assert rows[3][2] == "87 ± 41 (0.77)"
     at = data["ours"]["λ1 = 0 (published)"]["at"]["1000000"]
-    assert rows[2][-1].endswith(f"({np.mean(at['sparsity']):.2f})")
-    assert re.match(r"\d+ ± \d+ \(", rows[2][-1])
+    assert rows[2][-2].endswith(f"({np.mean(at['sparsity']):.2f})")
+    assert re.match(r"\d+ ± \d+ \(", rows[2][-2])
+
+
+def test_what_a_lambda_gains_over_none_has_its_interval(tmp_path: Path) -> None:
+    data, page = _present("swimmer", tmp_path, "both")
+    last = {label: np.mean(row["at"]["1000000"]["returns"]) for label, row in data["ours"].items()}
+    gain = data["ours"]["λ1 = 3e-6 (published)"]["gain"]
+    assert gain["centre"] == pytest.approx(last["λ1 = 3e-6 (published)"] - last["λ1 = 0 (published)"])
+    assert gain["low"] <= gain["centre"] <= gain["high"]
+    [line] = [line for line in page.splitlines() if line.startswith("| λ1 = 3e-6")]
+    assert line.endswith(f"| {gain['centre']:+,.0f} [{gain['low']:+,.0f}, {gain['high']:+,.0f}] |")
+    assert data["ours"]["λ1 = 0 (published)"]["gain"] is data["ours"]["GRD (ours)"]["gain"] is None
 
 
 # --- From the command line

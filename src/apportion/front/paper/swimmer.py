@@ -11,7 +11,9 @@ from apportion.front.paper.experiments import TABLE_1_STEPS
 from apportion.front.paper.presenting import FORMAT, Done, Finished, Presented, spread, table
 from apportion.report import drawing
 from apportion.report.curves import per_lane
-from apportion.report.statistics import band, mean
+from apportion.report.statistics import Interval, band, difference, mean
+
+GAIN = "at the end, less λ1 = 0 (95% interval)"
 
 
 class Row(NamedTuple):
@@ -28,19 +30,25 @@ def present(finished: Finished) -> Presented:
     """The paper's table with ours above it, row by row, and both numbers over all steps."""
     rows = [_row(each) for each in finished.done]
     moments = finished.scale.moments(TABLE_1_STEPS, finished.experiment)
+    gains = [
+        _gain(row, rows[_first(finished, each)], max(moments.values()))
+        for row, each in zip(rows, finished.done, strict=True)
+    ]
     cells = []
-    for row, each in zip(rows, finished.done, strict=True):
-        cells.append([row.label, "ours", *(_cell(row, moment) for moment in moments.values())])
+    for row, each, gain in zip(rows, finished.done, gains, strict=True):
+        cells.append([row.label, "ours", *(_cell(row, moment) for moment in moments.values()), _words(gain)])
         printed = [finished.printed(each.planned.task, each.planned.variant.name, step) for step in moments]
         if any(printed):
-            cells.append(["", "paper", *(p.text if p else "-" for p in printed)])
+            cells.append(["", "paper", *(p.text if p else "-" for p in printed), ""])
     evaluated = rows[0].steps  # the same in all
-    head = ["", "", *(f"{evaluated[_nearest(evaluated, moment)]:,}" for moment in moments.values())]
+    head = ["", "", *(f"{evaluated[_nearest(evaluated, moment)]:,}" for moment in moments.values()), GAIN]
     scaled = list(moments) != list(moments.values())
     aside = [f"The paper's columns are at {', '.join(f'{step:,}' for step in moments)} steps.", ""]
     text = ["Mean return ± standard deviation over seeds (share of s→r edges that are on).", ""]
     text += table(head, cells) + (aside if scaled else [])
-    data = {row.label: _data(row, list(moments.values())) for row in rows}
+    data = {
+        row.label: _data(row, list(moments.values()), gain) for row, gain in zip(rows, gains, strict=True)
+    }
     return Presented(data, text, [_figure(rows, finished.folder / f"sparsity.{FORMAT}")], [])
 
 
@@ -67,7 +75,22 @@ def _nearest(steps: NDArray[np.int64], moment: int) -> int:
     return int(np.argmin(np.abs(steps - moment)))
 
 
-def _data(row: Row, moments: Sequence[int]) -> dict[str, Any]:
+def _first(finished: Finished, each: Done) -> int:
+    """The place of the first λ1, which is 0, with the same settings."""
+    return next(i for i, d in enumerate(finished.done) if d.planned.settings == each.planned.settings)
+
+
+def _gain(row: Row, base: Row, moment: int) -> Interval | None:
+    """What a λ1 gains at a moment over none; unknown with a single seed."""
+    gain = difference(_at(row, moment)[0], _at(base, moment)[0], mean)
+    return None if row is base or np.isnan(gain.centre) else gain
+
+
+def _words(gain: Interval | None) -> str:
+    return "-" if gain is None else f"{gain.centre:+,.0f} [{gain.low:+,.0f}, {gain.high:+,.0f}]"
+
+
+def _data(row: Row, moments: Sequence[int], gain: Interval | None) -> dict[str, Any]:
     at = {str(moment): _at(row, moment) for moment in moments}
     return {
         "at": {step: {"returns": returns, "sparsity": on} for step, (returns, on) in at.items()},
@@ -75,6 +98,7 @@ def _data(row: Row, moments: Sequence[int]) -> dict[str, Any]:
         "returns": row.returns,
         "edge_steps": row.edge_steps,
         "sparsity": row.sparsity,
+        "gain": None if gain is None else gain._asdict(),
     }
 
 
