@@ -1,9 +1,11 @@
 """What we ask of an environment: vectors in and out, declared facts that fit. Complaints name the fix."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from apportion.core.errors import UserError
 from apportion.core.spec import BLOCKS, Graph
@@ -44,6 +46,15 @@ def check_action_space(env_id: str, space: spaces.Space[Any]) -> None:
         )
     if not (space.low < space.high).all():
         raise UserError(f"{env_id} has an action whose low bound is not below its high one: widen or drop it")
+
+
+def not_finite(observation: NDArray[Any], names: Sequence[str] = ()) -> str | None:
+    """Its first dimension that is no finite number, in words; None where all are."""
+    bad = np.flatnonzero(~np.isfinite(observation))
+    if not bad.size:
+        return None
+    which = f"{bad[0]} ({names[bad[0]]})" if names else f"{bad[0]}"
+    return f"{observation[bad[0]]} in dimension {which}: give its last good number instead"
 
 
 def check_names(env_id: str, attribute: str, names: Any, size: int) -> None:
