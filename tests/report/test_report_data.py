@@ -253,10 +253,13 @@ def test_seeds_with_the_same_certificate_share_a_sentence(tmp_path: Path) -> Non
 
 
 def test_rewards_that_miss_more_than_was_paid_are_not_to_be_relied_on() -> None:
-    training = {"data": None, "return_error_per_lane": [0.1, 26266.0, None, 1.2]}
+    edges = {"state_to_reward": [0.5]}
+    training = {"data": None, "return_error_per_lane": [0.1, 26266.0, None, 1.2], "graph": edges}
     [said] = misses_in_words(training, [5, 6, 7, 8])
     assert "(seed 6, 8)" in said
     assert said.endswith("Do not rely on these rewards, nor on the graph.")
+    [alone] = misses_in_words({**training, "graph": {"state_to_reward": None}}, [5, 6, 7, 8])
+    assert alone.endswith("Do not rely on these rewards.")
     assert misses_in_words({**training, "return_error_per_lane": [1.0]}, [5]) == []
     assert misses_in_words({**training, "return_error_per_lane": None}, [5]) == []
     assert misses_in_words({**training, "data": {}}, [5, 6, 7, 8]) == []  # a fit has words of its own

@@ -23,6 +23,7 @@ _NOT_LEARNED = (
     "Give more --updates, or less that has nothing to do with them."
 )
 _BEWARE = "Do not rely on these rewards, nor on the graph."
+_BEWARE_ALONE = "Do not rely on these rewards."  # of a method without a graph
 _MISSED = (
     "Learned rewards miss what the last evaluation's episodes paid by more than they paid (seed {}): rewards "
     "of 0 would be nearer."
@@ -48,6 +49,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "final_return": last.get("return"),
         **_last_score("reward_correlation", last),
         **_last_score("return_error", last),
+        **_last_score("constant_error", last),
         **_last_score("success", last),
         "step_rewards": step_rewards(evaluations),
         "data": _data(run, last),
@@ -97,7 +99,8 @@ def misses_in_words(summary: dict[str, Any], seeds: list[int]) -> list[str]:
         return []  # a fit has words of its own
     errors = zip(seeds, summary["return_error_per_lane"] or (), strict=False)
     far = [str(seed) for seed, error in errors if error is not None and error > 1]
-    return [f"{_MISSED.format(', '.join(far))} {_BEWARE}"] if far else []
+    beware = _BEWARE if summary["graph"]["state_to_reward"] is not None else _BEWARE_ALONE
+    return [f"{_MISSED.format(', '.join(far))} {beware}"] if far else []
 
 
 def step_rewards(evaluations: list[dict[str, Any]]) -> bool:
