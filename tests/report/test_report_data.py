@@ -314,12 +314,24 @@ def test_bad_names_are_explained(tmp_path: Path, content: Any, message: str) -> 
 # --- The file
 
 
+def _packed(text: str) -> dict[str, Any]:
+    """What a page shows."""
+    [packed] = re.findall(r'id="data">([^<]*)<', text)
+    data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
+    return data
+
+
+def test_a_run_without_a_graph_is_warned_of_too(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", Recipe(graph=False, train_lines=0))
+    data = _packed(write_report([run], tmp_path / "page.html").path.read_text())
+    assert [text[:19] for text in data["runs"][0]["certified"]] == ["Nothing was learned"]
+
+
 def test_no_name_of_a_run_is_markup(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", Recipe(names=HOSTILE, env=HOSTILE[1]))
     text = write_report([run], tmp_path / "new/page.html").path.read_text()
     assert "alert" not in text
-    [packed] = re.findall(r'id="data">([^<]*)<', text)
-    data = json.loads(gzip.decompress(base64.b64decode(packed)))
+    data = _packed(text)
     assert data["runs"][0]["observation_names"][:3] == list(HOSTILE)
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", text)
 

@@ -13,7 +13,7 @@ from apportion.runs.certified import UNDECIDED, in_words
 from apportion.runs.learned import moment_in_words
 from apportion.runs.members import in_words as members_in_words
 from apportion.runs.summary import in_words as fit_in_words
-from apportion.runs.summary import misses_in_words
+from apportion.runs.summary import misses_in_words, unlearned_in_words
 from apportion.runs.trouble import in_words as faults_in_words
 
 EDGE_ROWS = 24  # larger graphs are summed up
@@ -51,7 +51,7 @@ def summary(console: Console, data: dict[str, Any]) -> None:
         console.print(sentence)
     if data["graph"]["state_to_reward"] is not None:
         _edges(console, data)
-    for sentence in misses_in_words(data, seeds):
+    for sentence in (*unlearned_in_words(data), *misses_in_words(data, seeds)):
         console.print(sentence)
 
 

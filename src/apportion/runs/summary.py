@@ -33,7 +33,8 @@ _MISSED = (
 def summarise(run: RunFolder) -> dict[str, Any]:
     """Plain data for JSON: curves per lane, last scores, edges, structure scores where the truth is known."""
     spec = run.read_spec()
-    evaluations = [entry for entry in run.read_metrics() if entry["kind"] == "eval"]
+    metrics = run.read_metrics()
+    evaluations = [entry for entry in metrics if entry["kind"] == "eval"]
     last = evaluations[-1] if evaluations else {}
     edges = run.read_last_edges()
     scores = _structure_scores(edges, spec)
@@ -52,6 +53,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         **_last_score("constant_error", last),
         **_last_score("success", last),
         "step_rewards": step_rewards(evaluations),
+        "learned": len(metrics) > len(evaluations),
         "data": _data(run, last),
         "best": best,
         "observation_names": list(spec.observation_names),
@@ -101,6 +103,19 @@ def misses_in_words(summary: dict[str, Any], seeds: list[int]) -> list[str]:
     far = [str(seed) for seed, error in errors if error is not None and error > 1]
     beware = _BEWARE if summary["graph"]["state_to_reward"] is not None else _BEWARE_ALONE
     return [f"{_MISSED.format(', '.join(far))} {beware}"] if far else []
+
+
+def unlearned_in_words(summary: dict[str, Any]) -> list[str]:
+    """Of a training: a warning where all that was evaluated is an agent as it began."""
+    if summary["data"] is not None or summary["learned"] or not summary["steps"]:
+        return []
+    step, warmup = summary["steps"][-1], summary["config"].get("schedule", {}).get("warmup_steps", 0)
+    why = (
+        f"the first update waits for the end of the warm-up, at step {warmup:,} (--warmup-steps)"
+        if step < warmup
+        else "no episode was paid early enough for an update (--steps)"
+    )
+    return [f"Nothing was learned by step {step:,}: {why}. The policy is as it began."]
 
 
 def step_rewards(evaluations: list[dict[str, Any]]) -> bool:
