@@ -114,6 +114,7 @@ def _evaluation(recipe: Recipe, progress: float, rng: np.random.Generator) -> di
         "reward_correlation": lanes(progress),
         "episode_correlation": lanes(progress),
         "return_error": lanes(1 - progress),
+        "constant_error": lanes(0.3),
         "policy_mask_on": lanes(0.5),
         "seconds": np.float64(10 * progress),
     }

@@ -229,11 +229,20 @@ def test_observations_must_be_vectors(toy: Any, space: spaces.Space[Any], found:
     assert "gymnasium.wrappers.FlattenObservation" in message
 
 
+def test_pictures_are_not_to_be_flattened(toy: Any) -> None:
+    toy(observation_space=spaces.Box(0, 255, (84, 84, 3), np.uint8))
+    message = complaint({"id": TOY})
+    assert "Box of shape (84, 84, 3), but a vector (Box with one axis) is needed: pictures are not" in message
+    assert "FlattenObservation" not in message
+
+
 @pytest.mark.parametrize(
     ("space", "found"),
     [
         (spaces.MultiDiscrete([2, 2]), "from a MultiDiscrete, but a Box of floats or a Discrete space is"),
+        (spaces.MultiDiscrete([2, 3]), "number its 6 combinations in a Discrete(6)"),
         (spaces.MultiBinary(2), "takes actions from a MultiBinary, but"),
+        (spaces.MultiBinary((2, 2)), "number its 16 combinations in a Discrete(16)"),
         (spaces.Box(0, 9, (2,), np.int64), "takes actions from a Box of int64, but"),
         (spaces.Box(-1, 1, (2, 2)), "a vector (one axis) is needed"),
         (spaces.Box(-1, 1, (0,)), "has no action to choose (shape (0,)): add at least one"),

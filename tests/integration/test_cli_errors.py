@@ -219,7 +219,8 @@ def test_an_environment_that_goes_nan(workers: str, out: Path, capfd: pytest.Cap
     flags = tiny("grd", "--workers", workers, "--strict")
     answer = apportion("train", "odd_envs:BadNan-v0", "--out", out, *flags)
     where = "odd_envs:BadNan-v0, seed 0, episode 1, step 10"
-    assert answer == Answer(1, "", f"error: {where}: observation has nan in dimension 1 (s1)\n")
+    fix = "give its last good number instead"
+    assert answer == Answer(1, "", f"error: {where}: observation has nan in dimension 1 (s1): {fix}\n")
     assert capfd.readouterr() == ("", "")
 
 

@@ -79,3 +79,26 @@ def test_an_environment_may_declare_its_limit_as_for_a_training() -> None:
 
     env = apportion.RewardModelWrapper(Declares(), "rd", settings=SMALL, replay_steps=100)
     assert env.learner.spec.max_episode_steps == 7
+
+
+def test_an_environment_may_write_each_observation_into_the_same_array() -> None:
+    class Reuses(gymnasium.Env[Any, Any]):
+        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+        max_episode_steps = 4
+
+        def __init__(self) -> None:
+            self.seen = np.zeros(2, np.float32)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+            self.seen[:] = 0
+            return self.seen, {}
+
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            self.seen += 1
+            return self.seen, 1.0, False, bool(self.seen[0] == 4), {}
+
+    env = apportion.RewardModelWrapper(DelayedReward(Reuses()), "rd", settings=SMALL, replay_steps=100)
+    play(env, 1)
+    assert env.learner.replay.segment_length[0, 0] == 4
+    np.testing.assert_array_equal(env.learner.replay.observation[:, :5, 0], [[0, 1, 2, 3, 4]])

@@ -253,10 +253,13 @@ def test_seeds_with_the_same_certificate_share_a_sentence(tmp_path: Path) -> Non
 
 
 def test_rewards_that_miss_more_than_was_paid_are_not_to_be_relied_on() -> None:
-    training = {"data": None, "return_error_per_lane": [0.1, 26266.0, None, 1.2]}
+    edges = {"state_to_reward": [0.5]}
+    training = {"data": None, "return_error_per_lane": [0.1, 26266.0, None, 1.2], "graph": edges}
     [said] = misses_in_words(training, [5, 6, 7, 8])
     assert "(seed 6, 8)" in said
     assert said.endswith("Do not rely on these rewards, nor on the graph.")
+    [alone] = misses_in_words({**training, "graph": {"state_to_reward": None}}, [5, 6, 7, 8])
+    assert alone.endswith("Do not rely on these rewards.")
     assert misses_in_words({**training, "return_error_per_lane": [1.0]}, [5]) == []
     assert misses_in_words({**training, "return_error_per_lane": None}, [5]) == []
     assert misses_in_words({**training, "data": {}}, [5, 6, 7, 8]) == []  # a fit has words of its own
@@ -311,12 +314,24 @@ def test_bad_names_are_explained(tmp_path: Path, content: Any, message: str) -> 
 # --- The file
 
 
+def _packed(text: str) -> dict[str, Any]:
+    """What a page shows."""
+    [packed] = re.findall(r'id="data">([^<]*)<', text)
+    data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
+    return data
+
+
+def test_a_run_without_a_graph_is_warned_of_too(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", Recipe(graph=False, train_lines=0))
+    data = _packed(write_report([run], tmp_path / "page.html").path.read_text())
+    assert [text[:19] for text in data["runs"][0]["certified"]] == ["Nothing was learned"]
+
+
 def test_no_name_of_a_run_is_markup(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", Recipe(names=HOSTILE, env=HOSTILE[1]))
     text = write_report([run], tmp_path / "new/page.html").path.read_text()
     assert "alert" not in text
-    [packed] = re.findall(r'id="data">([^<]*)<', text)
-    data = json.loads(gzip.decompress(base64.b64decode(packed)))
+    data = _packed(text)
     assert data["runs"][0]["observation_names"][:3] == list(HOSTILE)
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", text)
 

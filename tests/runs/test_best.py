@@ -17,7 +17,7 @@ NAN = float("nan")
 def _report(step: int, *returns: float) -> Report:
     """An agent that consists of the step."""
     scores: NDArray[np.float64] = np.array(returns)
-    evaluation = Evaluation(scores, *[scores] * 6, step_rewards=scores > 0, episodes=[])
+    evaluation = Evaluation(scores, *[scores] * 7, step_rewards=scores > 0, episodes=[])
     agent = AgentState(np.full((len(returns), 3), step), np.full(len(returns), step), scaling=None)
     return Report(step, evaluation, {}, np.ones((len(returns), 2)), agent, np.isnan(scores))
 

@@ -13,10 +13,11 @@ from apportion.runs.certified import UNDECIDED, in_words
 from apportion.runs.learned import moment_in_words
 from apportion.runs.members import in_words as members_in_words
 from apportion.runs.summary import in_words as fit_in_words
-from apportion.runs.summary import misses_in_words
+from apportion.runs.summary import misses_in_words, unlearned_in_words
 from apportion.runs.trouble import in_words as faults_in_words
 
 EDGE_ROWS = 24  # larger graphs are summed up
+_TITLES = {"episode_correlation": "correlation in episodes", "constant_error": "of a constant"}
 
 
 def listing(console: Console, title: str, entries: Sequence[tuple[str, str]]) -> None:
@@ -50,20 +51,23 @@ def summary(console: Console, data: dict[str, Any]) -> None:
         console.print(sentence)
     if data["graph"]["state_to_reward"] is not None:
         _edges(console, data)
+    for sentence in (*unlearned_in_words(data), *misses_in_words(data, seeds)):
+        console.print(sentence)
 
 
 def _scores(console: Console, data: dict[str, Any]) -> None:
     seed = data["config"]["seed"]
     table = Table(title="Last evaluation", title_justify="left")
-    names = leading(("reward_correlation", "return_error"), data["step_rewards"])
+    errors = ("return_error", *_if_known("constant_error", data["constant_error_per_lane"]))
+    names = leading("reward_correlation", errors, data["step_rewards"])
     if data["data"] is not None:  # a log has no reward of steps to correlate with
-        names = ("return_error",)
-    names = (*_success(data["success_per_lane"]), *names)
-    for column in ("seed", "return", *(name.replace("_", " ") for name in names)):
+        names = errors
+    names = (*_if_known("success", data["success_per_lane"]), *names)
+    for column in ("seed", "return", *(_TITLES.get(name, name.replace("_", " ")) for name in names)):
         table.add_column(column, justify="right")
     lanes = zip(data["final_return"], *(data[f"{name}_per_lane"] for name in names), strict=True)
     for lane, (returned, *scores) in enumerate(lanes):
-        table.add_row(str(seed + lane), amount(returned), *map(number, scores))
+        table.add_row(str(seed + lane), amount(returned), *map(amount, scores))
     console.print(table)
 
 
@@ -98,7 +102,7 @@ def _edges(console: Console, data: dict[str, Any]) -> None:
         console.print(f"F1 against the true graph: {scores}")
     config = data["config"]
     seeds = [config["seed"] + lane for lane in range(config["lanes"])]
-    for sentence in (*in_words(data["certificates"], seeds), *misses_in_words(data, seeds)):
+    for sentence in in_words(data["certificates"], seeds):
         console.print(sentence)
 
 
@@ -118,15 +122,14 @@ def _verdicts(data: dict[str, Any]) -> list[str]:
 def evaluation(console: Console, data: dict[str, Any]) -> None:
     """What `apportion eval` prints."""
     table = Table(title=f"{data['episodes']} episodes {moment_in_words(data)}", title_justify="left")
-    titles = {"episode_correlation": "correlation in episodes", "return_error": "return error"}
-    titles |= {"success": "success"}
-    names = leading(("episode_correlation", "return_error"), any(data["step_rewards"]))
-    names = (*_success(data["success"]), *names)
-    for column in ("seed", "return", "± between episodes", *(titles[name] for name in names)):
+    names = leading("episode_correlation", ("return_error", "constant_error"), any(data["step_rewards"]))
+    names = (*_if_known("success", data["success"]), *names)
+    titles = (_TITLES.get(name, name.replace("_", " ")) for name in names)
+    for column in ("seed", "return", "± between episodes", *titles):
         table.add_column(column, justify="right")
     for lane, seed in enumerate(data["training_seeds"]):
         rewards = [amount(data[key][lane]) for key in ("returns", "return_std")]
-        scores = [number(data[key][lane]) for key in names]
+        scores = [amount(data[key][lane]) for key in names]
         table.add_row(str(seed), *rewards, *scores)
     console.print(table)
 
@@ -167,14 +170,14 @@ def _shortened(names: list[str], shown: int = 6) -> str:
     return ", ".join(names[:shown]) + more
 
 
-def _success(lanes: list[float | None]) -> tuple[str, ...]:
-    """A column for the success rate, where the environment reports one."""
-    return () if all(rate is None for rate in lanes) else ("success",)
+def _if_known(name: str, lanes: list[float | None]) -> tuple[str, ...]:
+    """A column for what not every environment, or version, reports."""
+    return () if all(value is None for value in lanes) else (name,)
 
 
-def leading(scores: tuple[str, ...], step_rewards: bool) -> tuple[str, ...]:
-    """A correlation and the return error, which leads where there is no true reward to correlate with."""
-    return scores if step_rewards else scores[::-1]
+def leading(correlation: str, errors: tuple[str, ...], step_rewards: bool) -> tuple[str, ...]:
+    """A correlation and return errors, which lead where there is no true reward to correlate with."""
+    return (correlation, *errors) if step_rewards else (*errors, correlation)
 
 
 def amount(value: Any) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from apportion.core.errors import UserError
 from apportion.envs.acting import Actor, act, random_action
+from apportion.envs.checks import not_finite
 from apportion.envs.chunk import ChunkWriter
 from apportion.envs.faults import FAILURES, Trouble
 from apportion.envs.lifetime import BEATS, EPISODE, Pulse, no_pulse
@@ -193,12 +194,11 @@ class Lane:
         observation = np.asarray(observation, np.float32)
         shape = (self.spec.observation_size,)
         if observation.shape != shape:
-            wrong = f"{what} has shape {observation.shape}, but observation_space says {shape}"
-            raise UserError(self._complaint(wrong))
-        if not np.isfinite(observation).all():
-            bad = int(np.flatnonzero(~np.isfinite(observation))[0])
-            name = self.spec.observation_names[bad]
-            raise UserError(self._complaint(f"{what} has {observation[bad]} in dimension {bad} ({name})"))
+            other = f"{what} has shape {observation.shape}, but observation_space says {shape}"
+            raise UserError(self._complaint(other))
+        wrong = not_finite(observation, self.spec.observation_names)
+        if wrong is not None:
+            raise UserError(self._complaint(f"{what} has {wrong}"))
         return observation
 
     def _complaint(self, what: str) -> str:

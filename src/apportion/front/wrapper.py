@@ -63,12 +63,14 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         self._observation: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        self._observation, info = super().reset(seed=seed, options=options)
-        return self._observation, info
+        observation, info = super().reset(seed=seed, options=options)
+        self._observation = np.array(observation)
+        return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         after, paid, terminated, truncated, info = super().step(action)
-        before, self._observation = self._observation, after
+        # A copy: some environments write each observation into the same array.
+        before, self._observation = self._observation, np.array(after)
         taken = learners_actions(self.learner.spec, np.asarray(action)[None])[0]
         reward = float(paid)
         self._unfinished.step(before, taken, after, reward, info)

@@ -15,6 +15,7 @@ TITLES = {
     "success": "Success rate",
     "reward_correlation": "Reward correlation",
     "return_error": "Return error",
+    "constant_error": "Return error of one constant reward per step",
     "episode_correlation": "Reward correlation in evaluation episodes",
     "return_std": "Spread of the return between episodes",
     "length": "Episode length",

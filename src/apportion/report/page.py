@@ -23,7 +23,7 @@ from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder
 from apportion.runs.members import in_words as members_in_words
 from apportion.runs.summary import in_words as in_words_of_fit
-from apportion.runs.summary import misses_in_words, summarise
+from apportion.runs.summary import misses_in_words, summarise, unlearned_in_words
 from apportion.runs.trouble import in_words as faults_in_words
 
 LIMIT = 8_000_000  # bytes
@@ -96,7 +96,9 @@ class _Facts:
         """All that the page shows of this run."""
         method = _named(self.config, "method")
         seeds = [int(self.config.get("seed", 0)) + lane for lane in range(self.lanes)]
-        certificates, missed = self.summary["certificates"], misses_in_words(self.summary, seeds)
+        certificates = self.summary["certificates"]
+        certified = [] if self.drivers is None else in_words(certificates, seeds)
+        missed = [*unlearned_in_words(self.summary), *misses_in_words(self.summary, seeds)]
         return {
             "label": self.label,
             "path": str(self.run.path),
@@ -119,7 +121,7 @@ class _Facts:
             ),
             "step_rewards": self.summary["step_rewards"],
             "certificates": certificates,
-            "certified": [] if self.drivers is None else [*in_words(certificates, seeds), *missed],
+            "certified": [*certified, *missed],
             "scores": scores(self.evaluations, self.lanes),
             "structure_scores": structure_table(self.summary),
             "curves": self.curves,

@@ -71,6 +71,7 @@ def evaluate_run(run: RunFolder, playing: Playing, best: bool = False) -> Evalua
             "success": scores.success,
             "episode_correlation": scores.episode_correlation,
             "return_error": scores.return_error,
+            "constant_error": scores.constant_error,
             "step_rewards": scores.step_rewards,
             "skipped": learned.skipped,
         }

@@ -23,6 +23,7 @@ _NOT_LEARNED = (
     "Give more --updates, or less that has nothing to do with them."
 )
 _BEWARE = "Do not rely on these rewards, nor on the graph."
+_BEWARE_ALONE = "Do not rely on these rewards."  # of a method without a graph
 _MISSED = (
     "Learned rewards miss what the last evaluation's episodes paid by more than they paid (seed {}): rewards "
     "of 0 would be nearer."
@@ -32,7 +33,8 @@ _MISSED = (
 def summarise(run: RunFolder) -> dict[str, Any]:
     """Plain data for JSON: curves per lane, last scores, edges, structure scores where the truth is known."""
     spec = run.read_spec()
-    evaluations = [entry for entry in run.read_metrics() if entry["kind"] == "eval"]
+    metrics = run.read_metrics()
+    evaluations = [entry for entry in metrics if entry["kind"] == "eval"]
     last = evaluations[-1] if evaluations else {}
     edges = run.read_last_edges()
     scores = _structure_scores(edges, spec)
@@ -48,8 +50,10 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "final_return": last.get("return"),
         **_last_score("reward_correlation", last),
         **_last_score("return_error", last),
+        **_last_score("constant_error", last),
         **_last_score("success", last),
         "step_rewards": step_rewards(evaluations),
+        "learned": len(metrics) > len(evaluations),
         "data": _data(run, last),
         "best": best,
         "observation_names": list(spec.observation_names),
@@ -97,7 +101,21 @@ def misses_in_words(summary: dict[str, Any], seeds: list[int]) -> list[str]:
         return []  # a fit has words of its own
     errors = zip(seeds, summary["return_error_per_lane"] or (), strict=False)
     far = [str(seed) for seed, error in errors if error is not None and error > 1]
-    return [f"{_MISSED.format(', '.join(far))} {_BEWARE}"] if far else []
+    beware = _BEWARE if summary["graph"]["state_to_reward"] is not None else _BEWARE_ALONE
+    return [f"{_MISSED.format(', '.join(far))} {beware}"] if far else []
+
+
+def unlearned_in_words(summary: dict[str, Any]) -> list[str]:
+    """Of a training: a warning where all that was evaluated is an agent as it began."""
+    if summary["data"] is not None or summary["learned"] or not summary["steps"]:
+        return []
+    step, warmup = summary["steps"][-1], summary["config"].get("schedule", {}).get("warmup_steps", 0)
+    why = (
+        f"the first update waits for the end of the warm-up, at step {warmup:,} (--warmup-steps)"
+        if step < warmup
+        else "no episode was paid early enough for an update (--steps)"
+    )
+    return [f"Nothing was learned by step {step:,}: {why}. The policy is as it began."]
 
 
 def step_rewards(evaluations: list[dict[str, Any]]) -> bool:

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.data.replay import Chunk
+from apportion.envs.checks import not_finite
+from apportion.envs.lane import LARGEST_REWARD
 
 
 class Episode(NamedTuple):
@@ -33,6 +35,13 @@ class Unfinished:
     ) -> None:
         """One step more. `segment_end` and `true_reward` are what DelayedReward says in its info."""
         before, after = np.array(observation, np.float32), np.array(next_observation, np.float32)
+        for seen in (before, after):
+            wrong = not_finite(seen)
+            check(wrong is None, f"an observation of the environment has {wrong}")
+        check(
+            abs(paid) <= LARGEST_REWARD,
+            f"a reward of the environment is {paid}: give finite numbers up to {LARGEST_REWARD:g}",
+        )
         if self.observations and not np.array_equal(self.observations[-1], before):
             self._forget()  # the environment was reset meanwhile: what the steps before earned is unknown
         check(

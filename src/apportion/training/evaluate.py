@@ -33,6 +33,7 @@ class Evaluation(NamedTuple):
     reward_correlation: NDArray[np.float64]  # [L] of r̂ with r, on steps from the replay; NaN without r
     episode_correlation: NDArray[np.float64]  # [L] the same, on the evaluation episodes
     return_error: NDArray[np.float64]  # [L] mean |Σ r̂ - R| as a share of mean |R|
+    constant_error: NDArray[np.float64]  # [L] the same of one r̂ for all steps, the mean of theirs
     success: NDArray[np.float64]  # [L] share of episodes that succeeded; NaN where none says
     step_rewards: NDArray[np.bool_]  # [L] whether the environment itself rewards single steps
     episodes: list[list[Arrays]]  # with `redistributed`, the learned reward of each step
@@ -48,6 +49,7 @@ class Evaluation(NamedTuple):
             "reward_correlation": self.reward_correlation,
             "episode_correlation": self.episode_correlation,
             "return_error": self.return_error,
+            "constant_error": self.constant_error,
             **reported,
         }
 
@@ -129,6 +131,7 @@ def judge(
         reward_correlation=np.where(truth, np.asarray(correlation, np.float64), np.nan),
         episode_correlation=np.where(truth, per_lane(_episode_correlation), np.nan),
         return_error=per_lane(_return_error),
+        constant_error=per_lane(_constant_error),
         success=_success_rates(lanes),
         step_rewards=truth,
         episodes=lanes,
@@ -189,8 +192,19 @@ def _returns(lane: list[Arrays]) -> NDArray[np.float64]:
 
 def _return_error(lane: list[Arrays]) -> float:
     predicted = np.array([np.sum(e["redistributed"], dtype=np.float64) for e in lane])
-    scale = np.mean(np.abs(_returns(lane)))
-    return float(np.mean(np.abs(predicted - _returns(lane))) / scale) if scale > 0 else float("nan")
+    return _relative_error(predicted, _returns(lane))
+
+
+def _constant_error(lane: list[Arrays]) -> float:
+    """Where pay is around a large level this is small, and a small return error says little. It is not what
+    return errors are a share of: a good policy's episodes pay alike, and nearly nothing would be left."""
+    returns, lengths = _returns(lane), np.array([len(e["actions"]) for e in lane], np.float64)
+    return _relative_error(lengths * (returns.sum() / lengths.sum()), returns)
+
+
+def _relative_error(predicted: NDArray[np.float64], returns: NDArray[np.float64]) -> float:
+    scale = np.mean(np.abs(returns))
+    return float(np.mean(np.abs(predicted - returns)) / scale) if scale > 0 else float("nan")
 
 
 def _success_rates(lanes: list[list[Arrays]]) -> NDArray[np.float64]:

@@ -190,7 +190,9 @@ class _Judging:
         evaluation = judge([self.held_out] * self.lanes, rewards, unknown)
         if self.level:
             earned = judge([self.earned] * self.lanes, rewards, unknown)
-            evaluation = evaluation._replace(return_error=earned.return_error)
+            evaluation = evaluation._replace(
+                return_error=earned.return_error, constant_error=earned.constant_error
+            )
         sums = np.array([[np.sum(each, dtype=np.float64) for each in lane] for lane in rewards]) + self.level
         errors, plain = (sums - self.paid) ** 2, (self.paid - self.mean) ** 2
         unexplained = errors.mean(axis=1) / max(float(plain.mean()), 1e-300)
