@@ -5,13 +5,13 @@ ends with it. A policy that is to earn most until then must know how much time i
 two values. So the limit is an end where an observation tells the time, and a pause where none does.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from apportion.core.types import Transitions
+from apportion.data.blocks import summed
 from apportion.data.replay import Replay
 from apportion.data.times import times
 from apportion.envs.make import TimeUp
@@ -39,13 +39,12 @@ def over(limit: Limit, clocks: Float[Array, "S"] | None, transitions: Transition
 def clocks(replay: Replay) -> Float[Array, "S"]:
     """1 for each observation that tells the time: it rises, or falls, by the same amount at every step."""
     time, known = times(replay)
-    # Relative to one of them: sums of large numbers that hardly differ would lose the difference.
-    moved = replay.observation - replay.observation[:1]
-    share = known.astype(moved.dtype) / jnp.maximum(jnp.sum(known), 1).astype(moved.dtype)
-    passed = time.astype(moved.dtype)
+    rows, dtype = replay.observation, replay.observation.dtype
+    share = known.astype(dtype) / jnp.maximum(jnp.sum(known), 1).astype(dtype)
+    passed = time.astype(dtype)
     passed = passed - jnp.sum(share * passed)
-    # As products, which need fewer copies of a full replay; a GPU would round what it multiplies.
-    product = partial(jnp.matmul, precision="highest")
-    mean, both = product(jnp.stack([share, share * passed]), moved)
-    alone = product(share, (moved - mean[None, :]) ** 2)
-    return (both**2 > _EXACT * alone * jnp.sum(share * passed**2)).astype(moved.dtype)
+    # Relative to one of them: sums of large numbers that hardly differ would lose the difference.
+    origin = rows[:1]
+    mean, both = summed(rows, jnp.stack([share, share * passed]), lambda rows: rows - origin)
+    [alone] = summed(rows, share[None, :], lambda rows: (rows - origin - mean[None, :]) ** 2)
+    return (both**2 > _EXACT * alone * jnp.sum(share * passed**2)).astype(dtype)

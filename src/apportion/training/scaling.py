@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Record, Segments, Survey, Transitions
+from apportion.data.blocks import summed
 from apportion.data.replay import Replay
 from apportion.data.replay import survey as survey_of
 from apportion.envs.acting import FARTHEST, standardise
@@ -49,13 +50,13 @@ def unknown(spec: Spec, clocks: bool = False) -> Scaling:
 def measured(scaling: Scaling, replay: Replay) -> Scaling:
     """With mean and spread of all observations in the replay, those among them that tell the time, and the
     unit of what was paid."""
-    rows = jnp.arange(replay.observation.shape[0]) <= replay.rows
-    live = jnp.broadcast_to(rows[:, None], replay.observation.shape)
+    live = (jnp.arange(replay.observation.shape[0]) <= replay.rows).astype(replay.observation.dtype)
+    share = (live / jnp.sum(live))[None, :]
     # Relative to one of them: sums of large numbers that hardly differ would lose the difference.
     origin = replay.observation[0]
-    moved = replay.observation - origin[None, :]
-    mean = jnp.mean(moved, axis=0, where=live)
-    spread = jnp.sqrt(jnp.mean((moved - mean[None, :]) ** 2, axis=0, where=live))
+    [mean] = summed(replay.observation, share, lambda rows: rows - origin[None, :])
+    [variance] = summed(replay.observation, share, lambda rows: (rows - origin[None, :] - mean[None, :]) ** 2)
+    spread = jnp.sqrt(variance)
     varies = spread > 1e-6 * jnp.abs(origin + mean)  # less than that is rounding
     scale = jnp.where(varies, 1 / jnp.where(varies, spread, 1.0), 1.0)
     telling = None if scaling.clocks is None else limits.clocks(replay)
