@@ -181,7 +181,7 @@ def test_news_are_told_once() -> None:
     assert faults.news() == [Fault(1, 4, "first", 1)]
     assert faults.news() == []
     faults.happened(1, 6, "second")
-    assert faults.news() == [Fault(1, 6, "second", None)]
+    assert faults.news() == [Fault(1, 6, "second (more often than --env.restarts 1 allows)", None)]
     assert (faults.frozen_by(5), faults.frozen_by(6)) == (set(), {1})
     again = Faults(2, limit=1, strict=False)
     again.restore(json.loads(json.dumps(faults.to_dict())))

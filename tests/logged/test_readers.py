@@ -196,6 +196,8 @@ def test_other_bad_data_are_refused_in_one_line(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "wide.csv").write_text("episode,s_0,outcome\n1,2,3\n1,2\n")
     (tmp_path / "twice.csv").write_text("episode,s_0,s_0,outcome\n1,2,3,4\n")
     (tmp_path / "text.h5").write_text("hello")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text("{}")
     (tmp_path / "text.parquet").write_text("hello")
     refused: list[tuple[Any, dict[str, Any], str]] = [
         ("none.csv", {}, "holds no row"),
@@ -205,6 +207,7 @@ def test_other_bad_data_are_refused_in_one_line(tmp_path: Path, monkeypatch: pyt
         ("text.h5", {}, "cannot be read as HDF5"),
         ("text.parquet", {}, "cannot be read as Parquet"),
         ("log.txt", {}, "nor a Minari data set"),
+        ("run", {}, "is a run: apportion show has its graph"),
         ("log.csv", {"states": "s_,a_0"}, "'a_0' is both state and action"),
         ("log.csv", {"states": "x_"}, "no column 'x_' for --states"),
         ("log.csv", {"outcome": "s_0", "states": "s_0"}, "'s_0' is the outcome"),

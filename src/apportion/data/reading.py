@@ -53,6 +53,8 @@ def read_rows(
         return Source(data, None), _npz_rows(path, paid)
     if path.suffix in d3rlpy.HDF5:
         return Source(data, None), d3rlpy.read(path)
+    if (path / "config.json").exists():
+        raise UserError(f"{data} is a run: apportion show has its graph; give logged episodes here")
     if path.suffix or path.exists():
         raise UserError(f"{data} is none of {', '.join(ENDINGS)}, nor a Minari data set: convert it")
     return Source(data, None), minari_sets.read(data, tell)

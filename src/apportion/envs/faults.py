@@ -79,7 +79,7 @@ class Faults:
                 self.reasons[lane] = reason
                 self._news.append(Fault(lane, iteration, reason, self.restarts[lane]))
                 return
-        self.freeze(lane, iteration, reason)
+        self.freeze(lane, iteration, f"{reason} (more often than --env.restarts {self.limit} allows)")
 
     def freeze(self, lane: int, iteration: int, reason: str) -> None:
         """From this iteration on the lane stands still."""
