@@ -11,7 +11,7 @@ from scipy import integrate, stats
 
 from apportion.backbones import actor_critic, sac, soft
 from apportion.core.errors import UserError
-from apportion.nn.networks import MLP
+from apportion.nn.networks import MLP, NormedMLP
 from builders import SPEC, numpy, transitions
 from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_values, train
 
@@ -144,9 +144,11 @@ def test_the_policy_finds_the_best_action_of_a_bandit() -> None:
     np.testing.assert_allclose(best, [BEST_ACTION], atol=0.1)
 
 
-def test_critics_learn_analytic_values() -> None:
+@pytest.mark.parametrize("norm", [False, True])
+def test_critics_learn_analytic_values(norm: bool) -> None:
     config = sac.Config(
         hidden=(16, 16),
+        critic_norm=norm,
         batch_size=60,
         learning_rate=5e-3,
         discount=0.6,
@@ -154,6 +156,7 @@ def test_critics_learn_analytic_values() -> None:
         initial_temperature=1e-6,  # or entropy would add to every value
     )
     state = train(sac.make(config), chain(), updates=600)
+    assert isinstance(state.critics, NormedMLP) == norm
     values = actor_critic.values(state.critics, PLACES, jnp.asarray([[0.5], [-0.5], [0.0]]))
     np.testing.assert_allclose(values, [chain_values(0.6)] * 2, atol=0.1)
 

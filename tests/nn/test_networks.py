@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.nn.networks import MLP, MixtureDynamics, init_dense
+from apportion.nn.networks import MLP, NORM_EPSILON, MixtureDynamics, NormedMLP, init_dense
 from builders import numpy
 
 STATES, ACTIONS, COMPONENTS = 3, 2, 4
@@ -24,6 +24,35 @@ def test_mlp_equals_numpy_over_any_leading_axes(shape: tuple[int, ...]) -> None:
     plain = numpy(network)
     found = network(jnp.asarray(x, jnp.float32))
     np.testing.assert_allclose(found, plain_mlp(plain.weights, plain.biases, x), rtol=1e-4, atol=1e-6)
+
+
+def plain_normed(weights: list[np.ndarray], biases: list[np.ndarray], x: np.ndarray) -> np.ndarray:
+    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+        hidden = np.zeros((len(x), weight.shape[1]))
+        for row, inputs in enumerate(x):
+            sums = inputs @ weight
+            variance = np.mean((sums - np.mean(sums)) ** 2)
+            hidden[row] = np.maximum((sums - np.mean(sums)) / np.sqrt(variance + NORM_EPSILON) + bias, 0)
+        x = hidden
+    return x @ weights[-1] + biases[-1]
+
+
+def test_normed_layers_equal_a_plain_loop() -> None:
+    network = NormedMLP.init(jax.random.key(0), (3, 8, 7, 2))
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    plain = numpy(network)
+    found = network(jnp.asarray(x, jnp.float32))
+    np.testing.assert_allclose(found, plain_normed(plain.weights, plain.biases, x), rtol=1e-4, atol=1e-5)
+
+
+def test_normed_layers_do_not_reach_far_however_far_the_input_is() -> None:
+    near = np.random.default_rng(1).normal(size=(50, 3))
+    sizes, key = (3, 16, 16, 1), jax.random.key(2)
+    for kind, grows in ((MLP, True), (NormedMLP, False)):
+        network = kind.init(key, sizes)
+        found = [float(np.abs(network(jnp.asarray(far * near, jnp.float32))).max()) for far in (10, 10_000)]
+        assert (found[1] > 100 * found[0]) == grows
+        assert grows or found[1] < np.sqrt(16) + 1  # of 16 numbers with variance 1, and weights up to 1/4
 
 
 def test_layers_start_small_and_apart() -> None:

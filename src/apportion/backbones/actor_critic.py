@@ -62,9 +62,14 @@ class TargetConfig(CommonConfig):
 
 
 def init_critics(
-    key: PRNGKeyArray, count: int, inputs: int, hidden: tuple[int, ...], outputs: int = 1
+    key: PRNGKeyArray,
+    count: int,
+    inputs: int,
+    hidden: tuple[int, ...],
+    outputs: int = 1,
+    kind: type[MLP] = MLP,
 ) -> MLP:
-    return jax.vmap(lambda k: MLP.init(k, (inputs, *hidden, outputs)))(jax.random.split(key, count))
+    return jax.vmap(lambda k: kind.init(k, (inputs, *hidden, outputs)))(jax.random.split(key, count))
 
 
 def first(critics: MLP) -> MLP:

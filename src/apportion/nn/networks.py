@@ -50,15 +50,26 @@ class MLP(eqx.Module):
     weights: list[Float[Array, "_I _O"]]  # the underscore: every layer has its own sizes
     biases: list[Float[Array, "_O"]]
 
-    @staticmethod
-    def init(key: PRNGKeyArray, sizes: Sequence[int]) -> "MLP":
+    @classmethod
+    def init(cls, key: PRNGKeyArray, sizes: Sequence[int]) -> "MLP":
         """`sizes`: inputs, hidden layers, outputs."""
         layers = init_dense(key, sizes)
-        return MLP(weights=[w for w, _ in layers], biases=[b for _, b in layers])
+        return cls(weights=[w for w, _ in layers], biases=[b for _, b in layers])
 
     def __call__(self, x: Float[Array, "*B I"]) -> Float[Array, "*B O"]:
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jax.nn.relu(dense(x, weight, bias))
+        return dense(x, self.weights[-1], self.biases[-1])
+
+
+class NormedMLP(MLP):
+    """An MLP with a layer norm in each hidden layer, before bias and ReLU: however far off its input is, what
+    it returns stays within what its last weights can reach."""
+
+    def __call__(self, x: Float[Array, "*B I"]) -> Float[Array, "*B O"]:
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            normed = normalise(x @ weight)
+            x = jax.nn.relu(normed + jnp.broadcast_to(bias, normed.shape))
         return dense(x, self.weights[-1], self.biases[-1])
 
 
