@@ -2,7 +2,8 @@
 
     python benchmarks/pay.py --out results/pay.json
 
-Returns are given in Greenhouse's own unit. Medians over seeds, with 95% bootstrap intervals.
+`--level -1000` adds as much to every reward: what earns then is a small part of what is paid. Returns are
+given in Greenhouse's own unit, without the level. Medians over seeds, with 95% bootstrap intervals.
 """
 
 import json
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import tyro
-from paid_in import ID
+from paid_in import ID, STEPS
 from rich.console import Console
 from rich.table import Table
 
@@ -36,6 +37,8 @@ class Pay:
     """JSON file to write."""
     units: tuple[float, ...] = (1e-5, 1e-3, 1.0, 1e3, 1e5)
     """What every reward is multiplied with."""
+    level: float = 0.0
+    """What is then added to every reward, whatever anybody does."""
     methods: tuple[str, ...] = ("grd", "rd")
     """Which methods."""
     seeds: int = 3
@@ -60,7 +63,9 @@ def main(args: Pay) -> None:
                 if not finished(path, config):
                     console.print(f"{method}, times {unit:g} ...")
                     recording.train(config, Checkpoints(), path, quiet=True)
-                rows.append({"method": method, "unit": unit, **scores(lanes(RunFolder.open(path)), unit)})
+                rows.append(
+                    {"method": method, "unit": unit, **scores(args, lanes(RunFolder.open(path)), unit)}
+                )
     write_json(args.out, {"command": command(args), "versions": made_with, "rows": rows})
     console.print(table(rows))
 
@@ -68,11 +73,13 @@ def main(args: Pay) -> None:
 def settings(args: Pay, method: str, unit: float) -> Config:
     config = replace(preset(GREENHOUSE, method, "sac"), lanes=args.seeds)
     schedule = replace(config.schedule, steps=args.steps)
-    return replace(config, schedule=schedule, env=EnvConfig(ID, kwargs=json.dumps({"unit": unit})))
+    return replace(
+        config, schedule=schedule, env=EnvConfig(ID, kwargs=json.dumps({"unit": unit, "level": args.level}))
+    )
 
 
-def scores(found: dict[str, Any], unit: float) -> dict[str, Any]:
-    returns = [value / unit for value in found["return"]]
+def scores(args: Pay, found: dict[str, Any], unit: float) -> dict[str, Any]:
+    returns = [(value - args.level * STEPS) / unit for value in found["return"]]
     correlations = found["reward_correlation"]
     return {
         "correlation": interval(correlations),
@@ -84,8 +91,8 @@ def scores(found: dict[str, Any], unit: float) -> dict[str, Any]:
 def command(args: Pay) -> str:
     units, methods = " ".join(f"{unit:g}" for unit in args.units), " ".join(args.methods)
     return (
-        f"python benchmarks/pay.py --units {units} --methods {methods} --seeds {args.seeds} "
-        f"--steps {args.steps} --out {args.out}"
+        f"python benchmarks/pay.py --units {units} --level {args.level:g} --methods {methods} "
+        f"--seeds {args.seeds} --steps {args.steps} --out {args.out}"
     )
 
 

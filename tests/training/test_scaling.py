@@ -22,6 +22,7 @@ from apportion.training.presets import paper, preset
 from apportion.training.settings import Config, Schedule
 
 UNKNOWN = scaling.unknown(builders.SPEC)
+NOT_YET, ONCE = jnp.asarray(False), jnp.asarray(True)  # has an episode ended by itself
 
 
 def _replay(observations: np.ndarray) -> replays.Replay:
@@ -58,22 +59,51 @@ def test_learners_and_workers_see_the_same() -> None:
 def test_where_nobody_asked_for_it_nothing_changes() -> None:
     data = builders.batch(0, 6, 4)
     builders.assert_equal(scaling.batch(None, data), data)
-    assert float(scaling.reward_factor(None)) == 1
+    np.testing.assert_array_equal(scaling.for_policy(None, jnp.asarray([-7.0, 1e5])), [-7, 1e5])
 
 
 @pytest.mark.parametrize(
     ("size", "factor"), [(1.0, 1.0), (0.1, 1.0), (9.9, 1.0), (1e-3, 100.0), (1e4, 1e-3), (0.0, 1.0)]
 )
 def test_only_rewards_far_from_size_one_are_brought_nearer(size: float, factor: float) -> None:
-    found = scaling.watched(UNKNOWN, jnp.asarray([size, -size]))
+    found = scaling.watched(UNKNOWN, jnp.asarray([size, -size]), NOT_YET)
     np.testing.assert_allclose(scaling.reward_factor(found), factor, rtol=1e-4)
 
 
 def test_growing_rewards_shrink_at_once_and_falling_ones_are_watched_for_a_while() -> None:
-    large = scaling.watched(scaling.watched(UNKNOWN, jnp.ones(4)), 1e3 * jnp.ones(4))
+    large = scaling.watched(scaling.watched(UNKNOWN, jnp.ones(4), NOT_YET), 1e3 * jnp.ones(4), NOT_YET)
     np.testing.assert_allclose(scaling.reward_factor(large), 0.01, rtol=1e-4)
-    smaller = scaling.watched(large, jnp.ones(4))
+    smaller = scaling.watched(large, jnp.ones(4), NOT_YET)
     assert 0.01 < float(scaling.reward_factor(smaller)) < 0.02
+
+
+def test_rewards_that_hardly_differ_are_counted_from_their_level() -> None:
+    rewards = jnp.asarray([-1003.0, -997.0, -1001.0, -999.0])
+    found = scaling.watched(UNKNOWN, rewards, NOT_YET)
+    np.testing.assert_allclose(scaling.for_policy(found, rewards), [-3, 3, -1, 1])
+    later = scaling.watched(found, rewards + 100, NOT_YET)  # it stays what it was, or values would move
+    np.testing.assert_allclose(later.level, -1000)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "ended"),
+    [
+        ([4.0, 6.0, 5.0, 5.0], NOT_YET),  # they differ enough
+        ([-1.0, -1.0, -1.0, -1.0], NOT_YET),  # nothing is known of how they differ
+        ([-1003.0, -997.0, -1001.0, -999.0], ONCE),  # whoever ends an episode goes without it
+    ],
+)
+def test_a_level_that_says_something_stays(rewards: list[float], ended: Any) -> None:
+    found = scaling.watched(UNKNOWN, jnp.asarray(rewards), ended)
+    shown = scaling.for_policy(found, jnp.asarray(rewards))
+    np.testing.assert_allclose(shown, np.asarray(rewards) * float(scaling.reward_factor(found)))
+
+
+def test_a_level_counts_again_when_an_episode_has_ended_by_itself() -> None:
+    rewards = jnp.asarray([-1003.0, -997.0, -1001.0, -999.0])
+    found = scaling.watched(scaling.watched(UNKNOWN, rewards, NOT_YET), rewards, ONCE)
+    np.testing.assert_allclose(jnp.mean(scaling.for_policy(found, rewards)), -10, rtol=1e-4)
+    assert float(scaling.watched(found, rewards, NOT_YET).level) == 0  # that it left the replay is no news
 
 
 def _paid(totals: Any, lengths: Any) -> replays.Replay:

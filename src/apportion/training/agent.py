@@ -96,10 +96,8 @@ def in_units(method: Method, state: AgentState, scaling: Scaling) -> AgentState:
     model = optimise.fresh(state.method)
     if method.repaid is not None:
         model = method.repaid(model, factor)
-    square = scaling.reward_square * factor**2
-    return state._replace(
-        method=choose(factor != 1, model, state.method), scaling=scaling._replace(reward_square=square)
-    )
+    scaling = scaling._replace(reward_square=scaling.reward_square * factor**2, level=scaling.level * factor)
+    return state._replace(method=choose(factor != 1, model, state.method), scaling=scaling)
 
 
 def seen(method: Method, state: AgentState) -> Float[Array, "S"]:
@@ -121,7 +119,7 @@ def lesson(
     ends = over(limit, scales.clocks(state.scaling), transitions)
     transitions = transitions._replace(terminated=ends)
     shown = _mask_observations(transitions, seen(method, state))
-    return Lesson(shown, rewards * scales.reward_factor(state.scaling), key)
+    return Lesson(shown, scales.for_policy(state.scaling, rewards), key)
 
 
 def update_policy(backbone: Backbone, state: AgentState, lesson: Lesson) -> tuple[AgentState, Metrics]:

@@ -300,7 +300,7 @@ def _draw(
         chosen = jax.random.permutation(choose_key, len(together.paid))[:batch_size]
         steps = jax.tree.map(lambda x: x[chosen], together)
     rewards = method.reward(agent.method, scales.transitions(agent.scaling, steps))
-    return steps, rewards * scales.reward_factor(agent.scaling)
+    return steps, scales.for_policy(agent.scaling, rewards)
 
 
 def _first(tree: Any) -> Any:

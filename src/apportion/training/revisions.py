@@ -143,7 +143,8 @@ class Reviser:
         assert awaited is not None
         found = agent
         if agent.scaling is not None and awaited.scaling is not None:
-            units = awaited.scaling._replace(reward_square=agent.scaling.reward_square)
+            square, level = agent.scaling.reward_square, agent.scaling.level  # as they are by now
+            units = awaited.scaling._replace(reward_square=square, level=level)
             found = agents.in_units(self.config.make_method(), agent, units)
         method = revision.accept(found.method, awaited.findings)
         nothing = awaited._replace(at=jnp.full_like(awaited.at, NOTHING))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Record, Segments, Survey, Transitions
@@ -27,6 +27,7 @@ USUAL_REWARDS = (0.1, 10.0)  # root mean squares of rewards that backbones take 
 USUAL_PAY = (0.5, 10.0)
 OUTGROWN = 1_000.0  # units that a step's part has when what was learned in them does not count any more
 ENOUGH_SEGMENTS = 4  # that were paid, to tell the size of rewards
+STANDS_OUT = 10.0  # spreads that the mean of rewards is away from 0 when policies are better off without it
 _FORGET = 0.1  # share of the rewards' mean square that each iteration replaces
 
 
@@ -35,7 +36,8 @@ class Scaling(NamedTuple):
 
     mean: Float[Array, "S"]
     scale: Float[Array, "S"]  # one over the standard deviation; 1 where a dimension has not varied
-    reward_square: Float[Array, ""]  # running mean of r̂²; 0 before the first
+    reward_square: Float[Array, ""]  # running mean of (r̂ - level)²; 0 before the first
+    level: Float[Array, ""]  # of rewards that hardly differ from each other, where that is nobody's doing
     unit: Float[Array, ""]  # of what is paid, as methods see it; below 0: for now; 0: nothing was paid yet
     clocks: Float[Array, "S"] | None = None  # 1 for dimensions that tell the time; None: nobody asks
 
@@ -43,8 +45,8 @@ class Scaling(NamedTuple):
 def unknown(spec: Spec, clocks: bool = False) -> Scaling:
     """Before anything was measured: observations as they are."""
     states = spec.observation_size
-    nothing = jnp.zeros(states)
-    return Scaling(nothing, jnp.ones(states), jnp.zeros(()), jnp.zeros(()), nothing if clocks else None)
+    nothing, zero = jnp.zeros(states), jnp.zeros(())
+    return Scaling(nothing, jnp.ones(states), zero, zero, zero, nothing if clocks else None)
 
 
 def measured(scaling: Scaling, replay: Replay) -> Scaling:
@@ -186,16 +188,26 @@ def _paid_in(factor: Float[Array, ""], steps: Transitions) -> Transitions:
     )
 
 
-def watched(scaling: Scaling, rewards: Float[Array, "B"]) -> Scaling:
-    """With some more rewards in their running mean square, which is slow to fall."""
-    now, before = jnp.mean(rewards**2), scaling.reward_square
+def watched(scaling: Scaling, rewards: Float[Array, "B"], ended: Bool[Array, ""]) -> Scaling:
+    """With some more rewards in their running mean square, which is slow to fall, and with their level when
+    they are seen first: a constant for each step, which no policy can change until an episode has ended by
+    itself."""
+    mean, spread = jnp.mean(rewards), jnp.std(rewards)
+    stands_out = (jnp.abs(mean) > STANDS_OUT * spread) & (spread > 1e-6 * jnp.abs(mean))
+    found = jnp.where(stands_out & (scaling.reward_square == 0), mean, scaling.level)
+    level = jnp.where(ended, 0.0, found)
+    now, before = jnp.mean((rewards - level) ** 2), scaling.reward_square
     # Upwards at once: while a reward model finds its size, no value may be learned from outsized rewards.
-    return scaling._replace(reward_square=jnp.maximum(now, before + _FORGET * (now - before)))
+    square = jnp.maximum(now, before + _FORGET * (now - before))
+    return scaling._replace(reward_square=square, level=level)
 
 
-def reward_factor(scaling: Scaling | None) -> Float[Array, ""]:
+def for_policy(scaling: Scaling | None, rewards: Float[Array, "*B"]) -> Float[Array, "*B"]:
+    """Rewards from their level on, and of a size that backbones take as it comes."""
+    return rewards if scaling is None else (rewards - scaling.level) * reward_factor(scaling)
+
+
+def reward_factor(scaling: Scaling) -> Float[Array, ""]:
     """What rewards are multiplied with for the backbone: 1, unless they are unusually small or large."""
-    if scaling is None:
-        return jnp.ones(())
     size = jnp.sqrt(scaling.reward_square)
     return jnp.where(size > 0, jnp.clip(size, *USUAL_REWARDS) / jnp.where(size > 0, size, 1.0), 1.0)

@@ -111,13 +111,13 @@ def kept_credit(
 
 
 def watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKeyArray) -> AgentState:
-    """Note how large the model's rewards are by now."""
+    """Note how large the model's rewards are by now, and at first whether they have a level."""
     if agent.scaling is None:
         return agent
     drawn = jax.tree.map(lambda x: x[0], replays.draw(replay, key, Sampling(), _WATCHED_STEPS, 1))
     transitions = scales.transitions(agent.scaling, replays.gather(replay, drawn, 1).transitions)
     rewards = method.reward(agent.method, transitions)
-    return agent._replace(scaling=scales.watched(agent.scaling, rewards))
+    return agent._replace(scaling=scales.watched(agent.scaling, rewards, jnp.any(replay.terminated)))
 
 
 def repeat(update: Callable[[Any, Any], tuple[Any, Metrics]], state: Any, inputs: Any) -> tuple[Any, Metrics]:
