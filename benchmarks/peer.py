@@ -179,6 +179,8 @@ def replay_arguments(settings: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("Stable-Baselines3 has one learning rate for actor and critics")
     if backbone.get("critic_pool", "min") != "min":
         raise ValueError("the peers' value is the lower one of their critics'")
+    if backbone.get("critic_norm", False):
+        raise ValueError("the peers' SAC has no norm in its critics")
     if "initial_temperature" in backbone:
         target = backbone["target_entropy"]
         chosen["ent_coef"] = f"auto_{backbone['initial_temperature']}"

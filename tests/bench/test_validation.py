@@ -62,6 +62,7 @@ def test_peers_get_every_setting_of_ours(args: Any, backbone: str) -> None:
         assert ours.pop("target_entropy") is None
     assert ours.pop("critic_learning_rate", None) is None
     assert ours.pop("critic_pool", "min") == "min"  # as the peers have it
+    assert ours.pop("critic_norm", False) is False  # as well
     assert {renamed.get(name, name): value for name, value in ours.items()}.items() <= chosen.items()
     assert chosen["train_freq"] == chosen["gradient_steps"] == 100
 

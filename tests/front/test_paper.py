@@ -167,7 +167,8 @@ def test_published_and_our_settings_stand_side_by_side(tmp_path: Path) -> None:
     assert [line.split("|")[2].strip() for line in cheetah][-1] == "best baseline"
     assert cheetah[0].endswith("| 1.5e4 |")
     values = data["ours"]["published"]["tasks"]["HalfCheetah-v4"]["GRD"]["values"]
-    assert f"| {np.mean(values):.0f} ± {np.std(values):.0f};" in cheetah[0]
+    form = ",.0f" if max(values) >= 100 else ".2f"
+    assert f"| {np.mean(values):{form}} ± {np.std(values):{form}};" in cheetah[0]
 
 
 def test_the_table_of_swimmer_has_the_papers_rows_below_ours(tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ def test_the_table_of_swimmer_has_the_papers_rows_below_ours(tmp_path: Path) -> 
     assert rows[3][2] == "87 ± 41 (0.77)"
     at = data["ours"]["λ1 = 0 (published)"]["at"]["1000000"]
     assert rows[2][-2].endswith(f"({np.mean(at['sparsity']):.2f})")
-    assert re.match(r"\d+ ± \d+ \(", rows[2][-2])
+    assert re.match(r"[\d.]+ ± [\d.]+ \(", rows[2][-2])
 
 
 def test_what_a_lambda_gains_over_none_has_its_interval(tmp_path: Path) -> None:
