@@ -89,6 +89,7 @@ def test_rewards_that_hardly_differ_are_counted_from_their_level() -> None:
     ("rewards", "ended"),
     [
         ([4.0, 6.0, 5.0, 5.0], NOT_YET),  # they differ enough
+        ([0.11, 0.12, 0.12, 0.13], NOT_YET),  # so small a level does no harm
         ([-1.0, -1.0, -1.0, -1.0], NOT_YET),  # nothing is known of how they differ
         ([-1003.0, -997.0, -1001.0, -999.0], ONCE),  # whoever ends an episode goes without it
     ],

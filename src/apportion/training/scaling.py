@@ -193,7 +193,8 @@ def watched(scaling: Scaling, rewards: Float[Array, "B"], ended: Bool[Array, ""]
     they are seen first: a constant for each step, which no policy can change until an episode has ended by
     itself."""
     mean, spread = jnp.mean(rewards), jnp.std(rewards)
-    stands_out = (jnp.abs(mean) > STANDS_OUT * spread) & (spread > 1e-6 * jnp.abs(mean))
+    size = jnp.abs(mean)  # networks that have learned nothing yet are near 0, and differ less
+    stands_out = (size > jnp.maximum(STANDS_OUT * spread, 1.0)) & (spread > 1e-6 * size)
     found = jnp.where(stands_out & (scaling.reward_square == 0), mean, scaling.level)
     level = jnp.where(ended, 0.0, found)
     now, before = jnp.mean((rewards - level) ** 2), scaling.reward_square
