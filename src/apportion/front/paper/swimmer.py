@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.front.paper.experiments import TABLE_1_STEPS
+from apportion.front.paper.planning import Settings
 from apportion.front.paper.presenting import FORMAT, Done, Finished, Presented, spread, table
 from apportion.report import drawing
 from apportion.report.curves import per_lane
@@ -30,11 +31,11 @@ def present(finished: Finished) -> Presented:
     """The paper's table with ours above it, row by row, and both numbers over all steps."""
     rows = [_row(each) for each in finished.done]
     moments = finished.scale.moments(TABLE_1_STEPS, finished.experiment)
-    gains = [
-        _gain(row, rows[_first(finished, each)], max(moments.values()))
-        for row, each in zip(rows, finished.done, strict=True)
-    ]
-    cells = []
+    without: dict[Settings, Row] = {}  # the first λ1, which is 0
+    gains, cells = [], []
+    for row, each in zip(rows, finished.done, strict=True):
+        base = without.setdefault(each.planned.settings, row)
+        gains.append(_gain(row, base, max(moments.values())))
     for row, each, gain in zip(rows, finished.done, gains, strict=True):
         cells.append([row.label, "ours", *(_cell(row, moment) for moment in moments.values()), _words(gain)])
         printed = [finished.printed(each.planned.task, each.planned.variant.name, step) for step in moments]
@@ -73,11 +74,6 @@ def _at(row: Row, moment: int) -> tuple[NDArray[np.float64], NDArray[np.float64]
 
 def _nearest(steps: NDArray[np.int64], moment: int) -> int:
     return int(np.argmin(np.abs(steps - moment)))
-
-
-def _first(finished: Finished, each: Done) -> int:
-    """The place of the first λ1, which is 0, with the same settings."""
-    return next(i for i, d in enumerate(finished.done) if d.planned.settings == each.planned.settings)
 
 
 def _gain(row: Row, base: Row, moment: int) -> Interval | None:
