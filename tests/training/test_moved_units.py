@@ -70,3 +70,20 @@ def test_the_first_unit_finds_networks_as_they_start(name: str) -> None:
     assert before.scaling is not None
     moved = agents.in_units(method, before, before.scaling._replace(unit=jnp.asarray(1e-5)))
     builders.assert_equal(moved.method, before.method)
+
+
+@pytest.mark.parametrize("name", ["rd", "rrd"])
+def test_networks_start_from_what_every_step_earns_where_that_stands_out(name: str) -> None:
+    """A network that starts at 0 and learns 3e-4 an update did not come to -1,000 in 20,000 steps."""
+    method, state = _learned(name)
+    before = state._replace(scaling=scaling.unknown(builders.SPEC))
+    assert before.scaling is not None
+    settled = before.scaling._replace(unit=jnp.asarray(2.0), rate=jnp.asarray(-500.0))
+    for_now = before._replace(scaling=before.scaling._replace(unit=jnp.asarray(-2.0)))
+    own, steps = agents.in_own_units(method), builders.transitions(1, 7)
+    plain = own.reward(before, steps)
+    for start, times in ((before, 2.0), (for_now, 2.0)):
+        moved = agents.in_units(method, start, settled)
+        np.testing.assert_allclose(own.reward(moved, steps), times * plain - 1_000, rtol=1e-5)
+        again = agents.in_units(method, moved, settled)
+        builders.assert_equal(again, moved)

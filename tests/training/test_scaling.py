@@ -162,6 +162,20 @@ def test_equal_pay_tells_its_size_too() -> None:
     np.testing.assert_allclose(scaling.unit(found), 1e-5 / 2, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("level", "stands_out"), [(0.0, False), (-5.0, False), (-1_000.0, True), (40.0, True)]
+)
+def test_what_every_step_earns_is_noted_once_where_it_stands_out(level: float, stands_out: bool) -> None:
+    lengths = np.tile([4, 9, 16], 4)
+    totals = np.random.default_rng(0).normal(size=12) * np.sqrt(lengths) + level * lengths
+    found = scaling.measured(UNKNOWN, _paid(totals, lengths))
+    expected = totals.sum() / lengths.sum() / float(found.unit) if stands_out else 0.0
+    np.testing.assert_allclose(found.rate, expected, rtol=1e-4)
+    assert float(scaling.measured(UNKNOWN, _paid(totals[:3], lengths[:3])).rate) == 0  # few settle nothing
+    later = scaling.measured(found, _paid(totals + 500 * lengths, lengths))
+    assert float(later.rate) == float(found.rate)
+
+
 def test_a_unit_stays_while_policies_become_better_and_moves_where_nothing_fits_any_more() -> None:
     lengths, rng = [25] * 40, np.random.default_rng(1)
 

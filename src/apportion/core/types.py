@@ -171,7 +171,8 @@ class Method(NamedTuple):
     doubts: Callable[[State], Float[Array, "N"]] | None = None  # 1 for each graph.certificate.Doubt of edges
     kept: Callable[[State, Segments], Float[Array, "M T"]] | None = None  # instead of `credit`
     dynamics: Dynamics | None = None  # for training.imagination
-    repaid: Callable[[State, Float[Array, ""]], State] | None = None  # what is paid counts so many times more
+    # With what is paid counting so many times more, and steps earning so much more than was thought.
+    repaid: Callable[[State, Float[Array, ""], Float[Array, ""]], State] | None = None
 
 
 LogDensity = Callable[[State, Float[Array, "*B S"], Float[Array, "*B A"]], Float[Array, "*B"]]

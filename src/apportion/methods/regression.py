@@ -70,11 +70,12 @@ def fit(
     return state._replace(network=network, optimiser=optimiser), {"reward_loss": value}
 
 
-def repaid(state: State, factor: Float[Array, ""]) -> State:
-    """Of an MLP, where what is paid counts so many times more: so do its rewards."""
+def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
+    """Of an MLP, where what is paid counts so many times more, and each step earns so much more: so its
+    rewards do too."""
     network = state.network
     weights = [*network.weights[:-1], network.weights[-1] * factor]
-    return state._replace(network=MLP(weights, [*network.biases[:-1], network.biases[-1] * factor]))
+    return state._replace(network=MLP(weights, [*network.biases[:-1], network.biases[-1] * factor + more]))
 
 
 def policy_mask(state: State) -> Float[Array, "S"]:

@@ -89,15 +89,17 @@ def update_model(
 def in_units(method: Method, state: AgentState, scaling: Scaling) -> AgentState:
     """With other units. Where that of pay has moved, rewards stay what they are to the environment, as far as
     a method can see to that, and optimisers forget slopes that were of another size. Before anything was paid
-    nothing was learned: networks start at size one in whatever unit comes first."""
+    nothing was learned: networks start at size one in whatever unit comes first. Where it is settled, they
+    start from what every step earns, if that is far from there."""
     assert state.scaling is not None
     moves = scales.unit(state.scaling) / scales.unit(scaling)
     factor = jnp.where(state.scaling.unit == 0, 1.0, moves)
+    more = jnp.where((state.scaling.unit <= 0) & (scaling.unit > 0), scaling.rate, 0.0)
     model = optimise.fresh(state.method)
     if method.repaid is not None:
-        model = method.repaid(model, factor)
+        model = method.repaid(model, factor, more)
     scaling = scaling._replace(reward_square=scaling.reward_square * factor**2, level=scaling.level * factor)
-    return state._replace(method=choose(factor != 1, model, state.method), scaling=scaling)
+    return state._replace(method=choose((factor != 1) | (more != 0), model, state.method), scaling=scaling)
 
 
 def seen(method: Method, state: AgentState) -> Float[Array, "S"]:

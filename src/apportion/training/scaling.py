@@ -27,7 +27,7 @@ USUAL_REWARDS = (0.1, 10.0)  # root mean squares of rewards that backbones take 
 USUAL_PAY = (0.5, 10.0)
 OUTGROWN = 1_000.0  # units that a step's part has when what was learned in them does not count any more
 ENOUGH_SEGMENTS = 4  # that were paid, to tell the size of rewards
-STANDS_OUT = 10.0  # spreads that the mean of rewards is away from 0 when policies are better off without it
+STANDS_OUT = 10.0  # spreads that the mean of rewards is away from 0 when learners are better off without it
 _FORGET = 0.1  # share of the rewards' mean square that each iteration replaces
 
 
@@ -39,6 +39,7 @@ class Scaling(NamedTuple):
     reward_square: Float[Array, ""]  # running mean of (r̂ - level)²; 0 before the first
     level: Float[Array, ""]  # of rewards that hardly differ from each other, where that is nobody's doing
     unit: Float[Array, ""]  # of what is paid, as methods see it; below 0: for now; 0: nothing was paid yet
+    rate: Float[Array, ""]  # what a step was paid in that unit when it was settled; 0 where that is usual
     clocks: Float[Array, "S"] | None = None  # 1 for dimensions that tell the time; None: nobody asks
 
 
@@ -46,7 +47,7 @@ def unknown(spec: Spec, clocks: bool = False) -> Scaling:
     """Before anything was measured: observations as they are."""
     states = spec.observation_size
     nothing, zero = jnp.zeros(states), jnp.zeros(())
-    return Scaling(nothing, jnp.ones(states), zero, zero, zero, nothing if clocks else None)
+    return Scaling(nothing, jnp.ones(states), zero, zero, zero, zero, nothing if clocks else None)
 
 
 def measured(scaling: Scaling, replay: Replay) -> Scaling:
@@ -62,8 +63,10 @@ def measured(scaling: Scaling, replay: Replay) -> Scaling:
     varies = spread > 1e-6 * jnp.abs(origin + mean)  # less than that is rounding
     scale = jnp.where(varies, 1 / jnp.where(varies, spread, 1.0), 1.0)
     telling = None if scaling.clocks is None else limits.clocks(replay)
-    found = _unit(scaling.unit, survey_of(replay, 1))
-    return scaling._replace(mean=origin + mean, scale=scale, unit=found, clocks=telling)
+    paid = survey_of(replay, 1)
+    unit = _unit(scaling.unit, paid)
+    rate = jnp.where((scaling.unit <= 0) & (unit > 0), _rate(unit, paid), scaling.rate)
+    return scaling._replace(mean=origin + mean, scale=scale, unit=unit, rate=rate, clocks=telling)
 
 
 # --- Observations
@@ -176,6 +179,15 @@ def _unit(before: Float[Array, ""], found: Survey) -> Float[Array, ""]:
     first = jnp.where(unusual, step, 1.0) * jnp.where(few, -1.0, 1.0)
     later = jnp.where(~few & (step > OUTGROWN * before), step, before)
     return jnp.where(most > 0, jnp.where(before > 0, later, first), before)
+
+
+def _rate(unit: Float[Array, ""], found: Survey) -> Float[Array, ""]:
+    """What a step is paid, whichever it is, where networks that start at size one would be long in coming
+    there."""
+    live = found.live.astype(found.total.dtype)
+    steps = jnp.maximum(jnp.sum(found.length.astype(live.dtype) * live), 1.0)
+    rate = jnp.sum(found.total / unit * live) / steps
+    return jnp.where(jnp.abs(rate) > STANDS_OUT, rate, 0.0)
 
 
 def _paid_in(factor: Float[Array, ""], steps: Transitions) -> Transitions:

@@ -256,9 +256,9 @@ def rebased(rewards: Rewards, bases: Additive, learned: Bool[Array, ""]) -> Rewa
     return Rewards(jax.vmap(one)(rewards.networks, rewards.bases, bases, jnp.asarray([0.0, 1.0])), bases)
 
 
-def repaid(state: State, factor: Float[Array, ""]) -> State:
+def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
     """Where what is paid counts so many times more: both rewards, and their errors, do too. Before the first
-    bases nothing is known of sizes, and networks stay at size one."""
+    bases nothing is known of sizes, and networks stay at size one; what all steps earn, bases find."""
     bases = state.rewards.bases
     times = jnp.where(bases.error == 1, 1.0, factor)  # as additive.zero has it
     bases = bases._replace(
