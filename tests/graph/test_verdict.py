@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from apportion.core.errors import UserError
 from apportion.core.spec import BLOCKS
 from apportion.envs.make import EnvConfig
-from apportion.graph import Identification, identify
+from apportion.graph import Identification, evidence, identify
 
 Rows = NDArray[np.float64]
 
@@ -256,3 +256,14 @@ def test_terminated_needs_an_entry_for_each_segment() -> None:
     log = burst(160)
     with pytest.raises(UserError, match="160 segments but 3 entries in terminated"):
         identify(**log | {"terminated": np.zeros(3)})
+
+
+def test_many_segments_are_weighed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single block of features may be more numbers than are held at once: 9,000 episodes of a few steps
+    ended a training."""
+    whole = search(normal(4), lambda x: x[:, 0] + np.sin(x[:, 1]))
+    monkeypatch.setattr(evidence, "NUMBERS_AT_ONCE", 100)
+    parts = search(normal(4), lambda x: x[:, 0] + np.sin(x[:, 1]))
+    for name in BLOCKS:
+        assert getattr(parts.verdict, name).tolist() == getattr(whole.verdict, name).tolist()
+        np.testing.assert_allclose(getattr(parts.confidence, name), getattr(whole.confidence, name))

@@ -1,5 +1,6 @@
 """`apportion explain`: who earned the learned reward, in stored, fresh and given episodes."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from driver import EPISODE, Answer, Run, apportion
+from rich.console import Console
+
+from apportion.cli import explain
 
 QUICK = ("--background", "8", "--exact-up-to", "2")  # more dimensions have edges, so orders are sampled
 
@@ -58,6 +62,16 @@ def test_the_table_says_how_many_seeds_read_a_dimension_not_how_many_have_an_edg
     assert "read in" in shown.splitlines()[2]
     for row in plain["dimensions"]:
         assert row["lanes"] == sum(bool(lane["players"][row["index"]]) for lane in plain["lanes"])
+
+
+def test_contributions_in_a_tiny_unit_are_no_zeros(plain: dict[str, Any]) -> None:
+    """Where an environment pays in billionths."""
+    tiny = [row | {"mean": 2.5e-10, "mean_absolute": 3.1e-10} for row in plain["dimensions"]]
+    console = Console(record=True, width=200, file=io.StringIO())
+    explain._tables(console, plain | {"dimensions": tiny})
+    shown = console.export_text()
+    assert "3.10e-10" in shown
+    assert "2.50e-10" in shown
 
 
 def test_lanes_and_steps_can_be_chosen(plain: dict[str, Any], greenhouse_run: Run) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import h5py
 import logged_data as data
 import numpy as np
+import polars
 import pytest
 
 from apportion.core.errors import UserError
@@ -94,14 +95,50 @@ def test_columns_are_guessed_by_name_and_said(tmp_path: Path) -> None:
 
 
 def test_steps_that_are_texts_may_be_left_aside(tmp_path: Path) -> None:
-    """Such as dates in a CSV, by a name that is guessed: rows stand in their order."""
-    rows = [row | {"time": f"2024-01-{row.pop('step') + 1:02}"} for row in data.table(EPISODES)]
+    """By a name that is guessed: rows stand in their order."""
+    rows = [row | {"time": f"day {row.pop('step') + 1}"} for row in data.table(EPISODES)]
     file = data.write_csv(tmp_path / "log.csv", rows)
-    with pytest.raises(UserError, match=r"'time' holds texts, and steps are numbers: .* --step ''"):
+    with pytest.raises(UserError, match=r"'time' holds texts, and steps are numbers or times .* --step ''"):
         read(file, states="s_")
     log = read(file, states="s_", step="")
     same(log, read(data.write_csv(tmp_path / "plain.csv", data.table(EPISODES)), states="s_"))
     assert "--step" not in log.notes[0]
+
+
+@pytest.mark.parametrize(
+    "form", ["2024-01-{:02}", "2024-01-{:02}T08:30:00Z", "2024-01-{:02} 08:30:00.5+02:00"]
+)
+def test_steps_of_a_csv_may_be_times(tmp_path: Path, form: str) -> None:
+    rows = [row | {"time": form.format(row.pop("step") + 1)} for row in data.table(EPISODES)]
+    plain = read(data.write_csv(tmp_path / "plain.csv", data.table(EPISODES)), states="s_")
+    same(read(data.write_csv(tmp_path / "log.csv", rows), states="s_"), plain)
+    rows[1]["time"] = form.replace("2024", "2023").format(1)
+    with pytest.raises(UserError, match=r"row 2: step .* of an episode comes after"):
+        read(data.write_csv(tmp_path / "log.csv", rows), states="s_")
+
+
+def test_falling_steps_are_refused_in_an_unsigned_type_as_well(tmp_path: Path) -> None:
+    falling = polars.DataFrame(data.table(EPISODES)).with_columns(
+        step=(1000 - polars.col("step")).cast(polars.UInt16)
+    )
+    falling.write_parquet(tmp_path / "log.parquet")
+    with pytest.raises(UserError, match="row 2: step 999 of an episode comes after 1000"):
+        read(tmp_path / "log.parquet", states="s_")
+
+
+def test_columns_may_be_left_aside(tmp_path: Path) -> None:
+    """A second outcome, or a text that differs in every row, is no state because nobody named the states."""
+    rows = [row | {"fee": 1.0, "note": f"n{place}"} for place, row in enumerate(data.table(EPISODES))]
+    file = data.write_csv(
+        tmp_path / "log.csv", [{k.replace("s_", "x"): v for k, v in r.items()} for r in rows]
+    )
+    with pytest.raises(UserError, match=r"'note' holds .* different texts.* --without"):
+        read(file)
+    assert read(file, without="fee,no,rem").observation_names == ("x0", "x1", "x2")
+    with pytest.raises(UserError, match="'x1' is named by --states and left aside by --without"):
+        read(file, without="x1,note", states="x0,x1")
+    with pytest.raises(UserError, match="no column 'nothing' for --without"):
+        read(file, without="nothing")
 
 
 def test_missing_numbers_are_filled_and_marked(tmp_path: Path) -> None:
@@ -195,6 +232,7 @@ def test_other_bad_data_are_refused_in_one_line(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "none.csv").write_text("episode,s_0,outcome\n")
     (tmp_path / "wide.csv").write_text("episode,s_0,outcome\n1,2,3\n1,2\n")
     (tmp_path / "twice.csv").write_text("episode,s_0,s_0,outcome\n1,2,3,4\n")
+    (tmp_path / "marks.csv").write_text("episode;s_0;outcome\n1;2;3\n")
     (tmp_path / "text.h5").write_text("hello")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text("{}")
@@ -203,6 +241,8 @@ def test_other_bad_data_are_refused_in_one_line(tmp_path: Path, monkeypatch: pyt
         ("none.csv", {}, "holds no row"),
         ("wide.csv", {}, "row 2: 2 values in 3 columns"),
         ("twice.csv", {}, "two columns 's_0'"),
+        ("marks.csv", {"episode": "episode"}, "';' between its columns"),
+        ("log.xlsx", {"episode": "id"}, "none of .csv"),
         ("absent.csv", {}, "no file"),
         ("text.h5", {}, "cannot be read as HDF5"),
         ("text.parquet", {}, "cannot be read as Parquet"),

@@ -58,3 +58,17 @@ def test_outcomes_that_single_precision_cannot_hold_are_refused(tmp_path: Path, 
     with pytest.raises(UserError, match="which rewards cannot hold: give another unit"):
         apportion.fit(data.write_csv(tmp_path / "log.csv", rows), out=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_outcomes_that_are_all_the_same_have_no_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their variance is none, of which no share can be told."""
+    rows = [row | {"outcome": 0.1} for row in data.table(data.episodes(40))]
+    file = data.write_csv(tmp_path / "log.csv", rows)
+    apportion.fit(file, "rd", out=tmp_path / "run", settings=data.SMALL, quiet=True)
+    assert cli._run(["show", str(tmp_path / "run")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Fitted to 32 episodes; the outcomes of 8 others are all the same." in said
+    assert "The data cannot support an answer (seed 0)" in said
+    assert "unexplained" not in said

@@ -225,6 +225,7 @@ def test_frozen_lanes_single_seeds_and_damaged_lines_are_said(
     said = "\n".join(found.notes)
     assert f"{frozen.path}: seed 6 has no return" in said
     assert "one seed of rd, so no interval" in said
+    assert "fewer than 5 seeds of ircr, grd, so intervals are too narrow" in said
     assert f"{damaged.metrics}, line" in said
     numbers = found.summary()["tasks"]["toy/Toy-v0"]
     assert numbers["rd"]["interval"] == [None, None]

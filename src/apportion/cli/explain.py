@@ -11,7 +11,7 @@ from rich.text import Text
 
 from apportion.cli.arguments import blaming_the_command_line, parse
 from apportion.cli.cache import remember_compilations
-from apportion.cli.display import EDGE_ROWS, number
+from apportion.cli.display import EDGE_ROWS, amount
 from apportion.cli.output import Flag, NoEnv, Output, RunPath, print_data
 from apportion.report.credit import check_plot, plot_credit
 from apportion.runs.explain import Precision
@@ -66,12 +66,12 @@ def _tables(console: Console, data: dict[str, Any]) -> None:
     keys = ("mean_absolute", "mean", "between_lanes", *(() if data["exact"] else ("sampling_error",)))
     for row in data["dimensions"][:EDGE_ROWS]:
         share = "-" if row["share"] is None else f"{row['share']:.1%}"
-        cells = [number(row[key]) for key in keys]
+        cells = [amount(row[key]) for key in keys]
         table.add_row(Text(row["name"]), share, *cells, f"{row['lanes']}/{len(lanes)}")
     console.print(table)
     if len(data["dimensions"]) > EDGE_ROWS:
         console.print(f"... and {len(data['dimensions']) - EDGE_ROWS} more: see --json")
-    baselines = ", ".join(number(lane["baseline"]) for lane in lanes)
+    baselines = ", ".join(amount(lane["baseline"]) for lane in lanes)
     note = (
         "c is a dimension's contribution to one step. All of them add up to the learned reward minus its "
         f"baseline, the mean over {data['background']} steps of the run ({baselines})."

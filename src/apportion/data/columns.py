@@ -51,6 +51,8 @@ class Columns:
     terminated: str | None = None
     """Column that says, on each episode's last row, whether it ended by itself, in failure or success (1), or
     was cut (0). Empty ('') for none."""
+    without: str | None = None
+    """Columns that are neither, such as a second outcome: a comma list of names or prefixes, left aside."""
     lags: int = 0
     """Let the reward of a step depend on so many earlier steps, too: each becomes a dimension."""
 
@@ -108,6 +110,7 @@ def choose(source: str, given: Columns | Choice, known: list[str], paid: bool = 
             not absent, f"{source} has no column {absent[0] if absent else ''!r}, which the run was fitted to"
         )
         return given
+    known = _kept(source, given, known)
     episode = _one(source, "episode", given.episode, known, [given.terminated])
     outcome = _one(source, "outcome", given.outcome, known, [given.terminated])
     if episode is None or outcome is None:
@@ -128,6 +131,16 @@ def choose(source: str, given: Columns | Choice, known: list[str], paid: bool = 
     choice = Choice(episode, step, states, actions, outcome, guessed, terminated)
     _check_apart(source, choice)
     return choice
+
+
+def _kept(source: str, given: Columns, known: list[str]) -> list[str]:
+    """The columns that nobody left aside."""
+    aside = _several(source, "without", given.without or "", known, known)
+    for field in FIELDS:
+        named = [name for name in (getattr(given, field), *_words(getattr(given, field))) if name in aside]
+        both = f"is named by --{field} and left aside by --without"
+        check(not named, f"{source}: column {named[0] if named else ''!r} {both}: choose")
+    return [name for name in known if name not in aside]
 
 
 def _one(

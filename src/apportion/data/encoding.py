@@ -46,7 +46,7 @@ class Coded:
             if len(levels) > MOST_CATEGORIES:
                 raise UserError(
                     f"{source}: column {name!r} holds {len(levels):,} different texts, more than "
-                    f"{MOST_CATEGORIES}: leave it out of --states and --actions"
+                    f"{MOST_CATEGORIES}: leave it aside by --without, or mend it if it should hold numbers"
                 )
             coded = cls(name, tuple(levels))
             return replace(

@@ -44,7 +44,11 @@ def read_rows(
     if path.suffix in (*tables.CSV, *tables.PARQUET):
         choice, rows = tables.read_table(path, columns, tell, paid)
         return Source(data, choice), rows
-    for field in FIELDS if isinstance(columns, Columns) else ():
+    if (path / "config.json").exists():
+        raise UserError(f"{data} is a run: apportion show has its graph; give logged episodes here")
+    if path.suffix not in ENDINGS and (path.suffix or path.exists()):
+        raise UserError(f"{data} is none of {', '.join(ENDINGS)}, nor a Minari data set: convert it")
+    for field in (*FIELDS, "without") if isinstance(columns, Columns) else ():
         given = getattr(columns, field)
         check(
             given is None, f"--{field} {given} names a column of a table, which {data} is not: leave it out"
@@ -53,10 +57,6 @@ def read_rows(
         return Source(data, None), _npz_rows(path, paid)
     if path.suffix in d3rlpy.HDF5:
         return Source(data, None), d3rlpy.read(path)
-    if (path / "config.json").exists():
-        raise UserError(f"{data} is a run: apportion show has its graph; give logged episodes here")
-    if path.suffix or path.exists():
-        raise UserError(f"{data} is none of {', '.join(ENDINGS)}, nor a Minari data set: convert it")
     return Source(data, None), minari_sets.read(data, tell)
 
 

@@ -80,10 +80,10 @@ def check_steps(source: str, name: str, step: Column, starts: NDArray[np.int64])
     """Steps of an episode must rise."""
     if step.dtype == object:
         raise UserError(
-            f"{source}: column {name!r} holds texts, and steps are numbers: name another --step, "
-            "or give --step '' where rows stand in their order"
+            f"{source}: column {name!r} holds texts, and steps are numbers or times as 2026-01-31 08:30: "
+            "name another --step, or give --step '' where rows stand in their order"
         )
-    wrong = ~(np.diff(step) > 0)
+    wrong = ~(step[1:] > step[:-1])  # a difference would be no negative one in an unsigned type
     wrong[starts[1:] - 1] = False
     if wrong.any():
         row = int(np.argmax(wrong)) + 1
@@ -126,7 +126,8 @@ def _outcome(source: str, name: str, outcome: Column, start: int, length: int, e
         if outcome[row] != outcome[before]:
             raise UserError(
                 f"{source}, row {row + 1}: episode {_shown(episode)} has two outcomes that differ, "
-                f"{_shown(outcome[before])} and {_shown(outcome[row])}: give one, in its last row or in all"
+                f"{_shown(outcome[before])} and {_shown(outcome[row])}: give one, in its last row or in all; "
+                "what is paid within an episode needs an --episode of its own for each payment"
             )
     if not np.isfinite(outcome[said[0]]):
         raise UserError(f"{source}, row {said[0] + 1}: {name!r} is infinite: mend it, or remove the episode")

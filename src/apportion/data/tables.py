@@ -7,6 +7,7 @@ is too short or too long would shift what it says.
 import csv
 import itertools
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def read_table(path: Path, columns: Columns | Choice, tell: Tell, paid: bool = T
             _check_kind(path, name, table[name])
     lengths = episode_lengths(str(path), table[choice.episode])
     if choice.step is not None:
-        check_steps(str(path), choice.step, table[choice.step], np.cumsum(lengths) - lengths)
+        times = _as_times(table[choice.step])
+        check_steps(str(path), choice.step, times, np.cumsum(lengths) - lengths)
     outcome = table.get(choice.outcome, np.full(count, np.nan))
     totals = episode_outcomes(str(path), choice.outcome, outcome, table[choice.episode], lengths, paid)
     terminated, either = None, False
@@ -86,6 +88,9 @@ def _csv_shape(path: Path) -> tuple[list[str], int]:
         twice = [name for place, name in enumerate(names) if name in names[:place]]
         if twice:
             raise UserError(f"{path} has two columns {twice[0]!r}: rename one")
+        marks = [mark for mark in ";\t|" if len(names) == 1 and mark in names[0]]
+        if marks:
+            raise UserError(f"{path} has {marks[0]!r} between its columns: write it with commas")
         count = 0
         for count, (_, cells) in enumerate(records, start=1):
             if len(cells) != len(names):
@@ -140,7 +145,23 @@ def _as_array(path: Path, name: str, series: Any) -> Column:
         return np.array(series.cast(polars().String).to_list(), object)
     if kind.is_temporal():
         return np.asarray(series.to_physical().cast(polars().Float64).to_numpy())
-    raise UserError(f"{path}: column {name!r} holds {kind}, neither numbers nor texts: leave it out")
+    raise UserError(
+        f"{path}: column {name!r} holds {kind}, neither numbers nor texts: leave it aside by --without"
+    )
+
+
+def _as_times(column: Column) -> Column:
+    """Texts that are all dates and times in the form of ISO 8601 as seconds, anything else as it is."""
+    if column.dtype != object:
+        return column
+    try:
+        times = [datetime.fromisoformat(value.strip()) for value in column if value is not None]
+    except ValueError:
+        return column
+    if len(times) < len(column) or len({time.tzinfo is None for time in times}) > 1:
+        return column
+    zones = (time if time.tzinfo is not None else time.replace(tzinfo=UTC) for time in times)
+    return np.array([time.timestamp() for time in zones])
 
 
 def _check_kind(path: Path, name: str, column: Column) -> None:

@@ -35,6 +35,7 @@ def fit(
     actions: str | None = None,
     outcome: str | None = None,
     terminated: str | None = None,
+    without: str | None = None,
     lags: int = 0,
     seeds: int = 1,
     seed: int = 0,
@@ -48,7 +49,7 @@ def fit(
     which columns of a table are what. `settings` are other flags of `apportion fit` by name, such as
     {"updates": 2_000, "method.hidden": (64, 64)}.
     """
-    columns = Columns(episode, step, states, actions, outcome, terminated, lags)
+    columns = Columns(episode, step, states, actions, outcome, terminated, without, lags)
     config = dataclasses.replace(logged(os.fspath(data), method), seed=seed, lanes=seeds)
     known = [field.name for field in dataclasses.fields(Fitting)]
     given = {name: value for name, value in (settings or {}).items() if not name.startswith("method")}

@@ -115,7 +115,7 @@ class Remainder(NamedTuple):
         for size in np.unique(sizes):
             alike = np.flatnonzero(sizes == size)
             numbers = len(alike) * size * len(self.columns.unit)
-            for some in np.array_split(alike, 1 + numbers // NUMBERS_AT_ONCE):
+            for some in np.array_split(alike, min(len(alike), 1 + numbers // NUMBERS_AT_ONCE)):
                 features = np.stack([blocks[k] for k in some])
                 curvature, axes = np.linalg.eigh(self._block(features)[1])
                 curvature = np.maximum(curvature, 0.0)

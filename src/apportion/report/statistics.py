@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 RESAMPLES = 2_000
 LEVELS = (0.025, 0.975)
+FEW = 5  # lanes: with fewer, an interval holds less often than it says
 
 Lanes = NDArray[Any] | Sequence[float]  # [L]
 Strata = Sequence[Lanes]  # the lanes of each task

@@ -14,6 +14,7 @@ from apportion.runs.notes import notes, read_status, read_versions
 from apportion.training.evaluate import structure_scores
 
 _FAR = 2.0  # times their variance, by which outcomes are missed: with one reward for all, it would be 1
+_SAME = 1e9  # of a variance that is none but rounding
 _NO_ANSWER = (
     "The data cannot support an answer (seed {}): outcomes of held-out episodes are not told better than by "
     "their mean, by two standard errors."
@@ -84,6 +85,9 @@ def in_words(data: dict[str, Any] | None, seeds: list[int]) -> list[str]:
         return []
     parts = ", ".join("unknown" if share is None else f"{share:.1%}" for share in data["unexplained"])
     learned, others = data["episodes"] - data["held_out"], data["held_out"]
+    if min((share for share in data["unexplained"] if share is not None), default=0.0) > _SAME:
+        said = f"Fitted to {learned:,} episodes; the outcomes of {others:,} others are all the same."
+        return [said, f"{_NO_ANSWER.format(', '.join(map(str, seeds)))} {_BEWARE}"]
     said = (
         f"Fitted to {learned:,} episodes; in the outcomes of {others:,} others, {parts} of the variance "
         "stays unexplained."

@@ -12,6 +12,7 @@ from apportion.envs.faults import FAILURES
 from apportion.report.comparison.reading import Curve, read_curves
 from apportion.report.comparison.references import random_return
 from apportion.report.comparison.results import Comparison
+from apportion.report.statistics import FEW
 
 Metric = Literal["return", "success"]
 
@@ -112,7 +113,7 @@ def _measured(found: Comparison) -> tuple[dict[str, float], list[str]]:
 
 
 def _on_numbers(found: Comparison) -> list[str]:
-    """What only the numbers tell: tasks without a scale, methods without a task, methods with one seed."""
+    """What only the numbers tell: tasks without a scale, methods without a task, methods of few seeds."""
     lines = []
     for task in found.tasks:
         rivals = found.on(task)
@@ -123,6 +124,9 @@ def _on_numbers(found: Comparison) -> list[str]:
         alone = [label for label in rivals if len(found.of(task, label)) == 1]
         if alone:
             lines.append(f"{task}: one seed of {', '.join(alone)}, so no interval")
+        few = [label for label in rivals if 1 < len(found.of(task, label)) < FEW]
+        if few:
+            lines.append(f"{task}: fewer than {FEW} seeds of {', '.join(few)}, so intervals are too narrow")
     some = [task for task in found.tasks if task not in found.common]
     bare = [task for task in found.common if task not in found.scaled]
     if bare and len(found.tasks) > 1:
