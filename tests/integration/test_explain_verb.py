@@ -64,12 +64,38 @@ def test_the_table_says_how_many_seeds_read_a_dimension_not_how_many_have_an_edg
         assert row["lanes"] == sum(bool(lane["players"][row["index"]]) for lane in plain["lanes"])
 
 
+def test_dimensions_of_which_the_data_cannot_tell_are_named(
+    plain: dict[str, Any], greenhouse_run: Run
+) -> None:
+    """What they are given may be the work of another that moves with them."""
+    edges = greenhouse_run.read_last_edges()
+    for lane, states, actions in zip(
+        plain["lanes"], edges["state_to_reward"], edges["action_to_reward"], strict=True
+    ):
+        assert lane["undecided"] == [value == 0.5 for value in (*states, *actions)]
+    for row in plain["dimensions"]:
+        doubting = [
+            lane["undecided"][row["index"]] and lane["players"][row["index"]] for lane in plain["lanes"]
+        ]
+        assert row["undecided"] == sum(doubting)
+    rows = [row | {"undecided": int(place in (0, 2))} for place, row in enumerate(plain["dimensions"])]
+    names = f"{rows[0]['name']}, {rows[2]['name']}"
+    assert f"Undecided: for {names} the data cannot tell" in _printed(plain | {"dimensions": rows})
+    for nobody in (0, None):
+        decided = [row | {"undecided": nobody} for row in rows]
+        assert "Undecided" not in _printed(plain | {"dimensions": decided})
+
+
+def _printed(data: dict[str, Any]) -> str:
+    console = Console(record=True, width=200, file=io.StringIO())
+    explain._tables(console, data)
+    return console.export_text()
+
+
 def test_contributions_in_a_tiny_unit_are_no_zeros(plain: dict[str, Any]) -> None:
     """Where an environment pays in billionths."""
     tiny = [row | {"mean": 2.5e-10, "mean_absolute": 3.1e-10} for row in plain["dimensions"]]
-    console = Console(record=True, width=200, file=io.StringIO())
-    explain._tables(console, plain | {"dimensions": tiny})
-    shown = console.export_text()
+    shown = _printed(plain | {"dimensions": tiny})
     assert "3.10e-10" in shown
     assert "2.50e-10" in shown
 

@@ -77,6 +77,13 @@ def _tables(console: Console, data: dict[str, Any]) -> None:
         f"baseline, the mean over {data['background']} steps of the run ({baselines})."
     )
     console.print(note)
+    doubtful = [row["name"] for row in data["dimensions"] if row["undecided"] and row["share"]]
+    if doubtful:
+        named = ", ".join(doubtful[:EDGE_ROWS]) + (", ..." if len(doubtful) > EDGE_ROWS else "")
+        console.print(
+            f"Undecided: for {named} the data cannot tell whether the reward depends on it. What they are "
+            "given here may be the work of a dimension that moves with them."
+        )
     for lane in lanes:
         if lane["baseline"] is None:
             console.print(f"Seed {lane['seed']} has no finite reward and is left out.")

@@ -12,6 +12,7 @@ from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.data.logged import read_npz
 from apportion.runs.atomic import plain
+from apportion.runs.certified import undecided
 from apportion.runs.evaluation import play
 from apportion.runs.explain import (
     Explanation,
@@ -77,6 +78,14 @@ class Explainer:
             self.method, self.reward_of, state, seen, background, self.precision, rng, self.owners
         )
 
+    def undecided(self, lane: int) -> NDArray[np.bool_] | None:
+        """[D] dimensions of which the data could not tell whether they feed the reward; None where the method
+        does not ask."""
+        best, known = self.learned.best_steps, self.run.edge_steps()
+        step = best[lane] if best is not None and best[lane] in known else max(known, default=None)
+        found = None if step is None else undecided(self.run.read_edges_at(step))
+        return None if found is None else found[lane]
+
     def _learners(self, steps: Steps) -> Steps:
         """Steps as learners see them."""
         before, actions, after = steps
@@ -119,7 +128,13 @@ def explain_run(
         check(bool(episodes[lane]), f"lane {lane} has no episode {source}: it was frozen by then; add --seed")
     found = [_explain_lane(explainer, lane, episodes[lane], selection.step) for lane in lanes]
     names = [*explainer.spec.observation_names, *explainer.spec.action_names]
-    per_lane = [_of_lane(each, names, explainer.config.seeds[each.lane]) for each in found]
+    per_lane = [
+        {
+            **_of_lane(each, names, explainer.config.seeds[each.lane]),
+            "undecided": explainer.undecided(each.lane),
+        }
+        for each in found
+    ]
     data: dict[str, Any] = plain(
         {
             "run": str(run.path),
@@ -232,7 +247,10 @@ def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str,
     finite = [lane for lane in lanes if np.isfinite(lane["mean"]).all()]
     if not finite:
         nothing = dict.fromkeys(("mean", "mean_absolute", "share", "between_lanes", "sampling_error"))
-        return [{"name": name, "index": i, **nothing, "lanes": 0} for i, name in enumerate(names)]
+        return [
+            {"name": name, "index": i, **nothing, "lanes": 0, "undecided": None}
+            for i, name in enumerate(names)
+        ]
     mean, absolute, error = (
         np.stack([lane[key] for lane in finite]) for key in ("mean", "mean_absolute", "sampling_error")
     )
@@ -248,10 +266,19 @@ def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str,
             "between_lanes": between[i],  # standard error of the mean over lanes
             "sampling_error": np.sqrt((error[:, i] ** 2).sum()) / count,
             "lanes": sum(bool(lane["players"][i]) for lane in finite),  # whose reward reads it
+            "undecided": _lanes_in_doubt(finite, i),
         }
         for i, name in enumerate(names)
     ]
     return sorted(rows, key=lambda row: -row["mean_absolute"])
+
+
+def _lanes_in_doubt(lanes: list[dict[str, Any]], dimension: int) -> int | None:
+    """Of those whose reward reads it, how many cannot tell from their data whether it should; None where none
+    asks."""
+    asked = [lane for lane in lanes if lane["undecided"] is not None]
+    reads = [lane for lane in asked if lane["players"][dimension]]
+    return sum(bool(lane["undecided"][dimension]) for lane in reads) if asked else None
 
 
 def _short(values: NDArray[np.float64]) -> Any:
