@@ -49,7 +49,7 @@ _CHECKED = (
     "training.imagination",
     "training.evaluate",
 )
-install_import_hook([f"apportion.{module}" for module in _CHECKED], "beartype.beartype")
+install_import_hook([f"apportion.{module}" for module in _CHECKED], "checking.beartype")
 
 # The same examples in every run. Their time is no matter: the first one compiles, and machines are busy.
 settings.register_profile(
