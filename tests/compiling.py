@@ -1,17 +1,39 @@
-"""One store of compiled programs, for the tests that train."""
+"""One store of compiled programs, for the tests that train, and one dictionary for all that are written."""
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import pytest
+from jax._src.interpreters import mlir  # the only place to which a program's dictionary can be given
 from jax.experimental.compilation_cache import compilation_cache
 
 from apportion import backbones, methods
 from apportion.core.spec import Spec
 from apportion.training import evaluator, loop
 from apportion.training.settings import Config
+
+_dictionaries = threading.local()  # a context may grow in one thread only
+
+
+def share_dictionaries() -> None:
+    """JAX writes every program, however small, with a new MLIR context: to load its dialects takes a fifth of
+    what such a program takes until it runs. Those of one thread may as well have one, until it is renewed."""
+    make = mlir.make_ir_context
+
+    def shared() -> Any:
+        if not hasattr(_dictionaries, "context"):
+            _dictionaries.context = make()
+        return _dictionaries.context
+
+    mlir.make_ir_context = shared
+
+
+def renew_dictionary() -> None:
+    """A context keeps every name and constant that it has met: let go of them."""
+    vars(_dictionaries).clear()
 
 
 @pytest.fixture(scope="session")
