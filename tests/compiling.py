@@ -12,7 +12,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from apportion import backbones, methods
 from apportion.core.spec import Spec
-from apportion.training import evaluator, loop
+from apportion.training import evaluator, loop, revisions
 from apportion.training.settings import Config
 
 _dictionaries = threading.local()  # a context may grow in one thread only
@@ -57,6 +57,7 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr(loop, "_compile", _remembering(loop._compile, _of_training))
         patch.setattr(loop, "_compile_init", _remembering(loop._compile_init, _of_training))
         patch.setattr(evaluator, "_compile", _remembering(evaluator._compile, _of_evaluation))
+        patch.setattr(revisions, "_compile", _remembering(revisions._compile, _of_evaluation))
         yield
     for name, value in before.items():
         jax.config.update(name, value)
@@ -82,16 +83,16 @@ def _of_evaluation(config: Config) -> tuple[tuple[Any, ...], Any]:
 
 
 def _remembering(
-    compile_: Callable[[Config, Spec], Any], decisive: Callable[[Config], tuple[tuple[Any, ...], Any]]
+    compile_: Callable[..., Any], decisive: Callable[[Config], tuple[tuple[Any, ...], Any]]
 ) -> Any:
     """Pure functions of the same settings are the same: JAX need not trace them again for every training."""
     known: dict[Any, Any] = {}
 
-    def remembered(config: Config, spec: Spec) -> Any:
+    def remembered(config: Config, *spec: Spec) -> Any:
         entries, settings = decisive(config)
-        key = entries, repr((settings, spec.to_dict() | _FOREIGN))
+        key = entries, repr((settings, [each.to_dict() | _FOREIGN for each in spec]))
         if key not in known:
-            known[key] = compile_(config, spec)
+            known[key] = compile_(config, *spec)
         return known[key]
 
     return remembered

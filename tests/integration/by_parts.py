@@ -29,6 +29,7 @@ _OF_SCALES: dict[str, Callable[..., Any]] = {
     name: jax.jit(getattr(scales, name)) for name in ("measured", "transitions", "batch", "watched")
 }
 _chosen = jax.jit(lanes.choose)
+_compile_revisions = revisions._compile  # as it is before compiled_once: what it remembers are whole programs
 
 
 @pytest.fixture
@@ -41,6 +42,7 @@ def by_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(updates, "repeat", _repeat)
     make_init = loop._compile_init
     monkeypatch.setattr(loop, "_compile_init", lambda *about: make_init(*about).__wrapped__)
+    monkeypatch.setattr(revisions, "_compile", _compile_revisions)
     for module in (islands, revisions):
         monkeypatch.setattr(module, "choose", _choose)
     for module, parts in ((replays, _OF_REPLAYS), (scales, _OF_SCALES)):
