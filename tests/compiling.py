@@ -1,17 +1,39 @@
-"""One store of compiled programs, for the tests that train."""
+"""One store of compiled programs, for the tests that train, and one dictionary for all that are written."""
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import pytest
+from jax._src.interpreters import mlir  # the only place to which a program's dictionary can be given
 from jax.experimental.compilation_cache import compilation_cache
 
 from apportion import backbones, methods
 from apportion.core.spec import Spec
-from apportion.training import evaluator, loop
+from apportion.training import evaluator, loop, revisions
 from apportion.training.settings import Config
+
+_dictionaries = threading.local()  # a context may grow in one thread only
+
+
+def share_dictionaries() -> None:
+    """JAX writes every program, however small, with a new MLIR context: to load its dialects takes a fifth of
+    what such a program takes until it runs. Those of one thread may as well have one, until it is renewed."""
+    make = mlir.make_ir_context
+
+    def shared() -> Any:
+        if not hasattr(_dictionaries, "context"):
+            _dictionaries.context = make()
+        return _dictionaries.context
+
+    mlir.make_ir_context = shared
+
+
+def renew_dictionary() -> None:
+    """A context keeps every name and constant that it has met: let go of them."""
+    vars(_dictionaries).clear()
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +57,7 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr(loop, "_compile", _remembering(loop._compile, _of_training))
         patch.setattr(loop, "_compile_init", _remembering(loop._compile_init, _of_training))
         patch.setattr(evaluator, "_compile", _remembering(evaluator._compile, _of_evaluation))
+        patch.setattr(revisions, "_compile", _remembering(revisions._compile, _of_evaluation))
         yield
     for name, value in before.items():
         jax.config.update(name, value)
@@ -60,16 +83,16 @@ def _of_evaluation(config: Config) -> tuple[tuple[Any, ...], Any]:
 
 
 def _remembering(
-    compile_: Callable[[Config, Spec], Any], decisive: Callable[[Config], tuple[tuple[Any, ...], Any]]
+    compile_: Callable[..., Any], decisive: Callable[[Config], tuple[tuple[Any, ...], Any]]
 ) -> Any:
     """Pure functions of the same settings are the same: JAX need not trace them again for every training."""
     known: dict[Any, Any] = {}
 
-    def remembered(config: Config, spec: Spec) -> Any:
+    def remembered(config: Config, *spec: Spec) -> Any:
         entries, settings = decisive(config)
-        key = entries, repr((settings, spec.to_dict() | _FOREIGN))
+        key = entries, repr((settings, [each.to_dict() | _FOREIGN for each in spec]))
         if key not in known:
-            known[key] = compile_(config, spec)
+            known[key] = compile_(config, *spec)
         return known[key]
 
     return remembered

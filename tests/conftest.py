@@ -49,7 +49,7 @@ _CHECKED = (
     "training.imagination",
     "training.evaluate",
 )
-install_import_hook([f"apportion.{module}" for module in _CHECKED], "beartype.beartype")
+install_import_hook([f"apportion.{module}" for module in _CHECKED], "checking.beartype")
 
 # The same examples in every run. Their time is no matter: the first one compiles, and machines are busy.
 settings.register_profile(
@@ -72,6 +72,7 @@ def room() -> Iterator[None]:
     """Programs that JAX has compiled are of no use to the tests of other files, and fill many gigabytes. To
     forget them takes seconds, so it is done when they fill an eighth of the machine's memory."""
     yield
+    renew_dictionary()
     if sys.platform != "linux":
         return
     page = os.sysconf("SC_PAGE_SIZE")
@@ -88,7 +89,10 @@ def _resident() -> int:
 
 
 from apportion.nn import optimise  # noqa: E402 - after the hook
-from compiling import compiled_once  # noqa: E402, F401 - a fixture
+from compiling import compiled_once, renew_dictionary, share_dictionaries  # noqa: E402, F401 - a fixture
+
+if jax.__version__.startswith("0.10."):  # where it is known to do no harm
+    share_dictionaries()
 
 _adam = optimise._adam
 

@@ -1,7 +1,7 @@
 """The loop of training step by step, around parts that are compiled once, not once for each pair of them."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -11,7 +11,10 @@ import pytest
 from apportion import backbones, methods
 from apportion.core.types import Backbone, Method, Metrics
 from apportion.data import replay as replays
-from apportion.training import devices, updates
+from apportion.nn import lanes
+from apportion.training import devices, islands, loop, revisions, updates
+from apportion.training import scaling as scales
+from apportion.training.agent import AgentState
 from apportion.training.settings import Config
 
 _OF_METHODS = ("update", "reward", "policy_mask", "edges", "credit", "reads", "doubts", "kept")
@@ -22,17 +25,29 @@ _OF_REPLAYS: dict[str, Callable[..., Any]] = {
     "gather": jax.jit(replays.gather, static_argnums=2),
     "gather_segments": jax.jit(replays.gather_segments, static_argnums=2),
 }
+_OF_SCALES: dict[str, Callable[..., Any]] = {
+    name: jax.jit(getattr(scales, name)) for name in ("measured", "transitions", "batch", "watched")
+}
+_chosen = jax.jit(lanes.choose)
+_compile_revisions = revisions._compile  # as it is before compiled_once: what it remembers are whole programs
 
 
 @pytest.fixture
 def by_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trainings have a method's parts, a backbone's and the replay's as programs, and nothing larger."""
+    """Trainings have the parts of a method, of a backbone, of the replay and of its units as programs, and
+    nothing larger."""
     monkeypatch.setattr(Config, "make_step_method", lambda self: _method(self.method, self.method_config))
     monkeypatch.setattr(Config, "make_backbone", lambda self: _backbone(self.backbone, self.backbone_config))
     monkeypatch.setattr(devices, "compiled", lambda function, lanes, donate=(): jax.vmap(function))
     monkeypatch.setattr(updates, "repeat", _repeat)
-    for name, compiled in _OF_REPLAYS.items():
-        monkeypatch.setattr(replays, name, compiled)
+    make_init = loop._compile_init
+    monkeypatch.setattr(loop, "_compile_init", lambda *about: make_init(*about).__wrapped__)
+    monkeypatch.setattr(revisions, "_compile", _compile_revisions)
+    for module in (islands, revisions):
+        monkeypatch.setattr(module, "choose", _choose)
+    for module, parts in ((replays, _OF_REPLAYS), (scales, _OF_SCALES)):
+        for name, compiled in parts.items():
+            monkeypatch.setattr(module, name, compiled)
 
 
 @cache
@@ -62,3 +77,10 @@ def _repeat(
         state, metrics = update(state, jax.tree.map(lambda x, turn=turn: x[turn], inputs))
         found.append(metrics)
     return state, {name: jnp.mean(jnp.stack([metrics[name] for metrics in found])) for name in found[0]}
+
+
+def _choose(condition: Any, yes: Any, no: Any) -> Any:
+    """What lanes.choose does, for what is the method's and what is the backbone's each by itself."""
+    if isinstance(yes, AgentState):
+        return AgentState(*map(partial(_choose, condition), yes, no))
+    return _chosen(condition, yes, no)

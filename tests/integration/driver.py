@@ -1,6 +1,7 @@
 """The command line from inside this process, small settings for it, and what a run folder is compared by."""
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -50,7 +51,9 @@ def apportion(*words: str | Path, stdout: io.StringIO | None = None) -> Answer:
 
 def apart(*words: str | Path, before: str = "") -> "subprocess.Popen[str]":
     """Start a command in a process of its own, after running some Python there."""
-    script = f"import sys\nfrom apportion.cli import main\n{before}\nmain(sys.argv[1:])"
+    # Python looks for garbage as rarely as in this process: see conftest.py.
+    rarely = f"import gc, sys\ngc.set_threshold{gc.get_threshold()}"
+    script = f"{rarely}\nfrom apportion.cli import main\n{before}\nmain(sys.argv[1:])"
     # A group of its own: a Ctrl-C for the tests is not one for it.
     return subprocess.Popen(
         [sys.executable, "-c", script, *map(str, words)],

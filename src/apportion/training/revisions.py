@@ -8,6 +8,7 @@ however fast the machine is, and only waits where a look takes longer than that.
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,8 +45,7 @@ class Reviser:
         self._threads = ThreadPoolExecutor(min(config.lanes, os.cpu_count() or 1))
         # A look brings a few threads of its own: those that BLAS would add get in each other's way.
         self._blas = threadpool_limits(None if self.revision is None else 1, "blas")
-        self._measure: Callable[..., AgentState] = devices.compiled(self._measured, config.lanes, donate=(0,))
-        self._accept: Callable[..., AgentState] = devices.compiled(self._accepted, config.lanes, donate=(0,))
+        self._programs = _compile(config)
 
     def close(self) -> None:
         """Looks that nobody waits for any more are not begun."""
@@ -66,7 +66,7 @@ class Reviser:
         looks, stale = self._due(iteration, before, after)
         if self.config.normalise and (looks | stale).any():
             # Whoever looks does so in the new units, and learns in the old ones until the look counts.
-            agent = self._measure(agent, replay, stale & (~looks | (before == 0)), looks)
+            agent = self._programs.measure(agent, replay, stale & (~looks | (before == 0)), looks)
         if looks.any():
             agent = self._begin(agent, replay, iteration, np.flatnonzero(looks).tolist())
         return self._count(agent, iteration)
@@ -120,35 +120,51 @@ class Reviser:
         ready = self.at == iteration
         if not ready.any():
             return agent
-        agent = self._accept(self.settled(agent, ready), ready)
+        agent = self._programs.accept(self.settled(agent, ready), ready)
         self.at[ready] = NOTHING
         self._looks = {lane: look for lane, look in self._looks.items() if not ready[lane]}
         return agent
 
-    def _measured(
-        self, agent: AgentState, replay: Replay, now: Bool[Array, ""], later: Bool[Array, ""]
+
+class _Programs(NamedTuple):
+    """The compiled functions of a reviser, each over all lanes."""
+
+    measure: Callable[..., AgentState]
+    accept: Callable[..., AgentState]
+
+
+def _compile(config: Config) -> _Programs:
+    method = config.make_method()
+
+    def measured(
+        agent: AgentState, replay: Replay, now: Bool[Array, ""], later: Bool[Array, ""]
     ) -> AgentState:
         """One lane's agent with its units measured anew, for now or for when its look will count."""
         assert agent.scaling is not None
         found, awaited = scales.measured(agent.scaling, replay), agent.awaited
         if awaited is not None:
             awaited = awaited._replace(scaling=choose(later, found, awaited.scaling))
-        moved = agents.in_units(self.config.make_method(), agent, found)
+        moved = agents.in_units(method, agent, found)
         return choose(now, moved, agent)._replace(awaited=awaited)
 
-    def _accepted(self, agent: AgentState, ready: Bool[Array, ""]) -> AgentState:
+    def accepted(agent: AgentState, ready: Bool[Array, ""]) -> AgentState:
         """One lane's agent with what it awaited, if that is ready."""
-        awaited, revision = agent.awaited, self.revision
+        awaited, revision = agent.awaited, method.revision
         assert revision is not None
         assert awaited is not None
         found = agent
         if agent.scaling is not None and awaited.scaling is not None:
             square, level = agent.scaling.reward_square, agent.scaling.level  # as they are by now
             units = awaited.scaling._replace(reward_square=square, level=level)
-            found = agents.in_units(self.config.make_method(), agent, units)
-        method = revision.accept(found.method, awaited.findings)
+            found = agents.in_units(method, agent, units)
+        model = revision.accept(found.method, awaited.findings)
         nothing = awaited._replace(at=jnp.full_like(awaited.at, NOTHING))
-        return choose(ready, found._replace(method=method, awaited=nothing), agent)
+        return choose(ready, found._replace(method=model, awaited=nothing), agent)
+
+    return _Programs(
+        measure=devices.compiled(measured, config.lanes, donate=(0,)),
+        accept=devices.compiled(accepted, config.lanes, donate=(0,)),
+    )
 
 
 def lanes_due(
