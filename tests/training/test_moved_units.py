@@ -16,10 +16,26 @@ from apportion.training import scaling
 from apportion.training.agent import AgentState
 from apportion.training.settings import Config
 
+SMALL = {"hidden": (8, 8)}
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "grd by gradient": {**SMALL, "structure": "gradient"},
+    "transformer": {"width": 4, "layers": 1},
+    "rbt": {"width": 4, "layers": 1},
+}
+
+
+def _rewards(method: Method, state: AgentState) -> Any:
+    """In the environment's unit, of some steps, or of segments where only these have rewards."""
+    own = agents.in_own_units(method)
+    if own.credit is None:
+        return own.reward(state, builders.transitions(1, 7))
+    segments = builders.segments(1, 4)
+    return own.credit(state, segments)[np.asarray(segments.mask)]
+
 
 def _learned(name: str) -> tuple[Method, AgentState]:
     """A method after some updates, in units of a thousandth."""
-    method = METHODS[name].make(METHODS[name].config(hidden=(8, 8)))
+    method = METHODS[name.split()[0]].make(METHODS[name.split()[0]].config(**_SETTINGS.get(name, SMALL)))
     units = scaling.unknown(builders.SPEC)._replace(unit=jnp.asarray(1e-3), reward_square=jnp.asarray(4e6))
     backbone = Config(env=EnvConfig("x")).make_backbone()
     state = agents.init(method, backbone, jax.random.key(0), builders.SPEC, units)
@@ -37,18 +53,18 @@ def _learned(name: str) -> tuple[Method, AgentState]:
     return method, state
 
 
-@pytest.mark.parametrize("name", ["grd", "rd", "rrd"])
+@pytest.mark.parametrize("name", ["grd", "grd by gradient", "rd", "rrd", "gp-lrr", "transformer", "rbt"])
 def test_rewards_do_not_move_with_the_unit_of_pay(name: str) -> None:
     """GRD's were a thousand times too large, once pay had grown to a thousand units, and stayed so."""
     method, state = _learned(name)
     assert state.scaling is not None
     moved = agents.in_units(method, state, state.scaling._replace(unit=jnp.asarray(2.0)))
-    own, steps = agents.in_own_units(method), builders.transitions(1, 7)
-    np.testing.assert_allclose(own.reward(moved, steps), own.reward(state, steps), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(_rewards(method, moved), _rewards(method, state), rtol=1e-4, atol=1e-5)
     assert moved.scaling is not None
     np.testing.assert_allclose(moved.scaling.reward_square, 1.0, rtol=1e-5)  # 2,000 old units are one new
-    optimiser: Any = moved.method
-    assert all(not np.any(leaf) for leaf in jax.tree.leaves(optimiser.optimiser.moments))
+    found: Any = moved.method
+    optimiser = found.reward_optimiser if name == "grd by gradient" else found.optimiser
+    assert all(not np.any(leaf) for leaf in jax.tree.leaves(optimiser.moments))
 
 
 @pytest.mark.parametrize("name", ["grd", "rd", "transformer"])
@@ -72,7 +88,7 @@ def test_the_first_unit_finds_networks_as_they_start(name: str) -> None:
     builders.assert_equal(moved.method, before.method)
 
 
-@pytest.mark.parametrize("name", ["rd", "rrd"])
+@pytest.mark.parametrize("name", ["grd by gradient", "rd", "rrd", "gp-lrr", "transformer", "rbt"])
 def test_networks_start_from_what_every_step_earns_where_that_stands_out(name: str) -> None:
     """A network that starts at 0 and learns 3e-4 an update did not come to -1,000 in 20,000 steps."""
     method, state = _learned(name)
@@ -80,10 +96,9 @@ def test_networks_start_from_what_every_step_earns_where_that_stands_out(name: s
     assert before.scaling is not None
     settled = before.scaling._replace(unit=jnp.asarray(2.0), rate=jnp.asarray(-500.0))
     for_now = before._replace(scaling=before.scaling._replace(unit=jnp.asarray(-2.0)))
-    own, steps = agents.in_own_units(method), builders.transitions(1, 7)
-    plain = own.reward(before, steps)
-    for start, times in ((before, 2.0), (for_now, 2.0)):
+    plain = _rewards(method, before)
+    for start in (before, for_now):
         moved = agents.in_units(method, start, settled)
-        np.testing.assert_allclose(own.reward(moved, steps), times * plain - 1_000, rtol=1e-5)
+        np.testing.assert_allclose(_rewards(method, moved), 2 * plain - 1_000, rtol=1e-5)
         again = agents.in_units(method, moved, settled)
         builders.assert_equal(again, moved)

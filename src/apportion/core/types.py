@@ -147,6 +147,10 @@ class Dynamics(NamedTuple):
     imagine: Callable[[State, State, Float[Array, "B S"], Float[Array, "B A"], PRNGKeyArray], Imagined]
 
 
+# What is paid counts so many times more, and each step earns so much more than was thought.
+Repaid = Callable[[State, Float[Array, ""], Float[Array, ""]], State]
+
+
 class Method(NamedTuple):
     """Turns sums of reward into a reward for each step. Pure functions of an explicit state.
 
@@ -171,8 +175,7 @@ class Method(NamedTuple):
     doubts: Callable[[State], Float[Array, "N"]] | None = None  # 1 for each graph.certificate.Doubt of edges
     kept: Callable[[State, Segments], Float[Array, "M T"]] | None = None  # instead of `credit`
     dynamics: Dynamics | None = None  # for training.imagination
-    # With what is paid counting so many times more, and steps earning so much more than was thought.
-    repaid: Callable[[State, Float[Array, ""], Float[Array, ""]], State] | None = None
+    repaid: Repaid | None = None
 
 
 LogDensity = Callable[[State, Float[Array, "*B S"], Float[Array, "*B A"]], Float[Array, "*B"]]

@@ -82,7 +82,8 @@ def make(config: Config) -> Method:
         return jnp.squeeze(state.network.mean(tokens), axis=-1)
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, regression.policy_mask, None, sampling)
+    repaid = regression.repaid_by(lambda process: process.mean)
+    return Method(init, update, reward, regression.policy_mask, None, sampling, repaid=repaid)
 
 
 def segment_errors(process: Process, segments: Segments) -> Float[Array, "M"]:

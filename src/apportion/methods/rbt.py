@@ -102,7 +102,8 @@ def make(config: Config) -> Method:
         return predict(state.network, segments)[0]
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, regression.policy_mask, None, sampling, credit=credit)
+    repaid = regression.repaid_by(lambda network: network.to_reward)
+    return Method(init, update, reward, regression.policy_mask, None, sampling, credit=credit, repaid=repaid)
 
 
 def bag_losses(network: BagTransformer, segments: Segments) -> tuple[Float[Array, ""], Float[Array, ""]]:

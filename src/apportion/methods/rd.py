@@ -31,7 +31,8 @@ def make(config: Config) -> Method:
         return predict_reward(state.network, transitions.observation, transitions.action)
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, regression.policy_mask, None, sampling, repaid=regression.repaid)
+    repaid = regression.repaid_by(lambda network: network)
+    return Method(init, update, reward, regression.policy_mask, None, sampling, repaid=repaid)
 
 
 def reward_loss(network: MLP, segments: Segments) -> Float[Array, ""]:

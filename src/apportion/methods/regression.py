@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from apportion.core.config import check
 from apportion.core.spec import Spec
-from apportion.core.types import Batch, Metrics, Segments
+from apportion.core.types import Batch, Metrics, Repaid, Segments
 from apportion.nn import optimise
 from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
@@ -70,12 +71,15 @@ def fit(
     return state._replace(network=network, optimiser=optimiser), {"reward_loss": value}
 
 
-def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
-    """Of an MLP, where what is paid counts so many times more, and each step earns so much more: so its
-    rewards do too."""
-    network = state.network
-    weights = [*network.weights[:-1], network.weights[-1] * factor]
-    return state._replace(network=MLP(weights, [*network.biases[:-1], network.biases[-1] * factor + more]))
+def repaid_by(last: Callable[[Any], MLP]) -> Repaid:
+    """Of networks whose rewards come from one MLP: where what is paid counts so many times more, and each
+    step earns so much more, so do they."""
+
+    def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
+        network = eqx.tree_at(last, state.network, last(state.network).moved(factor, more))
+        return state._replace(network=network)
+
+    return repaid
 
 
 def policy_mask(state: State) -> Float[Array, "S"]:

@@ -61,7 +61,8 @@ def make(config: Config) -> Method:
         )
 
     sampling = Sampling(config.segments, "length", config.update_every)
-    return Method(init, update, reward, regression.policy_mask, None, sampling, repaid=regression.repaid)
+    repaid = regression.repaid_by(lambda network: network)
+    return Method(init, update, reward, regression.policy_mask, None, sampling, repaid=repaid)
 
 
 def reward_loss(network: MLP, segments: Segments, key: PRNGKeyArray, config: Config) -> Float[Array, ""]:

@@ -61,7 +61,8 @@ def make(config: Config) -> Method:
         return predict_rewards(state.network, segments)
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, regression.policy_mask, None, sampling, credit=credit)
+    repaid = regression.repaid_by(lambda network: network.read)
+    return Method(init, update, reward, regression.policy_mask, None, sampling, credit=credit, repaid=repaid)
 
 
 def reward_loss(network: Transformer, segments: Segments, penalty: float) -> Float[Array, ""]:

@@ -61,6 +61,11 @@ class MLP(eqx.Module):
             x = jax.nn.relu(dense(x, weight, bias))
         return dense(x, self.weights[-1], self.biases[-1])
 
+    def moved(self, factor: Float[Array, ""], more: Float[Array, ""]) -> "MLP":
+        """The same with its outputs times a factor, and so much more."""
+        weights = [*self.weights[:-1], self.weights[-1] * factor]
+        return MLP(weights, [*self.biases[:-1], self.biases[-1] * factor + more])
+
 
 class NormedMLP(MLP):
     """An MLP with a layer norm in each hidden layer, before bias and ReLU: however far off its input is, what

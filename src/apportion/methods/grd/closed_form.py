@@ -250,8 +250,7 @@ def rebased(rewards: Rewards, bases: Additive, learned: Bool[Array, ""]) -> Rewa
     def one(network: MLP, old: Additive, new: Additive, makes_up: Float[Array, ""]) -> MLP:
         ratio = jnp.where(learned, old.error / new.error, 1.0)
         moved = jnp.where(learned, makes_up * (old.offset - new.offset) / new.error, 0.0)
-        weights = [*network.weights[:-1], network.weights[-1] * ratio]
-        return MLP(weights, [*network.biases[:-1], network.biases[-1] * ratio + moved])
+        return network.moved(ratio, moved)
 
     return Rewards(jax.vmap(one)(rewards.networks, rewards.bases, bases, jnp.asarray([0.0, 1.0])), bases)
 

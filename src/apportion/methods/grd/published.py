@@ -118,7 +118,13 @@ def make(config: Config) -> Method:
         _revision(config),
         reads=reads,
         dynamics=dynamics.make(config, edges_on, own=lambda state: state.model.dynamics),
+        repaid=repaid,
     )
+
+
+def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
+    """Where what is paid counts so many times more, and each step earns so much more: so rewards do."""
+    return state._replace(model=state.model._replace(reward=state.model.reward.moved(factor, more)))
 
 
 class Found(NamedTuple):
