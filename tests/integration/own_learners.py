@@ -75,6 +75,11 @@ def growing(config: Doubled) -> Method:
     return plain._replace(update=update)
 
 
+def shrinking(config: Doubled) -> Method:
+    """It forgets its policy mask when the unit of pay moves."""
+    return rd.make(config)._replace(repaid=lambda state, *_: state._replace(policy_mask=jnp.zeros(())))
+
+
 def failing(config: Doubled) -> Method:
     return rd.make(config)._replace(reward=lambda state, steps: steps.profit)
 

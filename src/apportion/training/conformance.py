@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -48,6 +49,8 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
             found["edges"] = tuple(method.edges(state))
         if method.credit is not None and batch.segments is not None:
             found["credit"] = method.credit(state, batch.segments)
+        if method.repaid is not None:
+            found["repaid"] = method.repaid(state, jnp.ones(()), jnp.zeros(()))
         if method.dynamics is not None:
             found["dynamics"] = _all_it_imagines(method.dynamics, state, batch.transitions, spec, key)
         return found
@@ -55,6 +58,7 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
     found = _shapes(f"--method {name}", all_it_does)
     states, actions = spec.observation_size, spec.action_size
     _check_state(f"--method {name}", found)
+    _check_form(f"--method {name}: repaid", found["state"], found.get("repaid", found["state"]))
     _check_shape(f"--method {name}: reward", found["reward"], (batch_size,))
     _check_shape(f"--method {name}: policy_mask", found["mask"], (states,))
     if "credit" in found:
@@ -125,16 +129,19 @@ def _shapes(whose: str, function: Any) -> dict[str, Any]:
 
 def _check_state(whose: str, found: dict[str, Any]) -> None:
     """The state keeps its form in an update, and metrics are single numbers."""
-    before, after = found["state"], found["after"]
+    _check_form(f"{whose}: update", found["state"], found["after"])
+    for metric, value in found["metrics"].items():
+        _check_shape(f"{whose}: the metric {metric!r}", value, ())
+
+
+def _check_form(what: str, before: Any, after: Any) -> None:
     same = bool(jax.tree.structure(before) == jax.tree.structure(after))  # type: ignore[operator]
-    check(same, f"{whose}: update gives a state of another structure than init")
+    check(same, f"{what} gives a state of another structure than init")
     pairs = zip(jax.tree.leaves_with_path(before), jax.tree.leaves(after), strict=True)
     for (path, old), new in pairs:
         forms = [f"{each.dtype.name}{list(each.shape)}" for each in (old, new)]
         where = jax.tree_util.keystr(path, simple=True, separator=".")
-        check(forms[0] == forms[1], f"{whose}: update makes {forms[1]} of the state's {where}, {forms[0]}")
-    for metric, value in found["metrics"].items():
-        _check_shape(f"{whose}: the metric {metric!r}", value, ())
+        check(forms[0] == forms[1], f"{what} makes {forms[1]} of the state's {where}, {forms[0]}")
 
 
 def _check_shape(what: str, found: Any, wanted: tuple[int, ...]) -> None:
