@@ -94,11 +94,11 @@ def test_networks_start_from_what_every_step_earns_where_that_stands_out(name: s
     method, state = _learned(name)
     before = state._replace(scaling=scaling.unknown(builders.SPEC))
     assert before.scaling is not None
-    settled = before.scaling._replace(unit=jnp.asarray(2.0), rate=jnp.asarray(-500.0))
+    settled = before.scaling._replace(unit=jnp.asarray(2.0))
     for_now = before._replace(scaling=before.scaling._replace(unit=jnp.asarray(-2.0)))
     plain = _rewards(method, before)
     for start in (before, for_now):
-        moved = agents.in_units(method, start, settled)
+        moved = agents.in_units(method, start, settled, jnp.asarray(-500.0))
         np.testing.assert_allclose(_rewards(method, moved), 2 * plain - 1_000, rtol=1e-5)
         again = agents.in_units(method, moved, settled)
         builders.assert_equal(again, moved)

@@ -179,12 +179,18 @@ def test_equal_pay_tells_its_size_too() -> None:
 def test_what_every_step_earns_is_noted_once_where_it_stands_out(level: float, stands_out: bool) -> None:
     lengths = np.tile([4, 9, 16], 4)
     totals = np.random.default_rng(0).normal(size=12) * np.sqrt(lengths) + level * lengths
-    found = scaling.measured(UNKNOWN, _paid(totals, lengths))
+    found, rate = _rate(UNKNOWN, totals, lengths)
     expected = totals.sum() / lengths.sum() / float(found.unit) if stands_out else 0.0
-    np.testing.assert_allclose(found.rate, expected, rtol=1e-4)
-    assert float(scaling.measured(UNKNOWN, _paid(totals[:3], lengths[:3])).rate) == 0  # few settle nothing
-    later = scaling.measured(found, _paid(totals + 500 * lengths, lengths))
-    assert float(later.rate) == float(found.rate)
+    np.testing.assert_allclose(rate, expected, rtol=1e-4)
+    few, nothing = _rate(UNKNOWN, totals[:3], lengths[:3])
+    assert nothing == 0  # few settle nothing
+    assert _rate(few, totals, lengths)[1] == rate
+    assert _rate(found, totals + 500 * lengths, lengths)[1] == 0
+
+
+def _rate(before: scaling.Scaling, totals: Any, lengths: Any) -> tuple[scaling.Scaling, float]:
+    found = scaling.measured(before, _paid(totals, lengths))
+    return found, float(scaling.rate(before, found, _paid(totals, lengths)))
 
 
 def test_a_unit_stays_while_policies_become_better_and_moves_where_nothing_fits_any_more() -> None:

@@ -86,15 +86,17 @@ def update_model(
     return state, metrics | {"policy_mask_on": jnp.mean(seen(method, state))}
 
 
-def in_units(method: Method, state: AgentState, scaling: Scaling) -> AgentState:
+def in_units(
+    method: Method, state: AgentState, scaling: Scaling, more: Float[Array, ""] | None = None
+) -> AgentState:
     """With other units. Where that of pay has moved, rewards stay what they are to the environment, as far as
     a method can see to that, and optimisers forget slopes that were of another size. Before anything was paid
-    nothing was learned: networks start at size one in whatever unit comes first. Where it is settled, they
-    start from what every step earns, if that is far from there."""
+    nothing was learned: networks start at size one in whatever unit comes first, and, where every step earns
+    so much `more` than that, from there."""
     assert state.scaling is not None
     moves = scales.unit(state.scaling) / scales.unit(scaling)
     factor = jnp.where(state.scaling.unit == 0, 1.0, moves)
-    more = jnp.where((state.scaling.unit <= 0) & (scaling.unit > 0), scaling.rate, 0.0)
+    more = jnp.zeros(()) if more is None else more
     model = optimise.fresh(state.method)
     if method.repaid is not None:
         model = method.repaid(model, factor, more)

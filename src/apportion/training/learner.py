@@ -212,7 +212,8 @@ class _Programs(NamedTuple):
 def _compile(method: Method, spec: Spec) -> _Programs:
     def measure(agent: AgentState, replay: Replay) -> AgentState:
         assert agent.scaling is not None
-        return agents.in_units(method, agent, scales.measured(agent.scaling, replay))
+        found = scales.measured(agent.scaling, replay)
+        return agents.in_units(method, agent, found, scales.rate(agent.scaling, found, replay))
 
     def survey(agent: AgentState, replay: Replay) -> AgentState:
         assert method.survey is not None

@@ -144,7 +144,7 @@ def _compile(config: Config) -> _Programs:
         found, awaited = scales.measured(agent.scaling, replay), agent.awaited
         if awaited is not None:
             awaited = awaited._replace(scaling=choose(later, found, awaited.scaling))
-        moved = agents.in_units(method, agent, found)
+        moved = agents.in_units(method, agent, found, scales.rate(agent.scaling, found, replay))
         return choose(now, moved, agent)._replace(awaited=awaited)
 
     def accepted(agent: AgentState, ready: Bool[Array, ""]) -> AgentState:

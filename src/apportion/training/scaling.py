@@ -40,7 +40,6 @@ class Scaling(NamedTuple):
     reward_square: Float[Array, ""]  # running mean of (r̂ - level)²; 0 before the first
     level: Float[Array, ""]  # of rewards that hardly differ from each other, where that is nobody's doing
     unit: Float[Array, ""]  # of what is paid, as methods see it; below 0: for now; 0: nothing was paid yet
-    rate: Float[Array, ""]  # what a step was paid in that unit when it was settled; 0 where that is usual
     clocks: Float[Array, "S"] | None = None  # 1 for dimensions that tell the time; None: nobody asks
 
 
@@ -48,7 +47,7 @@ def unknown(spec: Spec, clocks: bool = False) -> Scaling:
     """Before anything was measured: observations as they are."""
     states = spec.observation_size
     nothing, zero = jnp.zeros(states), jnp.zeros(())
-    return Scaling(nothing, jnp.ones(states), zero, zero, zero, zero, nothing if clocks else None)
+    return Scaling(nothing, jnp.ones(states), zero, zero, zero, nothing if clocks else None)
 
 
 def measured(scaling: Scaling, replay: Replay) -> Scaling:
@@ -64,10 +63,8 @@ def measured(scaling: Scaling, replay: Replay) -> Scaling:
     varies = spread > 1e-6 * jnp.abs(origin + mean)  # less than that is rounding
     scale = jnp.where(varies, 1 / jnp.where(varies, spread, 1.0), 1.0)
     telling = None if scaling.clocks is None else limits.clocks(replay)
-    paid = survey_of(replay, 1)
-    unit = _unit(scaling.unit, paid)
-    rate = jnp.where((scaling.unit <= 0) & (unit > 0), _rate(unit, paid), scaling.rate)
-    return scaling._replace(mean=origin + mean, scale=scale, unit=unit, rate=rate, clocks=telling)
+    found = _unit(scaling.unit, survey_of(replay, 1))
+    return scaling._replace(mean=origin + mean, scale=scale, unit=found, clocks=telling)
 
 
 # --- Observations
@@ -182,13 +179,15 @@ def _unit(before: Float[Array, ""], found: Survey) -> Float[Array, ""]:
     return jnp.where(most > 0, jnp.where(before > 0, later, first), before)
 
 
-def _rate(unit: Float[Array, ""], found: Survey) -> Float[Array, ""]:
-    """What a step is paid, whichever it is, where networks that start at size one would be long in coming
-    there."""
+def rate(before: Scaling, now: Scaling, replay: Replay) -> Float[Array, ""]:
+    """What a step is paid, whichever it is, when the unit of pay is settled, and in that unit, where networks
+    that start at size one would be long in coming there; else 0."""
+    found = survey_of(replay, 1)
     live = found.live.astype(found.total.dtype)
     steps = jnp.maximum(jnp.sum(found.length.astype(live.dtype) * live), 1.0)
-    rate = jnp.sum(found.total / unit * live) / steps
-    return jnp.where(jnp.abs(rate) > STANDS_OUT, rate, 0.0)
+    paid = jnp.sum(found.total / unit(now) * live) / steps
+    settles = (before.unit <= 0) & (now.unit > 0)
+    return jnp.where(settles & (jnp.abs(paid) > STANDS_OUT), paid, 0.0)
 
 
 def _paid_in(factor: Float[Array, ""], steps: Transitions) -> Transitions:
