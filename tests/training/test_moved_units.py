@@ -53,7 +53,9 @@ def _learned(name: str) -> tuple[Method, AgentState]:
     return method, state
 
 
-@pytest.mark.parametrize("name", ["grd", "grd by gradient", "rd", "rrd", "gp-lrr", "transformer", "rbt"])
+@pytest.mark.parametrize(
+    "name", ["grd", "grd by gradient", "rd", "rrd", "gp-lrr", "diaster", "transformer", "rbt"]
+)
 def test_rewards_do_not_move_with_the_unit_of_pay(name: str) -> None:
     """GRD's were a thousand times too large, once pay had grown to a thousand units, and stayed so."""
     method, state = _learned(name)
@@ -88,7 +90,7 @@ def test_the_first_unit_finds_networks_as_they_start(name: str) -> None:
     builders.assert_equal(moved.method, before.method)
 
 
-@pytest.mark.parametrize("name", ["grd by gradient", "rd", "rrd", "gp-lrr", "transformer", "rbt"])
+@pytest.mark.parametrize("name", ["grd by gradient", "rd", "rrd", "gp-lrr", "diaster", "transformer", "rbt"])
 def test_networks_start_from_what_every_step_earns_where_that_stands_out(name: str) -> None:
     """A network that starts at 0 and learns 3e-4 an update did not come to -1,000 in 20,000 steps."""
     method, state = _learned(name)

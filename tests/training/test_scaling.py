@@ -85,17 +85,6 @@ def test_rewards_that_hardly_differ_are_counted_from_their_level() -> None:
     np.testing.assert_allclose(later.level, -1000)
 
 
-def test_a_level_may_come_when_a_method_has_learned_of_it() -> None:
-    """The rewards of Diaster are about 0 until it has counted what a step earns."""
-    rewards = jnp.asarray([-1003.0, -997.0, -1001.0, -999.0])
-    at_first = scaling.watched(UNKNOWN, jnp.asarray([0.1, -0.1, 0.2, 0.0]), NOT_YET)
-    assert float(at_first.level) == 0
-    found = scaling.watched(at_first, rewards, NOT_YET)
-    np.testing.assert_allclose(scaling.for_policy(found, rewards), [-3, 3, -1, 1])
-    known = scaling.watched(UNKNOWN, jnp.asarray([300.0, -300.0, 200.0, 0.0]), NOT_YET)
-    assert float(scaling.watched(known, rewards, NOT_YET).level) == 0  # a policy may have come to this
-
-
 @pytest.mark.parametrize(
     ("rewards", "ended"),
     [

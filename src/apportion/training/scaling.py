@@ -28,7 +28,6 @@ USUAL_PAY = (0.5, 10.0)
 OUTGROWN = 1_000.0  # units that a step's part has when what was learned in them does not count any more
 ENOUGH_SEGMENTS = 4  # that were paid, to tell the size of rewards
 STANDS_OUT = 10.0  # spreads that the mean of rewards is away from 0 when learners are better off without it
-_LARGER = 10.0  # times than ever before: rewards of which nothing is known yet
 _FORGET = 0.1  # share of the rewards' mean square that each iteration replaces
 
 
@@ -201,16 +200,15 @@ def _paid_in(factor: Float[Array, ""], steps: Transitions) -> Transitions:
 
 
 def watched(scaling: Scaling, rewards: Float[Array, "B"], ended: Bool[Array, ""]) -> Scaling:
-    """With some more rewards in their running mean square, which is slow to fall, and with their level: a
-    constant for each step, which no policy can change until an episode has ended by itself. It is looked for
-    when rewards are seen first, or are ten times larger than ever: what values were learned then is void."""
+    """With some more rewards in their running mean square, which is slow to fall, and with their level when
+    they are seen first: a constant for each step, which no policy can change until an episode has ended by
+    itself."""
     mean, spread = jnp.mean(rewards), jnp.std(rewards)
     size = jnp.abs(mean)  # networks that have learned nothing yet are near 0, and differ less
     stands_out = (size > jnp.maximum(STANDS_OUT * spread, 1.0)) & (spread > 1e-6 * size)
-    before = scaling.reward_square
-    appears = (scaling.level == 0) & (jnp.mean(rewards**2) > _LARGER**2 * before)
-    level = jnp.where(ended, 0.0, jnp.where(stands_out & appears, mean, scaling.level))
-    now = jnp.mean((rewards - level) ** 2)
+    found = jnp.where(stands_out & (scaling.reward_square == 0), mean, scaling.level)
+    level = jnp.where(ended, 0.0, found)
+    now, before = jnp.mean((rewards - level) ** 2), scaling.reward_square
     # Upwards at once: while a reward model finds its size, no value may be learned from outsized rewards.
     square = jnp.maximum(now, before + _FORGET * (now - before))
     return scaling._replace(reward_square=square, level=level)
