@@ -15,7 +15,8 @@ RESULTS = "results.json"
 def write(finished: Finished, presented: Presented) -> dict[str, Any]:
     """All of it into the experiment's folder; the data that results.json has."""
     experiment, scale, folder = finished.experiment, finished.scale, finished.folder
-    differs = [*experiment.differs, *_budget(finished)]
+    ours = experiment.differs_ours if "ours" in finished.columns else ()
+    differs = [*experiment.differs, *ours, *_budget(finished)]
     data: dict[str, Any] = plain(
         {
             "experiment": experiment.name,
