@@ -174,6 +174,13 @@ def test_published_and_our_settings_stand_side_by_side(tmp_path: Path) -> None:
     assert f"| {np.mean(values):{form}} ± {np.std(values):{form}};" in cheetah[0]
 
 
+def test_notes_are_on_what_the_page_shows_each_once(tmp_path: Path) -> None:
+    data, _ = _present("backbones", tmp_path, "both")
+    panels = [f"HalfCheetah-v4, {backbone}" for backbone in ("SAC", "TD3", "DDPG")]
+    assert [line.partition(":")[0] for line in data["notes"]] == panels
+    assert all("fewer than 5 seeds" in line for line in data["notes"])
+
+
 def test_what_our_settings_change_is_said_where_they_are_run(tmp_path: Path) -> None:
     for choice in ("published", "both"):
         data, page = _present("swimmer", tmp_path / choice, choice)
