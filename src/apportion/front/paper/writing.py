@@ -84,7 +84,10 @@ def _budget(finished: Finished) -> list[str]:
     if scale.steps != experiment.steps:
         lines.append(f"{scale.steps:,} steps of training instead of {experiment.steps:,}.")
     if scale.name == "smoke":
-        lines.append("Scale smoke: tiny networks, episodes of 50 steps. It shows that it works, no more.")
+        lines.append(
+            "Scale smoke: tiny networks, episodes of 50 steps, updates so few that methods may end alike. It "
+            "shows that it works, no more."
+        )
     if len(scale.tasks) < len(experiment.tasks):
         lines.append(f"{len(scale.tasks)} of {len(experiment.tasks)} tasks: {', '.join(scale.tasks)}.")
     if len(scale.variants) < len(experiment.variants):
