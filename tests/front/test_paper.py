@@ -228,6 +228,7 @@ def test_what_a_lambda_gains_over_none_has_its_interval(tmp_path: Path) -> None:
     assert gain["low"] <= gain["centre"] <= gain["high"]
     [line] = [line for line in page.splitlines() if line.startswith("| λ1 = 3e-6")]
     assert line.endswith(f"| {gain['centre']:+,.0f} [{gain['low']:+,.0f}, {gain['high']:+,.0f}] |")
+    assert data["notes"] == ["Fewer than 5 seeds, so intervals are too narrow."]
     assert data["ours"]["λ1 = 0 (published)"]["gain"] is data["ours"]["GRD (ours)"]["gain"] is None
 
 
