@@ -104,7 +104,9 @@ def test_steps_are_those_that_trainings_make() -> None:
 # --- Results, from made-up runs
 
 
-def _present(experiment: str, folder: Path, choice: Any = "published") -> tuple[dict[str, Any], str]:
+def _present(
+    experiment: str, folder: Path, choice: Any = "published", diverged: tuple[int, ...] = ()
+) -> tuple[dict[str, Any], str]:
     """The result of an experiment whose runs are random numbers."""
     found = EXPERIMENTS[experiment]
     size = scale_of(found, "full", seeds=2)._replace(tasks=found.tasks[:1])
@@ -119,6 +121,7 @@ def _present(experiment: str, folder: Path, choice: Any = "published") -> tuple[
             lanes=config.lanes,
             varied=config.to_dict().get("varied"),
             evaluations=6,
+            nan_lanes=diverged,
             level=100 + 10 * number,
             success=True,
             truth=False,
@@ -171,6 +174,39 @@ def test_published_and_our_settings_stand_side_by_side(tmp_path: Path) -> None:
     assert f"| {np.mean(values):{form}} ± {np.std(values):{form}};" in cheetah[0]
 
 
+def test_notes_are_on_what_the_page_shows_each_once(tmp_path: Path) -> None:
+    data, _ = _present("backbones", tmp_path, "both")
+    panels = [f"HalfCheetah-v4, {backbone}" for backbone in ("SAC", "TD3", "DDPG")]
+    assert [line.partition(":")[0] for line in data["notes"]] == panels
+    assert all("fewer than 5 seeds" in line for line in data["notes"])
+
+
+def test_what_our_settings_change_is_said_where_they_are_run(tmp_path: Path) -> None:
+    for choice in ("published", "both"):
+        data, page = _present("swimmer", tmp_path / choice, choice)
+        said = [line in data["differs"] and line in page for line in EXPERIMENTS["swimmer"].differs_ours]
+        assert said == [choice == "both"] * len(said)
+    for name, experiment in EXPERIMENTS.items():
+        planned = plan(experiment, scale_of(experiment, "full"), "both")
+        chosen = {each.settings: set[str]() for each in planned}
+        for each in planned:
+            chosen[each.settings].add(each.job.chosen().config.backbone)
+        other = chosen["ours"] != chosen["published"]
+        assert any("CrossQ" in line for line in experiment.differs_ours) == other, name
+
+
+def test_edges_of_a_seed_that_diverged_are_neither_on_nor_off(tmp_path: Path) -> None:
+    data, _ = _present("structure", tmp_path / "one", diverged=(1,))
+    [(label, shares)] = data["ours"].items()
+    [run] = (tmp_path / "one" / "runs").iterdir()
+    steps, edges = RunFolder.open(run).read_edges()
+    for place, step in ((list(steps).index(step), step) for step in shares["steps"]):
+        expected = {name: np.mean(edges[name][place, 0] < 0.5) for name in shares["off"][str(step)]}
+        assert shares["off"][str(step)] == pytest.approx(expected), label
+    _, page = _present("structure", tmp_path / "all", diverged=(0, 1))
+    assert "| - | - | - | - |" in page
+
+
 def test_the_table_of_swimmer_has_the_papers_rows_below_ours(tmp_path: Path) -> None:
     data, page = _present("swimmer", tmp_path, "both")
     lines = [line for line in page.splitlines() if line.startswith("|")]
@@ -192,6 +228,7 @@ def test_what_a_lambda_gains_over_none_has_its_interval(tmp_path: Path) -> None:
     assert gain["low"] <= gain["centre"] <= gain["high"]
     [line] = [line for line in page.splitlines() if line.startswith("| λ1 = 3e-6")]
     assert line.endswith(f"| {gain['centre']:+,.0f} [{gain['low']:+,.0f}, {gain['high']:+,.0f}] |")
+    assert data["notes"] == ["Fewer than 5 seeds, so intervals are too narrow."]
     assert data["ours"]["λ1 = 0 (published)"]["gain"] is data["ours"]["GRD (ours)"]["gain"] is None
 
 

@@ -26,8 +26,8 @@ def present(finished: Finished) -> Presented:
     }
     rows = [[name, "ours", *(spread(each["returns"]) for each in results)] for name, results in found.items()]
     text = [
-        f"Mean return ± standard deviation over seeds ({episodes} episodes each), by the standard deviation "
-        f"of the noise on dimensions {DEAD[0]} to {DEAD[-1]}, counted from 0.",
+        f"Mean return ± standard deviation over seeds (episodes per seed: {episodes}), by the standard "
+        f"deviation of the noise on dimensions {DEAD[0]} to {DEAD[-1]}, counted from 0.",
         "",
         *table(["", "", *(f"{std:g}" for std in noise)], rows),
     ]

@@ -7,7 +7,7 @@ import numpy as np
 from apportion.front.paper.experiments import BEST_RIVAL
 from apportion.front.paper.planning import Settings
 from apportion.front.paper.presenting import FORMAT, Done, Finished, Presented, spread, table
-from apportion.report.comparison.comparing import compare_curves
+from apportion.report.comparison.comparing import TOGETHER, compare_curves
 from apportion.report.comparison.figure import draw_comparison
 from apportion.report.comparison.reading import curves_of
 from apportion.report.comparison.results import Comparison
@@ -38,7 +38,9 @@ def present(finished: Finished) -> Presented:
         *table(head, rows),
     ]
     data: dict[str, Any] = {column: each.summary() for column, each in found.items()}
-    return Presented(data, text, figures, [line for each in found.values() for line in each.notes])
+    notes = dict.fromkeys(line for each in found.values() for line in each.notes)
+    alone = [line for line in notes if not line.startswith(TOGETHER)]  # the page has nothing over all tasks
+    return Presented(data, text, figures, alone)
 
 
 def _comparison(finished: Finished, done: list[Done]) -> Comparison:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS
 from apportion.front.paper.experiments import STRUCTURE_MOMENTS
@@ -27,7 +28,7 @@ def present(finished: Finished) -> Presented:
         moments = finished.scale.moments(STRUCTURE_MOMENTS, finished.experiment)
         for moment, step in zip(moments, shares["steps"], strict=True):
             blocks = {name: finished.printed(each.planned.task, name, moment) for name in BLOCKS}
-            cells = [f"{shares['off'][str(step)][name]:.0%}" for name in BLOCKS]
+            cells = [_percent(shares["off"][str(step)][name]) for name in BLOCKS]
             rows.append([each.planned.task, each.label, f"{step:,}", *cells])
             if any(blocks.values()):
                 said = [found.text.removesuffix(" off") if found else "-" for found in blocks.values()]
@@ -47,8 +48,15 @@ def _shares(each: Done, finished: Finished) -> dict[str, Any]:
     steps, edges = each.run.read_edges()
     moments = finished.scale.moments(STRUCTURE_MOMENTS, finished.experiment)
     places = [int(np.argmin(np.abs(steps - moment))) for moment in moments.values()]
-    off = {
-        str(steps[place]): {name: float(np.nanmean(edges[name][place] < 0.5)) for name in BLOCKS}
-        for place in places
-    }
+    off = {str(steps[place]): {name: _off(edges[name][place]) for name in BLOCKS} for place in places}
     return {"steps": [int(steps[place]) for place in places], "off": off}
+
+
+def _off(block: NDArray[Any]) -> float:
+    """The share of a block's edges [L, ...] that are off, of those that have a number."""
+    known = block[np.isfinite(block)]
+    return float(np.mean(known < 0.5)) if known.size else float("nan")
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if np.isfinite(share) else "-"

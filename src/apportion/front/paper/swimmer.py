@@ -12,7 +12,7 @@ from apportion.front.paper.planning import Settings
 from apportion.front.paper.presenting import FORMAT, Done, Finished, Presented, spread, table
 from apportion.report import drawing
 from apportion.report.curves import per_lane
-from apportion.report.statistics import Interval, band, difference, mean
+from apportion.report.statistics import FEW, Interval, band, difference, mean
 
 GAIN = "at the end, less λ1 = 0 (95% interval)"
 
@@ -50,7 +50,9 @@ def present(finished: Finished) -> Presented:
     data = {
         row.label: _data(row, list(moments.values()), gain) for row, gain in zip(rows, gains, strict=True)
     }
-    return Presented(data, text, [_figure(rows, finished.folder / f"sparsity.{FORMAT}")], [])
+    few = 1 < finished.scale.seeds < FEW
+    notes = [f"Fewer than {FEW} seeds, so intervals are too narrow."] if few else []
+    return Presented(data, text, [_figure(rows, finished.folder / f"sparsity.{FORMAT}")], notes)
 
 
 def _row(each: Done) -> Row:

@@ -15,7 +15,8 @@ RESULTS = "results.json"
 def write(finished: Finished, presented: Presented) -> dict[str, Any]:
     """All of it into the experiment's folder; the data that results.json has."""
     experiment, scale, folder = finished.experiment, finished.scale, finished.folder
-    differs = [*experiment.differs, *_budget(finished)]
+    ours = experiment.differs_ours if "ours" in finished.columns else ()
+    differs = [*experiment.differs, *ours, *_budget(finished)]
     data: dict[str, Any] = plain(
         {
             "experiment": experiment.name,
@@ -83,7 +84,10 @@ def _budget(finished: Finished) -> list[str]:
     if scale.steps != experiment.steps:
         lines.append(f"{scale.steps:,} steps of training instead of {experiment.steps:,}.")
     if scale.name == "smoke":
-        lines.append("Scale smoke: tiny networks, episodes of 50 steps. It shows that it works, no more.")
+        lines.append(
+            "Scale smoke: tiny networks, episodes of 50 steps, updates so few that methods may end alike. It "
+            "shows that it works, no more."
+        )
     if len(scale.tasks) < len(experiment.tasks):
         lines.append(f"{len(scale.tasks)} of {len(experiment.tasks)} tasks: {', '.join(scale.tasks)}.")
     if len(scale.variants) < len(experiment.variants):

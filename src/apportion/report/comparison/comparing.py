@@ -15,6 +15,7 @@ from apportion.report.comparison.results import Comparison
 from apportion.report.statistics import FEW
 
 Metric = Literal["return", "success"]
+TOGETHER = "all tasks together"  # how notes on the aggregate begin
 
 
 def compare_runs(
@@ -131,10 +132,10 @@ def _on_numbers(found: Comparison) -> list[str]:
     bare = [task for task in found.common if task not in found.scaled]
     if bare and len(found.tasks) > 1:
         missing = ", ".join(bare)
-        lines.append(f"all tasks together: no scale on {missing}, for want of an oracle or random actions")
+        lines.append(f"{TOGETHER}: no scale on {missing}, for want of an oracle or random actions")
     if some and len(found.tasks) > 1:
         said = f"{len(found.common)} of {len(found.tasks)} tasks" if found.common else "no task"
-        lines.append(f"all tasks together: {said}, since not every method is on {', '.join(some)}")
+        lines.append(f"{TOGETHER}: {said}, since not every method is on {', '.join(some)}")
     return lines
 
 
