@@ -77,7 +77,8 @@ WEIGHTS = [[1e-5, 1e-5, 1e-5, 1e-6, 1e-5], [0, 0, 0, 0, 0]]
 
 def test_values_that_a_state_holds_are_lanes_of_one_job() -> None:
     vary = {"method.sparsity": WEIGHTS, "method.hidden": [[4], [8]]}
-    jobs = plan({"sweep": {**SMALL, "methods": ["grd", "rd"], "seeds": 3}, "vary": vary})
+    sweep = {**SMALL, "methods": ["grd", "rd"], "seeds": 3}
+    jobs = plan({"sweep": sweep, "set": {"method.structure": "gradient"}, "vary": vary})
     assert [job.name.removeprefix("greenhouse-v0-") for job in jobs] == [
         "grd-sac-hidden-4",
         "grd-sac-hidden-8",
@@ -126,7 +127,8 @@ def test_the_command_of_a_job_trains_what_was_planned(preset: str, tmp_path: Pat
 
 
 def test_the_command_of_a_job_has_what_its_lanes_differ_in(tmp_path: Path) -> None:
-    job = Job("several", GREENHOUSE, seeds=2, settings={"vary": {"method.sparsity": WEIGHTS}})
+    several = {"vary": {"method.sparsity": WEIGHTS}, "method.structure": "gradient"}
+    job = Job("several", GREENHOUSE, seeds=2, settings=several)
     _, config = verbs._train_settings(train_words(job, tmp_path)[1:])
     assert config == job.chosen().config
     assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config

@@ -46,6 +46,7 @@ def test_lanes_learn_what_runs_with_their_values_learn(out: Path, tmp_path: Path
             "lanes of grd cannot differ in method.hidden (known: method.sp",
         ),
         ('{"method.sparsity": [[1, 2]]}', "method.sparsity="),
+        (json.dumps({"method.sparsity": [WEAK, STRONG]}), "would do the same: edges by regression have no λ"),
         ('{"method.sparsity": []}', "method.sparsity has no value to vary over"),
     ],
 )

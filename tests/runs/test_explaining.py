@@ -11,13 +11,14 @@ from apportion.runs.explaining import Selection, _over_lanes, _short
 NAMES = ["height", "push"]
 
 
-def lane(mean: list[float], absolute: list[float]) -> dict[str, Any]:
+def lane(mean: list[float], absolute: list[float], undecided: Any = None) -> dict[str, Any]:
     players, error = np.array([True, False]), np.array([0.3, 0.4])
     return {
         "mean": np.array(mean),
         "mean_absolute": np.array(absolute),
         "sampling_error": error,
         "players": players,
+        "undecided": undecided,
     }
 
 
@@ -27,6 +28,13 @@ def test_lanes_are_averaged_and_the_most_important_comes_first() -> None:
     assert (height["mean"], height["lanes"]) == (2.0, 2)
     assert height["between_lanes"] == pytest.approx(1.0)  # the standard error of 1 and 3
     assert height["sampling_error"] == pytest.approx(0.3 / np.sqrt(2))
+
+
+def test_doubts_count_where_a_reward_reads_the_dimension() -> None:
+    asked = [lane([1.0, 0.0], [1.0, 0.0], np.array(each)) for each in ([True, True], [False, True])]
+    height, push = _over_lanes(asked, NAMES)
+    assert (height["undecided"], push["undecided"]) == (1, 0)
+    assert [row["undecided"] for row in _over_lanes([lane([1.0, 0.0], [1.0, 0.0])], NAMES)] == [None, None]
 
 
 def test_a_lane_that_diverged_is_left_out() -> None:

@@ -72,7 +72,10 @@ def method_configs(method: str, config: Any, varied: Varied) -> list[Any]:
     possible = f"lanes of {method} cannot differ in {varied.flag} (known: {', '.join(known) or 'none'})"
     check(varied.flag in known, f"{possible}: make it a run for each value")
     data = to_dict(config)
-    return [from_dict(type(config), {**data, varied.setting: value}, PREFIX) for value in varied.values]
+    found = [from_dict(type(config), {**data, varied.setting: value}, PREFIX) for value in varied.values]
+    idle = getattr(config, "without_effect", {}).get(varied.setting)
+    check(idle is None, f"all values of {varied.flag} would do the same: {idle}")
+    return found
 
 
 def _frozen(value: Any) -> Any:

@@ -43,6 +43,14 @@ class Config:
     target_identity: bool = True
     """Tell the shared dynamics network which dimension it predicts; False is the published form."""
 
+    @property
+    def without_effect(self) -> dict[str, str]:
+        """Settings that these others leave without any, and what to do."""
+        if self.structure != "closed-form":
+            return {}
+        said = "edges by regression have no λ: add --method.structure gradient, or --preset paper"
+        return {"sparsity": said}
+
     def __post_init__(self) -> None:
         check(
             len(self.sparsity) == 5 and min(self.sparsity) >= 0,
