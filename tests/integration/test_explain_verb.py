@@ -79,6 +79,7 @@ def test_dimensions_of_which_the_data_cannot_tell_are_named(
         ]
         assert row["undecided"] == sum(doubting)
     rows = [row | {"undecided": int(place in (0, 2))} for place, row in enumerate(plain["dimensions"])]
+    rows[2] |= {"name": "load [kN]"}  # which rich would take for markup
     names = f"{rows[0]['name']}, {rows[2]['name']}"
     assert f"Undecided: for {names} the data cannot tell" in _printed(plain | {"dimensions": rows})
     for nobody in (0, None):

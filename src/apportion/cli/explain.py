@@ -80,10 +80,11 @@ def _tables(console: Console, data: dict[str, Any]) -> None:
     doubtful = [row["name"] for row in data["dimensions"] if row["undecided"] and row["share"]]
     if doubtful:
         named = ", ".join(doubtful[:EDGE_ROWS]) + (", ..." if len(doubtful) > EDGE_ROWS else "")
-        console.print(
-            f"Undecided: for {named} the data cannot tell whether the reward depends on it. What they are "
+        said = (
+            f"Undecided: for {named} the data cannot tell whether the reward depends on them. What they are "
             "given here may be the work of a dimension that moves with them."
         )
+        console.print(Text(said))  # a name is no markup
     for lane in lanes:
         if lane["baseline"] is None:
             console.print(f"Seed {lane['seed']} has no finite reward and is left out.")

@@ -52,7 +52,7 @@ class Columns:
     """Column that says, on each episode's last row, whether it ended by itself, in failure or success (1), or
     was cut (0). Empty ('') for none."""
     without: str | None = None
-    """Columns that are neither, such as a second outcome: a comma list of names or prefixes, left aside."""
+    """Columns to leave aside, such as a second outcome or a remark: a comma list of names or prefixes."""
     lags: int = 0
     """Let the reward of a step depend on so many earlier steps, too: each becomes a dimension."""
 

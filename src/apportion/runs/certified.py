@@ -25,14 +25,6 @@ def certificates(edges: dict[str, NDArray[np.float32]]) -> list[dict[str, Any]] 
     return [_certificate(marked(lane.tolist())) for lane in edges["doubts"]]
 
 
-def undecided(edges: dict[str, NDArray[np.float32]]) -> NDArray[np.bool_] | None:
-    """[L, D] states and actions of which the data cannot tell whether they feed the reward; None where the
-    method certifies none."""
-    if "doubts" not in edges:
-        return None
-    return np.concatenate([edges["state_to_reward"], edges["action_to_reward"]], axis=1) == UNDECIDED
-
-
 def _certificate(doubts: list[Doubt]) -> dict[str, Any]:
     return {
         "reward": not any(doubt.of_reward for doubt in doubts),

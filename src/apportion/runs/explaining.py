@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from apportion.core.categories import expand_actions, expand_observations, owners
 from apportion.core.config import check
-from apportion.core.spec import Spec
+from apportion.core.spec import REWARD_BLOCKS, Spec
 from apportion.data.logged import read_npz
+from apportion.envs.wire import Arrays
 from apportion.runs.atomic import plain
-from apportion.runs.certified import undecided
+from apportion.runs.certified import UNDECIDED
 from apportion.runs.evaluation import play
 from apportion.runs.explain import (
     Explanation,
@@ -78,13 +79,17 @@ class Explainer:
             self.method, self.reward_of, state, seen, background, self.precision, rng, self.owners
         )
 
-    def undecided(self, lane: int) -> NDArray[np.bool_] | None:
-        """[D] dimensions of which the data could not tell whether they feed the reward; None where the method
-        does not ask."""
-        best, known = self.learned.best_steps, self.run.edge_steps()
-        step = best[lane] if best is not None and best[lane] in known else max(known, default=None)
-        found = None if step is None else undecided(self.run.read_edges_at(step))
-        return None if found is None else found[lane]
+    def undecided(self) -> list[NDArray[np.bool_] | None]:
+        """For each lane [D] dimensions of which the data could not tell whether they feed the reward; None
+        where the method does not ask."""
+        known, lanes = self.run.edge_steps(), self.config.lanes
+        if not known:
+            return [None] * lanes
+        steps = [
+            step if step in known else known[-1] for step in self.learned.best_steps or known[-1:] * lanes
+        ]
+        edges = {step: self.run.read_edges_at(step) for step in set(steps)}
+        return [_in_doubt(edges[step], lane) for lane, step in enumerate(steps)]
 
     def _learners(self, steps: Steps) -> Steps:
         """Steps as learners see them."""
@@ -128,11 +133,9 @@ def explain_run(
         check(bool(episodes[lane]), f"lane {lane} has no episode {source}: it was frozen by then; add --seed")
     found = [_explain_lane(explainer, lane, episodes[lane], selection.step) for lane in lanes]
     names = [*explainer.spec.observation_names, *explainer.spec.action_names]
+    undecided = explainer.undecided()
     per_lane = [
-        {
-            **_of_lane(each, names, explainer.config.seeds[each.lane]),
-            "undecided": explainer.undecided(each.lane),
-        }
+        {**_of_lane(each, names, explainer.config.seeds[each.lane]), "undecided": undecided[each.lane]}
         for each in found
     ]
     data: dict[str, Any] = plain(
@@ -271,6 +274,13 @@ def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str,
         for i, name in enumerate(names)
     ]
     return sorted(rows, key=lambda row: -row["mean_absolute"])
+
+
+def _in_doubt(edges: Arrays, lane: int) -> NDArray[np.bool_] | None:
+    """[D] of one lane; None where its method has no certificate."""
+    if "doubts" not in edges:
+        return None
+    return np.concatenate([edges[block][lane] for block in REWARD_BLOCKS]) == UNDECIDED
 
 
 def _lanes_in_doubt(lanes: list[dict[str, Any]], dimension: int) -> int | None:
