@@ -134,6 +134,7 @@ def test_the_line_is_the_same_on_a_terminal(stdout: io.StringIO, monkeypatch: py
         (["--seeds", "0"], "seeds=0 must be from 1 to 10,000"),
         (["--seeds", "1000000000"], "seeds=1000000000 must be from 1 to 10,000"),
         (["--seed", "-1"], "seed=-1 must not be negative"),
+        (["--seed", "4294967295", "--seeds", "2"], "seed=4294967295 is too large: the last lane's"),
         (["--workers", "-1"], "workers=-1 must not be negative"),
         (["--keep", "0"], "keep=0 must be at least 1"),
         (["--method", "gdr"], "unknown method 'gdr' (did you mean 'grd'?)"),

@@ -73,3 +73,17 @@ def test_wandb_gets_means_and_lanes(
     assert config["method"]["name"] == "grd"
     [file] = tmp_path.glob("wandb/offline-run-*/*.wandb")
     assert file.stat().st_size > 1000
+
+
+def test_what_a_callback_raises_is_not_taken_for_a_full_disk(out: Path) -> None:
+    """It ends the training, as any other mistake in it does, and its line is written once."""
+
+    def listen(line: dict[str, Any]) -> None:
+        if line["kind"] == "eval":
+            raise ConnectionError("the tracking server is away")
+
+    with pytest.raises(ConnectionError, match="away"):
+        door.train(GREENHOUSE, "observed", steps=2000, out=out, settings=TINY, quiet=True, callback=listen)
+    found = logs.examine(door.load(out).folder.metrics)
+    assert not found.notes
+    assert sum(entry["kind"] == "eval" for entry in found.entries) == 1

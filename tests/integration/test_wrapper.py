@@ -102,3 +102,25 @@ def test_an_environment_may_write_each_observation_into_the_same_array() -> None
     play(env, 1)
     assert env.learner.replay.segment_length[0, 0] == 4
     np.testing.assert_array_equal(env.learner.replay.observation[:, :5, 0], [[0, 1, 2, 3, 4]])
+
+
+def test_an_episode_that_was_left_is_no_part_of_the_next() -> None:
+    class Blind(gymnasium.Env[Any, Any]):
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+        max_episode_steps = 5
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+            self.steps = 0
+            return np.zeros(2, np.float32), {}
+
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            self.steps += 1
+            return np.zeros(2, np.float32), 1.0, False, self.steps == 5, {}
+
+    env = apportion.RewardModelWrapper(DelayedReward(Blind()), "rd", settings=SMALL, replay_steps=100)
+    env.reset()
+    for _ in range(3):
+        env.step(np.zeros(1, np.float32))
+    play(env, 1)
+    assert env.learner.replay.segment_length[0, :2].tolist() == [5, 0]

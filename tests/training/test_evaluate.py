@@ -195,3 +195,15 @@ def test_an_environment_that_pays_only_at_the_end_has_no_correlation() -> None:
     np.testing.assert_array_equal(found.reward_correlation, [np.nan, 0.8, 0.7])
     assert np.isnan(found.episode_correlation).tolist() == [True, False, False]
     np.testing.assert_allclose(found.return_error, 0, atol=1e-6)
+
+
+def test_segments_of_an_evaluation_are_none_that_training_has_numbered() -> None:
+    """Hopfield-RUDDER leaves the stored segment of the same number out: here, there is none to leave out."""
+
+    def credit(state: jax.Array, segments: Segments) -> jax.Array:
+        return jnp.broadcast_to(segments.number[:, None].astype(jnp.float32), segments.mask.shape)
+
+    fixed = METHODS["observed"].make(METHODS["observed"].config())
+    method = fixed._replace(credit=credit, reward=lambda state, steps: steps.credit)
+    [[found]] = evaluate.make_redistribute(method, SPEC)(jnp.ones(1), [[_episode(0, [2, 4])]])
+    assert (found < 0).all()

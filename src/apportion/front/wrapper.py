@@ -64,6 +64,7 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
         observation, info = super().reset(seed=seed, options=options)
+        self._unfinished.forget()
         self._observation = np.array(observation)
         return observation, info
 

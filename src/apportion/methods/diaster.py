@@ -101,15 +101,7 @@ def make(config: Config) -> Method:
         return state.policy_mask
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, policy_mask, None, sampling, repaid=repaid)
-
-
-def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
-    """Where what is paid counts so many times more, and each step earns so much more: so do rewards, by the
-    statistics in whose unit the networks learn."""
-    known = state.statistics
-    now = known._replace(rate=known.rate * factor + more, surplus=known.surplus * factor**2)
-    return state._replace(statistics=now)
+    return Method(init, update, reward, policy_mask, None, sampling, repaid=foresight.repaid)
 
 
 def part_loss(

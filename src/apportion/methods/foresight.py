@@ -3,7 +3,7 @@
 They differ in how they foresee. Inputs and targets are brought to size one by running statistics.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -101,3 +101,11 @@ def follow(statistics: Statistics, segments: Segments) -> Statistics:
         rate=rate,
         surplus=move(statistics.surplus, surplus),
     )
+
+
+def repaid(state: Any, factor: Float[Array, ""], more: Float[Array, ""]) -> Any:
+    """Of a method's state, where what is paid counts so many times more, and each step earns so much more: so
+    do rewards, by the statistics in whose unit its networks learn."""
+    known: Statistics = state.statistics
+    now = known._replace(rate=known.rate * factor + more, surplus=known.surplus * factor**2)
+    return state._replace(statistics=now)

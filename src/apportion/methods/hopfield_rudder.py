@@ -100,7 +100,7 @@ def make(config: Config) -> Method:
         return redistribute(foreseen, segments, state.statistics)
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, policy_mask, None, sampling, credit=credit)
+    return Method(init, update, reward, policy_mask, None, sampling, credit=credit, repaid=foresight.repaid)
 
 
 def foresee(

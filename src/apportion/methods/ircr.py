@@ -75,6 +75,18 @@ def make(config: Config) -> Method:
         sampling=Sampling(),
         survey=survey,
         recall=recall if config.best_share > 0 else None,
+        repaid=repaid,
+    )
+
+
+def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
+    """Where what is paid counts so many times more, so does all that segments are compared by; `more` is what
+    networks begin with, and there are none."""
+    score = jnp.where(memories.filled(state.best), state.best.score * factor, state.best.score)
+    return state._replace(
+        lowest=state.lowest * factor,
+        highest=state.highest * factor,
+        best=state.best._replace(score=score),
     )
 
 

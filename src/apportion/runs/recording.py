@@ -1,7 +1,7 @@
 """Training into a run folder: what the loop yields is logged and checkpointed, and can be resumed."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,8 @@ from apportion.runs.atomic import write_json
 from apportion.runs.best import Best
 from apportion.runs.divergence import Watch
 from apportion.runs.folder import RunFolder
+from apportion.runs.listening import Audience
+from apportion.runs.listening import Listener as Listener
 from apportion.runs.logs import STORED, Kind, MetricsLog
 from apportion.runs.notes import notes, on_age, read_status
 from apportion.runs.progress import Progress, over_some
@@ -57,9 +59,6 @@ class Outcome(NamedTuple):
     run: RunFolder
     step: int
     signal: int | None  # the signal that stopped it early
-
-
-Listener = Callable[[dict[str, Any]], object]  # hears of each line of metrics; False asks for a stop
 
 
 def train(
@@ -132,8 +131,7 @@ class _Recorder:
         self.config = config
         self.checkpoints = checkpoints
         self.quiet = quiet
-        self.listeners = listeners
-        self.stop_wanted = False  # by a listener
+        self.audience = Audience(listeners)
         self.log = MetricsLog(run.metrics)
         self.notes: list[str] = []
         self.watch = Watch(config.seeds, config.normalise)
@@ -182,7 +180,7 @@ class _Recorder:
                 step = snapshot.step
                 self._write(snapshot)
                 last = snapshot.iteration + 1 == schedule.iterations
-                ends = last or stop.requested or self.stop_wanted or bool(snapshot.frozen.all())
+                ends = last or stop.requested or self.audience.wants_stop or bool(snapshot.frozen.all())
                 if ends or self._checkpoint_due(step):
                     self._checkpoint(snapshot, must_succeed=ends)
                 if ends:
@@ -217,6 +215,7 @@ class _Recorder:
             partial(self._log, step, "train", metrics),
             partial(self.events.write, step, "train", metrics),
         )
+        self.audience.tell()
         self._say(self.watch.look(step, metrics))
         shown = ("reward_loss", "critic_loss")
         self.progress.metrics({k: over_some(v) for k, v in metrics.items() if k in shown})
@@ -241,6 +240,7 @@ class _Recorder:
             partial(self._log, step, "eval", {**scores, **facts, STORED: stored}),
             partial(self.events.write, step, "eval", scores),
         )
+        self.audience.tell()
         quality = (evaluation.reward_correlation, evaluation.return_error, evaluation.success)
         self.progress.evaluation(evaluation.returns.tolist(), *(values.tolist() for values in quality))
 
@@ -267,6 +267,7 @@ class _Recorder:
         self._write_metrics()
         self._write_reports(snapshot.settle())
         self.waiting.retry()
+        self.audience.tell()
         reason = self.waiting.problem or self._save(snapshot)
         if reason is not None:
             # The earlier checkpoints are untouched: a run that goes on may still find room later.
@@ -325,11 +326,7 @@ class _Recorder:
             self.progress.frozen(len(faults.frozen))
 
     def _log(self, step: int, kind: Kind, values: dict[str, Any]) -> None:
-        """Write a line, and let others hear of it."""
-        line = self.log.write(step, kind, values)
-        for listener in self.listeners:
-            if listener(line) is False:
-                self.stop_wanted = True
+        self.audience.note(self.log.write(step, kind, values))
 
     def _say(self, messages: Iterable[str]) -> None:
         for message in messages:

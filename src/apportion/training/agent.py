@@ -90,7 +90,8 @@ def in_units(
     method: Method, state: AgentState, scaling: Scaling, more: Float[Array, ""] | None = None
 ) -> AgentState:
     """With other units. Where that of pay has moved, rewards stay what they are to the environment, as far as
-    a method can see to that, and optimisers forget slopes that were of another size. Before anything was paid
+    a method can see to that, and optimisers forget slopes that were of another size. Segments that a method
+    remembers follow their units, as those that it draws from the replay do. Before anything was paid
     nothing was learned: networks start at size one in whatever unit comes first, and, where every step earns
     so much `more` than that, from there."""
     assert state.scaling is not None
@@ -100,8 +101,10 @@ def in_units(
     model = optimise.fresh(state.method)
     if method.repaid is not None:
         model = method.repaid(model, factor, more)
+    model = choose((factor != 1) | (more != 0), model, state.method)
+    model = scales.remembered(state.scaling, scaling, model)
     scaling = scaling._replace(reward_square=scaling.reward_square * factor**2, level=scaling.level * factor)
-    return state._replace(method=choose((factor != 1) | (more != 0), model, state.method), scaling=scaling)
+    return state._replace(method=model, scaling=scaling)
 
 
 def seen(method: Method, state: AgentState) -> Float[Array, "S"]:

@@ -28,7 +28,7 @@ class Unfinished:
 
     def __init__(self, max_steps: int) -> None:
         self.max_steps = max_steps
-        self._forget()
+        self.forget()
 
     def step(
         self, observation: Any, action: Any, next_observation: Any, paid: float, info: dict[str, Any]
@@ -43,7 +43,7 @@ class Unfinished:
             f"a reward of the environment is {paid}: give finite numbers up to {LARGEST_REWARD:g}",
         )
         if self.observations and not np.array_equal(self.observations[-1], before):
-            self._forget()  # the environment was reset meanwhile: what the steps before earned is unknown
+            self.forget()  # the environment was reset meanwhile: what the steps before earned is unknown
         check(
             len(self.actions) < self.max_steps,
             f"an episode has more than max_episode_steps={self.max_steps} steps: raise it",
@@ -65,10 +65,11 @@ class Unfinished:
             np.array(self.segment_end),
             terminated,
         )
-        self._forget()
+        self.forget()
         return episode
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Begin anew: the episode was left before its end."""
         self.observations: list[NDArray[np.float32]] = []
         self.actions: list[NDArray[np.float32]] = []
         self.paid: list[float] = []

@@ -255,7 +255,7 @@ def _as_segments(episode: Arrays, max_steps: int) -> list[Segments]:
             "total": np.sum(episode["paid"][start:end], dtype=np.float32),
             "mask": np.arange(max_steps) < end - start,
             "terminated": _ends(episode, len(episode["actions"]))[end - 1],
-            "number": np.asarray(number, np.int32),
+            "number": np.asarray(-1 - number, np.int32),  # below 0: none that training knows
         }
         found.append(Segments(**columns))
     return found

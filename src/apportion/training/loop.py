@@ -23,7 +23,7 @@ from apportion.data.replay import Chunk, Replay
 from apportion.envs.faults import Faults
 from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool, default_workers
-from apportion.nn.lanes import joined
+from apportion.nn.lanes import choose, joined
 from apportion.training import agent as agents
 from apportion.training import devices, rollouts
 from apportion.training import scaling as scales
@@ -216,8 +216,12 @@ def _compile(config: Config, spec: Spec) -> _Programs:
         if method.survey is not None:
             looked = scales.survey(agent.scaling, replays.survey(replay, spec.max_segment_steps))
             agent = agent._replace(method=method.survey(agent.method, looked))
+        credit = replay.credit
         agent, replay, metrics = updates(config, spec, agent, replay, since, _key(origin))
         agent, metrics, sound = kept_or_taken_back(before, agent, metrics, learns, sound)
+        if method.credit is not None or method.kept is not None:
+            # Of a lane that does not learn, it came from a model that is not kept.
+            replay = replay._replace(credit=choose(learns, replay.credit, credit))
         return agent, replay, metrics, actor(agent), sound
 
     def actor(agent: AgentState) -> dict[str, Array]:

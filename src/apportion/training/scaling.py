@@ -6,8 +6,9 @@ its unit unless that is far from the size of rewards; then methods, whose networ
 a unit of the lane's own. So do backbones, whose values and temperature start there too.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -15,10 +16,13 @@ from jaxtyping import Array, Bool, Float
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Record, Segments, Survey, Transitions
 from apportion.data.blocks import summed
+from apportion.data.memory import Memory
 from apportion.data.replay import Replay
 from apportion.data.replay import survey as survey_of
 from apportion.envs.acting import FARTHEST, standardise
 from apportion.training import limits
+
+Model = TypeVar("Model")
 
 FIRST, GROWTH = 150 / 256, 2 ** (1 / 3)  # segments at the first measurement, and until the next: see Revision
 USUAL_REWARDS = (0.1, 10.0)  # root mean squares of rewards that backbones take as they come
@@ -139,6 +143,25 @@ def record(scaling: Scaling | None, raw: Record) -> Record:
     mean, scale = np.asarray(scaling.mean), np.asarray(scaling.scale)
     total = raw.total / float(unit(scaling))
     return raw._replace(observations=standardise(raw.observations, mean, scale), total=total)
+
+
+def remembered(before: Scaling, now: Scaling, model: Model) -> Model:
+    """A method's state with the segments that it remembers in other units: it has seen them in those before.
+
+    In one step, for large means would take what is small with them. What was cut stays so.
+    """
+    ratio, shift = now.scale / before.scale, (before.mean - now.mean) * now.scale
+
+    def one(node: Any) -> Any:
+        if not isinstance(node, Memory):
+            return node
+        seen = node.observations
+        seen = seen * jnp.broadcast_to(ratio, seen.shape) + jnp.broadcast_to(shift, seen.shape)
+        total = node.total * (unit(before) / unit(now))
+        return node._replace(observations=jnp.clip(seen, -FARTHEST, FARTHEST), total=total)
+
+    moved: Model = jax.tree.map(one, model, is_leaf=lambda node: isinstance(node, Memory))
+    return moved
 
 
 def clocks(scaling: Scaling | None) -> Float[Array, "S"] | None:

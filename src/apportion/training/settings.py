@@ -16,6 +16,7 @@ from apportion.training.varied import Varied, method_configs
 
 MOST_LANES = 10_000  # in one process; more are a typing error
 MOST_REPLAY_STEPS = 10**15  # the same
+SEEDS = 2**32  # all are below: random keys are made from 32 bits
 NO_POLICY = "none"  # the backbone of a run that was fitted to logged episodes
 
 
@@ -96,6 +97,8 @@ class Config:
         backbone = backbones.find(self.backbone) if self.has_policy else None
         check(1 <= self.lanes <= MOST_LANES, f"seeds={self.lanes} must be from 1 to {MOST_LANES:,}")
         check(self.seed >= 0, f"seed={self.seed} must not be negative")
+        last = self.seeds[-1]
+        check(last < SEEDS, f"seed={self.seed} is too large: the last lane's, {last}, must be below {SEEDS}")
         if self.method_config is None:
             object.__setattr__(self, "method_config", method.config())
         if self.backbone_config is None and backbone is not None:

@@ -1,0 +1,67 @@
+"""What a method remembers follows the units: a segment is the same to it, remembered or drawn."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import builders
+from apportion.core.types import Batch, Survey
+from apportion.data.memory import Memory, all_segments, filled
+from apportion.methods import METHODS
+from apportion.training import agent as agents
+from apportion.training import scaling
+from apportion.training.agent import AgentState
+
+BEFORE = scaling.unknown(builders.SPEC)._replace(unit=jnp.asarray(2.0))
+NOW = BEFORE._replace(mean=BEFORE.mean + 0.5, scale=BEFORE.scale * 0.1, unit=jnp.asarray(100.0))
+SEGMENTS = builders.segments(0, 4)._replace(number=jnp.arange(4, dtype=jnp.int32))
+
+
+def _moved(name: str) -> AgentState:
+    """A method that has remembered some segments, in other units."""
+    method = METHODS[name].make(METHODS[name].config())
+    state = AgentState(method.init(jax.random.key(0), builders.SPEC), None, BEFORE)
+    seen = scaling.batch(BEFORE, Batch(SEGMENTS, builders.transitions(0, 4)))
+    assert seen.segments is not None
+    if method.survey is None:
+        state, _ = agents.update_model(method, state, seen, jax.random.key(1))
+    else:
+        total, length = seen.segments.total, seen.segments.length
+        survey = Survey(total, length, jnp.ones(4, bool), lambda places: builders.lane(seen.segments, places))
+        state = state._replace(method=method.survey(state.method, survey))
+    return agents.in_units(method, state, NOW)
+
+
+def _memory(state: AgentState) -> Memory:
+    found = jax.tree.leaves(state.method, is_leaf=lambda node: isinstance(node, Memory))
+    [memory] = [node for node in found if isinstance(node, Memory)]
+    return memory
+
+
+@pytest.mark.parametrize("name", ["rudder", "hopfield-rudder", "ircr"])
+def test_remembered_segments_are_those_of_the_replay(name: str) -> None:
+    """RUDDER drew lessons in the units of the moment at which it had remembered them, for good."""
+    memory = _memory(_moved(name))
+    assert np.sum(filled(memory)) == 4
+    kept, drawn = all_segments(memory), scaling.segments(NOW, SEGMENTS)
+    for place, number in enumerate(np.asarray(memory.number)[:4]):
+        length = int(kept.length[place])
+        rows: Any = (kept.observations[place, : length + 1], drawn.observations[number, : length + 1])
+        np.testing.assert_allclose(*rows, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(kept.total[place], drawn.total[number], rtol=1e-5)
+
+
+def test_the_best_are_compared_in_the_new_unit() -> None:
+    state: Any = _moved("ircr").method
+    np.testing.assert_allclose(state.best.score[:4], state.best.total[:4], rtol=1e-5)
+    worth = np.asarray(state.best.total[:4]) / np.asarray(state.best.length[:4])
+    np.testing.assert_allclose((state.lowest, state.highest), (worth.min(), worth.max()), rtol=1e-5)
+
+
+def test_what_is_foreseen_is_measured_in_the_new_unit() -> None:
+    state: Any = _moved("rudder").method
+    rate = np.asarray(SEGMENTS.total).sum() / np.asarray(SEGMENTS.length).sum() / 100
+    np.testing.assert_allclose(state.statistics.rate, rate, rtol=1e-4)
