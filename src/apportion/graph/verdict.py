@@ -126,8 +126,7 @@ def words(edges: NDArray[np.bool_], confidence: Floats) -> NDArray[np.str_]:
 
 
 def with_copies(judged: Judged, copies: dict[int, int]) -> list[tuple[int, ...]]:
-    """Groups, with equal dimensions in them, and of equal dimensions alone, where one of them surely feeds the
-    reward."""
+    """Groups, with equal dimensions in them; and of equal ones alone, if one surely feeds the reward."""
     groups = [
         {*group, *(copy for copy, first in copies.items() if first in group)} for group in judged.groups
     ]
