@@ -12,6 +12,7 @@ from apportion.core.errors import UserError
 from apportion.core.spec import BLOCKS
 from apportion.envs.make import EnvConfig
 from apportion.graph import Identification, evidence, identify
+from apportion.graph.verdict import Judged, with_copies
 
 Rows = NDArray[np.float64]
 
@@ -111,6 +112,16 @@ def test_equal_columns_share_a_verdict() -> None:
     assert result.groups == [(0, 3)]
     assert result.verdict.state_to_reward.tolist() == ["undecided", "absent", "absent"] * 2
     assert result.graph.state_to_reward.tolist() == [True] + [False] * 5
+
+
+@pytest.mark.parametrize(("confidence", "groups"), [(0.98, [(0, 1)]), (0.5, [])])
+def test_of_equal_columns_one_feeds_the_reward_only_where_that_is_sure(
+    confidence: float, groups: list[tuple[int, ...]]
+) -> None:
+    """An edge that is on by as little as even odds is no such knowledge."""
+    nothing, on = np.zeros(3), np.array([True, False, False])
+    judged = Judged(on, np.array([confidence, 0.9, 0.9]), nothing, [], nothing > 0)
+    assert with_copies(judged, {1: 0}) == groups
 
 
 def _two_vectors_and_a_flag(rng: np.random.Generator, rows: int) -> Rows:

@@ -10,7 +10,7 @@ import polars
 import pytest
 
 from apportion.core.errors import UserError
-from apportion.data import room, tables
+from apportion.data import room
 from apportion.data.columns import Columns
 from apportion.data.encoding import Encoding
 from apportion.data.logged import Log
@@ -232,7 +232,6 @@ def test_other_bad_data_are_refused_in_one_line(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "none.csv").write_text("episode,s_0,outcome\n")
     (tmp_path / "wide.csv").write_text("episode,s_0,outcome\n1,2,3\n1,2\n")
     (tmp_path / "twice.csv").write_text("episode,s_0,s_0,outcome\n1,2,3,4\n")
-    (tmp_path / "marks.csv").write_text("episode;s_0;outcome\n1;2;3\n")
     (tmp_path / "text.h5").write_text("hello")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text("{}")
@@ -241,7 +240,6 @@ def test_other_bad_data_are_refused_in_one_line(tmp_path: Path, monkeypatch: pyt
         ("none.csv", {}, "holds no row"),
         ("wide.csv", {}, "row 2: 2 values in 3 columns"),
         ("twice.csv", {}, "two columns 's_0'"),
-        ("marks.csv", {"episode": "episode"}, "';' between its columns"),
         ("log.xlsx", {"episode": "id"}, "none of .csv"),
         ("absent.csv", {}, "no file"),
         ("text.h5", {}, "cannot be read as HDF5"),
@@ -273,12 +271,3 @@ def test_what_is_not_installed_is_named_with_its_extra(
         Path(tmp_path / "x.h5").touch()
         with pytest.raises(UserError, match=rf"pip install 'apportion\[{extra}\]'"):
             read(name)
-
-
-def test_records_of_a_csv_may_span_lines(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text('a,b\n1,"two\nlines"\n3,4\n')
-    assert [text for text, _ in tables.csv_records(tmp_path / "x.csv")] == [
-        "a,b\n",
-        '1,"two\nlines"\n',
-        "3,4\n",
-    ]

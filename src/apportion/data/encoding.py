@@ -44,9 +44,10 @@ class Coded:
         if column.dtype == object and any(value is not None for value in column):
             levels = sorted({UNKNOWN if value is None else str(value) for value in column})
             if len(levels) > MOST_CATEGORIES:
+                example = next(value for value in column if value is not None)
                 raise UserError(
-                    f"{source}: column {name!r} holds {len(levels):,} different texts, more than "
-                    f"{MOST_CATEGORIES}: leave it aside by --without, or mend it if it should hold numbers"
+                    f"{source}: column {name!r} holds {len(levels):,} different texts, as {example!r}, more "
+                    f"than {MOST_CATEGORIES}: leave it aside by --without, or write numbers as 1234.5"
                 )
             coded = cls(name, tuple(levels))
             return replace(
@@ -155,7 +156,7 @@ class Encoding:
             action_names=action_names,
             levels=(*levels, *late, *acted),
             terminated=rows.terminated if self.ended else None,
-            notes=(*self._notes(rows), *self._equals(rows)),
+            notes=(*rows.notes, *self._notes(rows), *self._equals(rows)),
         )
 
     def origins(self) -> tuple[Floats, Floats]:

@@ -28,6 +28,7 @@ class Rows(NamedTuple):
     terminated: NDArray[np.bool_] | None  # [E] which episodes ended by themselves, where that is known
     named: bool  # False: dimensions have no names of their own, but are counted
     may_be_cuts: bool = False  # whether ends that count as by themselves here may be mere ends, cuts as well
+    notes: tuple[str, ...] = ()  # on how the file is written
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -102,7 +103,10 @@ def episode_outcomes(
     if not paid and _absent(outcome).all():
         return np.full(len(lengths), np.nan)
     if outcome.dtype == object:
-        raise UserError(f"{source}: column {name!r} holds texts, and outcomes are numbers: mend it")
+        example = next(value for value in outcome if value is not None)
+        raise UserError(
+            f"{source}: column {name!r} holds texts, as {example!r}, and outcomes are numbers: write 1234.5"
+        )
     starts = np.cumsum(lengths) - lengths
     before_last = np.ones(len(outcome), np.bool_)
     before_last[starts + lengths - 1] = False

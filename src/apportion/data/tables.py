@@ -4,9 +4,6 @@ Only the columns that are needed are read, in batches. Every row of a CSV is loo
 is too short or too long would shift what it says.
 """
 
-import csv
-import itertools
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ import numpy as np
 
 from apportion.core.errors import UserError
 from apportion.data.columns import Choice, Columns, choose
+from apportion.data.csv_files import Dialect, csv_shape
 from apportion.data.room import check_room
 from apportion.data.rows import (
     Column,
@@ -34,13 +32,13 @@ _BATCH = 100_000  # rows
 def read_table(path: Path, columns: Columns | Choice, tell: Tell, paid: bool = True) -> tuple[Choice, Rows]:
     """The steps of a table, and which of its columns they were taken from. Unless it must be known what was
     `paid`, outcomes may be missing, and so may their column."""
-    names, count = _csv_shape(path) if path.suffix in CSV else _parquet_shape(path)
+    dialect, names, count = csv_shape(path) if path.suffix in CSV else (Dialect(), *_parquet_shape(path))
     choice = choose(str(path), columns, names, paid)
     there = [name for name in choice.names if name in names]
     if count == 0:
         raise UserError(f"{path} holds no row")
     check_room(str(path), count * len(there))
-    table = _read(path, there, count, tell)
+    table = _read(path, dialect, there, count, tell)
     for name in there:
         if name not in (choice.episode, choice.terminated):
             _check_kind(path, name, table[name])
@@ -57,7 +55,8 @@ def read_table(path: Path, columns: Columns | Choice, tell: Tell, paid: bool = T
         either = bool(guessed and terminated.all())  # any end may be meant, a cut as well
         choice = choice._replace(unsure=choice.terminated, terminated=None) if either else choice
     states, actions = ({name: table[name] for name in part} for part in (choice.states, choice.actions))
-    return choice, Rows(str(path), lengths, states, actions, totals, None, terminated, True, either)
+    notes = dialect.notes(path)
+    return choice, Rows(str(path), lengths, states, actions, totals, None, terminated, True, either, notes)
 
 
 def polars() -> Any:
@@ -69,42 +68,8 @@ def polars() -> Any:
     return polars
 
 
-def csv_records(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Each record of a CSV file, as it stands there (also over several lines) and as cells."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        lines, held = itertools.tee(file)
-        reader, before = csv.reader(lines), 0
-        for cells in reader:
-            text = "".join(itertools.islice(held, reader.line_num - before))
-            before = reader.line_num
-            yield text, cells
-
-
-def _csv_shape(path: Path) -> tuple[list[str], int]:
-    """Names of the columns, and how many rows there are."""
-    try:
-        records = csv_records(path)
-        names = next(records, ("", []))[1]
-        twice = [name for place, name in enumerate(names) if name in names[:place]]
-        if twice:
-            raise UserError(f"{path} has two columns {twice[0]!r}: rename one")
-        marks = [mark for mark in ";\t|" if len(names) == 1 and mark in names[0]]
-        if marks:
-            raise UserError(f"{path} has {marks[0]!r} between its columns: write it with commas")
-        count = 0
-        for count, (_, cells) in enumerate(records, start=1):
-            if len(cells) != len(names):
-                found = f"{len(cells)} values in {len(names)} columns"
-                raise UserError(f"{path}, row {count}: {found}: give one for each, if only an empty one")
-        return names, count
-    except FileNotFoundError:
-        raise UserError(f"no file {path}") from None
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as CSV ({error}): write it as UTF-8 text") from error
-
-
 def _parquet_shape(path: Path) -> tuple[list[str], int]:
-    lazy = _scan(path)
+    lazy = _scan(path, Dialect())
     try:
         return lazy.collect_schema().names(), int(lazy.select(polars().len()).collect().item())
     except FileNotFoundError:
@@ -113,18 +78,25 @@ def _parquet_shape(path: Path) -> tuple[list[str], int]:
         raise UserError(f"{path} cannot be read as Parquet ({_line(error)}): write it again") from error
 
 
-def _scan(path: Path) -> Any:
+def _scan(path: Path, dialect: Dialect) -> Any:
     """The table, not read yet."""
     if path.suffix in PARQUET:
         return polars().scan_parquet(path, glob=False)
-    return polars().scan_csv(path, infer_schema_length=None, null_values=list(MISSING), glob=False)
+    return polars().scan_csv(
+        path,
+        separator=dialect.mark,
+        decimal_comma=dialect.decimal == ",",
+        infer_schema_length=None,
+        null_values=list(MISSING),
+        glob=False,
+    )
 
 
-def _read(path: Path, names: list[str], count: int, tell: Tell) -> dict[str, Column]:
+def _read(path: Path, dialect: Dialect, names: list[str], count: int, tell: Tell) -> dict[str, Column]:
     parts: dict[str, list[Column]] = {name: [] for name in names}
     seen = 0
     try:
-        for batch in _scan(path).select(names).collect_batches(chunk_size=_BATCH):
+        for batch in _scan(path, dialect).select(names).collect_batches(chunk_size=_BATCH):
             for name in names:
                 parts[name].append(_as_array(path, name, batch[name]))
             seen += len(batch)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.data import d3rlpy, minari_sets, tables
+from apportion.data.csv_files import csv_records, read_dialect
 from apportion.data.logged import load_npz
 from apportion.data.rows import Rows
 
@@ -60,21 +61,23 @@ def _renamed(source: str, names: list[str], new: Credit) -> list[str]:
 
 def _write_csv(path: Path, target: Path, new: Credit) -> None:
     """Each line as it stands, and more at its end."""
-    records = tables.csv_records(path)
+    dialect = read_dialect(path)
+    records = csv_records(path, dialect)
     header, names = next(records)
     end = "\r\n" if header.endswith("\r\n") else "\n"
     before = _renamed(str(path), names, new)
     cells = zip(*(values.tolist() for values in new.values()), strict=True)
     with target.open("w", newline="", encoding="utf-8") as file:
-        first = header.rstrip(_NEWLINE) if before == names else _cells(before)
-        file.write(f"{first},{_cells(list(new))}{end}")
+        first = header.rstrip(_NEWLINE) if before == names else _cells(before, dialect.mark)
+        file.write(f"{first}{dialect.mark}{_cells(list(new), dialect.mark)}{end}")
         for (text, _), values in zip(records, cells, strict=True):
-            file.write(f"{text.rstrip(_NEWLINE)},{','.join(map(repr, values))}{end}")
+            more = dialect.mark.join(map(dialect.number, values))
+            file.write(f"{text.rstrip(_NEWLINE)}{dialect.mark}{more}{end}")
 
 
-def _cells(values: list[str]) -> str:
+def _cells(values: list[str], mark: str) -> str:
     line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(values)
+    csv.writer(line, lineterminator="", delimiter=mark).writerow(values)
     return line.getvalue()
 
 

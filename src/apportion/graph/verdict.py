@@ -126,7 +126,7 @@ def words(edges: NDArray[np.bool_], confidence: Floats) -> NDArray[np.str_]:
 
 
 def with_copies(judged: Judged, copies: dict[int, int]) -> list[tuple[int, ...]]:
-    """Groups, with equal dimensions in them, and of equal dimensions alone."""
+    """Groups, with equal dimensions in them; and of equal ones alone, if one surely feeds the reward."""
     groups = [
         {*group, *(copy for copy, first in copies.items() if first in group)} for group in judged.groups
     ]
@@ -134,7 +134,7 @@ def with_copies(judged: Judged, copies: dict[int, int]) -> list[tuple[int, ...]]
     groups += [
         {first, *(copy for copy, original in copies.items() if original == first)}
         for first in {*copies.values()} - named
-        if judged.edges[first]
+        if judged.edges[first] and judged.confidence[first] >= SURE
     ]
     return sorted(tuple(sorted(group)) for group in groups)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from apportion.core.categories import expand_actions, expand_observations, owners
 from apportion.core.config import check
 from apportion.core.spec import REWARD_BLOCKS, Spec
+from apportion.core.types import State
 from apportion.data.logged import read_npz
 from apportion.envs.wire import Arrays
 from apportion.runs.atomic import plain
@@ -68,16 +69,29 @@ class Explainer:
         stored = [run.read_episodes(step) for step in run.episode_steps()]
         check(bool(stored), f"{run.path} has no stored episodes to compare with: train until an evaluation")
         self.background = [self._background(stored, lane) for lane in range(self.config.lanes)]
+        self._models: dict[int, State] = {}  # of lanes that were asked about: to take one out takes a while
         check_explainable(self.config.method, self.method, self.learned.model(0), self.background[0])
         self.reward_of = compile_reward(self.method, self.learned.spec.observation_size)
 
     def explain(self, lane: int, steps: Steps) -> Explanation:
         """Contributions to the reward that this lane has learned."""
         rng = np.random.default_rng([self.config.seeds[lane], _ORDERS])
-        state, background, seen = self.learned.model(lane), self.background[lane], self._learners(steps)
+        if lane not in self._models:
+            self._models[lane] = self.learned.model(lane)
+        state, background, seen = self._models[lane], self.background[lane], self._learners(steps)
         return explain_reward(
             self.method, self.reward_of, state, seen, background, self.precision, rng, self.owners
         )
+
+    def few(self) -> list[str]:
+        """A sentence where less is stored to compare with than was asked for."""
+        found = min(len(each.actions) for each in self.background)
+        if found >= self.precision.background:
+            return []
+        return [
+            f"{self.run.path} stores only {found} steps to compare with, not {self.precision.background}: "
+            "baseline and contributions may be far from those of more steps"
+        ]
 
     def undecided(self) -> list[NDArray[np.bool_] | None]:
         """For each lane [D] dimensions of which the data could not tell whether they feed the reward; None
@@ -151,7 +165,7 @@ def explain_run(
             "action_names": explainer.spec.action_names,
             "dimensions": _over_lanes(per_lane, names),
             "lanes": per_lane,
-            "skipped": [*explainer.learned.skipped, *notes(run)],
+            "skipped": [*explainer.learned.skipped, *explainer.few(), *notes(run)],
         }
     )
     return data

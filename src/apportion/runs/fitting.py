@@ -30,7 +30,8 @@ from apportion.training.outcomes import measure
 from apportion.training.settings import Config, Schedule
 
 FEWEST = 10  # episodes
-SHOWN = 16  # held-out episodes of each lane, for pages and explanations
+SHOWN = 16  # held-out episodes of each lane at least, for pages and explanations,
+BEHIND = 256  # and so many of their steps, where there are: contributions are compared with these
 SURE = 2.0  # standard errors that a gain over the mean must have
 
 _NOT_LEARNING = ("observed", "oracle")
@@ -54,7 +55,8 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     check(count >= FEWEST, f"{source.data} holds {count} episodes: at least {FEWEST} are needed")
     spec = spec_of(source.data, log)
     order = np.random.default_rng(config.seed).permutation(count)
-    held_out = np.sort(order[: max(1, round(fitting.held_out * count))])
+    # In no order: a log may begin otherwise than it ends, and the first of these are shown and judged by.
+    held_out = order[: max(1, round(fitting.held_out * count))]
     config = replace(config, schedule=_schedule(fitting))
     run = RunFolder.create(out, as_data(config, Checkpoints()), spec)
     data = _divided(spec, log, held_out)
@@ -68,7 +70,7 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
         "notes": log.notes,
     }
     write_json(run.data, facts)
-    shown = [people_s(spec, log, number) for number in held_out[:SHOWN]]
+    shown = [people_s(spec, log, number) for number in _shown_ones(log, held_out)]
     with run.lock():
         _Recorder(run, config, fitting, spec, data, shown).record(quiet)
     return run
@@ -80,6 +82,12 @@ def _divided(spec: Spec, log: Log, held_out: NDArray[np.int64]) -> Logged:
     learned = [learners_record(spec, log, number, place) for place, number in enumerate(kept)]
     judged = [learners_record(spec, log, number, 0) for number in held_out]
     return Logged(learned, judged, measure(learned))
+
+
+def _shown_ones(log: Log, held_out: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first ones: a few, or as many as it takes where they are short."""
+    steps = np.cumsum([len(log.actions[number]) for number in held_out])
+    return held_out[: max(SHOWN, int(np.searchsorted(steps, BEHIND)) + 1)]
 
 
 def _schedule(fitting: Fitting) -> Schedule:

@@ -44,10 +44,13 @@ def exact(function: Function, rows: NDArray[Any], background: NDArray[Any], play
     coalitions = _all_coalitions(players.size)  # [2^P, P]; the first is empty, the last has everybody
     weights = _weights(coalitions)
     contributions = np.zeros((len(rows), players.size))
-    for chunk in _chunks(len(rows), len(coalitions) * len(background)):
-        mixed = _mix(rows[chunk], background, coalitions[None, :, None], players)
-        worth = _evaluate(function, mixed).mean(axis=2)  # [t, 2^P]
+    between = coalitions[1:-1]
+    for chunk in _chunks(len(rows), len(between) * len(background)):
+        worth = np.empty((len(rows[chunk]), len(coalitions)))
         worth[:, 0], worth[:, -1] = baseline, values[chunk]
+        if len(between):
+            mixed = _mix(rows[chunk], background, between[None, :, None], players)
+            worth[:, 1:-1] = _evaluate(function, mixed).mean(axis=2)
         contributions[chunk] = worth @ weights
     return Shapley(contributions, np.zeros_like(contributions), values, baseline)
 

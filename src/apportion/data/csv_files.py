@@ -1,0 +1,96 @@
+"""CSV files as people write them: what stands between their columns, and in their numbers.
+
+Where a comma is the decimal mark, columns stand apart by semicolons or tabs. The file
+itself tells both.
+"""
+
+import csv
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from apportion.core.errors import UserError
+
+_FIRST = 20  # rows, the header among them, that tell the mark between columns
+_ENOUGH = 1000  # numbers with a fraction tell which mark is theirs
+_FRACTIONS = {mark: re.compile(rf"[+-]?\d*{re.escape(mark)}\d+([eE][+-]?\d+)?") for mark in ".,"}
+
+
+class Dialect(NamedTuple):
+    """How a CSV file is written."""
+
+    mark: str = ","  # between columns
+    decimal: str = "."
+
+    def number(self, value: float) -> str:
+        """As the file would have it, with all its digits."""
+        return repr(value).replace(".", self.decimal)
+
+    def notes(self, path: Path) -> tuple[str, ...]:
+        """A sentence where it is not what the name of the format says."""
+        if self.mark == ",":
+            return ()
+        commas = (
+            ", and commas are decimal marks: 1,234 is a little more than one" if self.decimal == "," else ""
+        )
+        return (f"{path} has {self.mark!r} between its columns{commas}",)
+
+
+def read_dialect(path: Path) -> Dialect:
+    """A mark other than a comma is taken where it makes more columns, as many in the first rows as in the
+    header. Which decimal mark there is, most numbers with a fraction say."""
+    columns = {mark: _columns(path, mark) for mark in ",;\t|"}
+    mark = max(columns, key=lambda each: columns[each])
+    if mark == "," or columns[mark] < 2:
+        return Dialect()
+    seen = dict.fromkeys(_FRACTIONS, 0)
+    for _, cells in _lines(path, mark):
+        for text, (decimal, fraction) in itertools.product(cells, _FRACTIONS.items()):
+            seen[decimal] += decimal in text and fraction.fullmatch(text.strip()) is not None
+        if sum(seen.values()) > _ENOUGH:
+            break
+    return Dialect(mark, "," if seen[","] > seen["."] else ".")
+
+
+def csv_records(path: Path, dialect: Dialect) -> Iterator[tuple[str, list[str]]]:
+    """Each record of a CSV file, as it stands there (also over several lines) and as cells."""
+    return _lines(path, dialect.mark)
+
+
+def csv_shape(path: Path) -> tuple[Dialect, list[str], int]:
+    """How it is written, names of its columns, and how many rows there are."""
+    try:
+        dialect = read_dialect(path)
+        records = csv_records(path, dialect)
+        names = next(records, ("", []))[1]
+        twice = [name for place, name in enumerate(names) if name in names[:place]]
+        if twice:
+            raise UserError(f"{path} has two columns {twice[0]!r}: rename one")
+        count = 0
+        for count, (_, cells) in enumerate(records, start=1):
+            if len(cells) != len(names):
+                found = f"{len(cells)} values in {len(names)} columns"
+                raise UserError(f"{path}, row {count}: {found}: give one for each, if only an empty one")
+        return dialect, names, count
+    except FileNotFoundError:
+        raise UserError(f"no file {path}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read as CSV ({error}): write it as UTF-8 text") from error
+
+
+def _columns(path: Path, mark: str) -> int:
+    """How many a mark makes; none where the first rows differ in that."""
+    counts = {len(cells) for _, cells in itertools.islice(_lines(path, mark), _FIRST)}
+    return counts.pop() if len(counts) == 1 else 0
+
+
+def _lines(path: Path, mark: str) -> Iterator[tuple[str, list[str]]]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines, held = itertools.tee(file)
+        reader, before = csv.reader(lines, delimiter=mark), 0
+        for cells in reader:
+            text = "".join(itertools.islice(held, reader.line_num - before))
+            before = reader.line_num
+            yield text, cells
