@@ -62,6 +62,15 @@ def test_a_list_of_numbers_among_fractions_is_no_decimal_mark(tmp_path: Path) ->
     assert read_dialect(path) == Dialect(";", ".")
 
 
+def test_a_damaged_row_does_not_hide_the_mark(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.csv", ROWS, Dialect(";", ","))
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:3], f"{lines[3]};0,5", *lines[4:]]))
+    names = len(ROWS[0])
+    with pytest.raises(UserError, match=rf"row 3: {names + 1} values in {names} columns"):
+        read(path)
+
+
 def test_commas_within_names_are_no_marks(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("episode;heat, in K;outcome\n1;2;3\n")
     assert read_dialect(tmp_path / "log.csv") == Dialect(";", ".")

@@ -26,7 +26,8 @@ from apportion.report import video
 from apportion.runs import recording
 from apportion.runs.evaluation import Playing, evaluate_run
 from apportion.runs.folder import RunFolder, default_path
-from apportion.runs.recording import Checkpoints, Listener
+from apportion.runs.listening import Listener
+from apportion.runs.recording import Checkpoints
 from apportion.runs.wandb_log import WandbLog
 from apportion.training.imagination import Imagine
 from apportion.training.presets import default_backbone

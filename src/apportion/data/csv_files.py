@@ -39,8 +39,9 @@ class Dialect(NamedTuple):
 
 
 def read_dialect(path: Path) -> Dialect:
-    """A mark other than a comma is taken where it makes more columns, as many in the first rows as in the
-    header. Which decimal mark there is, most numbers with a fraction say."""
+    """A mark other than a comma is taken where it makes more columns, as many in most of the first rows as in
+    the header: a row that is damaged must not hide it. Which decimal mark there is, most numbers with a
+    fraction say."""
     columns = {mark: _columns(path, mark) for mark in ",;\t|"}
     mark = max(columns, key=lambda each: columns[each])
     if mark == "," or columns[mark] < 2:
@@ -81,9 +82,10 @@ def csv_shape(path: Path) -> tuple[Dialect, list[str], int]:
 
 
 def _columns(path: Path, mark: str) -> int:
-    """How many a mark makes; none where the first rows differ in that."""
-    counts = {len(cells) for _, cells in itertools.islice(_lines(path, mark), _FIRST)}
-    return counts.pop() if len(counts) == 1 else 0
+    """How many a mark makes in the header; none where most of the first rows have another number of them."""
+    counts = [len(cells) for _, cells in itertools.islice(_lines(path, mark), _FIRST)]
+    alike = sum(count == counts[0] for count in counts)
+    return counts[0] if 2 * alike > len(counts) else 0  # nor where there is no row at all
 
 
 def _lines(path: Path, mark: str) -> Iterator[tuple[str, list[str]]]:

@@ -10,7 +10,8 @@ from apportion.front.choosing import choose
 from apportion.front.run import Run
 from apportion.runs import recording
 from apportion.runs.folder import default_path
-from apportion.runs.recording import Checkpoints, Listener
+from apportion.runs.listening import Listener
+from apportion.runs.recording import Checkpoints
 from apportion.training.settings import Config
 
 

@@ -18,9 +18,10 @@ from apportion.runs.explain import Precision
 from apportion.runs.explaining import Selection, explain_run
 from apportion.runs.folder import Episode, RunFolder
 from apportion.runs.learned import check_lane
+from apportion.runs.listening import Listener
 from apportion.runs.logs import STORED
 from apportion.runs.policy import Policy, export_policy, read_policy
-from apportion.runs.recording import Listener, Outcome
+from apportion.runs.recording import Outcome
 from apportion.runs.rewards import learned_rewards
 from apportion.runs.summary import summarise
 

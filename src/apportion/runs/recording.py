@@ -25,8 +25,7 @@ from apportion.runs.atomic import write_json
 from apportion.runs.best import Best
 from apportion.runs.divergence import Watch
 from apportion.runs.folder import RunFolder
-from apportion.runs.listening import Audience
-from apportion.runs.listening import Listener as Listener
+from apportion.runs.listening import Audience, Listener
 from apportion.runs.logs import STORED, Kind, MetricsLog
 from apportion.runs.notes import notes, on_age, read_status
 from apportion.runs.progress import Progress, over_some
