@@ -230,6 +230,7 @@ def test_other_bad_data_are_refused_in_one_line(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     file = data.write_csv(tmp_path / "log.csv", data.table(EPISODES))
     (tmp_path / "none.csv").write_text("episode,s_0,outcome\n")
+    (tmp_path / "empty.csv").write_text("")
     (tmp_path / "wide.csv").write_text("episode,s_0,outcome\n1,2,3\n1,2\n")
     (tmp_path / "twice.csv").write_text("episode,s_0,s_0,outcome\n1,2,3,4\n")
     (tmp_path / "text.h5").write_text("hello")
@@ -238,6 +239,7 @@ def test_other_bad_data_are_refused_in_one_line(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "text.parquet").write_text("hello")
     refused: list[tuple[Any, dict[str, Any], str]] = [
         ("none.csv", {}, "holds no row"),
+        ("empty.csv", {}, "is empty"),
         ("wide.csv", {}, "row 2: 2 values in 3 columns"),
         ("twice.csv", {}, "two columns 's_0'"),
         ("log.xlsx", {"episode": "id"}, "none of .csv"),

@@ -66,6 +66,8 @@ def csv_shape(path: Path) -> tuple[Dialect, list[str], int]:
         dialect = read_dialect(path)
         records = csv_records(path, dialect)
         names = next(records, ("", []))[1]
+        if not names:
+            raise UserError(f"{path} is empty: write the names of its columns into its first row")
         twice = [name for place, name in enumerate(names) if name in names[:place]]
         if twice:
             raise UserError(f"{path} has two columns {twice[0]!r}: rename one")
