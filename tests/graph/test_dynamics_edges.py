@@ -39,12 +39,14 @@ def test_causal_learn_agrees_on_linear_gaussian_problems(seed: int) -> None:
     assert np.array_equal(found, true)
 
 
-def test_evidence_grows_by_one_episode_at_a_time() -> None:
+def test_evidence_streams_and_merges() -> None:
     x, following, _ = linear_gaussian(3)
-    whole, stream = evidence_of(x, following), evidence_of(x, following)
+    whole, stream, other = (evidence_of(x, following) for _ in range(3))
     whole.add(x, following)
-    for episode in range(0, len(x), 100):
+    for episode in range(0, 1500, 100):
         stream.add(x[episode : episode + 100], following[episode : episode + 100])
+    other.add(x[1500:], following[1500:])
+    stream.merge(other)
     assert stream.count == whole.count == len(x)
     np.testing.assert_allclose(stream.gram, whole.gram, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(stream.cross, whole.cross, rtol=1e-9, atol=1e-9)

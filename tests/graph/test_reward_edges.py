@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from apportion.graph.features import Dictionary, Scale
-from apportion.graph.reward import first_edges, regression
-from apportion.graph.select import Groups, explained, select
+from apportion.graph.reward import RewardEdges, RewardEvidence, reward_edges
+from apportion.graph.select import explained
 
 DIMS = 6
 
@@ -20,10 +20,10 @@ def segments(reward: Callable[[np.ndarray], np.ndarray], episodes: int, noise: f
     return rows, totals + noise * totals.std() * rng.normal(size=episodes)
 
 
-def summed(rows: list[np.ndarray]) -> tuple[Dictionary, np.ndarray, np.ndarray]:
-    """Features, their sums over each segment, and how long it is."""
-    dictionary = Dictionary.over(Scale.fit(np.concatenate(rows)))
-    return dictionary, dictionary.sums(rows), np.array([len(each) for each in rows])
+def find(rows: list[np.ndarray], totals: np.ndarray) -> RewardEdges:
+    evidence = RewardEvidence(Dictionary.over(Scale.fit(np.concatenate(rows))))
+    evidence.add(rows, totals)
+    return reward_edges(evidence)
 
 
 @pytest.mark.parametrize(
@@ -37,31 +37,30 @@ def summed(rows: list[np.ndarray]) -> tuple[Dictionary, np.ndarray, np.ndarray]:
     ],
 )
 def test_the_parents_are_found(reward: Callable[[np.ndarray], np.ndarray], parents: list[int]) -> None:
-    rows, totals = segments(reward, 400)
-    edges, strength = first_edges(*summed(rows), totals)
-    assert np.flatnonzero(edges).tolist() == parents
-    assert np.all(strength[edges] > 0)
-    assert np.all(strength[~edges] == 0)
+    found = find(*segments(reward, 400))
+    assert np.flatnonzero(found.edges).tolist() == parents
+    assert np.all(found.strength[found.edges] > 0)
+    assert np.all(found.strength[~found.edges] == 0)
+    assert np.all(found.confidence > 0.9)
 
 
 def test_noise_as_large_as_the_signal_does_not_hide_the_parents() -> None:
-    rows, totals = segments(lambda x: x[:, 0] - 0.7 * x[:, 3], 600, noise=1.0)
-    dictionary, sums, lengths = summed(rows)
-    edges, _ = first_edges(dictionary, sums, lengths, totals)
-    assert np.flatnonzero(edges).tolist() == [0, 3]
-    everything = regression(sums, lengths, totals)
-    assert 0.3 < explained(everything, select(everything, Groups.of(dictionary))) < 0.7
+    found = find(*segments(lambda x: x[:, 0] - 0.7 * x[:, 3], 600, noise=1.0))
+    assert np.flatnonzero(found.edges).tolist() == [0, 3]
+    assert 0.3 < found.explained < 0.7
 
 
 def test_totals_of_pure_noise_have_no_parents() -> None:
     rows, _ = segments(lambda x: x[:, 0], 300)
-    edges, _ = first_edges(*summed(rows), np.random.default_rng(1).normal(size=300))
-    assert not edges.any()
+    found = find(rows, np.random.default_rng(1).normal(size=300))
+    assert not found.edges.any()
 
 
 def test_explained_variance_equals_least_squares() -> None:
     rows, totals = segments(lambda x: x[:, 0] ** 3, 200)
-    dictionary, seen, lengths = summed(rows)
+    dictionary = Dictionary.over(Scale.fit(np.concatenate(rows)))
+    evidence = RewardEvidence(dictionary)
+    evidence.add(rows, totals)
     columns = np.arange(12)
     sums = np.array([dictionary.features(r).sum(axis=0) for r in rows])
     offsets = np.array([[1.0, len(r)] for r in rows])
@@ -69,4 +68,34 @@ def test_explained_variance_equals_least_squares() -> None:
     design = np.concatenate([offsets, sums[:, columns]], axis=1)
     left = totals - design @ np.linalg.lstsq(design, totals, rcond=None)[0]
     plain = 1 - np.sum(left**2) / np.sum(base**2)
-    assert explained(regression(seen, lengths, totals), columns) == pytest.approx(plain, abs=1e-4)
+    assert explained(evidence.regression(), columns) == pytest.approx(plain, abs=1e-4)
+
+
+def test_evidence_adds_up_over_workers() -> None:
+    rows, totals = segments(lambda x: x[:, 0], 60)
+    dictionary = Dictionary.over(Scale.fit(np.concatenate(rows)))
+    whole, first, second = (RewardEvidence(dictionary) for _ in range(3))
+    whole.add(rows, totals)
+    first.add(rows[:25], totals[:25])
+    second.add(rows[25:], totals[25:])
+    first.merge(second)
+    assert first.segments == whole.segments == 60
+    np.testing.assert_allclose(first.moments.sum(axis=0), whole.moments.sum(axis=0), rtol=1e-9, atol=1e-9)
+
+
+def test_evidence_grows_by_one_episode_at_a_time() -> None:
+    rows, totals = segments(lambda x: x[:, 0] - x[:, 4] ** 2, 200)
+    dictionary = Dictionary.over(Scale.fit(np.concatenate(rows)))
+    whole, stream = RewardEvidence(dictionary), RewardEvidence(dictionary)
+    whole.add(rows, totals)
+    for episode, total in zip(rows, totals, strict=True):
+        stream.add([episode], np.array([total]))
+    assert np.array_equal(stream.counts, whole.counts)
+    np.testing.assert_allclose(stream.moments, whole.moments, rtol=1e-9, atol=1e-6)
+    assert np.flatnonzero(reward_edges(stream).edges).tolist() == [0, 4]
+
+
+def test_evidence_of_many_dimensions_stays_small() -> None:
+    """376 + 17 dimensions: moments in four parts, 180 MB, however many episodes come."""
+    dictionary = Dictionary.over(Scale.fit(np.random.default_rng(0).normal(size=(50, 393))))
+    assert RewardEvidence(dictionary).moments.nbytes < 200e6

@@ -25,7 +25,7 @@ from apportion.graph.features import MAX_PAIRED, Dictionary, Floats, Scale, Unit
 from apportion.graph.model import RewardModel as RewardModel
 from apportion.graph.moved import in_their_stead
 from apportion.graph.refine import Refined, refine, refit
-from apportion.graph.reward import first_edges
+from apportion.graph.reward import RewardEvidence, first_edges
 from apportion.graph.ridge import ridge
 from apportion.graph.screen import Segments
 from apportion.graph.verdict import Judged, judge, with_copies, words
@@ -148,11 +148,12 @@ def refine_with(segments: Segments, refined: Refined, judged: Judged, rng: np.ra
 
 def _claims(dictionary: Dictionary, sums: Floats, segments: Segments) -> dict[int, float]:
     """The first candidates, and the share of the totals' variance that each of them seems worth."""
+    evidence = RewardEvidence(dictionary, folds=1)
     # Offsets are taken out before, for second moments of totals far from zero would be rounding.
     left = segments.offsets.remove(sums)
     dead = np.sum(left**2, axis=0) <= 1e-9 * np.sum(sums**2, axis=0)
-    paid = segments.offsets.remove(segments.totals)
-    edges, strength = first_edges(dictionary, np.where(dead, 0.0, left), segments.lengths, paid)
+    evidence.add_sums(np.where(dead, 0.0, left), segments.lengths, segments.offsets.remove(segments.totals))
+    edges, strength = first_edges(evidence)
     return {int(dim): float(strength[dim]) for dim in np.flatnonzero(edges)}
 
 

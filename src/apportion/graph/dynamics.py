@@ -59,6 +59,13 @@ class DynamicsEvidence:
         states[:, self.targets.live] = self.targets.standardise_live(following)
         return features.T @ features, features.T @ states, np.sum(states**2, axis=0)
 
+    def merge(self, other: "DynamicsEvidence") -> None:
+        """What another worker has gathered with the same dictionary."""
+        self.gram += other.gram
+        self.cross += other.cross
+        self.squares += other.squares
+        self.count += other.count
+
 
 class DynamicsEdges(NamedTuple):
     """Dimensions that feed each next state."""
