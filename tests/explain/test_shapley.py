@@ -66,12 +66,14 @@ def test_they_are_what_shapley_defined() -> None:
 
 @pytest.mark.parametrize("found", both(lambda x: np.sin(x) @ [1, 2, 3, 4, 5], 5), ids=["exact", "sampled"])
 def test_an_additive_function_pays_each_term_to_its_owner(found: Shapley) -> None:
-    """Contribution of i = f_i(x_i) - mean f_i; sampling has no error, and knows it."""
+    """Contribution of i = f_i(x_i) - mean f_i; its error is that of the mean, whoever samples orders."""
     rows, background = data(5)
     terms = np.sin(rows) * [1, 2, 3, 4, 5]
-    expected = terms - (np.sin(background) * [1, 2, 3, 4, 5]).mean(axis=0)
-    np.testing.assert_allclose(found.contributions, expected, atol=1e-12)
-    np.testing.assert_allclose(found.standard_errors, 0, atol=1e-12)
+    behind = np.sin(background) * [1, 2, 3, 4, 5]
+    np.testing.assert_allclose(found.contributions, terms - behind.mean(axis=0), atol=1e-12)
+    error = behind.std(axis=0, ddof=1) / np.sqrt(len(behind))
+    np.testing.assert_allclose(found.standard_errors, np.tile(error, (len(rows), 1)), atol=1e-12)
+    np.testing.assert_allclose(found.mean_errors, error, atol=1e-12)
 
 
 @pytest.mark.parametrize("found", both(lambda x: tangled(x[:, :4]), 6), ids=["exact", "sampled"])
@@ -101,23 +103,50 @@ def test_contributions_to_a_sum_are_the_sums_of_contributions() -> None:
     np.testing.assert_allclose(together, 2 * of(tangled) - of(lambda x: x[:, 0] ** 3), atol=1e-12)
 
 
-def test_sampling_is_unbiased_and_its_error_bars_are_true() -> None:
-    """Over many rows, the mean squared distance from the exact answer is the mean squared standard error."""
+def _of_backgrounds(sample: bool, count: int) -> tuple[list[Shapley], Values]:
+    """What many draws of the background find, and what a large one does."""
+    rows, pool = data(5, rows=40, background=3000)
+    truth = shapley.exact(tangled, rows, pool[:1000], everybody(5)).contributions
+    found = []
+    for draw in range(30):
+        rng = np.random.default_rng(draw)
+        drawn = pool[1000 + rng.choice(2000, count, replace=False)]
+        if sample:
+            found.append(shapley.sampled(tangled, rows, drawn, everybody(5), 1, rng))
+        else:
+            found.append(shapley.exact(tangled, rows, drawn, everybody(5)))
+    return found, truth
+
+
+@pytest.mark.parametrize("sample", [False, True], ids=["exact", "sampled"])
+def test_error_bars_are_true(sample: bool) -> None:
+    """Over many draws, the mean squared distance from what a large background says is the mean squared
+    standard error, of single steps and of their mean."""
+    found, truth = _of_backgrounds(sample, 32)
+    single = np.mean([(each.contributions - truth) ** 2 for each in found])
+    assert single == pytest.approx(np.mean([each.standard_errors**2 for each in found]), rel=0.15)
+    mean = np.mean([(each.contributions.mean(axis=0) - truth.mean(axis=0)) ** 2 for each in found])
+    assert mean == pytest.approx(np.mean([each.mean_errors**2 for each in found]), rel=0.3)
+
+
+def test_sampling_orders_is_unbiased_and_more_rounds_come_nearer() -> None:
     rows, background = data(5, rows=400, background=16)
-    exact = shapley.exact(tangled, rows, background, everybody(5))
-    sampled = shapley.sampled(tangled, rows, background, everybody(5), 2, np.random.default_rng(3))
-    distance = sampled.contributions - exact.contributions
-    assert abs(distance.mean()) < 1e-12  # each row's add up to the same
-    assert (distance**2).mean() == pytest.approx((sampled.standard_errors**2).mean(), rel=0.1)
-
-
-def test_nine_times_the_rounds_make_errors_three_times_smaller() -> None:
-    rows, background = data(5, rows=100)
+    exact = shapley.exact(tangled, rows, background, everybody(5)).contributions
     few, many = (
         shapley.sampled(tangled, rows, background, everybody(5), rounds, np.random.default_rng(rounds))
-        for rounds in (2, 18)
+        for rounds in (1, 9)
     )
-    assert (few.standard_errors**2).mean() == pytest.approx(9 * (many.standard_errors**2).mean(), rel=0.15)
+    squares = [np.mean((each.contributions - exact) ** 2) for each in (few, many)]
+    assert abs((few.contributions - exact).mean()) < 1e-12  # each row's add up to the same
+    assert squares[0] == pytest.approx(9 * squares[1], rel=0.15)
+
+
+def test_one_background_row_has_no_error_bar() -> None:
+    rows, background = data(3, background=1)
+    found = shapley.exact(tangled, rows, background, everybody(3))
+    assert np.isfinite(found.contributions).all()
+    assert np.isnan(found.standard_errors).all()
+    assert np.isnan(found.mean_errors).all()
 
 
 def test_columns_of_one_player_come_together() -> None:

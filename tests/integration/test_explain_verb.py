@@ -138,7 +138,7 @@ def test_a_table_a_file_and_pictures(plain: dict[str, Any], greenhouse_run: Run,
     answer = apportion("explain", greenhouse_run.path, *QUICK, "--lane", "0", "--step", "0")
     assert (answer.code, answer.err) == (0, "")
     assert "leaf mass" in answer.out
-    assert "± orders" in answer.out
+    assert "± draw" in answer.out
     signs = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!doctype html>"}
     for ending, sign in signs.items():
         plot, out = tmp_path / f"plot.{ending}", tmp_path / "out.json"
@@ -158,7 +158,7 @@ def test_a_table_a_file_and_pictures(plain: dict[str, Any], greenhouse_run: Run,
         (["--episode", "nowhere.npz"], 1, "no file nowhere.npz"),
         (["--plot", "plot.gif"], 2, "--plot plot.gif: the file's name must end in one of .svg, .png"),
         (["--plot", "/nowhere/plot.svg"], 2, "--plot /nowhere/plot.svg: there is no folder /nowhere"),
-        (["--background", "0"], 2, "background=0 must be at least 1"),
+        (["--background", "1"], 2, "background=1 must be at least 2"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(

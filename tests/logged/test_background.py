@@ -49,7 +49,7 @@ def test_where_less_is_stored_than_was_asked_for_it_is_said(
     assert cli._run(["explain", str(run.path)]) == 0
     said = capsys.readouterr().err
     assert "stores only" in said
-    assert "steps to compare with, not 64" in said
+    assert "steps to compare with, not 256" in said
     assert cli._run(["explain", str(run.path), "--background", "5"]) == 0
     assert "stores only" not in capsys.readouterr().err
 

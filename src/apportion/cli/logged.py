@@ -22,7 +22,6 @@ from apportion.data.rows import Tell
 from apportion.front.logs import relabel, start_fit
 from apportion.runs.explain import Precision
 from apportion.runs.identifying import identify_log
-from apportion.runs.relabelling import PRECISION
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged
 from apportion.training.settings import Config
@@ -126,7 +125,7 @@ def relabel_data(argv: list[str]) -> int:
         """Also write what each dimension has earned: Shapley values, which add up to the reward."""
         exact: Flag = False
         """Make the rewards of each episode sum up to its outcome: what is missing is spread evenly."""
-        precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=lambda: PRECISION)
+        precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=Precision)
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     with blaming_the_command_line():

@@ -19,7 +19,7 @@ from apportion.runs import atomic
 from apportion.runs.explain import Precision
 from apportion.runs.fitting import fit_run
 from apportion.runs.folder import default_path
-from apportion.runs.relabelling import PRECISION, relabel_rows
+from apportion.runs.relabelling import relabel_rows
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged
 from apportion.training.settings import Config
@@ -91,7 +91,7 @@ def relabel(
         raise UserError(f"where should the new {suffix} file be written? Give --out")
     target = relabelled_id(name, opened.config["method"]["name"]) if out is None else os.fspath(out)
     check_target(name, target)
-    found = relabel_rows(opened.folder, name, exact, credit, precision or PRECISION, tell)
+    found = relabel_rows(opened.folder, name, exact, credit, precision or Precision(), tell)
     if not suffix:
         write_minari(name, target, *found)
         return target

@@ -23,7 +23,7 @@ from apportion.runs.folder import Episode, RunFolder
 from apportion.runs.settings import read_settings
 
 CHECKPOINT_BYTES = 1_000_000_000  # larger ones take long to read: only when asked for
-PRECISION = Precision(background=32)
+PRECISION = Precision(background=128)
 ROWS = 500_000  # times that the learned reward is asked about one episode
 STEPS_EXPLAINED = 100
 FRAMES = 30

@@ -31,6 +31,7 @@ from apportion.runs.notes import notes
 
 _BACKGROUND, _ORDERS = range(2)  # separate streams of randomness for one lane's seed
 
+FEW = 64  # steps: with less to compare with, error bars are no longer small themselves
 DIGITS = 7  # of the numbers in files: those of single precision
 
 
@@ -84,9 +85,9 @@ class Explainer:
         )
 
     def few(self) -> list[str]:
-        """A sentence where less is stored to compare with than was asked for."""
+        """A sentence where little is stored to compare with."""
         found = min(len(each.actions) for each in self.background)
-        if found >= self.precision.background:
+        if found >= min(self.precision.background, FEW):
             return []
         return [
             f"{self.run.path} stores only {found} steps to compare with, not {self.precision.background}: "
@@ -233,7 +234,6 @@ def _of_lane(found: _Found, names: list[str], seed: int) -> dict[str, Any]:
     """One lane: its summary over all explained steps, and the steps themselves."""
     first = found.explanations[0]
     contributions = np.concatenate([each.contributions for each in found.explanations])
-    errors = np.concatenate([each.standard_errors for each in found.explanations])
     absolute = np.abs(contributions).mean(axis=0)
     total = absolute.sum()
     return {
@@ -245,14 +245,14 @@ def _of_lane(found: _Found, names: list[str], seed: int) -> dict[str, Any]:
         "mean": contributions.mean(axis=0),
         "mean_absolute": absolute,
         "share": absolute / total if total > 0 else np.zeros_like(absolute),
-        "sampling_error": np.sqrt((errors**2).sum(axis=0)) / len(errors),
+        "sampling_error": first.mean_errors,
         "ranking": [names[i] for i in np.argsort(-absolute, kind="stable")],
         "episodes": [
             {
                 "steps": steps,
                 "redistributed": _short(each.redistributed),
                 "contributions": _short(each.contributions),
-                "standard_errors": None if each.exact else _short(each.standard_errors),
+                "standard_errors": _short(each.standard_errors),
             }
             for steps, each in zip(found.steps, found.explanations, strict=True)
         ],

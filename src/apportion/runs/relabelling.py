@@ -20,9 +20,6 @@ from apportion.training.evaluate import make_redistribute
 from apportion.training.offline import episode_arrays
 from apportion.training.uneven import Group, groups, padded_to
 
-# Beyond, all coalitions take more than twice as long as orders do; and which steps are compared with matters
-# several times as much as which orders are drawn.
-PRECISION = Precision(exact_up_to=5)
 _STEPS_AT_ONCE = 100_000  # padding included
 _STEPS_EXPLAINED = 500  # at once, or those of one longer episode
 

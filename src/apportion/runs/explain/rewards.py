@@ -31,18 +31,18 @@ RewardOf = Callable[[State, NDArray[Any]], NDArray[Any]]  # of rows [N, S+A+S]
 class Precision:
     """How contributions are computed."""
 
-    background: int = 64
+    background: int = 256
     """Steps that stand for what an absent dimension might have been; r̂ of them on average is the baseline."""
-    exact_up_to: int = 8
+    exact_up_to: int = 4
     """All coalitions are counted up to so many dimensions (2 to their power); beyond, orders are sampled."""
-    rounds: int = 2
+    rounds: int = 1
     """Pairs of sampled orders for each background step."""
 
     def __post_init__(self) -> None:
-        check(self.background >= 1, f"background={self.background} must be at least 1")
+        check(self.background >= 2, f"background={self.background} must be at least 2: one has no error bar")
         limits = 1 <= self.exact_up_to <= 16
         check(limits, f"exact-up-to={self.exact_up_to} must be between 1 and 16: the work doubles with each")
-        check(self.rounds >= 2, f"rounds={self.rounds} must be at least 2: one alone has no error bar")
+        check(self.rounds >= 1, f"rounds={self.rounds} must be at least 1")
 
 
 class Steps(NamedTuple):
@@ -66,7 +66,8 @@ class Explanation(NamedTuple):
     """Who earned r̂ - baseline at each of T steps. D = S + A dimensions, observed ones first."""
 
     contributions: Doubles  # [T, D], which add up to r̂ - baseline
-    standard_errors: Doubles  # [T, D] from sampling orders; zero where it is exact
+    standard_errors: Doubles  # [T, D] by which another background and other orders would move them
+    mean_errors: Doubles  # [D] the same of their mean over the steps
     redistributed: Doubles  # [T] r̂
     baseline: float  # mean r̂ of the background
     players: NDArray[np.bool_]  # [D] which dimensions the reward reads
@@ -147,6 +148,7 @@ def explain_reward(
     return Explanation(
         contributions=_spread(found.contributions, on),
         standard_errors=_spread(found.standard_errors, on),
+        mean_errors=_spread(found.mean_errors, on),
         redistributed=found.values,
         baseline=found.baseline,
         players=on,
@@ -163,9 +165,9 @@ def _players(method: Method, state: State, rows: NDArray[Any], states: int) -> N
 
 
 def _spread(values: Doubles, on: NDArray[np.bool_]) -> Doubles:
-    """[T, P] → [T, D], zero for those who do not play."""
-    spread = np.zeros((len(values), len(on)))
-    spread[:, on] = values
+    """[..., P] → [..., D], zero for those who do not play."""
+    spread = np.zeros((*values.shape[:-1], len(on)))
+    spread[..., on] = values
     return spread
 
 

@@ -6,11 +6,14 @@ others those of a background row: v(C) = mean_k f(x in C, b_k outside C). A play
 adds on joining, averaged over all orders of joining. Contributions add up to f(x) - mean_k f(b_k); also where
 orders are only sampled, since they do so in each order, and each background row meets as many orders.
 
+Background rows are a sample of what might have been, and so are orders where not all are counted. Each row by
+itself tells what everybody would earn beside it; how much these differ is the standard error.
+
 The function may compute in single precision; everything around it is in double precision.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,26 +36,28 @@ class Shapley(NamedTuple):
     """Contributions of P players to the values of T rows."""
 
     contributions: Doubles  # [T, P]
-    standard_errors: Doubles  # [T, P] from sampling orders; zero where all were counted
+    standard_errors: Doubles  # [T, P] by which other background rows and orders would move them
+    mean_errors: Doubles  # [P] the same of their mean over rows, who share their background
     values: Doubles  # [T] f(x)
     baseline: float  # mean of f over the background
 
 
 def exact(function: Function, rows: NDArray[Any], background: NDArray[Any], players: Players) -> Shapley:
     """From all 2^P coalitions, for rows [T, C] and background [K, C]."""
-    values, baseline = _double(function(rows)), float(_double(function(background)).mean())
+    values, of_background = _double(function(rows)), _double(function(background))
     coalitions = _all_coalitions(players.size)  # [2^P, P]; the first is empty, the last has everybody
-    weights = _weights(coalitions)
-    contributions = np.zeros((len(rows), players.size))
-    between = coalitions[1:-1]
-    for chunk in _chunks(len(rows), len(between) * len(background)):
-        worth = np.empty((len(rows[chunk]), len(coalitions)))
-        worth[:, 0], worth[:, -1] = baseline, values[chunk]
+    weights, between = _weights(coalitions), coalitions[1:-1]
+
+    def gains(chunk: slice) -> Doubles:
+        worth = np.empty((len(values[chunk]), len(background), len(coalitions)))
+        worth[..., 0], worth[..., -1] = of_background, values[chunk, None]
         if len(between):
             mixed = _mix(rows[chunk], background, between[None, :, None], players)
-            worth[:, 1:-1] = _evaluate(function, mixed).mean(axis=2)
-        contributions[chunk] = worth @ weights
-    return Shapley(contributions, np.zeros_like(contributions), values, baseline)
+            worth[..., 1:-1] = np.moveaxis(_evaluate(function, mixed), 1, 2)
+        return worth @ weights
+
+    chunks = _chunks(len(rows), len(between) * len(background))
+    return _averaged(map(gains, chunks), values, of_background)
 
 
 def sampled(
@@ -63,14 +68,10 @@ def sampled(
     rounds: int,
     rng: np.random.Generator,
 ) -> Shapley:
-    """From `rounds` pairs of orders, the second one reversed, for each background row and explained row.
-
-    Two pairs or more of one background row tell how much the choice of orders matters: the standard error.
-    An additive function has none.
-    """
+    """From `rounds` pairs of orders, the second one reversed, for each background row and explained row."""
     values, of_background = _double(function(rows)), _double(function(background))
-    contributions, errors = np.zeros((2, len(rows), players.size))
-    for chunk in _chunks(len(rows), 2 * rounds * len(background) * (players.size - 1)):
+
+    def gains(chunk: slice) -> Doubles:
         shape = (len(rows[chunk]), rounds, len(background), players.size)
         ranks = np.argsort(rng.random(shape), axis=-1)  # the place of each player in its order
         ranks = np.stack([ranks, players.size - 1 - ranks], axis=1)  # [t, 2, R, K, P]
@@ -78,9 +79,10 @@ def sampled(
         # The background row is the same all along an order, so its axis comes last but one before mixing.
         mixed = _mix(rows[chunk], background, np.moveaxis(present, 3, 4), players)
         between = np.moveaxis(_evaluate(function, mixed), 4, 3)  # [t, 2, R, K, P-1]
-        gains = _gains(ranks, between, values[chunk], of_background)
-        contributions[chunk], errors[chunk] = _average(gains)
-    return Shapley(contributions, errors, values, float(of_background.mean()))
+        return _gains(ranks, between, values[chunk], of_background).mean(axis=(1, 2))
+
+    chunks = _chunks(len(rows), 2 * rounds * len(background) * (players.size - 1))
+    return _averaged(map(gains, chunks), values, of_background)
 
 
 def _all_coalitions(count: int) -> NDArray[np.bool_]:
@@ -118,12 +120,24 @@ def _gains(ranks: NDArray[np.int64], between: Doubles, values: Doubles, of_backg
     return np.take_along_axis(steps, ranks, axis=-1)
 
 
-def _average(gains: Doubles) -> tuple[Doubles, Doubles]:
-    """Mean over orders and background, and its standard error: only orders are random."""
-    pairs = gains.mean(axis=1)  # [t, R, K, P]
-    _, rounds, backgrounds, _ = pairs.shape
-    spread = pairs.var(axis=1, ddof=1) / rounds  # of each background row's mean
-    return pairs.mean(axis=(1, 2)), np.sqrt(spread.sum(axis=1)) / backgrounds
+def _averaged(gains: Iterable[Doubles], values: Doubles, of_background: Doubles) -> Shapley:
+    """From what everybody earns beside each background row [t, K, P], some rows after others: the mean over
+    the background, and how much of it is chance. One background row alone does not tell."""
+    found, errors, sums = [], [], []
+    for each in gains:
+        found.append(each.mean(axis=1))
+        errors.append(_error(each, 1))
+        sums.append(each.sum(axis=0))
+    of_mean = _error(np.sum(sums, axis=0) / len(values), 0)
+    baseline = float(of_background.mean())
+    return Shapley(np.concatenate(found), np.concatenate(errors), of_mean, values, baseline)
+
+
+def _error(sample: Doubles, axis: int) -> Doubles:
+    """Of the mean over an axis."""
+    count = sample.shape[axis]
+    spread = sample.std(axis=axis, ddof=1) if count > 1 else np.full_like(sample.mean(axis=axis), np.nan)
+    return np.asarray(spread / math.sqrt(count), np.float64)
 
 
 def _chunks(count: int, rows_each: int) -> list[slice]:
