@@ -207,8 +207,8 @@ def test_every_job_is_checked_before_any_begins(job: Job, reason: str, tmp_path:
 
 
 def test_a_flag_that_a_reason_names_is_a_key_in_the_file() -> None:
-    with pytest.raises(UserError, match=r"such as --env.max-episode-steps 1000 \(a flag is a key of \[set\]"):
-        check_jobs([Job("endless", "toy_envs:Toy")])
+    with pytest.raises(UserError, match=r"--env.delay 'x' is no delay.* \(a flag is a key of \[set\]"):
+        check_jobs([Job("a", GREENHOUSE, settings={"env.delay": "x"})])
 
 
 def test_jobs_have_names_of_their_own() -> None:

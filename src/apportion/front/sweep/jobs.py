@@ -55,7 +55,7 @@ def check_jobs(jobs: Sequence[Job]) -> None:
         try:
             _check_training(job, specs)
         except UserError as error:
-            where = " (a flag is a key of [set] in a sweep file)" if " --" in str(error) else ""
+            where = " (a flag is a key of [set] in a sweep file)" if "--" in str(error) else ""
             raise UserError(f"job {job.name}: {error}{where}") from error
 
 
