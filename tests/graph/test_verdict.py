@@ -162,6 +162,12 @@ def test_the_certificate_states_its_scope() -> None:
     scope = search(normal(3), lambda x: x[:, 0]).certificate.scope
     assert "less than 0.01 of the totals' variance, as a main effect or in a pair" in scope
     assert "excluded" not in scope
+    noisy = search(normal(3), lambda x: x[:, 0], noise=0.5).certificate
+    assert noisy.reward
+    assert (
+        "of the variance stays unexplained, where nothing outside of that scope can be excluded"
+        in noisy.scope
+    )
 
 
 def test_long_episodes_are_certified() -> None:

@@ -10,7 +10,7 @@ from apportion.graph.refine import STAYING, Refined
 ENOUGH_SEGMENTS = 150  # below, edges are not to be trusted
 BETTER = 2.0  # all dimensions together must not leave so many times less unexplained than those found
 ENOUGH_EXPLAINED = 0.4  # share of the totals' variance; below, something that feeds the reward is not seen
-UNEXPLAINED = 0.5  # share of the variance; above, anything may be hidden there
+UNEXPLAINED = 0.1  # share of the variance; above, more may be hidden there than noise
 TRANSITIONS_PER_FEATURE = 10
 
 
