@@ -103,7 +103,7 @@ def measure(run: apportion.Run, data: Path, args: Background, rng: np.random.Gen
 
     def explained(precision: Precision) -> tuple[Explanation, float]:
         explainer.precision = precision
-        explainer.background[0] = some(precision.background)
+        explainer.background[0] = some(precision.steps_behind())
         began = time.perf_counter()
         return explainer.explain(0, steps), time.perf_counter() - began
 

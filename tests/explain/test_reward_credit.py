@@ -142,6 +142,29 @@ def test_a_reward_that_is_a_sum_pays_its_terms_and_ranks_the_true_parents_first(
     assert truth[ranking].tolist() == [True] * 6 + [False] * 7
 
 
+@pytest.mark.parametrize(("players", "steps_behind"), [(2, 256), (16, 256), (32, 128), (100, 64)])
+def test_many_players_are_compared_with_fewer_steps(players: int, steps_behind: int) -> None:
+    """So that the work does not grow with them; what was asked for holds for any number."""
+    assert Precision().steps_behind(players) == steps_behind
+    assert Precision(background=300).steps_behind(players) == 300
+
+
+def test_progress_is_told() -> None:
+    method, told = method_of("rd"), []
+    state = method.init(jax.random.key(0), SPEC)
+    explain_reward(
+        method,
+        compile_reward(method, SPEC.observation_size),
+        state,
+        steps(1, 9),
+        steps(2, 8),
+        Precision(background=8),
+        np.random.default_rng(0),
+        tell=lambda done, of: told.append((done, of)),
+    )
+    assert told[-1] == (9, 9)
+
+
 def test_a_diverged_reward_has_no_contributions() -> None:
     method = method_of("rd")
     state = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), method.init(jax.random.key(0), SPEC))

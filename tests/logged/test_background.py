@@ -34,7 +34,7 @@ def test_of_short_episodes_so_many_are_stored_that_steps_suffice(tmp_path: Path)
     assert len(stored) > SHOWN
     assert BEHIND <= steps <= BEHIND + 2
     background = Explainer(run.folder, Precision()).background[0]
-    assert len(background.actions) == Precision().background
+    assert len(background.actions) == Precision().steps_behind()
     assert explain_run(run.folder, Selection(), Precision())["skipped"] == []
     when = background.observations[:, 2]
     assert when.min() < 0.1

@@ -12,7 +12,7 @@ from rich.text import Text
 from apportion.cli.arguments import blaming_the_command_line, parse
 from apportion.cli.cache import remember_compilations
 from apportion.cli.display import EDGE_ROWS, amount
-from apportion.cli.output import Flag, NoEnv, Output, RunPath, print_data
+from apportion.cli.output import Flag, NoEnv, Output, RunPath, bar, print_data
 from apportion.report.credit import check_plot, plot_credit
 from apportion.runs.explain import Precision
 from apportion.runs.explaining import Selection, explain_run
@@ -47,7 +47,8 @@ def explain(argv: list[str]) -> int:
             check_plot(args.plot)
     remember_compilations()
     run = RunFolder.open(args.run, trusted=not args.no_env)
-    data = explain_run(run, args.selection, args.precision, args.best)
+    with bar("Explaining", args.output) as tell:
+        data = explain_run(run, args.selection, args.precision, args.best, tell)
     print_data(data, args.output, _tables, args.out)
     if args.plot is not None:
         plot_credit(data, args.plot)

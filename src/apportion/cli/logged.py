@@ -1,24 +1,18 @@
 """Verbs for logged episodes: identify, fit and relabel."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
-from rich.progress import Progress
 
 from apportion.cli import display
 from apportion.cli.arguments import blaming_the_command_line, flag_value, naming_settings, parse
 from apportion.cli.cache import remember_compilations
-from apportion.cli.output import Flag, Output, RunPath, print_data
+from apportion.cli.output import Flag, Output, RunPath, bar, print_data
 from apportion.core.config import check
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log
-from apportion.data.rows import Tell
 from apportion.front.logs import relabel, start_fit
 from apportion.runs.explain import Precision
 from apportion.runs.identifying import identify_log
@@ -50,7 +44,7 @@ def identify_graph(argv: list[str]) -> int:
     with blaming_the_command_line():
         args = parse(Identify, argv, "apportion identify")
         check(0 < args.negligible < 1, f"--negligible {args.negligible} must be between 0 and 1")
-    with _bar("Reading", args.output) as tell:
+    with bar("Reading", args.output) as tell:
         log = read_log(args.data, args.columns, tell).log
     data = {"file": args.data, **identify_log(log, args.negligible)}
     print_data(data, args.output, display.identification, args.out)
@@ -73,7 +67,7 @@ def fit(argv: list[str]) -> int:
             lanes=args.seeds,
         )
     remember_compilations()
-    with _bar("Reading", args.output) as tell:
+    with bar("Reading", args.output) as tell:
         read = read_log(args.data, args.columns, tell)
     run = start_fit(config, args.fitting, read, args.out, args.output.quiet)
     print_data(run.summary(), args.output, display.summary)
@@ -131,7 +125,7 @@ def relabel_data(argv: list[str]) -> int:
     with blaming_the_command_line():
         args = parse(Relabel, argv, "apportion relabel")
     remember_compilations()
-    with _bar("Relabelling", args.output) as tell:
+    with bar("Relabelling", args.output) as tell:
         written = relabel(
             args.run,
             args.data,
@@ -144,16 +138,3 @@ def relabel_data(argv: list[str]) -> int:
     data = {"run": str(args.run), "data": args.data, "written": written}
     print_data(data, args.output, lambda console, _: console.print(f"Wrote {written}", soft_wrap=True))
     return 0
-
-
-@contextmanager
-def _bar(what: str, output: Output) -> Iterator[Tell]:
-    """A bar on a terminal while something takes long."""
-    shown = not output.quiet and sys.stderr is not None and sys.stderr.isatty()
-    with Progress(console=Console(stderr=True), transient=True, disable=not shown) as progress:
-        task = progress.add_task(what, total=None)
-
-        def tell(done: int, of: int) -> None:
-            progress.update(task, completed=done, total=of)
-
-        yield tell

@@ -3,13 +3,17 @@
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
+from rich.progress import Progress
+
+from apportion.data.rows import Tell
 
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 NoEnv = Annotated[Flag, tyro.conf.arg(help="Import no code that the run folder names.")]
@@ -25,6 +29,19 @@ class Output:
     """Print errors only."""
     json: Flag = False
     """Print one JSON object on stdout."""
+
+
+@contextmanager
+def bar(what: str, output: Output) -> Iterator[Tell]:
+    """A bar on a terminal while something takes long."""
+    shown = not output.quiet and sys.stderr is not None and sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), transient=True, disable=not shown) as progress:
+        task = progress.add_task(what, total=None)
+
+        def tell(done: int, of: int) -> None:
+            progress.update(task, completed=done, total=of)
+
+        yield tell
 
 
 class _Stdout(Console):

@@ -13,7 +13,7 @@ from apportion.data import d3rlpy, minari_sets, tables
 from apportion.data.columns import FIELDS, Choice, Columns
 from apportion.data.encoding import Encoding
 from apportion.data.logged import Log, load_npz, read_npz
-from apportion.data.rows import Rows, Tell
+from apportion.data.rows import Rows, Tell, nobody
 
 NPZ = (".npz",)
 SIZES = (1e-30, 1e36)  # of the largest outcome: what single precision holds, with room for rewards of steps
@@ -29,10 +29,6 @@ class Source(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         return {"data": self.data, "columns": None if self.choice is None else self.choice._asdict()}
-
-
-def nobody(done: int, of: int) -> None:
-    """Is told how far reading is, and says nothing."""
 
 
 def read_rows(

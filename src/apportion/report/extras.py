@@ -82,7 +82,7 @@ def _credit(explainer: Explainer, lane: int, episode: Episode) -> tuple[NDArray[
     steps = Steps.of_episode(episode["observations"], episode["actions"])
     length, dimensions = len(steps.actions), explainer.spec.observation_size + explainer.spec.action_size
     at_once = 2 ** min(dimensions, PRECISION.exact_up_to)
-    rows = PRECISION.background * max(at_once, 2 * PRECISION.rounds * (dimensions + 1))
+    rows = PRECISION.steps_behind(dimensions) * max(at_once, 2 * PRECISION.rounds * (dimensions + 1))
     chosen = thinned(min(length, STEPS), min(STEPS_EXPLAINED, max(2, ROWS // rows)))
     explanation = explainer.explain(lane, Steps(*(part[chosen] for part in steps)))
     contributions = np.full((length, dimensions), np.nan)

@@ -12,6 +12,7 @@ from apportion.core.config import check
 from apportion.core.spec import REWARD_BLOCKS, Spec
 from apportion.core.types import State
 from apportion.data.logged import read_npz
+from apportion.data.rows import Tell, nobody
 from apportion.envs.wire import Arrays
 from apportion.runs.atomic import plain
 from apportion.runs.certified import UNDECIDED
@@ -74,23 +75,24 @@ class Explainer:
         check_explainable(self.config.method, self.method, self.learned.model(0), self.background[0])
         self.reward_of = compile_reward(self.method, self.learned.spec.observation_size)
 
-    def explain(self, lane: int, steps: Steps) -> Explanation:
+    def explain(self, lane: int, steps: Steps, tell: Tell = nobody) -> Explanation:
         """Contributions to the reward that this lane has learned."""
         rng = np.random.default_rng([self.config.seeds[lane], _ORDERS])
         if lane not in self._models:
             self._models[lane] = self.learned.model(lane)
         state, background, seen = self._models[lane], self.background[lane], self._learners(steps)
         return explain_reward(
-            self.method, self.reward_of, state, seen, background, self.precision, rng, self.owners
+            self.method, self.reward_of, state, seen, background, self.precision, rng, self.owners, tell
         )
 
     def few(self) -> list[str]:
         """A sentence where little is stored to compare with."""
         found = min(len(each.actions) for each in self.background)
-        if found >= min(self.precision.background, FEW):
+        wanted = self.precision.steps_behind()
+        if found >= min(wanted, FEW):
             return []
         return [
-            f"{self.run.path} stores only {found} steps to compare with, not {self.precision.background}: "
+            f"{self.run.path} stores only {found} steps to compare with, not {wanted}: "
             "baseline and contributions may be far from those of more steps"
         ]
 
@@ -123,7 +125,7 @@ class Explainer:
         steps = [Steps.of_episode(episode["observations"], episode["actions"]) for episode in episodes]
         whole = Steps(*(np.concatenate(part) for part in zip(*steps, strict=True)))
         rng = np.random.default_rng([self.config.seeds[lane], _BACKGROUND])
-        count = min(self.precision.background, len(whole.actions))
+        count = min(self.precision.steps_behind(), len(whole.actions))
         chosen = rng.choice(len(whole.actions), count, replace=False)
         return self._learners(Steps(*(part[chosen] for part in whole)))
 
@@ -137,7 +139,11 @@ class _Found(NamedTuple):
 
 
 def explain_run(
-    run: RunFolder, selection: Selection, precision: Precision, best: bool = False
+    run: RunFolder,
+    selection: Selection,
+    precision: Precision,
+    best: bool = False,
+    tell: Tell = nobody,
 ) -> dict[str, Any]:
     """Plain data for JSON: contributions at each step, by lane and episode, and what they come to."""
     explainer = Explainer(run, precision, best)
@@ -146,7 +152,10 @@ def explain_run(
     check_lane(max(lanes), explainer.config.lanes, run)
     for lane in lanes:
         check(bool(episodes[lane]), f"lane {lane} has no episode {source}: it was frozen by then; add --seed")
-    found = [_explain_lane(explainer, lane, episodes[lane], selection.step) for lane in lanes]
+    found = [
+        _explain_lane(explainer, lane, episodes[lane], selection.step, _after(tell, place, len(lanes)))
+        for place, lane in enumerate(lanes)
+    ]
     names = [*explainer.spec.observation_names, *explainer.spec.action_names]
     undecided = explainer.undecided()
     per_lane = [
@@ -160,7 +169,7 @@ def explain_run(
             "env": explainer.spec.env_id,
             "method": explainer.config.method,
             "source": source,
-            "background": len(explainer.background[0].actions),
+            "background": min(each.explanations[0].background for each in found),
             "exact": all(each["exact"] for each in per_lane),
             "observation_names": explainer.spec.observation_names,
             "action_names": explainer.spec.action_names,
@@ -207,7 +216,14 @@ def _check_sizes(path: Path, observations: NDArray[Any], actions: NDArray[Any], 
     )
 
 
-def _explain_lane(explainer: Explainer, lane: int, episodes: list[Steps], wanted: tuple[int, ...]) -> _Found:
+def _after(tell: Tell, before: int, of: int) -> Tell:
+    """Told of one part of several that take about as long."""
+    return lambda done, whole: tell(before * whole + done, of * whole)
+
+
+def _explain_lane(
+    explainer: Explainer, lane: int, episodes: list[Steps], wanted: tuple[int, ...], tell: Tell
+) -> _Found:
     lengths = [len(episode.actions) for episode in episodes]
     longest = max(lengths)
     beyond = [step for step in wanted if step >= longest]
@@ -217,7 +233,8 @@ def _explain_lane(explainer: Explainer, lane: int, episodes: list[Steps], wanted
     every = wanted or range(longest)
     steps = [np.array([step for step in every if step < length], np.int64) for length in lengths]
     chosen = [Steps(*(part[rows] for part in each)) for each, rows in zip(episodes, steps, strict=True)]
-    joined = explainer.explain(lane, Steps(*(np.concatenate(part) for part in zip(*chosen, strict=True))))
+    whole = Steps(*(np.concatenate(part) for part in zip(*chosen, strict=True)))
+    joined = explainer.explain(lane, whole, tell)
     ends = np.cumsum([len(rows) for rows in steps])[:-1]
     parts = zip(
         *(np.split(column, ends) for column in (joined.contributions, joined.standard_errors)),

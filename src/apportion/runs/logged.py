@@ -13,8 +13,8 @@ from apportion.core.types import Record
 from apportion.data.columns import Choice, Columns
 from apportion.data.encoding import Encoding
 from apportion.data.logged import Log
-from apportion.data.reading import nobody, read_rows
-from apportion.data.rows import Rows, Tell
+from apportion.data.reading import read_rows
+from apportion.data.rows import Rows, Tell, nobody
 from apportion.envs.ranges import learners_actions
 from apportion.envs.wire import Arrays
 from apportion.runs.atomic import read_json

@@ -19,9 +19,12 @@ from numpy.typing import NDArray
 from apportion.core.config import check
 from apportion.core.errors import UserError
 from apportion.core.types import Method, State, Transitions
+from apportion.data.rows import Tell, nobody
 from apportion.runs.explain import shapley
 from apportion.runs.explain.shapley import Doubles, Players
 
+MOST_BEHIND, LEAST_BEHIND = 256, 64  # steps to compare with, by default
+BEHIND_ALL = 4096  # of them for all dimensions together, within these limits
 _BLOCK = 8192  # rows of one call of the compiled reward, which bounds the memory of its hidden layers
 
 RewardOf = Callable[[State, NDArray[Any]], NDArray[Any]]  # of rows [N, S+A+S]
@@ -31,18 +34,24 @@ RewardOf = Callable[[State, NDArray[Any]], NDArray[Any]]  # of rows [N, S+A+S]
 class Precision:
     """How contributions are computed."""
 
-    background: int = 256
-    """Steps that stand for what an absent dimension might have been; r̂ of them on average is the baseline."""
+    background: int | None = None
+    """Steps that stand for what an absent dimension might have been; r̂ of them on average is the baseline. By
+    default 256, or fewer where more than 16 dimensions share in the reward: 64 at least."""
     exact_up_to: int = 4
     """All coalitions are counted up to so many dimensions (2 to their power); beyond, orders are sampled."""
     rounds: int = 1
     """Pairs of sampled orders for each background step."""
 
     def __post_init__(self) -> None:
-        check(self.background >= 2, f"background={self.background} must be at least 2: one has no error bar")
+        enough = self.background is None or self.background >= 2
+        check(enough, f"background={self.background} must be at least 2: one has no error bar")
         limits = 1 <= self.exact_up_to <= 16
         check(limits, f"exact-up-to={self.exact_up_to} must be between 1 and 16: the work doubles with each")
         check(self.rounds >= 1, f"rounds={self.rounds} must be at least 1")
+
+    def steps_behind(self, players: int = 0) -> int:
+        """How many steps to compare with, where so many dimensions play."""
+        return self.background or max(LEAST_BEHIND, min(MOST_BEHIND, BEHIND_ALL // max(players, 1)))
 
 
 class Steps(NamedTuple):
@@ -69,7 +78,8 @@ class Explanation(NamedTuple):
     standard_errors: Doubles  # [T, D] by which another background and other orders would move them
     mean_errors: Doubles  # [D] the same of their mean over the steps
     redistributed: Doubles  # [T] r̂
-    baseline: float  # mean r̂ of the background
+    baseline: float  # mean r̂ of the background,
+    background: int  # which has so many steps
     players: NDArray[np.bool_]  # [D] which dimensions the reward reads
     exact: bool
 
@@ -126,6 +136,7 @@ def explain_reward(
     precision: Precision,
     rng: np.random.Generator,
     owners: NDArray[np.int64] | None = None,
+    tell: Tell = nobody,
 ) -> Explanation:
     """Contributions at each step, relative to the background; `reward_of` is the method's, compiled. Entries
     [D] of a one-hot vector have the same owner, and are one player."""
@@ -136,21 +147,23 @@ def explain_reward(
     on = np.bincount(owners, entries) > 0
     number = np.where(on, np.cumsum(on) - 1, -1)[owners]
     players = Players(int(on.sum()), np.concatenate([number, number[:states]]))
+    behind = behind[: precision.steps_behind(players.size)]
     exact = players.size <= precision.exact_up_to
 
     def function(mixed: NDArray[Any]) -> NDArray[Any]:
         return reward_of(state, mixed)
 
     if exact:
-        found = shapley.exact(function, rows, behind, players)
+        found = shapley.exact(function, rows, behind, players, tell)
     else:
-        found = shapley.sampled(function, rows, behind, players, precision.rounds, rng)
+        found = shapley.sampled(function, rows, behind, players, precision.rounds, rng, tell)
     return Explanation(
         contributions=_spread(found.contributions, on),
         standard_errors=_spread(found.standard_errors, on),
         mean_errors=_spread(found.mean_errors, on),
         redistributed=found.values,
         baseline=found.baseline,
+        background=len(behind),
         players=on,
         exact=exact,
     )

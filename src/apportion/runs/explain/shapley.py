@@ -13,11 +13,13 @@ The function may compute in single precision; everything around it is in double 
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from apportion.data.rows import Tell, nobody
 
 Function = Callable[[NDArray[Any]], NDArray[Any]]  # [N, C] → [N]
 Doubles = NDArray[np.float64]
@@ -42,7 +44,13 @@ class Shapley(NamedTuple):
     baseline: float  # mean of f over the background
 
 
-def exact(function: Function, rows: NDArray[Any], background: NDArray[Any], players: Players) -> Shapley:
+def exact(
+    function: Function,
+    rows: NDArray[Any],
+    background: NDArray[Any],
+    players: Players,
+    tell: Tell = nobody,
+) -> Shapley:
     """From all 2^P coalitions, for rows [T, C] and background [K, C]."""
     values, of_background = _double(function(rows)), _double(function(background))
     coalitions = _all_coalitions(players.size)  # [2^P, P]; the first is empty, the last has everybody
@@ -57,7 +65,7 @@ def exact(function: Function, rows: NDArray[Any], background: NDArray[Any], play
         return worth @ weights
 
     chunks = _chunks(len(rows), len(between) * len(background))
-    return _averaged(map(gains, chunks), values, of_background)
+    return _averaged(_told(gains, chunks, len(rows), tell), values, of_background)
 
 
 def sampled(
@@ -67,6 +75,7 @@ def sampled(
     players: Players,
     rounds: int,
     rng: np.random.Generator,
+    tell: Tell = nobody,
 ) -> Shapley:
     """From `rounds` pairs of orders, the second one reversed, for each background row and explained row."""
     values, of_background = _double(function(rows)), _double(function(background))
@@ -82,7 +91,16 @@ def sampled(
         return _gains(ranks, between, values[chunk], of_background).mean(axis=(1, 2))
 
     chunks = _chunks(len(rows), 2 * rounds * len(background) * (players.size - 1))
-    return _averaged(map(gains, chunks), values, of_background)
+    return _averaged(_told(gains, chunks, len(rows), tell), values, of_background)
+
+
+def _told(
+    gains: Callable[[slice], Doubles], chunks: list[slice], count: int, tell: Tell
+) -> Iterator[Doubles]:
+    """What is gained in chunks of rows, one after the other."""
+    for chunk in chunks:
+        yield gains(chunk)
+        tell(min(chunk.stop, count), count)
 
 
 def _all_coalitions(count: int) -> NDArray[np.bool_]:
