@@ -162,6 +162,10 @@ def test_the_command_of_a_job_has_what_its_lanes_differ_in(tmp_path: Path) -> No
         ),
         ({"sweep": SMALL, "set": {"seed": 3}}, "unknown setting 'seed' in [set]: it belongs in [sweep]"),
         (
+            {"sweep": SMALL, "set": {"backbone": "dqn"}},
+            "unknown setting 'backbone' in [set]: it belongs in backbones of [sweep]",
+        ),
+        (
             {"sweep": {**SMALL, "methods": ["observed", "oracle"]}, "set": {"method.compact": "none"}},
             "unknown setting 'method.compact' in [set]: grd have it, but not observed, oracle",
         ),
@@ -209,6 +213,10 @@ def test_every_job_is_checked_before_any_begins(job: Job, reason: str, tmp_path:
 def test_a_flag_that_a_reason_names_is_a_key_in_the_file() -> None:
     with pytest.raises(UserError, match=r"--env.delay 'x' is no delay.* \(a flag is a key of \[set\]"):
         check_jobs([Job("a", GREENHOUSE, settings={"env.delay": "x"})])
+    with pytest.raises(
+        UserError, match=r"--backbone sac \(in a sweep file it stands in backbones of \[sweep\]"
+    ):
+        check_jobs([Job("a", GREENHOUSE, backbone="dqn")])
 
 
 def test_jobs_have_names_of_their_own() -> None:

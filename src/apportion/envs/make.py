@@ -28,6 +28,7 @@ from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
 from apportion.envs.discrete import OneHotAction
 from apportion.envs.factories import AnyEnv as AnyEnv
 from apportion.envs.factories import call_factory, find_factory, only_here
+from apportion.envs.flattened import flattened_names
 from apportion.envs.metaworld_tasks import PREFIX, SeededTasks, by_task
 from apportion.envs.mujoco import TASKS, MujocoTask, PadObservation, ZeroObservation
 from apportion.envs.names import documented
@@ -319,13 +320,13 @@ def _known_limit(config: EnvConfig, env: AnyEnv) -> int:
 
 
 def _task_observation_names(config: EnvConfig, env: AnyEnv) -> tuple[str, ...] | None:
-    """The table's names, where constructor arguments have not changed what is observed."""
+    """The table's, where constructor arguments have not changed what is seen; or those of flattened parts."""
     size = _size(env.observation_space)
     names = documented(_split_id(config.id)[1])
     if names is not None and len(names.observation) == size:
         return names.observation
     if config.task is None or len(config.task.observation_names) != size:
-        return None
+        return flattened_names(env)
     padding = (config.task.pad_to or size) - size if config.paper else 0
     return config.task.observation_names + tuple(f"padding {index}" for index in range(padding))
 

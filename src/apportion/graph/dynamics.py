@@ -2,7 +2,8 @@
 
 One regression of all next states on the same features shares one inverse. What a source is worth to a target
 is how much worse the fit gets without every feature that touches it: given all others, so correlation between
-sources does no harm. Edges that pass are then thinned, target by target, on simpler features.
+sources does little harm. Edges that pass are then thinned, target by target, on simpler features. Of sources
+that say nearly the same none is missed beside the others: what is left is offered to them (`stand_ins`).
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +15,11 @@ from numpy.typing import NDArray
 from scipy import special
 
 from apportion.graph.features import THREADS, Dictionary, Floats, Units
+from apportion.graph.stand_ins import EXACT, Target, told_by_others
 
 FLOOR = 1e-3  # an edge must change the unexplained variance by this share,
 FINAL_FLOOR = 2e-3  # and by this one among its target's parents
 ROWS = 2_000  # whose products a thread takes at once: more, and one thread would wait for another
-EXACT = 1e-8  # a target explained this well follows a formula; nothing finer is asked of its edges
 
 
 @dataclass(eq=False)
@@ -101,19 +102,29 @@ def dynamics_edges(evidence: DynamicsEvidence, negligible: float = 0.01) -> Dyna
         searched & live, _log_odds_of_worth(growth, n - len(gram), sizes, negligible), -np.inf
     )
     edges = (odds > 0) & (growth > FLOOR) & live
-    explained = np.zeros(states)
+    explained, alike = np.zeros(states), told_by_others(dictionary, gram)
+    at_most, came_in = np.ones((dims, states)), np.zeros((dims, states), np.bool_)
     for target in np.flatnonzero(live):
         parents = np.flatnonzero(edges[:, target])
-        kept, explained[target] = _thin(dictionary, n, gram, cross[:, target], variance[target], parents)
+        facts = Target(dictionary, n, gram, cross[:, target], variance[target])
+        kept, explained[target] = _thin(facts, parents)
+        if variance[target] * (1 - explained[target]) > (1 + FINAL_FLOOR) * rest[target]:
+            more = facts.with_overlooked(kept, alike, FINAL_FLOOR)
+            came = np.setdiff1d(more, kept)
+            kept, explained[target] = _thin(facts, more) if len(came) else (kept, explained[target])
+            for dim in np.intersect1d(came, kept):
+                came_in[dim, target] = True
+                for other, sure in facts.confidences(kept, int(dim), alike).items():
+                    at_most[other, target] = min(sure, at_most[other, target])
         edges[:, target] = np.isin(np.arange(dims), kept)
     confidence = special.expit(np.where(edges, odds, -worth))
+    confidence = np.where(came_in, at_most, np.minimum(confidence, at_most))
     return DynamicsEdges(edges, np.where(edges, strength, 0.0), confidence, explained)
 
 
-def _thin(
-    dictionary: Dictionary, n: int, gram: Floats, cross: Floats, variance: float, kept: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], float]:
+def _thin(target: Target, kept: NDArray[np.int64]) -> tuple[NDArray[np.int64], float]:
     """Backward elimination among the parents of one target; their features are those within the parents."""
+    dictionary, gram, cross, variance = target.dictionary, target.gram, target.cross, target.variance
     columns = np.concatenate([[0], 1 + dictionary.within(kept)])
     inverse = np.linalg.inv(gram[np.ix_(columns, columns)])
     weights = inverse @ cross[columns]
@@ -127,8 +138,8 @@ def _thin(
         losses = _losses(inverse, weights, touching)
         weakest = int(np.argmin(losses))
         growth = losses[weakest] / rest
-        price = _price(len(touching[weakest]), n, len(dictionary.scale.live))
-        if n * np.log1p(growth) > price and growth > FINAL_FLOOR:
+        price = _price(len(touching[weakest]), target.n, len(dictionary.scale.live))
+        if target.n * np.log1p(growth) > price and growth > FINAL_FLOOR:
             break
         inverse, weights, left = _without(inverse, weights, touching[weakest])
         columns, rest = columns[left], rest + losses[weakest]

@@ -55,8 +55,14 @@ def check_jobs(jobs: Sequence[Job]) -> None:
         try:
             _check_training(job, specs)
         except UserError as error:
-            where = " (a flag is a key of [set] in a sweep file)" if "--" in str(error) else ""
-            raise UserError(f"job {job.name}: {error}{where}") from error
+            raise UserError(f"job {job.name}: {error}{_in_a_file(str(error))}") from error
+
+
+def _in_a_file(reason: str) -> str:
+    """Where a sweep file has the flag that a reason names, if it names one."""
+    if re.search(r"--backbone\b(?!\.)", reason):
+        return " (in a sweep file it stands in backbones of [sweep])"
+    return " (a flag is a key of [set] in a sweep file)" if "--" in reason else ""
 
 
 def _check_training(job: Job, specs: dict[EnvConfig, Spec]) -> None:

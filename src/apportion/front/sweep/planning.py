@@ -136,6 +136,8 @@ def _instead(name: str, known: list[str], sweep: Sweep) -> str:
     """What may have been meant by a setting that no job has."""
     if name in vars(sweep):
         return ": it belongs in [sweep]"
+    if f"{name}s" in vars(sweep):
+        return f": it belongs in {name}s of [sweep]"
     task = sweep.tasks[0]
     backbones = sweep.backbones or (default_backbone(task, sweep.preset),)
     elsewhere = [method for method in METHODS if name in known_settings(task, method, backbones[0])]
