@@ -73,6 +73,7 @@ def test_dimensions_of_which_the_data_cannot_tell_are_named(
         plain["lanes"], edges["state_to_reward"], edges["action_to_reward"], strict=True
     ):
         assert lane["undecided"] == [value == 0.5 for value in (*states, *actions)]
+        assert lane["denied"] == [value < 0.5 for value in (*states, *actions)]
     for row in plain["dimensions"]:
         doubting = [
             lane["undecided"][row["index"]] and lane["players"][row["index"]] for lane in plain["lanes"]
@@ -83,8 +84,19 @@ def test_dimensions_of_which_the_data_cannot_tell_are_named(
     names = f"{rows[0]['name']}, {rows[2]['name']}"
     assert f"Undecided: for {names} the data cannot tell" in _printed(plain | {"dimensions": rows})
     for nobody in (0, None):
-        decided = [row | {"undecided": nobody} for row in rows]
-        assert "Undecided" not in _printed(plain | {"dimensions": decided})
+        decided = [row | {"undecided": nobody, "denied": nobody} for row in rows]
+        shown = _printed(plain | {"dimensions": decided})
+        assert "Undecided" not in shown
+        assert "Absent by the graph" not in shown
+
+
+def test_dimensions_that_are_read_though_the_graph_denies_them_are_named(plain: dict[str, Any]) -> None:
+    """While the reward that reads everything is the trusted one."""
+    rows = [
+        row | {"undecided": 0, "denied": int(place == 1)} for place, row in enumerate(plain["dimensions"])
+    ]
+    shown = _printed(plain | {"dimensions": rows})
+    assert f"Absent by the graph: {rows[1]['name']}. They are given something" in shown
 
 
 def _printed(data: dict[str, Any]) -> str:

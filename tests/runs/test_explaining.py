@@ -19,6 +19,7 @@ def lane(mean: list[float], absolute: list[float], undecided: Any = None) -> dic
         "sampling_error": error,
         "players": players,
         "undecided": undecided,
+        "denied": None if undecided is None else ~undecided,
     }
 
 
@@ -34,6 +35,7 @@ def test_doubts_count_where_a_reward_reads_the_dimension() -> None:
     asked = [lane([1.0, 0.0], [1.0, 0.0], np.array(each)) for each in ([True, True], [False, True])]
     height, push = _over_lanes(asked, NAMES)
     assert (height["undecided"], push["undecided"]) == (1, 0)
+    assert (height["denied"], push["denied"]) == (1, 0)
     assert [row["undecided"] for row in _over_lanes([lane([1.0, 0.0], [1.0, 0.0])], NAMES)] == [None, None]
 
 

@@ -77,14 +77,24 @@ def _tables(console: Console, data: dict[str, Any]) -> None:
         f"baseline, the mean over {data['background']} steps of the run ({baselines})."
     )
     console.print(note)
-    doubtful = [row["name"] for row in data["dimensions"] if row["undecided"] and row["share"]]
-    if doubtful:
-        named = ", ".join(doubtful[:EDGE_ROWS]) + (", ..." if len(doubtful) > EDGE_ROWS else "")
+    if named := _named(data, "undecided"):
         said = (
             f"Undecided: for {named} the data cannot tell whether the reward depends on them. What they are "
             "given here may be the work of a dimension that moves with them."
         )
         console.print(Text(said))  # a name is no markup
+    if named := _named(data, "denied"):
+        said = (
+            f"Absent by the graph: {named}. They are given something where episodes that were held out speak "
+            "for the reward that reads everything, and not for the one within the graph."
+        )
+        console.print(Text(said))
     for lane in lanes:
         if lane["baseline"] is None:
             console.print(f"Seed {lane['seed']} has no finite reward and is left out.")
+
+
+def _named(data: dict[str, Any], doubt: str) -> str:
+    """Dimensions that are given something although some seed has this doubt about them."""
+    names = [row["name"] for row in data["dimensions"] if row[doubt] and row["share"]]
+    return ", ".join(names[:EDGE_ROWS]) + (", ..." if len(names) > EDGE_ROWS else "")

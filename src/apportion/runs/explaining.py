@@ -96,9 +96,9 @@ class Explainer:
             "baseline and contributions may be far from those of more steps"
         ]
 
-    def undecided(self) -> list[NDArray[np.bool_] | None]:
-        """For each lane [D] dimensions of which the data could not tell whether they feed the reward; None
-        where the method does not ask."""
+    def verdicts(self) -> list[NDArray[np.float32] | None]:
+        """For each lane [D] what its data tell of each dimension's edge to the reward; None where the method
+        does not ask."""
         known, lanes = self.run.edge_steps(), self.config.lanes
         if not known:
             return [None] * lanes
@@ -106,7 +106,7 @@ class Explainer:
             step if step in known else known[-1] for step in self.learned.best_steps or known[-1:] * lanes
         ]
         edges = {step: self.run.read_edges_at(step) for step in set(steps)}
-        return [_in_doubt(edges[step], lane) for lane, step in enumerate(steps)]
+        return [_verdicts(edges[step], lane) for lane, step in enumerate(steps)]
 
     def _learners(self, steps: Steps) -> Steps:
         """Steps as learners see them."""
@@ -157,9 +157,9 @@ def explain_run(
         for place, lane in enumerate(lanes)
     ]
     names = [*explainer.spec.observation_names, *explainer.spec.action_names]
-    undecided = explainer.undecided()
+    verdicts = explainer.verdicts()
     per_lane = [
-        {**_of_lane(each, names, explainer.config.seeds[each.lane]), "undecided": undecided[each.lane]}
+        {**_of_lane(each, names, explainer.config.seeds[each.lane]), **_doubts(verdicts[each.lane])}
         for each in found
     ]
     data: dict[str, Any] = plain(
@@ -282,7 +282,7 @@ def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str,
     if not finite:
         nothing = dict.fromkeys(("mean", "mean_absolute", "share", "between_lanes", "sampling_error"))
         return [
-            {"name": name, "index": i, **nothing, "lanes": 0, "undecided": None}
+            {"name": name, "index": i, **nothing, "lanes": 0, "undecided": None, "denied": None}
             for i, name in enumerate(names)
         ]
     mean, absolute, error = (
@@ -300,26 +300,33 @@ def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str,
             "between_lanes": between[i],  # standard error of the mean over lanes
             "sampling_error": np.sqrt((error[:, i] ** 2).sum()) / count,
             "lanes": sum(bool(lane["players"][i]) for lane in finite),  # whose reward reads it
-            "undecided": _lanes_in_doubt(finite, i),
+            "undecided": _lanes_in_doubt(finite, "undecided", i),
+            "denied": _lanes_in_doubt(finite, "denied", i),
         }
         for i, name in enumerate(names)
     ]
     return sorted(rows, key=lambda row: -row["mean_absolute"])
 
 
-def _in_doubt(edges: Arrays, lane: int) -> NDArray[np.bool_] | None:
+def _verdicts(edges: Arrays, lane: int) -> NDArray[np.float32] | None:
     """[D] of one lane; None where its method has no certificate."""
     if "doubts" not in edges:
         return None
-    return np.concatenate([edges[block][lane] for block in REWARD_BLOCKS]) == UNDECIDED
+    return np.concatenate([edges[block][lane] for block in REWARD_BLOCKS])
 
 
-def _lanes_in_doubt(lanes: list[dict[str, Any]], dimension: int) -> int | None:
-    """Of those whose reward reads it, how many cannot tell from their data whether it should; None where none
-    asks."""
-    asked = [lane for lane in lanes if lane["undecided"] is not None]
+def _doubts(verdicts: NDArray[np.float32] | None) -> dict[str, NDArray[np.bool_] | None]:
+    """[D] dimensions of which the data cannot tell whether they feed the reward, and that they say do not."""
+    if verdicts is None:
+        return {"undecided": None, "denied": None}
+    return {"undecided": verdicts == UNDECIDED, "denied": verdicts < UNDECIDED}
+
+
+def _lanes_in_doubt(lanes: list[dict[str, Any]], doubt: str, dimension: int) -> int | None:
+    """Of those whose reward reads it, how many have this doubt whether it should; None where none asks."""
+    asked = [lane for lane in lanes if lane[doubt] is not None]
     reads = [lane for lane in asked if lane["players"][dimension]]
-    return sum(bool(lane["undecided"][dimension]) for lane in reads) if asked else None
+    return sum(bool(lane[doubt][dimension]) for lane in reads) if asked else None
 
 
 def _short(values: NDArray[np.float64]) -> Any:
