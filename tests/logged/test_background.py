@@ -10,8 +10,9 @@ import pytest
 import apportion
 from apportion import cli
 from apportion.runs.explain import Precision
+from apportion.runs.explain.rewards import MOST_BEHIND
 from apportion.runs.explaining import Explainer, Selection, explain_run
-from apportion.runs.fitting import BEHIND, SHOWN
+from apportion.runs.fitting import SHOWN
 
 QUICK = {"updates": 10, "check_every": 10, "method.hidden": (4,), "method.segments": 4}
 
@@ -32,7 +33,7 @@ def test_of_short_episodes_so_many_are_stored_that_steps_suffice(tmp_path: Path)
     stored = run.folder.read_episodes(run.folder.episode_steps()[-1])[0]
     steps = sum(len(each["actions"]) for each in stored)
     assert len(stored) > SHOWN
-    assert BEHIND <= steps <= BEHIND + 2
+    assert MOST_BEHIND <= steps <= MOST_BEHIND + 2
     background = Explainer(run.folder, Precision()).background[0]
     assert len(background.actions) == Precision().steps_behind()
     assert explain_run(run.folder, Selection(), Precision())["skipped"] == []

@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 from rich.progress import Progress
 
-from apportion.data.rows import Tell
+from apportion.core.telling import Tell
 
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 NoEnv = Annotated[Flag, tyro.conf.arg(help="Import no code that the run folder names.")]

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from apportion.core.config import nearest
 from apportion.core.errors import UserError
+from apportion.core.telling import Tell
 from apportion.data.d3rlpy import counted
 from apportion.data.room import check_room
-from apportion.data.rows import Column, Rows, Tell
+from apportion.data.rows import Column, Rows
 
 
 def minari() -> Any:

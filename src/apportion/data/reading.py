@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from apportion.core.config import check
 from apportion.core.errors import UserError
+from apportion.core.telling import Tell, nobody
 from apportion.data import d3rlpy, minari_sets, tables
 from apportion.data.columns import FIELDS, Choice, Columns
 from apportion.data.encoding import Encoding
 from apportion.data.logged import Log, load_npz, read_npz
-from apportion.data.rows import Rows, Tell, nobody
+from apportion.data.rows import Rows
 
 NPZ = (".npz",)
 SIZES = (1e-30, 1e36)  # of the largest outcome: what single precision holds, with room for rewards of steps

@@ -1,7 +1,6 @@
 """Logged steps as a file has them, whatever its format: one row for each, episodes one after the other."""
 
 import itertools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,14 +9,9 @@ from numpy.typing import NDArray
 from apportion.core.errors import UserError
 
 Column = NDArray[Any]  # [N] numbers with NaN where one is missing, or texts with None there
-Tell = Callable[[int, int], None]  # told how much is done, of how much
 
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
 _TRUTHS = {**dict.fromkeys(_TRUE, 1.0), **dict.fromkeys(_FALSE, 0.0), "": np.nan}
-
-
-def nobody(done: int, of: int) -> None:
-    """Is told how far something is, and says nothing."""
 
 
 class Rows(NamedTuple):

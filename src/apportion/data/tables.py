@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from apportion.core.errors import UserError
+from apportion.core.telling import Tell
 from apportion.data.columns import Choice, Columns, choose
 from apportion.data.csv_files import Dialect, csv_shape
 from apportion.data.room import check_room
 from apportion.data.rows import (
     Column,
     Rows,
-    Tell,
     check_steps,
     episode_ends,
     episode_lengths,

@@ -9,9 +9,9 @@ from typing import Any
 
 from apportion.core.config import check, nearest
 from apportion.core.errors import UserError
+from apportion.core.telling import Tell, nobody
 from apportion.data.columns import Columns
 from apportion.data.reading import Read, read_log
-from apportion.data.rows import Tell, nobody
 from apportion.data.writing import check_target, relabelled_id, write_copy, write_minari
 from apportion.front.choosing import changed_method
 from apportion.front.run import Run

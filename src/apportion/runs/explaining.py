@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from apportion.core.categories import expand_actions, expand_observations, owners
 from apportion.core.config import check
 from apportion.core.spec import REWARD_BLOCKS, Spec
+from apportion.core.telling import Tell, nobody
 from apportion.core.types import State
 from apportion.data.logged import read_npz
-from apportion.data.rows import Tell, nobody
 from apportion.envs.wire import Arrays
 from apportion.runs.atomic import plain
 from apportion.runs.certified import UNDECIDED
@@ -25,6 +25,7 @@ from apportion.runs.explain import (
     compile_reward,
     explain_reward,
 )
+from apportion.runs.explain.rewards import LEAST_BEHIND
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
 from apportion.runs.logged import people_s, read_for
@@ -32,7 +33,6 @@ from apportion.runs.notes import notes
 
 _BACKGROUND, _ORDERS = range(2)  # separate streams of randomness for one lane's seed
 
-FEW = 64  # steps: with less to compare with, error bars are no longer small themselves
 DIGITS = 7  # of the numbers in files: those of single precision
 
 
@@ -89,7 +89,7 @@ class Explainer:
         """A sentence where little is stored to compare with."""
         found = min(len(each.actions) for each in self.background)
         wanted = self.precision.steps_behind()
-        if found >= min(wanted, FEW):
+        if found >= min(wanted, LEAST_BEHIND):
             return []
         return [
             f"{self.run.path} stores only {found} steps to compare with, not {wanted}: "

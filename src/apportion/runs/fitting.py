@@ -18,6 +18,7 @@ from apportion.data.reading import Read
 from apportion.envs.wire import Arrays
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json
+from apportion.runs.explain.rewards import MOST_BEHIND
 from apportion.runs.folder import RunFolder
 from apportion.runs.logged import learners_record, people_s, spec_of
 from apportion.runs.logs import STORED, MetricsLog
@@ -30,8 +31,7 @@ from apportion.training.outcomes import measure
 from apportion.training.settings import Config, Schedule
 
 FEWEST = 10  # episodes
-SHOWN = 16  # held-out episodes of each lane at least, for pages and explanations,
-BEHIND = 256  # and so many of their steps, where there are: contributions are compared with these
+SHOWN = 16  # held-out episodes of each lane at least, for pages and explanations
 SURE = 2.0  # standard errors that a gain over the mean must have
 
 _NOT_LEARNING = ("observed", "oracle")
@@ -85,9 +85,9 @@ def _divided(spec: Spec, log: Log, held_out: NDArray[np.int64]) -> Logged:
 
 
 def _shown_ones(log: Log, held_out: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first ones: a few, or as many as it takes where they are short."""
+    """The first ones: a few, or as many as explanations have to compare with where they are short."""
     steps = np.cumsum([len(log.actions[number]) for number in held_out])
-    return held_out[: max(SHOWN, int(np.searchsorted(steps, BEHIND)) + 1)]
+    return held_out[: max(SHOWN, int(np.searchsorted(steps, MOST_BEHIND)) + 1)]
 
 
 def _schedule(fitting: Fitting) -> Schedule:

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from apportion.core.categories import expanded
 from apportion.core.config import check
+from apportion.core.telling import Tell
 from apportion.data.logged import Log
-from apportion.data.rows import Rows, Tell
+from apportion.data.rows import Rows
 from apportion.runs.explain import Precision, Steps
 from apportion.runs.explaining import Explainer
 from apportion.runs.folder import RunFolder

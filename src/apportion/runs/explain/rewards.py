@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from apportion.core.config import check
 from apportion.core.errors import UserError
+from apportion.core.telling import Tell, nobody
 from apportion.core.types import Method, State, Transitions
-from apportion.data.rows import Tell, nobody
 from apportion.runs.explain import shapley
 from apportion.runs.explain.shapley import Doubles, Players
 
