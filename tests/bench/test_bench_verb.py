@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apportion.bench import memory, speed
 
 from apportion import cli
-from apportion.bench import memory, speed
 from apportion.cli import bench
 from scripts import load
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import pytest
-
 from apportion.bench import flops, workload
 from apportion.bench.workload import Size
 

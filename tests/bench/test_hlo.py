@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import pytest
-
 from apportion.bench import hlo, trace
 
 PROGRAM = """HloModule jit_f, is_scheduled=true

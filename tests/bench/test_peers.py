@@ -7,8 +7,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-
 from apportion.bench import peers
+
 from apportion.training.loop import Snapshot
 from apportion.training.presets import GREENHOUSE, paper, preset
 

@@ -7,12 +7,12 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from rich.console import Console
-
 from apportion.bench import structure_calibration, structure_noisy
 from apportion.bench.structure import SEEDS, Structure, auroc, run_structure, score_edges, show_structure
 from apportion.bench.structure_calibration import Outcome, calibration
 from apportion.bench.structure_problems import FAMILIES, REWARDS, TEST_EPISODES, Family, draw
+from rich.console import Console
+
 from apportion.core.errors import UserError
 from apportion.core.spec import Graph
 from apportion.graph import identify

@@ -5,9 +5,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from apportion.bench import workload
 
 from apportion.backbones import actor_critic, sac
-from apportion.bench import workload
 from apportion.core.types import Edges
 from apportion.methods import grd
 from apportion.nn import losses

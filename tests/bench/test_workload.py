@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 import pytest
-
 from apportion.bench import updates, workload
 from apportion.bench.updates import Limits
 from apportion.bench.workload import Size
+
 from apportion.core.types import Batch, Sampling
 from apportion.data import replay as replays
 from apportion.methods import METHODS, grd

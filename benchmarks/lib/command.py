@@ -1,0 +1,25 @@
+"""How scripts are started: flags from the command line, and a mistake in one line."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import tyro
+
+from apportion.core.errors import UserError
+
+Flags = TypeVar("Flags")
+
+
+def start(main: Callable[[Flags], int | None], flags: type[Flags]) -> None:
+    """Run a script with what its command line says."""
+    try:
+        sys.exit(main(tyro.cli(flags)))
+    except UserError as error:
+        sys.exit(f"error: {error}")
+
+
+def given() -> str:
+    """The command line, as results keep it."""
+    return shlex.join(["python", *sys.argv])
