@@ -87,7 +87,7 @@ def tell(line: str) -> None:
 
 def run(flags: Structure) -> dict[str, Any]:
     """What was asked for, with what made it."""
-    config = {**asdict(flags), "out": None}
+    config = {**asdict(flags), "families": list(flags.families), "out": None}
     made = {"command": command.given(), "config": config, "versions": versions()}
     if flags.calibrate:
         return {**made, "calibration": run_calibration(flags.part, flags.calibrate, tell)}

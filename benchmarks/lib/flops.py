@@ -1,7 +1,7 @@
 """Arithmetic: how much of it a program asks for, and how much the machine can do.
 
 Counted are the matrix products, 2 M N K each, in the program as JAX traces it: the same on every machine.
-XLA's own count (`xla_count`) adds the work element by element, but takes a loop's body once.
+XLA's own count adds the work element by element, but takes a loop's body once.
 """
 
 import math
@@ -21,12 +21,6 @@ def products(program: Any, *arguments: Any) -> int:
     """Floating point operations in all matrix products of one call of a jitted program; arguments may be
     shapes only."""
     return _in_jaxpr(program.trace(*arguments).jaxpr)
-
-
-def xla_count(program: Any, *arguments: Any) -> float | None:
-    """XLA's count for a program before it is optimised; None where XLA gives none."""
-    found = program.lower(*arguments).cost_analysis()
-    return None if not found else float(found.get("flops", math.nan))
 
 
 def peak(dtype: str = "float32", seconds: float = 1.0, side: int | None = None) -> float:

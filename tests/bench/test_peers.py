@@ -7,10 +7,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from apportion.bench import peers
 
 from apportion.training.loop import Snapshot
 from apportion.training.presets import GREENHOUSE, paper, preset
+from lib import peers
 
 
 def quiet(line: str) -> None:
