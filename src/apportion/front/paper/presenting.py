@@ -68,6 +68,9 @@ def present(experiment: Experiment, request: Request, done: Sequence[Done], fold
     kept, seeds = request.of(experiment)
     folder.mkdir(parents=True, exist_ok=True)
     moments = _moments(experiment, kept.steps)
+    if experiment.shows == "curves":  # where a training was evaluated
+        at = np.array([entry["step"] for entry in evaluations(done[0].run)])
+        moments = {step: int(at[_nearest(at, moment)]) for step, moment in moments.items()}
     rows = _rows(experiment, moments, done, folder, request.scale == "smoke")
     figures, compared, notes = _figures(experiment, request, done, folder)
     made_with = versions()
