@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import tyro
@@ -21,5 +22,5 @@ def start(main: Callable[[Flags], int | None], flags: type[Flags]) -> None:
 
 
 def given() -> str:
-    """The command line, as results keep it."""
-    return shlex.join(["python", *sys.argv])
+    """The command line, as results keep it: from the project's root, wherever it was typed."""
+    return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
