@@ -11,6 +11,7 @@ written after each measurement.
 
 import os
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ TASK = "HalfCheetah-v4"
 ENVIRONMENTS = ("HalfCheetah-v4", "Ant-v4", "Humanoid-v4")
 LANES = (1, 5, 20)
 REPLAY_STEPS = 1_000_000
+WIDTH = 132  # of prose on pages
 # Iterations from one wait to the next. Where they are short, waiting for the end of each would keep the next
 # one from beginning meanwhile, as it does in a training.
 TOGETHER = {"gpu": 20, "tpu": 20}
@@ -245,11 +247,12 @@ def peers_table(data: Data) -> str:
         )
     step = data["our_step"]
     text = markdown(("step of", "ms (median)", "range", "times ours"), rows)
-    return (
-        f"{text}\n\nOur update has {step['gflop_per_update']:.2f} GFLOP in its matrix products: with the "
+    said = (
+        f"Our update has {step['gflop_per_update']:.2f} GFLOP in its matrix products: with the "
         f"environment {step['gflop_per_second']:,.0f} GFLOP/s, {step['share_of_peak']:.0%} of the "
         f"{data['peak']['float32'] / 1e9:,.0f} GFLOP/s that this machine reaches in one large product."
     )
+    return f"{text}\n\n{textwrap.fill(said, WIDTH)}"
 
 
 def updates_table(data: Data, of: str = "method") -> str:
