@@ -354,6 +354,18 @@ def test_functions_that_pages_name_exist(page: Path) -> None:
         assert name in defined, f"{file}:{name}"
 
 
+def test_the_readme_lists_every_method_and_backbone() -> None:
+    listed = set(re.findall(r"\(docs/((?:methods|backbones)/[\w-]+)\.md\)", README.read_text()))
+    assert listed >= {*(f"methods/{name}" for name in METHODS), *(f"backbones/{name}" for name in BACKBONES)}
+
+
+def test_no_page_names_a_commit() -> None:
+    """A page says what holds now; hexadecimal words of seven letters and digits are commits."""
+    for page in PAGES:
+        words = re.findall(r"`([0-9a-f]{7,40})`", page.read_text())
+        assert not [word for word in words if not word.isdigit()], relative(page)
+
+
 # --- Settings
 
 
