@@ -48,7 +48,7 @@ def test_what_is_added_is_written_like_the_rest(tmp_path: Path) -> None:
     path = write(tmp_path / "log.csv", ROWS, Dialect(";", ","))
     reward = np.linspace(-0.5, 1e-6, len(ROWS))
     _, rows = read_rows(str(path), Columns())
-    write_copy(str(path), tmp_path / "new.csv", rows, reward, {"s_0": 2 * reward})
+    write_copy(str(path), tmp_path / "new.csv", rows, reward, {"s_0": 2 * reward}, {})
     before, after = path.read_text().splitlines(), (tmp_path / "new.csv").read_text().splitlines()
     assert after[0] == f"{before[0]};reward;credit_s_0"
     assert after[1] == f"{before[1]};-0,5;-1,0"

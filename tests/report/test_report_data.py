@@ -245,9 +245,9 @@ def test_seeds_with_the_same_certificate_share_a_sentence(tmp_path: Path) -> Non
         (False, False),
     ]
     assert in_words(found, [5, 6, 7, 8]) == [
-        "The graph is certified (seeds 5, 7).",
+        "The edges are certified (seeds 5, 7).",
         f"Edges to the reward are certified, those to next states are not (seed 6): {few}.",
-        f"The graph is not certified (seed 8): {little}; {few}.",
+        f"The edges are not certified (seed 8): {little}; {few}.",
     ]
     assert "by gradient" in in_words(None, [5])[0]
 

@@ -103,7 +103,7 @@ def test_undecided_edges_look_different_and_certificates_give_reasons(
 ) -> None:
     few = Doubt.FEW_TRANSITIONS
     report = opened(make_run(tmp_path / "run", Recipe(doubts=((), (), (few,)))))
-    assert "The graph is certified (seeds 5, 6)." in report.text("#overview")
+    assert "The edges are certified (seeds 5, 6)." in report.text("#overview")
     assert few in report.text("#overview")
     assert "reward only" in report.text("#numbers")
     assert "undecided: kept because the data cannot tell" in report.text("#structure")
