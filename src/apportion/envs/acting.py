@@ -112,13 +112,13 @@ def _tanh_gaussian(outputs: Vector, actor: Actor, rng: np.random.Generator | Non
 
 
 def _bounded_gaussian(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
-    """FlashSAC's head: a tanh takes the log standard deviation to [-10, 2]. `noise` [A] is there where it was
-    drawn beforehand."""
+    """FlashSAC's head: a tanh takes the log standard deviation to [-10, 2]. Noise that was drawn
+    beforehand is in `drawn_noise` [A]."""
     size = len(outputs) // 2
     mean = outputs[:size]
     if rng is None:
         return np.tanh(mean)
-    drawn = actor.get("noise")
+    drawn = actor.get("drawn_noise")
     noise = rng.standard_normal(size, dtype=np.float32) if drawn is None else drawn
     action: NDArray[Any] = np.tanh(mean + np.exp(6 * np.tanh(outputs[size:]) - 4) * noise)
     return action

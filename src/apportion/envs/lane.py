@@ -87,7 +87,7 @@ class Lane:
             self.left, steps = None, steps - 1
         for step in range(steps):
             if actor is not None and noise is not None:
-                actor = {**actor, "noise": noise[step]}
+                actor = {**actor, "drawn_noise": noise[step]}
             try:
                 self._collect_step(actor, rng, writer)
             except FAILURES as error:

@@ -275,8 +275,9 @@ def watched_returns(
     sizes = scaling.returns
     assert sizes is not None
     found = returns_along(rewards - scaling.level, begins, wanted.discount)
-    weights = real.astype(found.dtype) / jnp.sum(real)
-    largest = jnp.max(jnp.abs(found) * real) / wanted.largest
+    counted = real.astype(found.dtype)
+    weights = counted / jnp.sum(counted)
+    largest = jnp.max(jnp.abs(found) * counted) / wanted.largest
     looks = sizes.looks + 1
     share = jnp.maximum(1 / looks.astype(found.dtype), _FORGET_RETURNS)
     falling = sizes.largest + share * (largest - sizes.largest)
