@@ -116,7 +116,7 @@ class Config:
         )
         check(
             self.normalise or backbone is None or self.make_backbone().returns is None,
-            f"{self.backbone} needs rewards in a unit of its own: leave out --no-normalise",
+            f"{self.backbone} needs rewards in its own unit: leave out --no-normalise and --preset paper",
         )
         if self.imagines:
             self._check_model()
