@@ -18,7 +18,7 @@ LAYERS = (
     ("methods", "backbones", "envs"),
     ("training",),
     ("runs",),
-    ("report", "bench"),
+    ("report",),
     ("front",),
     ("cli",),
     ("__main__",),
@@ -26,7 +26,7 @@ LAYERS = (
 LAYER = {unit: number for number, units in enumerate(LAYERS) for unit in units}
 
 MAX_FUNCTION_LINES = 60
-MAX_FILE_LINES = 350
+MAX_FILE_LINES = 500
 MAX_ENTRIES = 16
 
 

@@ -61,9 +61,9 @@ def _tables(console: Console, data: dict[str, Any]) -> None:
     title = f"What {data['method']} pays for {moment_in_words(data)}: {steps:,} steps ({data['source']})"
     table = Table(title=Text(title), title_justify="left")
     table.add_column("dimension")
-    for column in ("share", "mean |c|", "mean c", "± seeds", "± draw", "read in"):
+    for column in ("share", "mean |c|", "mean c", "± 90%", "± seeds", "± draw", "read in"):
         table.add_column(column, justify="right", no_wrap=True)
-    keys = ("mean_absolute", "mean", "between_lanes", "sampling_error")
+    keys = ("mean_absolute", "mean", "interval", "between_lanes", "sampling_error")
     for row in data["dimensions"][:EDGE_ROWS]:
         share = "-" if row["share"] is None else f"{row['share']:.1%}"
         cells = [amount(row[key]) for key in keys]

@@ -18,6 +18,7 @@ from apportion.data.reading import Read
 from apportion.envs.wire import Arrays
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json
+from apportion.runs.credit import fit_credit, write_credit
 from apportion.runs.explain.rewards import MOST_BEHIND
 from apportion.runs.folder import RunFolder
 from apportion.runs.logged import learners_record, people_s, spec_of
@@ -129,6 +130,9 @@ class _Recorder:
             self._status("running", 0)
             for look in offline(self.config, self.fitting, expanded(self.spec), self.data):
                 step = look.step
+                if look.last:
+                    progress.message("What do outcomes tell of single steps?")
+                    self._write_credit(look)
                 self._write(look)
                 progress.update(step)
                 progress.evaluation(*_shown(look))
@@ -160,6 +164,11 @@ class _Recorder:
         self.log.write(look.step, "eval", {**scores, **facts, STORED: stored})
         self.events.write(look.step, "train", metrics)
         self.events.write(look.step, "eval", scores)
+
+    def _write_credit(self, look: Look) -> None:
+        learned, held_out = self.data.learned, self.data.held_out
+        method, left = self.config.method, look.unexplained
+        write_credit(self.run, fit_credit(self.spec, learned, held_out, method, left, self.config.seed))
 
     def _save(self, look: Look) -> None:
         lanes = [
