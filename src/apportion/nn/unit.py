@@ -128,10 +128,9 @@ def _orthogonal(weight: Float[Array, "I O"]) -> Float[Array, "I O"]:
     """
     if weight.shape[0] < weight.shape[1]:
         return _orthogonal(weight.T).T
-    weight = weight / jnp.sqrt(jnp.linalg.norm(weight.T @ weight))  # at least its largest singular value
-    return jax.lax.fori_loop(
-        0, _SCHULZ, lambda _, w: 1.5 * w - 0.5 * jnp.matmul(w, w.T @ w, precision="highest"), weight
-    )
+    with jax.default_matmul_precision("highest"):
+        weight = weight / jnp.sqrt(jnp.linalg.norm(weight.T @ weight))  # at least its largest singular value
+        return jax.lax.fori_loop(0, _SCHULZ, lambda _, w: 1.5 * w - 0.5 * w @ (w.T @ w), weight)
 
 
 def _to_root(vectors: Float[Array, "K d"]) -> Float[Array, "K d"]:
