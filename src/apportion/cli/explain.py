@@ -55,6 +55,9 @@ def explain(argv: list[str]) -> int:
     return 0
 
 
+_WORTH = 0.01  # of all credit: less is not worth a warning
+
+
 def _tables(console: Console, data: dict[str, Any]) -> None:
     lanes = data["lanes"]
     steps = sum(len(episode["steps"]) for lane in lanes for episode in lane["episodes"])
@@ -85,8 +88,8 @@ def _tables(console: Console, data: dict[str, Any]) -> None:
         console.print(Text(said))  # a name is no markup
     if named := _named(data, "denied"):
         said = (
-            f"Absent by the graph: {named}. They are given something where episodes that were held out speak "
-            "for the reward that reads everything, and not for the one within the graph."
+            f"Absent by the graph: {named}. They are given something all the same, by rewards that need not "
+            "keep to the graph."
         )
         console.print(Text(said))
     for lane in lanes:
@@ -96,5 +99,5 @@ def _tables(console: Console, data: dict[str, Any]) -> None:
 
 def _named(data: dict[str, Any], doubt: str) -> str:
     """Dimensions that are given something although some seed has this doubt about them."""
-    names = [row["name"] for row in data["dimensions"] if row[doubt] and row["share"]]
+    names = [row["name"] for row in data["dimensions"] if row[doubt] and (row["share"] or 0) >= _WORTH]
     return ", ".join(names[:EDGE_ROWS]) + (", ..." if len(names) > EDGE_ROWS else "")

@@ -97,31 +97,30 @@ def rows_of(record: Record) -> NDArray[np.float64]:
     return np.concatenate([record.observations[:length], record.actions, end], axis=1, dtype=np.float64)
 
 
-def fit_credit(
-    spec: Spec, learned: list[Record], held_out: list[Record], method: str, unexplained: Floats, seed: int
-) -> Credit:
-    """From the episodes that the method learned from; `unexplained` [L] is the share of the variance of
-    held-out outcomes that its lanes leave."""
+def fit_credit(spec: Spec, learned: list[Record], held_out: list[Record], seed: int) -> Credit:
+    """From the episodes that a method learns from, too; held-out ones tell how far it can be relied on."""
     rows, behind = [rows_of(record) for record in learned], [rows_of(record) for record in held_out]
     totals, paid = (np.array([record.total for record in each], np.float64) for each in (learned, held_out))
-    rng = np.random.default_rng(seed)
-    found = posteriors.fit(rows, totals, rng)
+    found = posteriors.fit(rows, totals, np.random.default_rng(seed))
     mean, variance = found.totals(behind)
     left = (paid - mean) ** 2
-    share_left = float(left.mean() / max(float(np.mean((paid - totals.mean()) ** 2)), 1e-300))
-    ratio = share_left / max(float(np.median(unexplained)), 1e-300)
+    unexplained = float(left.mean() / max(float(np.mean((paid - totals.mean()) ** 2)), 1e-300))
     widening = float(np.sqrt(max(1.0, float(np.mean(left / np.maximum(variance, 1e-300))))))
-    credit = Credit(found, min(1.0, ratio**-2) if method in SPEAKS else 0.0, widening, {})
+    credit = Credit(found, 1.0, widening, {})
     determined = _determined(credit, behind, paid)
     facts = {
-        "share": credit.share,
-        "widening": widening,
-        "unexplained": share_left,
+        "unexplained": unexplained,
         "determined": determined,
         "undetermined": _undetermined(spec, found, behind) if determined < _WELL else [],
-        "episodes": len(learned),
     }
     return credit._replace(facts=facts)
+
+
+def weighed(credit: Credit, method: str, unexplained: Floats) -> Credit:
+    """Beside a method whose lanes leave these shares [L] of the variance of held-out outcomes unexplained:
+    the posterior has all of the credit while it leaves no more, and less the more it leaves."""
+    ratio = credit.facts["unexplained"] / max(float(np.median(unexplained)), 1e-300)
+    return credit._replace(share=min(1.0, ratio**-2) if method in SPEAKS else 0.0)
 
 
 def _determined(credit: Credit, segments: list[NDArray[Any]], paid: Floats) -> float:
@@ -158,7 +157,7 @@ def _undetermined(spec: Spec, found: Posterior, segments: list[NDArray[Any]]) ->
 def write_credit(run: RunFolder, credit: Credit) -> None:
     """The arrays first: the facts say that they are there."""
     write_tensors(run.credit_arrays, credit.posterior.arrays())
-    write_json(run.credit, {**credit.facts})
+    write_json(run.credit, {"share": credit.share, "widening": credit.widening, **credit.facts})
 
 
 def read_credit(run: RunFolder) -> Credit | None:

@@ -18,7 +18,7 @@ from apportion.data.reading import Read
 from apportion.envs.wire import Arrays
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json
-from apportion.runs.credit import fit_credit, write_credit
+from apportion.runs.credit import SPEAKS, fit_credit, weighed, write_credit
 from apportion.runs.explain.rewards import MOST_BEHIND
 from apportion.runs.folder import RunFolder
 from apportion.runs.logged import learners_record, people_s, spec_of
@@ -128,11 +128,13 @@ class _Recorder:
         ):
             progress.message(f"Writing to {self.run.path}. The first updates compile, which takes a while.")
             self._status("running", 0)
-            for look in offline(self.config, self.fitting, expanded(self.spec), self.data):
+            credit = fit_credit(self.spec, self.data.learned, self.data.held_out, self.config.seed)
+            speaks = self.config.method in SPEAKS
+            known = float(credit.facts["unexplained"]) if speaks else 0.0
+            for look in offline(self.config, self.fitting, expanded(self.spec), self.data, known):
                 step = look.step
                 if look.last:
-                    progress.message("What do outcomes tell of single steps?")
-                    self._write_credit(look)
+                    write_credit(self.run, weighed(credit, self.config.method, look.unexplained))
                 self._write(look)
                 progress.update(step)
                 progress.evaluation(*_shown(look))
@@ -164,11 +166,6 @@ class _Recorder:
         self.log.write(look.step, "eval", {**scores, **facts, STORED: stored})
         self.events.write(look.step, "train", metrics)
         self.events.write(look.step, "eval", scores)
-
-    def _write_credit(self, look: Look) -> None:
-        learned, held_out = self.data.learned, self.data.held_out
-        method, left = self.config.method, look.unexplained
-        write_credit(self.run, fit_credit(self.spec, learned, held_out, method, left, self.config.seed))
 
     def _save(self, look: Look) -> None:
         lanes = [
