@@ -25,9 +25,9 @@ from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, versions
 
 GREENHOUSE = "apportion/Greenhouse-v0"
-CONTINUOUS = ("sac", "crossq", "simba", "td3", "ddpg", "ppo")
+CONTINUOUS = ("sac", "crossq", "simba", "flashsac", "td3", "ddpg", "ppo")
 NARROW = ["--backbone.critic-hidden", "8", "8"]
-MORE = {"crossq": NARROW, "simba": NARROW}  # settings of these alone
+MORE = {"crossq": NARROW, "simba": NARROW, "flashsac": NARROW}  # settings of these alone
 TASKS = {**dict.fromkeys(CONTINUOUS, GREENHOUSE), "dqn": "CartPole-v1"}
 STEPS, EVERY = 1_000, 200
 SETTINGS = (

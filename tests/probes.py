@@ -130,3 +130,29 @@ def plain_renorm(
         x = np.stack(columns, axis=1) @ weight + network.layers.biases[layer]
     ends = np.cumsum([len(weight) for weight in network.layers.weights])[:-1]
     return x, np.split(np.array(means), ends), np.split(np.array(variances), ends)
+
+
+def plain_unit(
+    network: Any, x: np.ndarray, running: tuple[list[np.ndarray], list[np.ndarray]] | None = None
+) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+    """A UnitResidual of NumPy arrays: outputs, and the means and variances that each norm went by: those of
+    the batch, unless there are running ones."""
+    means: list[np.ndarray] = []
+    variances: list[np.ndarray] = []
+
+    def norm(x: np.ndarray) -> np.ndarray:
+        place = len(means)
+        mean, variance = x.mean(axis=0), ((x - x.mean(axis=0)) ** 2).mean(axis=0)
+        if running is not None:
+            mean, variance = running[0][place], running[1][place]
+        means.append(mean)
+        variances.append(variance)
+        return (x - mean) / np.sqrt(variance + 1e-5) * network.scales[place] + network.shifts[place]
+
+    embed, *blocks, head = network.weights
+    x = norm(x) @ embed
+    for place in range(0, len(blocks), 2):
+        inside = np.maximum(norm(x @ blocks[place]), 0)
+        x = x + np.maximum(norm(inside @ blocks[place + 1]), 0)
+    x = np.stack([row / np.sqrt((row**2).mean() + 1e-6) for row in x])
+    return (x * network.rms_scale) @ head + network.bias, means, variances

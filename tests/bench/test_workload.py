@@ -72,5 +72,5 @@ def test_what_would_take_too_long_is_left_out_and_says_so() -> None:
 def test_backbones_that_learn_from_the_replay_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(updates, "measure", lambda *args, backbone: {"measured": backbone})
     rows = list(updates.of_backbones((1,), 1e9, lambda line: None))
-    assert [row["backbone"] for row in rows] == ["sac", "crossq", "simba", "td3", "ddpg"]
+    assert [row["backbone"] for row in rows] == ["sac", "crossq", "simba", "flashsac", "td3", "ddpg"]
     assert all(row["measured"] == row["backbone"] for row in rows)

@@ -7,7 +7,8 @@ import pytest
 from lane_envs import EndsEarlier
 
 from apportion.core.errors import UserError
-from apportion.envs.lane import Lane, Noise, play
+from apportion.envs.acting import NOISE_SPAN, repeated_noise
+from apportion.envs.lane import _REPEATED, Lane, Noise, play
 from apportion.envs.make import EnvConfig
 
 HEAD = "tanh_gaussian"
@@ -199,3 +200,43 @@ def test_an_info_that_is_none_is_refused() -> None:
 def test_a_reward_in_words_is_refused() -> None:
     with pytest.raises(UserError, match="the reward of a step is '5': return a single number from step"):
         _lane("lane_envs:TextReward-v0").collect(None, 5, 0)
+
+
+def test_noise_is_kept_for_so_many_steps_as_the_zeta_distribution_says() -> None:
+    noise = repeated_noise((3, 1), 0, 200 * NOISE_SPAN, 2, 16)
+    new = np.any(np.diff(noise, axis=0) != 0, axis=1)
+    new[NOISE_SPAN - 1 :: NOISE_SPAN] = True  # where a run may be cut short
+    runs = np.diff(np.flatnonzero(new))
+    chances = 1 / np.arange(1, 17) ** 2
+    shares = np.bincount(runs, minlength=17)[1:] / len(runs)
+    np.testing.assert_allclose(shares, chances / chances.sum(), atol=0.01)
+    assert len(shares) == 16
+    draws = noise[1:][new]
+    np.testing.assert_allclose([draws.mean(), draws.std()], [0, 1], atol=0.02)
+
+
+@pytest.mark.parametrize("steps", [1, 25, 700])
+def test_noise_does_not_depend_on_how_steps_are_asked_for(steps: int) -> None:
+    """So whoever goes on elsewhere has the same, in the middle of a run, too."""
+    whole = repeated_noise((3, 1), 0, 1400, 2, 16)
+    parts = [repeated_noise((3, 1), first, steps, 2, 16) for first in range(0, 1400, steps)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    assert np.any(whole != repeated_noise((4, 1), 0, 1400, 2, 16))
+
+
+def test_a_lane_put_back_keeps_its_noise() -> None:
+    """Bit for bit, and from an actor that hardly looks: actions repeat as its noise does."""
+    lane = Lane(EnvConfig("Pendulum-v1"), 3, "bounded_gaussian")
+    actor = {**_actor(3, 1), "longest_repeat": np.asarray(16, np.float32)}
+    actor = {**actor, "w1": 0 * actor["w1"], "b1": np.zeros(2, np.float32)}
+    lane.collect(actor, 25, 0)
+    where = lane.where()
+    expected = [lane.collect(actor, 25, iteration) for iteration in (1, 2)]
+
+    other = Lane(EnvConfig("Pendulum-v1"), 3, "bounded_gaussian")
+    other.put_back(where)
+    for iteration, chunk in enumerate(expected, start=1):
+        _assert_same(other.collect(actor, 25, iteration), chunk)
+    noise = repeated_noise((3, _REPEATED), 25, 50, 1, 16)
+    taken = np.concatenate([chunk["action"][:25] for chunk in expected])
+    np.testing.assert_allclose(taken, np.tanh(np.exp(-4) * noise), rtol=1e-4)

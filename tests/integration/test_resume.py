@@ -57,9 +57,10 @@ checkpoint._publish = publish_or_die
     ("method", "flags", "death", "logged"),
     [
         ("grd", [], DIES_AFTER_LOGGING, 1600),
+        ("observed", ["--backbone", "flashsac", "--backbone.critic-hidden", "8"], DIES_AFTER_LOGGING, 1600),
         ("published", ["--no-overlap", "--env.delay", "3-8"], DIES_WHILE_SAVING, 2000),
     ],
-    ids=["overlap-logging", "published-no-overlap-windows-saving"],
+    ids=["overlap-logging", "flashsac", "published-no-overlap-windows-saving"],
 )
 def test_a_killed_run_resumes_bit_for_bit(
     method: str, flags: list[str], death: str, logged: int, greenhouse_run: Run, tmp_path: Path

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import builders
-from apportion.core.types import Record
+from apportion.core.types import Record, Returns
 from apportion.data import replay as replays
 from apportion.envs import acting
 from apportion.envs.make import EnvConfig
@@ -302,3 +302,62 @@ def test_the_paper_s_settings_take_observations_as_they_come() -> None:
     assert preset("Pendulum-v1", "grd", "sac").normalise
     assert not paper(preset("Pendulum-v1", "grd", "sac")).normalise
     assert not paper(preset("Pendulum-v1", "rd", "sac")).normalise
+
+
+# --- Returns
+
+
+def _sizes(rewards: np.ndarray, begins: np.ndarray, discount: float) -> tuple[float, float]:
+    """Spread and largest of the returns along some runs, step by step."""
+    found = []
+    for run, starts in zip(rewards, begins, strict=True):
+        so_far = 0.0
+        for reward, begin in zip(run, starts, strict=True):
+            so_far = reward + (0.0 if begin else discount * so_far)
+            found.append(so_far)
+    return float(np.std(found)), float(np.max(np.abs(found)))
+
+
+@pytest.mark.parametrize("outlier", [0.0, 100.0])  # so that once the spread decides, and once the largest
+def test_rewards_come_in_the_unit_of_returns(outlier: float) -> None:
+    rng = np.random.default_rng(0)
+    rewards, begins = rng.normal(0, 1, (3, 40)), rng.random((3, 40)) < 0.1
+    rewards[1, 39] += outlier
+    spread, largest = _sizes(rewards, begins, 0.9)
+    assert (spread > largest / 5) == (outlier == 0)
+    asked = scaling.unknown(builders.SPEC, returns=True)
+    real = jnp.ones((3, 40), bool)
+    arrays = (jnp.asarray(rewards, jnp.float32), jnp.asarray(begins), real)
+    found = jax.jit(scaling.watched_returns, static_argnums=4)(asked, *arrays, Returns(0.9, 5.0))
+    np.testing.assert_allclose(scaling.reward_factor(found), 1 / max(spread, largest / 5), rtol=1e-4)
+    thrice = scaling.in_unit(found, jnp.asarray(3.0))
+    np.testing.assert_allclose(scaling.reward_factor(thrice), scaling.reward_factor(found) / 3, rtol=1e-4)
+    assert float(scaling.reward_factor(asked)) == 1  # nothing has been seen
+
+
+def test_what_is_no_step_does_not_count_among_returns() -> None:
+    asked, wanted = scaling.unknown(builders.SPEC, returns=True), Returns(0.5, 5.0)
+    begins = jnp.asarray([[True, False, False, False]])
+    rewards, real = jnp.asarray([[2.0, 4.0, 0.0, 0.0]]), jnp.asarray([[True, True, False, False]])
+    found = scaling.watched_returns(asked, rewards, begins, real, wanted)
+    some = scaling.watched_returns(asked, rewards[:, :2], begins[:, :2], real[:, :2], wanted)
+    builders.assert_close(found.returns, some.returns)
+
+
+def test_larger_returns_count_at_once_and_smaller_ones_by_and_by() -> None:
+    """Rewards are learned: when they shrink, their unit follows."""
+    begins, real = jnp.ones((1, 4), bool), jnp.ones((1, 4), bool)
+
+    def look(known: scaling.Scaling, size: float) -> scaling.Scaling:
+        rewards = jnp.full((1, 4), size)
+        return scaling.watched_returns(known, rewards, begins, real, Returns(0.9, 5.0))
+
+    known = look(look(scaling.unknown(builders.SPEC, returns=True), 5.0), 500.0)
+    np.testing.assert_allclose(scaling.reward_factor(known), 1 / max(100, np.std([5, 500])), rtol=1e-3)
+    factors = []
+    for _ in range(1_000):
+        known = look(known, 5.0)
+        factors.append(float(scaling.reward_factor(known)))
+    assert np.all(np.diff(factors) >= 0)
+    assert factors[3] < 0.05
+    assert factors[-1] == pytest.approx(1, abs=0.1)  # the largest is 5 again, and may be 5

@@ -1,6 +1,6 @@
 """The registry of policy learners. Adding one: a file, and a line here."""
 
-from apportion.backbones import crossq, ddpg, dqn, ppo, sac, simba, td3
+from apportion.backbones import crossq, ddpg, dqn, flashsac, ppo, sac, simba, td3
 from apportion.core import registry
 from apportion.core.registry import Entry
 from apportion.core.types import Backbone
@@ -9,6 +9,7 @@ BACKBONES: dict[str, Entry[Backbone]] = {
     "sac": Entry(sac.Config, sac.make),
     "crossq": Entry(crossq.Config, crossq.make),
     "simba": Entry(simba.Config, simba.make),
+    "flashsac": Entry(flashsac.Config, flashsac.make),
     "td3": Entry(td3.Config, td3.make),
     "ddpg": Entry(ddpg.Config, ddpg.make),
     "dqn": Entry(dqn.Config, dqn.make),

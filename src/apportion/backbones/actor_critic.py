@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from apportion.core.config import check
 from apportion.core.spec import Spec
@@ -18,6 +18,7 @@ from apportion.nn.residual import ResidualMLP
 
 Network = MLP | ResidualMLP
 AnyNetwork = TypeVar("AnyNetwork", bound=Network)
+Weights = TypeVar("Weights")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,32 @@ def check_layers(name: str, layers: tuple[int, ...]) -> None:
     """Complain of a setting that is no list of hidden layers."""
     check(len(layers) >= 1, f"backbone.{name} needs at least one layer")
     check(min(layers) >= 1, f"backbone.{name}={layers} must be at least 1 each")
+
+
+def check_width(name: str, layers: tuple[int, ...]) -> None:
+    """Complain of a setting that is not the width of residual blocks, once for every block."""
+    check_layers(name, layers)
+    check(len(set(layers)) == 1, f"backbone.{name}={layers} must be the same width for every block")
+
+
+@dataclass(frozen=True)
+class DecayConfig(CommonConfig):
+    """The settings of those whose learning rate falls."""
+
+    decay_updates: int | None = None
+    """Updates over which the learning rate falls to its half; those of the whole training when not given."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        updates = self.decay_updates
+        check(updates is None or updates >= 1, f"backbone.decay_updates={updates} must be at least 1")
+
+    def rate_share(self, updates: Int[Array, ""]) -> Float[Array, ""]:
+        """What is left of the learning rate after so many updates, by half a turn of a cosine from 1 to ½."""
+        if self.decay_updates is None:
+            return jnp.ones(())
+        passed = jnp.minimum(updates.astype(jnp.float32) / self.decay_updates, 1.0)
+        return 0.75 + 0.25 * jnp.cos(math.pi * passed)
 
 
 @dataclass(frozen=True)
@@ -109,9 +136,10 @@ def step_critics(
     return critics, optimiser, {"critic_loss": value_loss, "value": mean_value}
 
 
-def follow(target: AnyNetwork, network: AnyNetwork, polyak: float) -> AnyNetwork:
+def follow(target: Weights, network: Weights, polyak: float) -> Weights:
     """θ' + polyak (θ - θ')."""
-    return jax.tree.map(lambda t, n: t + polyak * (n - t), target, network)
+    moved: Weights = jax.tree.map(lambda t, n: t + polyak * (n - t), target, network)
+    return moved
 
 
 # --- Deterministic actors: a = tanh(μ(s))
@@ -236,10 +264,11 @@ def step_temperature(
     optimiser: Optimiser,
     entropy: Float[Array, ""],
     target_entropy: float,
+    share: Float[Array, ""] | None = None,
 ) -> tuple[Float[Array, ""], Optimiser]:
     """One step down α (entropy - target entropy), in log α: more randomness where there is too little."""
     gradient = jax.grad(lambda log_alpha: jnp.exp(log_alpha) * (entropy - target_entropy))(log_temperature)
-    return optimise.step(optimiser, log_temperature, gradient)
+    return optimise.step(optimiser, log_temperature, gradient, share=share)
 
 
 # --- Workers

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from apportion.backbones.actor_critic import arrays, check_layers
+from apportion.backbones.actor_critic import arrays, check_width
 from apportion.backbones.soft import SoftConfig, make_soft
 from apportion.core.config import check
 from apportion.core.spec import Spec
@@ -34,10 +34,8 @@ class Config(SoftConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_layers("critic_hidden", self.critic_hidden)
-        for name in ("hidden", "critic_hidden"):
-            widths = getattr(self, name)
-            check(len(set(widths)) == 1, f"backbone.{name}={widths} must be the same width for every block")
+        check_width("hidden", self.hidden)
+        check_width("critic_hidden", self.critic_hidden)
         check(self.weight_decay >= 0, f"backbone.weight_decay={self.weight_decay} must not be negative")
 
     def entropy_for(self, actions: int) -> float:

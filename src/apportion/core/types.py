@@ -181,6 +181,13 @@ class Method(NamedTuple):
 LogDensity = Callable[[State, Float[Array, "*B S"], Float[Array, "*B A"]], Float[Array, "*B"]]
 
 
+class Returns(NamedTuple):
+    """In which unit a backbone wants its rewards: that of the returns they add up to."""
+
+    discount: float  # of returns
+    largest: float  # what no return is to exceed, in that unit
+
+
 class Backbone(NamedTuple):
     """Learns a policy from transitions and rewards. Pure functions of an explicit state.
 
@@ -196,3 +203,4 @@ class Backbone(NamedTuple):
     batch_size: int
     discrete: bool | None = False  # serves discrete actions, as one-hot vectors; else continuous; None: both
     log_density: LogDensity | None = None  # log π(a|s) of given actions
+    returns: Returns | None = None  # None: rewards as they come, unless they are unusually small or large

@@ -2,10 +2,11 @@
 
 An actor is a dict of arrays: `mask` [S] over the observation, layers w0, b0, w1, b1, ... with ReLU between
 them, and whatever else its head reads. With `norm_epsilon` [] the layers between the first and the last are
-residual blocks of two. Where observations are standardised, `mean` and `scale` [S] say how.
+residual blocks of two, and with `rms_epsilon` [] such blocks with a ReLU at their end. Where observations are
+standardised, `mean` and `scale` [S] say how.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -20,6 +21,7 @@ Actor = dict[str, NDArray[np.float32]]
 Vector = NDArray[np.float32]
 Head = Callable[[Vector, Actor, np.random.Generator | None], Vector]
 
+NOISE_SPAN = 512  # steps after which noise is drawn anew in any case
 FARTHEST = 10.0  # standard deviations: a standardised observation is cut there
 
 
@@ -28,7 +30,10 @@ def act(actor: Actor, head: str, observation: Vector, rng: np.random.Generator |
     if "mean" in actor:
         observation = standardise(observation, actor["mean"], actor["scale"])
     x: Vector = observation * actor["mask"]
-    outputs = _residual(x, actor) if "norm_epsilon" in actor else _plain(x, actor)
+    if "rms_epsilon" in actor:
+        outputs = _rectified_residual(x, actor)
+    else:
+        outputs = _residual(x, actor) if "norm_epsilon" in actor else _plain(x, actor)
     action = find_head(head)(outputs, actor, rng)
     # A diverged policy (NaN) stands still: if its environment failed, the other lanes would end with it.
     return action if np.isfinite(action).all() else np.zeros_like(action)
@@ -61,6 +66,20 @@ def _residual(x: Vector, actor: Actor) -> Vector:
     return _affine(_normalised(x, actor), actor, layer)
 
 
+def _rectified_residual(x: Vector, actor: Actor) -> Vector:
+    """Every two layers add what is above 0; the last one reads the sum after an RMS norm."""
+    x = _affine(x, actor, 0)
+    layer = 1
+    while f"w{layer + 1}" in actor:
+        inside = _affine(x, actor, layer)
+        np.maximum(inside, 0, out=inside)
+        more = _affine(inside, actor, layer + 1)
+        x += np.maximum(more, 0, out=more)
+        layer += 2
+    x /= np.sqrt(x @ x / len(x) + actor["rms_epsilon"])
+    return _affine(x, actor, layer)
+
+
 def _normalised(x: Vector, actor: Actor) -> Vector:
     """A layer norm; np.mean and np.var take longer than this."""
     centred: Vector = x - x.sum() / len(x)
@@ -90,6 +109,41 @@ def _tanh_gaussian(outputs: Vector, actor: Actor, rng: np.random.Generator | Non
     noise = rng.standard_normal(size, dtype=np.float32)
     action: NDArray[Any] = np.tanh(mean + np.exp(_clipped(log_std, -20, 2)) * noise)
     return action
+
+
+def _bounded_gaussian(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
+    """FlashSAC's head: a tanh takes the log standard deviation to [-10, 2]. Noise that was drawn
+    beforehand is in `drawn_noise` [A]."""
+    size = len(outputs) // 2
+    mean = outputs[:size]
+    if rng is None:
+        return np.tanh(mean)
+    drawn = actor.get("drawn_noise")
+    noise = rng.standard_normal(size, dtype=np.float32) if drawn is None else drawn
+    action: NDArray[Any] = np.tanh(mean + np.exp(6 * np.tanh(outputs[size:]) - 4) * noise)
+    return action
+
+
+def repeated_noise(
+    seeds: Sequence[int], first: int, steps: int, size: int, longest: int
+) -> NDArray[np.float32]:
+    """Gaussian noise [steps, size] for the steps from number `first` on, each draw of which is kept for n
+    steps: P(n) is proportional to n^-2, up to the longest.
+
+    It depends on seeds and step numbers alone, so that nothing of it has to be saved: whoever asks for some
+    steps again, or for others first, gets the same. For that a draw is cut short every few hundred steps.
+    """
+    spans = range(first // NOISE_SPAN, (first + steps - 1) // NOISE_SPAN + 1)
+    noise = np.concatenate([_noise_of_span([*seeds, span], size, longest) for span in spans])
+    return noise[first - spans[0] * NOISE_SPAN :][:steps]
+
+
+def _noise_of_span(seeds: Sequence[int], size: int, longest: int) -> NDArray[np.float32]:
+    rng = np.random.default_rng(seeds)
+    lengths = np.arange(1, longest + 1)
+    chances = 1.0 / lengths**2
+    repeats = rng.choice(lengths, NOISE_SPAN, p=chances / chances.sum())
+    return np.repeat(rng.standard_normal((NOISE_SPAN, size), dtype=np.float32), repeats, axis=0)[:NOISE_SPAN]
 
 
 def _tanh_noise(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
@@ -141,6 +195,7 @@ def _one_hot(index: int, size: int) -> Vector:
 
 HEADS: dict[str, Head] = {
     "tanh_gaussian": _tanh_gaussian,
+    "bounded_gaussian": _bounded_gaussian,
     "tanh_noise": _tanh_noise,
     "epsilon_greedy": _epsilon_greedy,
     "sampled": _sampled,

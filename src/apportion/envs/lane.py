@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.errors import UserError
-from apportion.envs.acting import Actor, act, random_action
+from apportion.envs.acting import Actor, act, random_action, repeated_noise
 from apportion.envs.checks import not_finite
 from apportion.envs.chunk import ChunkWriter
 from apportion.envs.faults import FAILURES, Trouble
@@ -23,7 +23,7 @@ from apportion.envs.wire import Arrays
 LARGEST_REWARD = 1e15  # its square, and sums of such squares, still fit into single precision
 
 # Separate streams of randomness for one seed.
-_EPISODES, _EXPLORATION, _EVALUATION, _NOISE, _EPISODES_AGAIN, _EVALUATION_AGAIN = range(6)
+_EPISODES, _EXPLORATION, _EVALUATION, _NOISE, _EPISODES_AGAIN, _EVALUATION_AGAIN, _REPEATED = range(7)
 
 
 class Noise(NamedTuple):
@@ -80,11 +80,14 @@ class Lane:
         With `trouble` a failure is noted there, costs its episode and one step, and restarts the environment.
         """
         rng = np.random.default_rng([self.seed, _EXPLORATION, iteration])
+        noise = self._noise(actor, steps, iteration)
         writer = ChunkWriter(steps, self.spec.observation_size, self.spec.action_size)
         if self.left is not None:
             writer.final(self.left)
             self.left, steps = None, steps - 1
-        for _ in range(steps):
+        for step in range(steps):
+            if actor is not None and noise is not None:
+                actor = {**actor, "drawn_noise": noise[step]}
             try:
                 self._collect_step(actor, rng, writer)
             except FAILURES as error:
@@ -95,6 +98,13 @@ class Lane:
                 if not self._restarted(error, trouble):
                     break
         return writer.finish(self.observation)
+
+    def _noise(self, actor: Actor | None, steps: int, iteration: int) -> NDArray[np.float32] | None:
+        """For each step of a chunk, where a draw serves several of them."""
+        if actor is None or "longest_repeat" not in actor:
+            return None
+        seeds, longest = (self.seed, _REPEATED), int(actor["longest_repeat"])
+        return repeated_noise(seeds, iteration * steps, steps, self.spec.action_size, longest)
 
     def _collect_step(self, actor: Actor | None, rng: np.random.Generator, writer: ChunkWriter) -> None:
         if actor is None:

@@ -26,14 +26,19 @@ def start(params: Params, learning_rate: float, weight_decay: float | None = Non
 
 
 def step(
-    optimiser: Optimiser, params: Params, gradients: Params, momentum: float = MOMENTUM
+    optimiser: Optimiser,
+    params: Params,
+    gradients: Params,
+    momentum: float = MOMENTUM,
+    share: Float[Array, ""] | None = None,  # of the learning rate; None: all of it
 ) -> tuple[Params, Optimiser]:
     """One Adam step downhill; with weight decay also towards 0, which the moments do not see (AdamW)."""
+    rate = optimiser.learning_rate if share is None else optimiser.learning_rate * share
     directions, moments = _adam(momentum).update(gradients, optimiser.moments)
     decay = optimiser.weight_decay
     if decay is not None:
         directions = jax.tree.map(lambda d, p: d + decay * p, directions, params)
-    params = jax.tree.map(lambda p, d: p - optimiser.learning_rate * d, params, directions)
+    params = jax.tree.map(lambda p, d: p - rate * d, params, directions)
     return params, optimiser._replace(moments=moments)
 
 

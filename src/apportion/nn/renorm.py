@@ -52,7 +52,7 @@ class RenormMLP(eqx.Module):
                 x = jax.nn.relu(x)
             batch_mean, batch_variance = jnp.mean(x, axis=0), jnp.var(x, axis=0)
             x = renormalise(x, mean, variance, warm)
-            x = x * _rows(self.scales[layer], x) + _rows(self.shifts[layer], x)
+            x = x * rows(self.scales[layer], x) + rows(self.shifts[layer], x)
             x = dense(x, self.layers.weights[layer], self.layers.biases[layer])
             means.append(mean + rate * (batch_mean - mean))
             variances.append(variance + rate * (batch_variance - variance))
@@ -85,8 +85,8 @@ def renormalise(
     shift = jnp.clip((batch_mean - mean) / std, -LARGEST_SHIFT, LARGEST_SHIFT)
     ratio = jax.lax.stop_gradient(jnp.where(warm, ratio, 1.0))
     shift = jax.lax.stop_gradient(jnp.where(warm, shift, 0.0))
-    return (x - _rows(batch_mean, x)) * _rows(ratio / batch_std, x) + _rows(shift, x)
+    return (x - rows(batch_mean, x)) * rows(ratio / batch_std, x) + rows(shift, x)
 
 
-def _rows(vector: Float[Array, "I"], x: Float[Array, "B I"]) -> Float[Array, "B I"]:
+def rows(vector: Float[Array, "I"], x: Float[Array, "B I"]) -> Float[Array, "B I"]:
     return jnp.broadcast_to(vector, x.shape)

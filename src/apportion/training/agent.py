@@ -103,8 +103,7 @@ def in_units(
         model = method.repaid(model, factor, more)
     model = choose((factor != 1) | (more != 0), model, state.method)
     model = scales.remembered(state.scaling, scaling, model)
-    scaling = scaling._replace(reward_square=scaling.reward_square * factor**2, level=scaling.level * factor)
-    return state._replace(method=model, scaling=scaling)
+    return state._replace(method=model, scaling=scales.in_unit(scaling, factor))
 
 
 def seen(method: Method, state: AgentState) -> Float[Array, "S"]:

@@ -90,7 +90,8 @@ def _compile_init(config: Config, spec: Spec) -> Callable[[PRNGKeyArray], AgentS
     method, backbone = config.make_method(), config.make_backbone()
 
     def init(key: PRNGKeyArray) -> AgentState:
-        scaling = scales.unknown(spec, config.env.time_up != "pause") if config.normalise else None
+        clocks, returns = config.env.time_up != "pause", backbone.returns is not None
+        scaling = scales.unknown(spec, clocks, returns) if config.normalise else None
         return agents.init(method, backbone, key, spec, scaling, config.imagines)
 
     return jax.jit(jax.vmap(init))

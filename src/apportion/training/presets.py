@@ -6,7 +6,7 @@ The sparsity weights λ1..λ5 of the MuJoCo tasks are those of the GRD paper's a
 from dataclasses import replace
 from typing import Any
 
-from apportion.backbones import crossq, ddpg, dqn, sac, simba, td3
+from apportion.backbones import crossq, ddpg, dqn, flashsac, sac, simba, td3
 from apportion.envs.make import EnvConfig
 from apportion.methods import (
     align_rudder,
@@ -45,6 +45,9 @@ SMALL_BACKBONES: dict[str, Any] = {
     "sac": sac.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
     "crossq": crossq.Config(hidden=(64, 64), critic_hidden=(64, 64), batch_size=64, discount=0.95),
     "simba": simba.Config(
+        hidden=(32,), critic_hidden=(64,), batch_size=64, learning_rate=1e-3, discount=0.95
+    ),
+    "flashsac": flashsac.Config(
         hidden=(32,), critic_hidden=(64,), batch_size=64, learning_rate=1e-3, discount=0.95
     ),
     "td3": td3.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),

@@ -154,8 +154,7 @@ def _compile(config: Config) -> _Programs:
         assert awaited is not None
         found = agent
         if agent.scaling is not None and awaited.scaling is not None:
-            square, level = agent.scaling.reward_square, agent.scaling.level  # as they are by now
-            units = awaited.scaling._replace(reward_square=square, level=level)
+            units = scales.with_rewards_of(awaited.scaling, agent.scaling)  # as they are by now
             found = agents.in_units(method, agent, units)
         model = revision.accept(found.method, awaited.findings)
         nothing = awaited._replace(at=jnp.full_like(awaited.at, NOTHING))

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from apportion.core.spec import Spec
-from apportion.core.types import Batch, Record, Segments, Survey, Transitions
+from apportion.core.types import Batch, Record, Returns, Segments, Survey, Transitions
 from apportion.data.blocks import summed
 from apportion.data.memory import Memory
 from apportion.data.replay import Replay
@@ -33,6 +33,16 @@ OUTGROWN = 1_000.0  # units that a step's part has when what was learned in them
 ENOUGH_SEGMENTS = 4  # that were paid, to tell the size of rewards
 STANDS_OUT = 10.0  # spreads that the mean of rewards is away from 0 when learners are better off without it
 _FORGET = 0.1  # share of the rewards' mean square that each iteration replaces
+_FORGET_RETURNS = 0.01  # the same of what is known of returns, after the first hundred
+
+
+class Sizes(NamedTuple):
+    """Of discounted returns up to each step of an episode: running means, and their running maximum."""
+
+    mean: Float[Array, ""]
+    square: Float[Array, ""]
+    largest: Float[Array, ""]  # absolute one, over what it can be for the backbone; falls slowly
+    looks: Int[Array, ""]  # so many were taken
 
 
 class Scaling(NamedTuple):
@@ -44,13 +54,15 @@ class Scaling(NamedTuple):
     level: Float[Array, ""]  # of rewards that hardly differ from each other, where that is nobody's doing
     unit: Float[Array, ""]  # of what is paid, as methods see it; below 0: for now; 0: nothing was paid yet
     clocks: Float[Array, "S"] | None = None  # 1 for dimensions that tell the time; None: nobody asks
+    returns: Sizes | None = None  # None: nobody asks
 
 
-def unknown(spec: Spec, clocks: bool = False) -> Scaling:
+def unknown(spec: Spec, clocks: bool = False, returns: bool = False) -> Scaling:
     """Before anything was measured: observations as they are."""
     states = spec.observation_size
     nothing, zero = jnp.zeros(states), jnp.zeros(())
-    return Scaling(nothing, jnp.ones(states), zero, zero, zero, nothing if clocks else None)
+    sizes = Sizes(zero, zero, zero, jnp.zeros((), jnp.int32)) if returns else None
+    return Scaling(nothing, jnp.ones(states), zero, zero, zero, nothing if clocks else None, sizes)
 
 
 def measured(scaling: Scaling, replay: Replay) -> Scaling:
@@ -222,6 +234,21 @@ def _paid_in(factor: Float[Array, ""], steps: Transitions) -> Transitions:
     )
 
 
+def with_rewards_of(scaling: Scaling, other: Scaling) -> Scaling:
+    """With what is known of rewards elsewhere."""
+    return scaling._replace(reward_square=other.reward_square, level=other.level, returns=other.returns)
+
+
+def in_unit(scaling: Scaling, factor: Float[Array, ""]) -> Scaling:
+    """With rewards that are so many times as large."""
+    sizes = scaling.returns
+    if sizes is not None:
+        mean, square, largest = sizes.mean * factor, sizes.square * factor**2, sizes.largest * factor
+        sizes = Sizes(mean, square, largest, sizes.looks)
+    square, level = scaling.reward_square * factor**2, scaling.level * factor
+    return scaling._replace(reward_square=square, level=level, returns=sizes)
+
+
 def watched(scaling: Scaling, rewards: Float[Array, "B"], ended: Bool[Array, ""]) -> Scaling:
     """With some more rewards in their running mean square, which is slow to fall, and with their level when
     they are seen first: a constant for each step, which no policy can change until an episode has ended by
@@ -237,12 +264,58 @@ def watched(scaling: Scaling, rewards: Float[Array, "B"], ended: Bool[Array, ""]
     return scaling._replace(reward_square=square, level=level)
 
 
+def watched_returns(
+    scaling: Scaling,
+    rewards: Float[Array, "W K"],
+    begins: Bool[Array, "W K"],
+    real: Bool[Array, "W K"],
+    wanted: Returns,
+) -> Scaling:
+    """With the sizes of more returns, along W runs of consecutive steps, of which real ones come first."""
+    sizes = scaling.returns
+    assert sizes is not None
+    found = returns_along(rewards - scaling.level, begins, wanted.discount)
+    counted = real.astype(found.dtype)
+    weights = counted / jnp.sum(counted)
+    largest = jnp.max(jnp.abs(found) * counted) / wanted.largest
+    looks = sizes.looks + 1
+    share = jnp.maximum(1 / looks.astype(found.dtype), _FORGET_RETURNS)
+    falling = sizes.largest + share * (largest - sizes.largest)
+    return scaling._replace(
+        returns=Sizes(
+            mean=sizes.mean + share * (jnp.sum(weights * found) - sizes.mean),
+            square=sizes.square + share * (jnp.sum(weights * found**2) - sizes.square),
+            # Upwards at once, as with rewards: beyond what a backbone can take, values are all alike.
+            largest=jnp.maximum(largest, falling),
+            looks=looks,
+        )
+    )
+
+
+def returns_along(
+    rewards: Float[Array, "W K"], begins: Bool[Array, "W K"], discount: float
+) -> Float[Array, "W K"]:
+    """G_t = γ G_{t-1} + r_t, which begins anew with each episode."""
+
+    def together(early: tuple[Array, Array], late: tuple[Array, Array]) -> tuple[Array, Array]:
+        return early[0] * late[0], early[1] * late[0] + late[1]
+
+    kept = jnp.where(begins, 0.0, discount)
+    return jax.lax.associative_scan(together, (kept, rewards), axis=1)[1]
+
+
 def for_policy(scaling: Scaling | None, rewards: Float[Array, "*B"]) -> Float[Array, "*B"]:
     """Rewards from their level on, and of a size that backbones take as it comes."""
     return rewards if scaling is None else (rewards - scaling.level) * reward_factor(scaling)
 
 
 def reward_factor(scaling: Scaling) -> Float[Array, ""]:
-    """What rewards are multiplied with for the backbone: 1, unless they are unusually small or large."""
+    """What rewards are multiplied with for the backbone: 1, unless they are unusually small or large. Where
+    it has asked for the unit of returns, one over max(their spread, the largest one over what it can be)."""
+    if scaling.returns is not None:
+        _, square, largest, _ = scaling.returns
+        spread = jnp.sqrt(jnp.maximum(square - scaling.returns.mean**2, 0.0))
+        unit = jnp.maximum(spread, largest)
+        return jnp.where(unit > 0, 1 / jnp.where(unit > 0, unit, 1.0), 1.0)
     size = jnp.sqrt(scaling.reward_square)
     return jnp.where(size > 0, jnp.clip(size, *USUAL_REWARDS) / jnp.where(size > 0, size, 1.0), 1.0)

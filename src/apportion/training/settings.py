@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from apportion import backbones, methods
+from apportion.backbones.actor_critic import DecayConfig
 from apportion.core.config import check, from_dict, to_dict
 from apportion.core.errors import UserError
 from apportion.core.spec import Spec
@@ -58,6 +59,12 @@ class Schedule:
     def iterations(self) -> int:
         return math.ceil(self.steps / self.steps_per_iteration)
 
+    @property
+    def updates(self) -> int:
+        """Of the policy, at the most: iterations that end in the warm-up make none."""
+        idle = max(0, math.ceil(self.warmup_steps / self.steps_per_iteration) - 1)
+        return max(1, self.iterations - idle) * self.updates_per_iteration
+
 
 @dataclass(frozen=True)
 class _Parts:
@@ -106,6 +113,10 @@ class Config:
         check(
             not self.exact_sum or self.make_step_method().sampling.segments > 0,
             f"{self.method} fits no rewards to what segments paid: leave out --method.exact-sum",
+        )
+        check(
+            self.normalise or backbone is None or self.make_backbone().returns is None,
+            f"{self.backbone} needs rewards in its own unit: leave out --no-normalise and --preset paper",
         )
         if self.imagines:
             self._check_model()
@@ -163,7 +174,10 @@ class Config:
             f"this run was fitted to logged episodes ({self.env.id}) and has no policy: "
             "`apportion train` makes one that has",
         )
-        return backbones.find(self.backbone).make(self.backbone_config)
+        config = self.backbone_config
+        if isinstance(config, DecayConfig) and config.decay_updates is None:
+            config = replace(config, decay_updates=self.schedule.updates)
+        return backbones.find(self.backbone).make(config)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data with every setting in it, defaults included."""

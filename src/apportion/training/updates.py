@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import Batch, Method, Metrics, Sampling, Transitions
+from apportion.core.types import Batch, Method, Metrics, Returns, Sampling, Transitions
 from apportion.data import replay as replays
 from apportion.data.replay import Draw, Replay
 from apportion.training import agent as agents
@@ -24,6 +24,7 @@ from apportion.training.limits import Limit
 from apportion.training.settings import Config
 
 _WATCHED_STEPS = 1024
+_WATCHED_RUNS = 8  # of so many steps, for returns
 
 
 def updates(
@@ -37,6 +38,9 @@ def updates(
     every = max(n for n in range(1, wanted.every + 1) if count % n == 0)
     draw_key, update_key, watch_key = jax.random.split(key, 3)
     agent = watch_rewards(method, agent, replay, watch_key)
+    if backbone.returns is not None:
+        # A child of its own: the others stay what they are where nobody asks for returns.
+        agent = watch_returns(method, backbone.returns, agent, replay, jax.random.fold_in(key, 4))
     sampling = dataclasses.replace(wanted, every=every)
     draws = replays.draw(replay, draw_key, sampling, backbone.batch_size, count)
     model_keys, policy_keys = jax.vmap(jax.random.split, out_axes=1)(jax.random.split(update_key, count))
@@ -118,6 +122,26 @@ def watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKe
     transitions = scales.transitions(agent.scaling, replays.gather(replay, drawn, 1).transitions)
     rewards = method.reward(agent.method, transitions)
     return agent._replace(scaling=scales.watched(agent.scaling, rewards, jnp.any(replay.terminated)))
+
+
+def watch_returns(
+    method: Method, wanted: Returns, agent: AgentState, replay: Replay, key: PRNGKeyArray
+) -> AgentState:
+    """Note how large returns are by the rewards that the model gives now: along the newest steps, and along
+    others from the beginning of an episode on."""
+    assert agent.scaling is not None
+    drawn = jax.tree.map(lambda x: x[0], replays.draw(replay, key, Sampling(), _WATCHED_RUNS, 1))
+    inside = replays.gather_transitions(replay, drawn.steps, drawn.step_segments).step_in_episode
+    oldest = replay.segment_first_step[replay.oldest % replay.paid.shape[0]]
+    newest = jnp.maximum(replay.steps - _WATCHED_STEPS, oldest)
+    starts = (drawn.steps - inside).at[0].set(newest)
+    numbers = starts[:, None] + jnp.arange(_WATCHED_STEPS)[None, :]
+    real = numbers < replay.steps
+    numbers = jnp.minimum(numbers, replay.steps - 1)
+    raw = replays.gather_transitions(replay, numbers, replays.segments_of(replay, numbers))
+    rewards = method.reward(agent.method, scales.transitions(agent.scaling, raw))
+    rewards, begins = jnp.where(real, rewards, 0.0), raw.step_in_episode == 0
+    return agent._replace(scaling=scales.watched_returns(agent.scaling, rewards, begins, real, wanted))
 
 
 def repeat(update: Callable[[Any, Any], tuple[Any, Metrics]], state: Any, inputs: Any) -> tuple[Any, Metrics]:

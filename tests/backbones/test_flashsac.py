@@ -1,0 +1,287 @@
+"""FlashSAC: projection, joint batches and steps equal their formulas; tiny tasks are solved."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from apportion.backbones import actor_critic, flashsac
+from apportion.core.errors import UserError
+from apportion.envs import acting
+from apportion.nn import optimise
+from apportion.nn.unit import UnitResidual
+from builders import SPEC, assert_close, assert_equal, lane, normal, numpy, transitions
+from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_unit, train
+
+# Adam's first step is as long for the smallest gradient as for any: a short one, and its moments tell.
+CONFIG = flashsac.Config(
+    hidden=(8, 8), critic_hidden=(8, 8), batch_size=6, discount=0.9, learning_rate=1e-5, decay_updates=4
+)
+UPDATE = jax.jit(flashsac.make(CONFIG).update)
+STEPS = transitions(1, 6)
+BINS = np.linspace(-5, 5, 101)
+
+
+@pytest.fixture(scope="module")
+def state() -> flashsac.State:
+    """Statistics have moved, norms have a say, and targets differ from critics."""
+    fresh = jax.jit(lambda key: flashsac.make(CONFIG).init(key, SPEC))(jax.random.key(0))
+    rng = np.random.default_rng(0)
+
+    def moved(leaf: jax.Array) -> jax.Array:
+        counter = leaf.dtype == jnp.int32
+        return leaf if counter else leaf + 0.2 * jnp.abs(normal(rng, *leaf.shape))
+
+    names = ("actor", "critics", "target_critics", "actor_statistics", "critic_statistics")
+    parts = {name: jax.tree.map(moved, getattr(fresh, name)) for name in names}
+    return fresh._replace(**parts, log_temperature=jnp.asarray(-0.7))
+
+
+def _plain_projection(
+    probabilities: np.ndarray, rewards: Any, terminated: Any, costs: Any, discount: float
+) -> np.ndarray:
+    """Bin by bin."""
+    found = np.zeros_like(probabilities)
+    for row, (reward, over, cost) in enumerate(zip(rewards, terminated, costs, strict=True)):
+        for z, probability in zip(BINS, probabilities[row], strict=True):
+            moved = reward if over else reward + discount * (z - cost)
+            place = (min(max(moved, -5.0), 5.0) + 5.0) / 0.1
+            below = min(int(place), 99)
+            found[row, below] += probability * (1 - (place - below))
+            found[row, below + 1] += probability * (place - below)
+    return found
+
+
+# --- The projection
+
+
+def _project(probabilities: np.ndarray, rewards: Any, terminated: Any, costs: Any) -> np.ndarray:
+    parts = (jnp.asarray(part, jnp.float32) for part in (probabilities, rewards))
+    ends, costs = jnp.asarray(terminated), jnp.asarray(costs, jnp.float32)
+    return np.asarray(jax.jit(flashsac.projected, static_argnums=4)(*parts, ends, costs, 0.9))
+
+
+def test_the_projection_shares_each_bin_between_two_neighbours() -> None:
+    """Some rewards lead far beyond the ends, some steps end, and entropy costs something or pays."""
+    rng = np.random.default_rng(0)
+    probabilities = rng.dirichlet(np.ones(101), 8)
+    rewards = [0.0, 0.33, -0.71, 4.9, -4.9, 30.0, -30.0, 1.234]
+    terminated, costs = [False, True] * 4, [0.0, 1.0, -2.5, 0.4, 1.0, 0.0, 0.0, 3.0]
+    found = _project(probabilities, rewards, terminated, costs)
+    expected = _plain_projection(probabilities, rewards, terminated, costs, 0.9)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_within_the_support_the_projection_keeps_the_mean() -> None:
+    narrow = np.exp(-np.abs(BINS))[None] / np.exp(-np.abs(BINS)).sum()
+    narrow = np.where(np.abs(BINS) < 2, narrow, 0) / narrow[:, np.abs(BINS) < 2].sum()
+    found = _project(narrow, [1.0], [False], [0.5])
+    np.testing.assert_allclose(found @ BINS, 1 + 0.9 * (narrow @ BINS - 0.5), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("reward", "place"), [(-7.0, 0), (-5.0, 0), (0.0, 50), (0.1, 51), (5.0, 100), (7.0, 100)]
+)
+def test_a_true_end_is_worth_its_reward_cut_at_the_ends(reward: float, place: int) -> None:
+    found = _project(np.full((1, 101), 1 / 101), [reward], [True], [99.0])
+    np.testing.assert_allclose(found[0, place], 1, atol=2e-5)
+
+
+# --- Steps
+
+
+def _log_probabilities(critics: Any, inputs: np.ndarray) -> np.ndarray:
+    logits = np.stack([plain_unit(lane(critics, j), inputs)[0] for j in range(2)])
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def _joint_inputs(state: flashsac.State, key: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+    """(s, a) and (s', a') in one batch, and log π(a'|s'), by the actor's running statistics."""
+    outputs = state.actor.folded(state.actor_statistics)(STEPS.next_observation)
+    next_action, log_density = numpy(actor_critic.sample_action(flashsac.bounded(outputs), key))
+    plain = numpy(STEPS)
+    now = np.concatenate([plain.observation, plain.action], axis=1)
+    return np.concatenate([now, np.concatenate([plain.next_observation, next_action], axis=1)]), log_density
+
+
+def _plain_target(state: flashsac.State, inputs: np.ndarray, log_density: np.ndarray) -> np.ndarray:
+    following = np.exp(_log_probabilities(numpy(state.target_critics), inputs)[:, 6:])
+    lower = (following @ BINS).argmin(axis=0)
+    chosen = following[lower, np.arange(6)]
+    assert set(lower) == {0, 1}  # the batch has both
+    assert numpy(STEPS).terminated.any() and not numpy(STEPS).terminated.all()  # noqa: PT018
+    costs = np.exp(-0.7) * log_density
+    return _plain_projection(chosen, numpy(STEPS).paid, numpy(STEPS).terminated, costs, 0.9)
+
+
+def test_critics_step_towards_the_lower_target_of_a_joint_batch(state: flashsac.State) -> None:
+    key = jax.random.key(4)
+    inputs, log_density = _joint_inputs(state, key)
+    target = _plain_target(state, inputs, log_density)
+    step = jax.jit(flashsac._update_critics, static_argnums=4)
+    after, metrics = step(state, STEPS, STEPS.paid, key, CONFIG)
+
+    found = _log_probabilities(numpy(state.critics), inputs)[:, :6]
+    np.testing.assert_allclose(metrics["critic_loss"], -(target * found).sum(axis=-1).mean(), rtol=1e-4)
+    np.testing.assert_allclose(metrics["value"], (np.exp(found) @ BINS).mean(), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(metrics["reward_mean"], STEPS.paid.mean(), rtol=1e-4)
+
+    def loss(critics: UnitResidual) -> jax.Array:
+        found, _ = flashsac.joint_log_probabilities(
+            critics, state.critic_statistics, jnp.asarray(inputs, jnp.float32)
+        )
+        return -jnp.mean(jnp.sum(jnp.asarray(target, jnp.float32)[None] * found[:, :6], axis=-1))
+
+    stepped, optimiser = optimise.step(
+        state.critic_optimiser, state.critics, jax.jit(jax.grad(loss))(state.critics)
+    )
+    stepped = jax.vmap(UnitResidual.unit)(stepped)
+    assert_close(after.critics, stepped)
+    assert_close(after.critic_optimiser, optimiser)
+    assert_close(after.target_critics, actor_critic.follow(state.target_critics, stepped, 0.01))
+    for critic in range(2):
+        _, means, variances = plain_unit(lane(numpy(state.critics), critic), inputs)
+        before, now = lane(numpy(state.critic_statistics), critic), lane(after.critic_statistics, critic)
+        assert_close(now.means, [m + 0.01 * (f - m) for m, f in zip(before.means, means, strict=True)])
+        moved = [v + 0.01 * (f - v) for v, f in zip(before.variances, variances, strict=True)]
+        assert_close(now.variances, moved)
+
+
+def test_actor_and_temperature_step_at_every_second_update_before_the_critics(state: flashsac.State) -> None:
+    for number in range(4):
+        key = jax.random.key(number)
+        after, metrics = UPDATE(state, STEPS, STEPS.paid, key)
+        assert after.updates == number + 1
+        waiting = ("actor", "actor_statistics", "actor_optimiser", "log_temperature", "temperature_optimiser")
+        if number % 2:
+            assert_equal(
+                [getattr(after, name) for name in waiting], [getattr(state, name) for name in waiting]
+            )
+        else:
+            loss, entropy = _plain_actor_loss(state, jax.random.split(key)[0])
+            np.testing.assert_allclose(metrics["actor_loss"], loss, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-4, atol=1e-5)
+            aim = np.log(2 * np.pi * np.e * 0.15**2)  # of two actions
+            assert np.sign(after.log_temperature - state.log_temperature) == -np.sign(entropy - aim)
+        np.testing.assert_allclose(metrics["temperature"], np.exp(after.log_temperature), rtol=1e-6)
+        state = after
+
+
+def _plain_actor_loss(state: flashsac.State, key: jax.Array) -> tuple[float, float]:
+    """s and s' share statistics, the loss is of s alone, and critics judge by what they know."""
+    plain = numpy(STEPS)
+    outputs, *_ = plain_unit(numpy(state.actor), np.concatenate([plain.observation, plain.next_observation]))
+    mean, raw = np.split(outputs[:6], 2, axis=1)
+    shown = np.concatenate([mean, -10 + 6 * (1 + np.tanh(raw))], axis=1)
+    action, log_density = numpy(actor_critic.sample_action(jnp.asarray(shown, jnp.float32), key))
+    inputs = np.concatenate([plain.observation, action], axis=1)
+    values = []
+    for critic in range(2):
+        running = lane(numpy(state.critic_statistics), critic)
+        logits = plain_unit(lane(numpy(state.critics), critic), inputs, (running.means, running.variances))[0]
+        chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+        values.append(chances @ BINS / chances.sum(axis=1))
+    lowest = np.minimum(*values)
+    temperature = np.exp(float(state.log_temperature))
+    return float((temperature * log_density - lowest).mean()), float(-log_density.mean())
+
+
+def test_lengths_hold_at_the_start_and_after_every_step(state: flashsac.State) -> None:
+    def lengths(network: Any) -> list[np.ndarray]:
+        columns = [np.sqrt((weight**2).sum(axis=-2)) for weight in network.weights]
+        pairs = zip(network.scales, network.shifts, strict=True)
+        norms = [(scale**2 + shift**2).mean(axis=-1) for scale, shift in pairs]
+        return [*columns, *norms, (network.rms_scale**2).mean(axis=-1)]
+
+    fresh = flashsac.make(CONFIG).init(jax.random.key(1), SPEC)
+    quick = flashsac.make(flashsac.Config(hidden=(8,), critic_hidden=(8,), batch_size=6, learning_rate=0.1))
+    learner, update = quick.init(jax.random.key(2), SPEC), jax.jit(quick.update)
+    for number in range(3):
+        learner, _ = update(learner, STEPS, STEPS.paid, jax.random.key(number))
+        for network in (fresh.actor, fresh.critics, fresh.target_critics, learner.actor, learner.critics):
+            for found in lengths(numpy(network)):
+                np.testing.assert_allclose(found, 1, rtol=1e-5)
+
+
+def test_the_learning_rate_falls_to_half_by_a_cosine_over_the_whole_training() -> None:
+    shares = [float(CONFIG.rate_share(jnp.asarray(updates))) for updates in (0, 1, 2, 3, 4, 9)]
+    expected = [1, 0.75 + 0.25 * np.sqrt(0.5), 0.75, 0.75 - 0.25 * np.sqrt(0.5), 0.5, 0.5]
+    np.testing.assert_allclose(shares, expected, rtol=1e-5)
+    assert float(flashsac.Config().rate_share(jnp.asarray(7))) == 1
+    start = optimise.start(jnp.ones(2), 0.1)
+    half, _ = optimise.step(start, jnp.ones(2), jnp.ones(2), share=jnp.asarray(0.5))
+    np.testing.assert_allclose(half, 1 - 0.05, rtol=1e-5)
+
+
+# --- Acting
+
+
+def test_workers_act_as_the_learner_does_with_norms_folded(state: flashsac.State) -> None:
+    backbone = flashsac.make(CONFIG)
+    actor = {name: np.asarray(array) for name, array in backbone.actor(state).items()} | {
+        "mask": np.ones(3, np.float32)
+    }
+    running = numpy(state.actor_statistics)
+    for observation in np.asarray(STEPS.observation):
+        known = (running.means, running.variances)
+        outputs = plain_unit(numpy(state.actor), observation[None], known)[0][0]
+        found = acting.act(actor, backbone.head, observation, None)
+        np.testing.assert_allclose(found, np.tanh(outputs[:2]), rtol=1e-4, atol=1e-6)
+        best = backbone.act(state, jnp.asarray(observation), jax.random.key(0), False)
+        np.testing.assert_allclose(best, found, rtol=1e-4, atol=1e-6)
+        std = np.exp(-10 + 6 * (1 + np.tanh(outputs[2:])))
+        noise = np.array([1.0, -2.0], np.float32)
+        explored = acting.act(
+            {**actor, "drawn_noise": noise}, backbone.head, observation, np.random.default_rng(0)
+        )
+        np.testing.assert_allclose(explored, np.tanh(outputs[:2] + std * noise), rtol=1e-4, atol=1e-6)
+
+
+# --- Tasks with a known optimum
+
+
+def test_the_policy_finds_the_best_action_of_a_bandit() -> None:
+    """Wherever it stands: a batch of equal observations would be normalised to nothing."""
+    config = flashsac.Config(hidden=(16,), critic_hidden=(16,), learning_rate=3e-3, batch_size=64)
+    anywhere = bandit()._replace(observation=normal(np.random.default_rng(0), 512, 1))
+    state = train(flashsac.make(config), anywhere, updates=1500)
+    best = actor_critic.gaussian(state.actor.folded(state.actor_statistics)(PLACES))[0]
+    np.testing.assert_allclose(jnp.tanh(best), [[BEST_ACTION]] * 3, atol=0.1)
+
+
+def test_critics_learn_analytic_values() -> None:
+    config = flashsac.Config(
+        hidden=(16,),
+        critic_hidden=(16,),
+        learning_rate=3e-3,
+        batch_size=60,
+        discount=0.6,
+        polyak=0.05,
+        initial_temperature=1e-6,
+    )
+    state = train(flashsac.make(config), chain(), updates=800)
+    judges = jax.vmap(UnitResidual.folded)(state.critics, state.critic_statistics)
+    found = flashsac._values(judges, PLACES, jnp.asarray([[0.5], [-0.5], [0.0]]))
+    np.testing.assert_allclose(found, [chain_values(0.6)] * 2, atol=0.15)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (
+            {"critic_hidden": (8, 4)},
+            r"backbone.critic_hidden=\(8, 4\) must be the same width for every block",
+        ),
+        ({"hidden": ()}, "backbone.hidden needs at least one layer"),
+        ({"batch_size": 1}, "backbone.batch_size=1 must be at least 2 for flashsac"),
+        ({"actor_every": 0}, "backbone.actor_every=0 must be at least 1"),
+        ({"decay_updates": 0}, "backbone.decay_updates=0 must be at least 1"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        flashsac.Config(**change)
