@@ -48,8 +48,6 @@ class Methods:
     """When reward is paid, as in `apportion train --env.delay`."""
     methods: tuple[str, ...] = ()
     """Which methods, the oracle among them; all when not given."""
-    exact_sum: bool = False
-    """Move the rewards of each method that fits any, so that segments sum to what they paid."""
     seeds: int = 5
     """Seeds per method."""
     steps: int | None = None
@@ -116,8 +114,6 @@ def settings(args: Methods, method: str) -> Config:
     config = replace(config, lanes=args.seeds, env=replace(config.env, delay=args.delay))
     if args.steps is not None:
         config = replace(config, schedule=replace(config.schedule, steps=args.steps))
-    if args.exact_sum and config.make_method().sampling.segments:
-        config = replace(config, exact_sum=True)
     return config
 
 
@@ -145,9 +141,8 @@ def interval(values: list[float | None]) -> list[float] | None:
 def command(args: Methods) -> str:
     steps = "" if args.steps is None else f" --steps {args.steps}"
     methods = f" --methods {' '.join(args.methods)}" if args.methods else ""
-    exact = " --exact-sum" if args.exact_sum else ""
     return (
-        f"python benchmarks/methods.py --env {args.env} --delay {args.delay}{methods}{exact} "
+        f"python benchmarks/methods.py --env {args.env} --delay {args.delay}{methods} "
         f"--seeds {args.seeds}{steps} --out {args.out}"  # wherever the run folders lay
     )
 

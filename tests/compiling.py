@@ -79,7 +79,7 @@ def _of_training(config: Config) -> tuple[tuple[Any, ...], Any]:
 
 def _of_evaluation(config: Config) -> tuple[tuple[Any, ...], Any]:
     """What a name stands for may change (pages and tests bring learners of their own), and its settings."""
-    return (methods.find(config.method),), (config.method, config.method_config, config.exact_sum)
+    return (methods.find(config.method),), (config.method, config.method_config)
 
 
 def _remembering(

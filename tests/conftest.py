@@ -45,7 +45,6 @@ _CHECKED = (
     "data.memory",
     "data.replay",
     "training.agent",
-    "training.exact_sum",
     "training.imagination",
     "training.evaluate",
 )

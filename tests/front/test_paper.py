@@ -119,7 +119,6 @@ def _present(
             backbone=planned.job.backbone or "sac",
             steps=size.steps,
             lanes=config.lanes,
-            varied=config.to_dict().get("varied"),
             evaluations=6,
             nan_lanes=diverged,
             level=100 + 10 * number,

@@ -17,7 +17,7 @@ from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.settings import Config
 
-_OF_METHODS = ("update", "reward", "policy_mask", "edges", "credit", "reads", "doubts", "kept")
+_OF_METHODS = ("update", "reward", "policy_mask", "edges", "credit", "reads", "doubts")
 _OF_BACKBONES = ("update", "actor", "log_density")
 _OF_REPLAYS: dict[str, Callable[..., Any]] = {
     "insert": jax.jit(replays.insert),
@@ -36,7 +36,7 @@ _compile_revisions = revisions._compile  # as it is before compiled_once: what i
 def by_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings have the parts of a method, of a backbone, of the replay and of its units as programs, and
     nothing larger."""
-    monkeypatch.setattr(Config, "make_step_method", lambda self: _method(self.method, self.method_config))
+    monkeypatch.setattr(Config, "make_method", lambda self: _method(self.method, self.method_config))
     monkeypatch.setattr(Config, "make_backbone", lambda self: _backbone(self.backbone, self.backbone_config))
     monkeypatch.setattr(devices, "compiled", lambda function, lanes, donate=(): jax.vmap(function))
     monkeypatch.setattr(updates, "repeat", _repeat)

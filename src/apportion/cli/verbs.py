@@ -32,8 +32,6 @@ from apportion.runs.wandb_log import WandbLog
 from apportion.training.imagination import Imagine
 from apportion.training.presets import default_backbone
 from apportion.training.settings import Config, Schedule
-from apportion.training.varied import lanes_for
-from apportion.training.varied import parse as parse_varied
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,6 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
             raise
         env_id = ""
     args = flags(argv, env_id, backbone or default_backbone(env_id, origin))
-    varied = None if args.vary is None else parse_varied(args.vary)
     config = Config(
         env=EnvConfig(**{**vars(args.env), "id": args.id}),
         method=args.method,
@@ -83,11 +80,9 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
         backbone_config=args.backbone_config,
         schedule=args.schedule,
         seed=args.seed,
-        lanes=lanes_for(args.seeds, varied),
+        lanes=args.seeds,
         normalise=args.normalise,
-        exact_sum=args.exact_sum,
         imagine=args.imagine,
-        varied=varied,
     )
     return args, config
 
@@ -113,13 +108,8 @@ def _train_flags(config: Config) -> Any:
         """How many seeds to train at once, each in its own lane."""
         seed: int = config.seed
         """The first seed; lanes have seed, seed+1, ..."""
-        vary: Annotated[str | None, tyro.conf.arg(metavar="JSON")] = None
-        """Values of a setting in which lanes may differ, each with --seeds of them: GRD's λ, for example
-        '{"method.sparsity": [VALUE, VALUE]}'."""
         normalise: bool = config.normalise
         """Standardise observations by what was seen so far; scale rewards that are far from size one."""
-        exact_sum: Annotated[bool, tyro.conf.arg(name="method.exact-sum")] = config.exact_sum
-        """Move learned rewards evenly, so that each segment's sum equals what it paid."""
         wandb: Flag = False
         """Also log to Weights & Biases: the extra `wandb`."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)

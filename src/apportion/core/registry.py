@@ -22,7 +22,6 @@ class Entry(Generic[T]):
 
     config: type[Any]  # a frozen dataclass; its docstring's first line is the summary
     make: Callable[[Any], T]
-    in_state: tuple[str, ...] = ()  # settings that its state holds as numbers: lanes may differ in them
 
 
 def own(name: str) -> bool:

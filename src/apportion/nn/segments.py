@@ -14,14 +14,9 @@ def tokens_of(segments: Segments) -> Float[Array, "M T I"]:
 
 def sum_exactly(rewards: Float[Array, "M T"], segments: Segments) -> Float[Array, "M T"]:
     """r̂_t + (total - Σ r̂) / T: moved evenly, so that they sum to what the segment paid; 0 on padding."""
-    moved = rewards + remainder(rewards, segments)[:, None]
-    return jnp.where(segments.mask, moved, 0.0)
-
-
-def remainder(rewards: Float[Array, "M T"], segments: Segments) -> Float[Array, "M"]:
-    """(total - Σ r̂) / T: what each step of a segment lacks."""
     length = jnp.maximum(segments.length, 1).astype(rewards.dtype)
-    return (segments.total - jnp.sum(jnp.where(segments.mask, rewards, 0.0), axis=1)) / length
+    lacking = (segments.total - jnp.sum(jnp.where(segments.mask, rewards, 0.0), axis=1)) / length
+    return jnp.where(segments.mask, rewards + lacking[:, None], 0.0)
 
 
 def masked_mean(values: Float[Array, "*B T"], mask: Bool[Array, "*B T"]) -> Float[Array, "*B"]:

@@ -21,7 +21,6 @@ from apportion.report.structure import drivers, structure
 from apportion.runs.atomic import write_bytes
 from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder
-from apportion.runs.members import in_words as members_in_words
 from apportion.runs.summary import in_words as in_words_of_fit
 from apportion.runs.summary import misses_in_words, summarise, unlearned_in_words
 from apportion.runs.trouble import in_words as faults_in_words
@@ -109,7 +108,7 @@ class _Facts:
             "steps_wanted": self.config.get("schedule", {}).get("steps"),
             "status": self.summary["status"],
             "faults": faults_in_words(self.summary["faults"]),
-            "notes": [*members_in_words(self.config), *self.summary["notes"]],
+            "notes": self.summary["notes"],
             "observation_names": self.spec.observation_names,
             "action_names": self.spec.action_names,
             "dead": self.dead,

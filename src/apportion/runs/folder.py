@@ -23,7 +23,6 @@ from apportion.core.spec import Spec
 from apportion.runs import logs, snapshots
 from apportion.runs.atomic import Arrays, read_json, write_json
 from apportion.runs.locks import held
-from apportion.runs.members import members
 from apportion.runs.schemas import SpecFile, blamed_on, check_spec
 from apportion.runs.snapshots import Episode as Episode
 from apportion.runs.snapshots import Sizes
@@ -128,7 +127,6 @@ class RunFolder:
                 within = conform(dict[str, Any], data.get(section), section) if section else data
                 conform(hint, within.get(key), name)
             check(1 <= data["lanes"] <= MOST_LANES, f"lanes={data['lanes']} must be from 1 to {MOST_LANES:,}")
-            members(data)
         return data
 
     def read_spec(self) -> Spec:

@@ -56,7 +56,7 @@ class Learned:
     @property
     def step_method(self) -> Method:
         """The same for steps without a segment, whose rewards need not sum to anything."""
-        return self.outcomes.told(agents.in_own_units(self.config.make_step_method()))
+        return self.outcomes.told(agents.in_own_units(self.config.make_method()))
 
     @property
     def models(self) -> State:

@@ -68,7 +68,7 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
         _check_shape(f"--method {name}: edges", block, shape)
     if "dynamics" in found:
         _check_state(f"--method {name}: dynamics", found["dynamics"])
-        shapes = ((batch_size, states), (batch_size,), (batch_size,))
+        shapes = ((batch_size, states), (batch_size,))
         for part, shape in zip(found["dynamics"]["imagined"], shapes, strict=False):
             _check_shape(f"--method {name}: dynamics.imagine", part, shape)
 

@@ -23,7 +23,7 @@ from apportion.data.replay import Chunk, Replay
 from apportion.envs.faults import Faults
 from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool, default_workers
-from apportion.nn.lanes import choose, joined
+from apportion.nn.lanes import choose
 from apportion.training import agent as agents
 from apportion.training import devices, rollouts
 from apportion.training import scaling as scales
@@ -76,8 +76,7 @@ def open_pool(config: Config, faults: dict[str, Any] | None = None) -> Pool:
 def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
     """Fresh state of all lanes."""
     config.check_actions(spec)
-    fresh = [_compile_init(each, spec)(_lane_keys(each.seeds, _INIT, 0)) for each in config.members]
-    agent = joined(fresh)
+    agent = _compile_init(config, spec)(_lane_keys(config.seeds, _INIT, 0))
     schedule = config.schedule
     capacity = replays.capacity_for(spec, schedule.replay_steps, schedule.steps_per_iteration)
     replay = replays.init(spec, capacity, config.make_backbone().log_density is not None)
@@ -219,7 +218,7 @@ def _compile(config: Config, spec: Spec) -> _Programs:
         credit = replay.credit
         agent, replay, metrics = updates(config, spec, agent, replay, since, _key(origin))
         agent, metrics, sound = kept_or_taken_back(before, agent, metrics, learns, sound)
-        if method.credit is not None or method.kept is not None:
+        if method.credit is not None:
             # Of a lane that does not learn, it came from a model that is not kept.
             replay = replay._replace(credit=choose(learns, replay.credit, credit))
         return agent, replay, metrics, actor(agent), sound

@@ -1,7 +1,7 @@
 """The settings of one training: which environment, method and backbone, for how long, with which seeds."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from apportion import backbones, methods
@@ -10,9 +10,7 @@ from apportion.core.errors import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Method
 from apportion.envs.make import EnvConfig
-from apportion.training.exact_sum import exact_sum
 from apportion.training.imagination import Imagine
-from apportion.training.varied import Varied, method_configs
 
 MOST_LANES = 10_000  # in one process; more are a typing error
 MOST_REPLAY_STEPS = 10**15  # the same
@@ -70,9 +68,7 @@ class _Parts:
     seed: int
     lanes: int
     normalise: bool = False  # older runs took observations as they came
-    exact_sum: bool = False
     imagine: dict[str, Any] = field(default_factory=dict)
-    varied: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -88,9 +84,7 @@ class Config:
     seed: int = 0
     lanes: int = 1
     normalise: bool = True
-    exact_sum: bool = False
     imagine: Imagine = field(default_factory=Imagine)
-    varied: Varied | None = None
 
     def __post_init__(self) -> None:
         method = methods.find(self.method)
@@ -103,31 +97,12 @@ class Config:
             object.__setattr__(self, "method_config", method.config())
         if self.backbone_config is None and backbone is not None:
             object.__setattr__(self, "backbone_config", backbone.config())
-        check(
-            not self.exact_sum or self.make_step_method().sampling.segments > 0,
-            f"{self.method} fits no rewards to what segments paid: leave out --method.exact-sum",
-        )
         if self.imagines:
             self._check_model()
-        if self.varied is not None:
-            self.varied.shares(self.lanes)
-            method_configs(self.method, self.method_config, self.varied)
 
     @property
     def seeds(self) -> list[int]:
         return [self.seed + lane for lane in range(self.lanes)]
-
-    @property
-    def members(self) -> "list[Config]":
-        """One training for each value of what lanes differ in; this one alone where they do not."""
-        if self.varied is None:
-            return [self]
-        configs = method_configs(self.method, self.method_config, self.varied)
-        shares = self.varied.shares(self.lanes)
-        return [
-            replace(self, method_config=each, seed=seeds[0], lanes=len(seeds), varied=None)
-            for each, seeds in zip(configs, (self.seeds[lanes] for lanes in shares), strict=True)
-        ]
 
     @property
     def has_policy(self) -> bool:
@@ -141,7 +116,7 @@ class Config:
     def _check_model(self) -> None:
         """Imagined steps need a method with a model, and a policy that learns from what others did."""
         check(
-            self.make_step_method().dynamics is not None,
+            self.make_method().dynamics is not None,
             f"{self.method} has no model to imagine steps with: leave out --imagine.share, or add "
             f"--method {' or '.join(methods.with_dynamics())}",
         )
@@ -151,10 +126,6 @@ class Config:
         )
 
     def make_method(self) -> Method:
-        return exact_sum(self.make_step_method()) if self.exact_sum else self.make_step_method()
-
-    def make_step_method(self) -> Method:
-        """For steps of which no segment is known: exact_sum has no say."""
         return methods.find(self.method).make(self.method_config)
 
     def make_backbone(self) -> Backbone:
@@ -178,9 +149,7 @@ class Config:
             "seed": self.seed,
             "lanes": self.lanes,
             "normalise": self.normalise,
-            "exact_sum": self.exact_sum,
             "imagine": to_dict(self.imagine),
-            **({} if self.varied is None else {"varied": to_dict(self.varied)}),
         }
 
     def check_actions(self, spec: Spec) -> None:
@@ -214,7 +183,5 @@ class Config:
             seed=parts.seed,
             lanes=parts.lanes,
             normalise=parts.normalise,
-            exact_sum=parts.exact_sum,
             imagine=from_dict(Imagine, parts.imagine, "imagine."),
-            varied=None if parts.varied is None else from_dict(Varied, parts.varied, "varied."),
         )

@@ -103,10 +103,9 @@ def kept_credit(
 ) -> Float[Array, "N"]:
     """The replay's credit with what the method gives to the steps of a batch's segments, in the environment's
     unit; as it was for methods that give none."""
-    keep = method.kept or method.credit
-    if keep is None or raw.segments is None or seen.segments is None:
+    if method.credit is None or raw.segments is None or seen.segments is None:
         return replay.credit
-    given = keep(agent.method, seen.segments) * scales.unit(agent.scaling)
+    given = method.credit(agent.method, seen.segments) * scales.unit(agent.scaling)
     return replays.with_credit(replay, raw.segments, given).credit
 
 

@@ -11,7 +11,6 @@ from apportion.front.paper.planning import Planned, Settings
 from apportion.front.paper.scales import Scale
 from apportion.report.figures import Labelled, evaluations
 from apportion.runs.folder import RunFolder
-from apportion.runs.members import Member, members
 
 FORMAT = "svg"
 
@@ -30,13 +29,8 @@ class Done(NamedTuple):
     def labelled(self) -> Labelled:
         return Labelled(self.run, self.label, self.run.read_spec(), self.run.read_config())
 
-    @property
-    def member(self) -> Member:
-        """Its lanes of the run, which may have those of other variants beside them."""
-        return members(self.run.read_config())[self.planned.place]
-
     def evaluations(self) -> list[dict[str, Any]]:
-        return self.member.of(evaluations(self.run))
+        return evaluations(self.run)
 
 
 class Finished(NamedTuple):

@@ -58,7 +58,7 @@ def present(finished: Finished) -> Presented:
 def _row(each: Done) -> Row:
     evaluations, lanes = each.evaluations(), each.planned.job.seeds
     steps, edges = each.run.read_edges()
-    on = np.asarray(edges["state_to_reward"][:, each.member.lanes], np.float64)  # [J, L, S]
+    on = np.asarray(edges["state_to_reward"], np.float64)  # [J, L, S]
     sparsity = np.where(np.isnan(on).any(axis=2), np.nan, np.mean(on >= 0.5, axis=2))
     at = np.array([entry["step"] for entry in evaluations], np.int64)
     return Row(each.label, at, per_lane(evaluations, "return", lanes), steps, sparsity)

@@ -12,8 +12,7 @@
     [vary]                            # a job for each combination of these
     "method.hidden" = [[64, 64], [256, 256]]
 
-A setting of a method or backbone goes to those that have it; one that nobody has is refused. One that a
-method's state holds as numbers, such as GRD's λ, makes no more jobs: its values are lanes of one process.
+A setting of a method or backbone goes to those that have it; one that nobody has is refused.
 """
 
 import itertools
@@ -31,7 +30,6 @@ from apportion.front.sweep.jobs import Job
 from apportion.methods import METHODS
 from apportion.runs.folder import readable_name
 from apportion.training.presets import default_backbone
-from apportion.training.varied import flags_of_lanes
 
 LONGEST_VALUE = 24  # characters of a varied value in a job's name; what is longer is numbered
 
@@ -150,10 +148,6 @@ def _jobs(sweep: Sweep, each: Combination, fixed: Settings, varied: Settings) ->
     """One for each combination of the varied settings that matter here."""
     settings = {name: value for name, value in fixed.items() if name in each.known}
     axes = {name: values for name, values in varied.items() if name in each.known}
-    in_lanes = flags_of_lanes(each.method)  # values of these need no jobs of their own
-    together = next((name for name in axes if name in in_lanes), None)
-    if together is not None:
-        settings["vary"] = {together: axes.pop(together)}
     for chosen in itertools.product(*(enumerate(values, start=1) for values in axes.values())):
         words = [each.task.removeprefix("apportion/"), each.method, each.backbone]
         own = dict(settings)

@@ -12,9 +12,8 @@ class Config:
 
     sparsity: tuple[float, float, float, float, float] = (1e-5, 1e-5, 1e-5, 1e-6, 1e-5)
     """λ1..λ5: weights of log P for the edges s→r, a→r, s→s between dimensions, s→s to itself, a→s."""
-    structure: Literal["closed-form", "hybrid", "gradient"] = "closed-form"
-    """How edges are found: by regression on all episodes so far, by gradient from where regression sets them,
-    or by gradient alone, as published."""
+    structure: Literal["closed-form", "gradient"] = "closed-form"
+    """How edges are found: by regression on all episodes so far, or by gradient, as published."""
     base: bool = True
     """In closed form only: fit an additive reward, and let the network behind the edges learn the rest."""
     compact: Literal["closure", "one-hop", "parents", "none"] = "closure"
@@ -43,14 +42,6 @@ class Config:
     target_identity: bool = True
     """Tell the shared dynamics network which dimension it predicts; False is the published form."""
 
-    @property
-    def without_effect(self) -> dict[str, str]:
-        """Settings that these others leave without any, and what to do."""
-        if self.structure != "closed-form":
-            return {}
-        said = "edges by regression have no λ: add --method.structure gradient, or --preset paper"
-        return {"sparsity": said}
-
     def __post_init__(self) -> None:
         check(
             len(self.sparsity) == 5 and min(self.sparsity) >= 0,
@@ -64,11 +55,6 @@ class Config:
         for name in ("segments", "update_every"):
             given = getattr(self, name)
             check(given is None or given >= 1, f"method.{name}={given} must be at least 1")
-        check(
-            self.structure != "hybrid" or self.initial_edge_logit > 0,
-            f"method.initial_edge_logit={self.initial_edge_logit} must be positive with structure hybrid: "
-            "edges that are found start there, and those that are not at its negative",
-        )
         check(len(self.hidden) >= 1, "method.hidden needs at least one layer")
         check(min(self.hidden) >= 1, f"method.hidden={self.hidden} must be at least 1 each")
         check(self.temperature > 0, f"method.temperature={self.temperature} must be positive")

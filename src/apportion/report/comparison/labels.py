@@ -12,7 +12,7 @@ from apportion.runs.folder import RunFolder
 
 # What does not make another method of a method: how long, how often looked at, and with how many hands.
 _BESIDE_THE_POINT = ("steps", "evaluate_every", "evaluation_episodes", "overlap", "workers", "strict")
-SECTIONS = ("method", "backbone", "schedule", "normalise", "exact_sum", "imagine")  # beside `env`
+SECTIONS = ("method", "backbone", "schedule", "normalise", "imagine")  # beside `env`
 _ENV_IN_PRACTICE = ("timeout", "restarts")
 SHOWN_SETTINGS = 2  # more than these are better named by their folder
 

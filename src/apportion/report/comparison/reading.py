@@ -14,7 +14,6 @@ from apportion.report.comparison.labels import Known, name_runs, name_tasks
 from apportion.report.curves import per_lane
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
-from apportion.runs.members import members
 
 SCORES = ("return", "success")
 
@@ -56,10 +55,7 @@ def read_curves(paths: Sequence[Path], trusted: bool = True) -> Read:
         notes += examined.notes
         evaluations = [entry for entry in examined.entries if entry["kind"] == "eval"]
         if evaluations:
-            runs += [
-                (each._replace(config=member.config), member.of(evaluations))
-                for member in members(each.config)
-            ]
+            runs.append((each, evaluations))
         else:
             notes.append(f"{each.run.path} is left out: it has no evaluation yet")
     where = ", ".join(map(str, paths))
