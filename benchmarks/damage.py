@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from apportion.runs.seals import CHECKSUM, sealed
+from apportion.runs.atomic import CHECKSUM, sealed
 
 Damage = Callable[[Path, random.Random], None]
 

@@ -31,7 +31,7 @@ import numpy as np
 import tyro
 
 from apportion.cli import VERBS, main
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.data.logged import read_npz
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json

@@ -16,15 +16,14 @@ import record
 import tyro
 
 from apportion.backbones import sac
-from apportion.cli.cache import remember_compilations
+from apportion.cli.output import remember_compilations
 from apportion.envs.make import EnvConfig
 from apportion.methods import grd
 from apportion.runs import recording
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder
 from apportion.runs.recording import Checkpoints
-from apportion.training.imagination import Imagine
-from apportion.training.settings import Config, Schedule
+from apportion.training.settings import Config, Imagine, Schedule
 
 
 class Regime(NamedTuple):

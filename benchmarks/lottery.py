@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from apportion.cli.cache import remember_compilations
+from apportion.cli.output import remember_compilations
 from apportion.envs.key_door import COINS_AT, STAKE
 from apportion.envs.wire import Arrays
 from apportion.runs.atomic import write_json

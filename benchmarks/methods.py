@@ -22,7 +22,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from apportion.cli.cache import remember_compilations
+from apportion.cli.output import remember_compilations
 from apportion.methods import METHODS
 from apportion.report import statistics
 from apportion.runs import recording

@@ -18,7 +18,7 @@ from paid_in import ID, STEPS
 from rich.console import Console
 from rich.table import Table
 
-from apportion.cli.cache import remember_compilations
+from apportion.cli.output import remember_compilations
 from apportion.envs.make import EnvConfig
 from apportion.runs import recording
 from apportion.runs.atomic import write_json

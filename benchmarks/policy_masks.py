@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from apportion.bench import drawn
-from apportion.cli.cache import remember_compilations
+from apportion.cli.output import remember_compilations
 from apportion.methods import grd
 from apportion.report.statistics import band, mean
 from apportion.runs import recording

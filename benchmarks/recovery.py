@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from apportion.bench import drawn
-from apportion.cli.cache import remember_compilations
+from apportion.cli.output import remember_compilations
 from apportion.runs import recording
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, versions

@@ -19,7 +19,7 @@ from rich.table import Table
 from stranger_kinds import KINDS, Problem, draw
 
 from apportion.bench.structure_calibration import DENIED, NEGLIGIBLE, to_reward
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.graph import identify
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from suite_tasks import LEVELS, TASKS, env_id
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.report.statistics import Interval, interval, iqm
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder, read_json

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from apportion.backbones import actor_critic, ddpg
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from builders import SPEC, assert_close, numpy, transitions
 from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_outputs, plain_values, train
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from scripts import load
 
 kinds = load("benchmarks/stranger_kinds.py")

@@ -13,7 +13,7 @@ from apportion.bench import structure_calibration, structure_noisy
 from apportion.bench.structure import SEEDS, Structure, auroc, run_structure, score_edges, show_structure
 from apportion.bench.structure_calibration import Outcome, calibration
 from apportion.bench.structure_problems import FAMILIES, REWARDS, TEST_EPISODES, Family, draw
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Graph
 from apportion.graph import identify
 

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from scripts import load
 
 # Each stands on those before it.

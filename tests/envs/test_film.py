@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs import film as filming
 from apportion.envs.film import check_renders, film, fitted
 from apportion.envs.greenhouse_picture import draw

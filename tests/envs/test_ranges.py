@@ -10,11 +10,11 @@ from gymnasium import spaces
 from gymnasium.wrappers import RescaleAction
 from toy_envs import Toy
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.envs.factories import name_factory
 from apportion.envs.make import EnvConfig, make
-from apportion.envs.ranges import learners_actions, own_action
+from apportion.envs.spaces import learners_actions, own_action
 
 
 def _spec(space: spaces.Space[Any]) -> Spec:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs import connections, workers
 from apportion.envs.connections import Connection, ProcessConnection
 from apportion.envs.lane import Noise

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from apportion import cli
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.front.paper import door, robustness
 from apportion.front.paper.door import default_folder
 from apportion.front.paper.experiments import DEAD, EXPERIMENTS, TABLE_1_STEPS, Experiment
@@ -18,7 +18,7 @@ from apportion.front.paper.planning import plan
 from apportion.front.paper.presenting import Done, Finished
 from apportion.front.paper.scales import NAMES, scale_of
 from apportion.front.paper.writing import write
-from apportion.front.sweep.jobs import Job
+from apportion.front.sweep.planning import Job
 from apportion.methods import METHODS
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder

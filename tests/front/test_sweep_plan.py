@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 
 from apportion.cli import verbs
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.front.sweep import on_ray
 from apportion.front.sweep.carrying import How, carry_out, survey
-from apportion.front.sweep.commands import train_words
 from apportion.front.sweep.folder import SweepFolder
-from apportion.front.sweep.jobs import Job, check_jobs
-from apportion.front.sweep.planning import plan, read_plan
-from apportion.runs import locks
+from apportion.front.sweep.planning import Job, check_jobs, plan, read_plan, train_words
+from apportion.runs.folder import held
 from apportion.training.presets import GREENHOUSE
 
 SMALL: dict[str, Any] = {"tasks": [GREENHOUSE]}
@@ -245,7 +243,7 @@ def test_whoever_looks_sees_which_jobs_others_work_on(tmp_path: Path) -> None:
     jobs = [Job("a", GREENHOUSE), Job("b", GREENHOUSE)]
     folder = SweepFolder.open(tmp_path, jobs)
     folder.run(jobs[0]).mkdir()
-    with locks.held(folder.run(jobs[0]), "run a"):
+    with held(folder.run(jobs[0]), "run a"):
         assert [each.state for each in survey(jobs, tmp_path).standings] == ["running", "waiting"]
     assert [each.state for each in survey(jobs, tmp_path).standings] == ["waiting", "waiting"]
 

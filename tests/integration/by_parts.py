@@ -12,7 +12,7 @@ from apportion import backbones, methods
 from apportion.core.types import Backbone, Method, Metrics
 from apportion.data import replay as replays
 from apportion.nn import lanes
-from apportion.training import devices, islands, loop, revisions, updates
+from apportion.training import devices, loop, revisions, updates
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.settings import Config
@@ -43,7 +43,7 @@ def by_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     make_init = loop._compile_init
     monkeypatch.setattr(loop, "_compile_init", lambda *about: make_init(*about).__wrapped__)
     monkeypatch.setattr(revisions, "_compile", _compile_revisions)
-    for module in (islands, revisions):
+    for module in (updates, revisions):
         monkeypatch.setattr(module, "choose", _choose)
     for module, parts in ((replays, _OF_REPLAYS), (scales, _OF_SCALES)):
         for name, compiled in parts.items():

@@ -9,7 +9,7 @@ from driver import GREENHOUSE, Run, apportion, tiny
 from test_front_door import TINY
 
 import apportion as door
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.runs import logs
 from apportion.runs.wandb_log import WandbLog
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Edges, Segments, Transitions
 from apportion.methods import grd

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.types import Segments, Survey
 from apportion.data import replay as replays
 from apportion.data.replay import Replay

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.methods import rd
 from apportion.methods.grd import published
 from apportion.nn import losses

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Segments
 from apportion.methods import rrd

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Segments
 from apportion.methods import foresight, rudder

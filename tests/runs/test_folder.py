@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from apportion import __version__
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Graph, Spec
 from apportion.runs.atomic import plain, write_json
 from apportion.runs.folder import PACKAGES, Episode, RunFolder, default_path, read_json, versions

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from apportion.backbones import sac
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.types import Batch, Method
 from apportion.envs.faults import Faults
 from apportion.envs.make import EnvConfig
 from apportion.methods import METHODS
 from apportion.training import loop
 from apportion.training.agent import AgentState
-from apportion.training.islands import LOST, Islands, kept_or_taken_back
 from apportion.training.settings import Config, Schedule
+from apportion.training.updates import LOST, Islands, kept_or_taken_back
 from faulty_envs import episode_seed
 
 SCHEDULE = Schedule(

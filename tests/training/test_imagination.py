@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from apportion.backbones import BACKBONES, sac
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.types import Backbone, Dynamics, Imagined, Method, Sampling, Transitions
 from apportion.data import replay as replays
 from apportion.envs.make import EnvConfig
@@ -18,10 +18,9 @@ from apportion.training import agent as agents
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState, Imagination
 from apportion.training.conformance import check_method
-from apportion.training.imagination import Imagine, mixed
 from apportion.training.limits import Limit
-from apportion.training.settings import Config, Schedule
-from apportion.training.updates import updates
+from apportion.training.settings import Config, Imagine, Schedule
+from apportion.training.updates import updates, with_imagined
 from builders import BUTTONS, SPEC, assert_equal, transitions
 
 GREENHOUSE = EnvConfig("apportion/Greenhouse-v0")
@@ -70,7 +69,7 @@ def _agent(updates: int = 7) -> AgentState:
 
 
 def _mixed(imagine: Imagine, updates: int = 7) -> tuple[Transitions, float]:
-    steps, share = mixed(imagine, _linear(), _backbone(), _agent(updates), REAL, jax.random.key(0))
+    steps, share = with_imagined(imagine, _linear(), _backbone(), _agent(updates), REAL, jax.random.key(0))
     return steps, float(share)
 
 
@@ -112,7 +111,7 @@ def test_a_policy_finds_the_best_action_in_imagination_alone() -> None:
 
     def update(agent: AgentState, key: jax.Array) -> tuple[AgentState, None]:
         mix_key, lesson_key = jax.random.split(key)
-        steps, _ = mixed(Imagine(share=1.0, after=0), method, backbone, agent, real, mix_key)
+        steps, _ = with_imagined(Imagine(share=1.0, after=0), method, backbone, agent, real, mix_key)
         lesson = agents.lesson(method, PAUSE, agent, steps, lesson_key)
         return agents.update_policy(backbone, agent, lesson)[0], None
 

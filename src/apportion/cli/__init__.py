@@ -10,8 +10,7 @@ import os
 import sys
 from typing import NamedTuple, NoReturn
 
-from apportion.core.config import nearest
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, nearest
 
 
 class Verb(NamedTuple):

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from apportion.core.errors import UserError
-from apportion.core.schema import nearest
+from apportion.core.config import UserError, nearest
 
 T = TypeVar("T")
 

@@ -14,11 +14,9 @@ from rich.table import Table
 from apportion.bench import peers, speed, updates
 from apportion.bench.structure import Structure, run_structure, show_structure
 from apportion.cli.arguments import blaming_the_command_line, parse
-from apportion.cli.cache import remember_compilations
 from apportion.cli.display import number
-from apportion.cli.output import Flag, Output, print_data, write_data
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.cli.output import Flag, Output, print_data, remember_compilations, write_data
+from apportion.core.config import UserError, check
 
 Measurement = Callable[[Callable[[str], None]], Iterator[dict[str, Any]]]
 

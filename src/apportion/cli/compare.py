@@ -15,9 +15,8 @@ from apportion.cli.display import amount
 from apportion.cli.output import NoEnv, Output, print_data
 from apportion.core.config import check
 from apportion.front.comparing import Compared
-from apportion.report.comparison.comparing import Metric, compare_runs
+from apportion.report.comparison.comparing import Metric, compare_runs, read_random
 from apportion.report.comparison.figure import check_file
-from apportion.report.comparison.references import read_random
 
 Cells = Callable[[str, dict[str, Any]], dict[str, str]]  # of a method among others, by column
 

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from apportion.runs.certified import UNDECIDED, in_words
 from apportion.runs.learned import moment_in_words
+from apportion.runs.progress import in_words as faults_in_words
 from apportion.runs.summary import in_words as fit_in_words
 from apportion.runs.summary import misses_in_words, unlearned_in_words
-from apportion.runs.trouble import in_words as faults_in_words
 
 EDGE_ROWS = 24  # larger graphs are summed up
 _TITLES = {"episode_correlation": "correlation in episodes", "constant_error": "of a constant"}

@@ -10,9 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from apportion.cli.arguments import blaming_the_command_line, parse
-from apportion.cli.cache import remember_compilations
 from apportion.cli.display import EDGE_ROWS, amount
-from apportion.cli.output import Flag, NoEnv, Output, RunPath, bar, print_data
+from apportion.cli.output import Flag, NoEnv, Output, RunPath, bar, print_data, remember_compilations
 from apportion.report.credit import check_plot, plot_credit
 from apportion.runs.explain import Precision
 from apportion.runs.explaining import Selection, explain_run

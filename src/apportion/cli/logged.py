@@ -8,8 +8,7 @@ import tyro
 
 from apportion.cli import display
 from apportion.cli.arguments import blaming_the_command_line, flag_value, naming_settings, parse
-from apportion.cli.cache import remember_compilations
-from apportion.cli.output import Flag, Output, RunPath, bar, print_data
+from apportion.cli.output import Flag, Output, RunPath, bar, print_data, remember_compilations
 from apportion.core.config import check
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log

@@ -10,13 +10,11 @@ from rich.console import Console
 from rich.text import Text
 
 from apportion.cli.arguments import blaming_the_command_line, parse
-from apportion.cli.cache import remember_compilations
-from apportion.cli.output import NoEnv, Output, print_data
+from apportion.cli.output import NoEnv, Output, print_data, remember_compilations
 from apportion.core.config import check
 from apportion.report.drawing import need_matplotlib
 from apportion.report.figures import write_figures
-from apportion.report.making import Extras, make_page, page_of
-from apportion.report.names import Names, check_fit, read_names
+from apportion.report.page import Extras, Names, check_fit, make_page, page_of, read_names
 from apportion.runs.folder import RunFolder
 
 

@@ -14,8 +14,7 @@ from apportion.cli.arguments import blaming_the_command_line, parse
 from apportion.cli.output import Flag, Output, print_data
 from apportion.front.sweep.board import table
 from apportion.front.sweep.carrying import Carried, How, carry_out, survey
-from apportion.front.sweep.commands import train_words
-from apportion.front.sweep.planning import default_folder, read_plan
+from apportion.front.sweep.planning import default_folder, read_plan, train_words
 
 
 @dataclass(frozen=True)

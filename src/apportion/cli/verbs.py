@@ -9,29 +9,27 @@ from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
+from rich.text import Text
 
 from apportion.backbones import BACKBONES
 from apportion.cli import display
 from apportion.cli.arguments import blaming_the_command_line, flag_value, naming_settings, parse
-from apportion.cli.cache import remember_compilations
-from apportion.cli.output import Flag, Output, RunPath, print_data
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.cli.output import Flag, NoEnv, Output, RunPath, print_data, remember_compilations
+from apportion.core.config import UserError, check
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.front.choosing import starting_point
-from apportion.front.door import load, start
-from apportion.front.run import Run, Stopped
+from apportion.front.run import Run, Stopped, load, start
 from apportion.methods import METHODS
 from apportion.report import video
 from apportion.runs import recording
 from apportion.runs.evaluation import Playing, evaluate_run
 from apportion.runs.folder import RunFolder, default_path
 from apportion.runs.listening import Listener
+from apportion.runs.policy import check_export, export_policy, read_policy
 from apportion.runs.recording import Checkpoints
 from apportion.runs.wandb_log import WandbLog
-from apportion.training.imagination import Imagine
 from apportion.training.presets import default_backbone
-from apportion.training.settings import Config, Schedule
+from apportion.training.settings import Config, Imagine, Schedule
 
 
 @dataclass(frozen=True)
@@ -252,3 +250,41 @@ def _ended(training: Callable[[], Run], output: Output) -> int:
         print(line, file=sys.stderr)
     print_data(run.summary(), output, display.summary)
     return code
+
+
+# --- export
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a policy of a run into one file that NumPy alone can run, and other programs can read."""
+
+    run: RunPath
+    """The run folder."""
+    out: Path
+    """The file to write: .npz."""
+    lane: int = 0
+    """Which lane's policy, counted from 0."""
+    best: Flag = False
+    """The policy of the lane's best evaluation, instead of the newest."""
+    no_env: NoEnv = False
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+
+def export(argv: list[str]) -> int:
+    """Write a policy of a run into one file."""
+    args = parse(Export, argv, "apportion export")
+    with blaming_the_command_line():
+        check_export(args.out)
+        check(args.lane >= 0, f"--lane {args.lane} must not be negative")
+    policy = read_policy(RunFolder.open(args.run, trusted=not args.no_env), args.lane, args.best)
+    size = export_policy(policy, args.out)
+    facts = {**policy.facts, "skipped": list(policy.skipped)}
+    data = {"policy": str(args.out), "bytes": size, "lane": args.lane, **facts}
+    print_data(data, args.output, _line)
+    return 0
+
+
+def _line(console: Console, data: dict[str, Any]) -> None:
+    size, whose = f"{data['bytes'] / 1e3:.0f} kB", f"the policy of seed {data['seed']}"
+    console.print(Text(f"{data['policy']} ({size}): {whose} at step {data['step']:,}"))  # a path is no markup

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
-from apportion.core.telling import Tell, nobody
+from apportion.core.config import Tell, UserError, check, nobody
 from apportion.data import d3rlpy, minari_sets, tables
 from apportion.data.columns import FIELDS, Choice, Columns
 from apportion.data.encoding import Encoding

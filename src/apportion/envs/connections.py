@@ -13,7 +13,7 @@ from multiprocessing.connection import wait
 from typing import Any, BinaryIO, Protocol
 
 from apportion.core.children import start
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.lifetime import BEATS, EPISODE, LANE, NOBODY, no_pulse, pulse_file, shared_pulse
 from apportion.envs.make import EnvConfig
 from apportion.envs.server import Server

@@ -9,7 +9,7 @@ import traceback
 from threading import Lock
 from typing import Any, NamedTuple
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 
 # An environment's own ways to fail; whoever presses Ctrl-C is none of them.
 FAILURES = (Exception, SystemExit)

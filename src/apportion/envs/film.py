@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.make import AnyEnv, EnvConfig, make
 from apportion.envs.wire import Arrays
 

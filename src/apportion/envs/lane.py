@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.acting import Actor, act, random_action
-from apportion.envs.checks import not_finite
 from apportion.envs.chunk import ChunkWriter
 from apportion.envs.faults import FAILURES, Trouble
 from apportion.envs.lifetime import BEATS, EPISODE, Pulse, no_pulse
 from apportion.envs.make import EnvConfig, make
+from apportion.envs.spaces import not_finite
 from apportion.envs.wire import Arrays
 
 LARGEST_REWARD = 1e15  # its square, and sums of such squares, still fit into single precision

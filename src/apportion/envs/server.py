@@ -10,7 +10,7 @@ import sys
 from typing import Any, BinaryIO
 
 from apportion.core import children
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.faults import FAILURES, Trouble
 from apportion.envs.lane import Lane, Noise, UnrepeatableError, play_one
 from apportion.envs.lifetime import BEATS, LANE, NOBODY, Pulse, shared_pulse

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.connections import PATIENCE, Connection, LostError, answered, end_all
 from apportion.envs.faults import Faults
 from apportion.envs.wire import Arrays, Message, prefixed, under

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.envs.chunk import ChunkWriter
 from apportion.envs.connections import InlineConnection, LostError, ProcessConnection

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.report.comparison.comparing import Metric, compare_runs
 from apportion.report.comparison.figure import draw_comparison
 from apportion.report.comparison.results import Comparison

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from apportion.core.config import check, nearest
-from apportion.core.errors import UserError
-from apportion.core.telling import Tell, nobody
+from apportion.core.config import Tell, UserError, check, nearest, nobody
 from apportion.data.columns import Columns
 from apportion.data.reading import Read, read_log
 from apportion.data.writing import check_target, relabelled_id, write_copy, write_minari

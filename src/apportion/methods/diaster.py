@@ -18,10 +18,10 @@ from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Tra
 from apportion.methods import foresight
 from apportion.methods.foresight import Statistics, follow, inputs_of, target_of, unit
 from apportion.nn import optimise
+from apportion.nn.losses import masked_mean, tokens_of
 from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
 from apportion.nn.recurrent import LSTM
-from apportion.nn.segments import masked_mean, tokens_of
 
 CLIP = optax.clip_by_global_norm(1.0)  # gradients through a thousand steps can burst
 

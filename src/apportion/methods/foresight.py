@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from apportion.core.types import Segments
-from apportion.nn.segments import masked_mean, sum_exactly
+from apportion.nn.losses import masked_mean, sum_exactly
 
 MOST_UPDATES = 1000  # running statistics forget what is older
 FARTHEST = 10.0  # standard deviations: inputs are cut there

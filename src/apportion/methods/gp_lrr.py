@@ -20,8 +20,8 @@ from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Tra
 from apportion.methods import regression
 from apportion.methods.regression import NetworkConfig, State
 from apportion.nn import losses, optimise
+from apportion.nn.losses import tokens_of
 from apportion.nn.networks import MLP
-from apportion.nn.segments import tokens_of
 
 LEAST_NOISE = 1e-2  # a kernel over a thousand like steps has to stay invertible in single precision
 

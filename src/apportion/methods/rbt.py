@@ -18,8 +18,8 @@ from apportion.methods import regression
 from apportion.methods.regression import State
 from apportion.nn import losses, optimise
 from apportion.nn.attention import Layer, Transformer
+from apportion.nn.losses import masked_mean, tokens_of
 from apportion.nn.networks import MLP, normalise
-from apportion.nn.segments import masked_mean, tokens_of
 
 
 @dataclass(frozen=True)

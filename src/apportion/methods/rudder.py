@@ -20,9 +20,9 @@ from apportion.data.memory import Memory
 from apportion.methods import foresight
 from apportion.methods.foresight import Statistics, follow, inputs_of, redistribute, squared_errors
 from apportion.nn import optimise
+from apportion.nn.losses import masked_mean
 from apportion.nn.optimise import Optimiser
 from apportion.nn.recurrent import LSTM
-from apportion.nn.segments import masked_mean
 
 CLIP = optax.clip_by_global_norm(1.0)  # gradients through a thousand steps can burst
 

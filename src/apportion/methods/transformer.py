@@ -14,7 +14,7 @@ from apportion.methods import regression
 from apportion.methods.regression import State
 from apportion.nn import losses
 from apportion.nn.attention import Transformer
-from apportion.nn.segments import tokens_of
+from apportion.nn.losses import tokens_of
 
 
 @dataclass(frozen=True)

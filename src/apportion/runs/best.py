@@ -12,15 +12,13 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
-from apportion.core.schema import fields
+from apportion.core.config import UserError, check, fields
 from apportion.core.spec import Spec
 from apportion.runs import checkpoint
 from apportion.runs import saved as saving
 from apportion.runs.schemas import BestMeta
 from apportion.training.agent import AgentState
-from apportion.training.evaluator import Report
+from apportion.training.evaluate import Report
 from apportion.training.settings import Config
 
 

@@ -17,8 +17,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from apportion.core.errors import UserError
-from apportion.core.schema import fields
+from apportion.core.config import UserError, fields
 from apportion.envs.wire import under
 from apportion.runs.atomic import Arrays, checksum, json_text, parse_sealed, save_tensors, sync
 from apportion.runs.schemas import Header

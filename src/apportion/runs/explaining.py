@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expand_actions, expand_observations, owners
-from apportion.core.config import check
+from apportion.core.config import Tell, check, nobody
 from apportion.core.spec import REWARD_BLOCKS, Spec
-from apportion.core.telling import Tell, nobody
 from apportion.core.types import State
 from apportion.data.logged import read_npz
 from apportion.envs.wire import Arrays

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import collapsed, expanded
-from apportion.core.config import check, to_dict
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check, to_dict
 from apportion.core.spec import Spec
 from apportion.data.logged import Log
 from apportion.data.reading import Read

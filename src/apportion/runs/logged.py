@@ -6,17 +6,15 @@ from typing import Any
 import numpy as np
 
 from apportion.core.categories import expand_actions, expand_observations
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import Tell, UserError, check, nobody
 from apportion.core.spec import Spec
-from apportion.core.telling import Tell, nobody
 from apportion.core.types import Record
 from apportion.data.columns import Choice, Columns
 from apportion.data.encoding import Encoding
 from apportion.data.logged import Log
 from apportion.data.reading import read_rows
 from apportion.data.rows import Rows
-from apportion.envs.ranges import learners_actions
+from apportion.envs.spaces import learners_actions
 from apportion.envs.wire import Arrays
 from apportion.runs.atomic import read_json
 from apportion.runs.folder import RunFolder

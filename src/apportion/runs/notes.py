@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from apportion.core.errors import UserError
-from apportion.core.schema import fields
+from apportion.core.config import UserError, fields
 from apportion.runs import best as bests
 from apportion.runs import logs, snapshots
 from apportion.runs.atomic import read_json

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from apportion import __version__
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 from apportion.core.spec import Spec
 from apportion.envs.acting import Actor, act
 from apportion.envs.make import make
-from apportion.envs.ranges import bounds, own_action
+from apportion.envs.spaces import bounds, own_action
 from apportion.runs.atomic import read_json, write_bytes
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, check_lane, read_learned

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expanded
-from apportion.core.config import check
-from apportion.core.telling import Tell
+from apportion.core.config import Tell, check
 from apportion.data.logged import Log
 from apportion.data.rows import Rows
 from apportion.runs.explain import Precision, Steps

@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expand_actions, expand_observations
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 from apportion.core.spec import Spec
 from apportion.envs.make import EnvConfig
-from apportion.envs.ranges import learners_actions
+from apportion.envs.spaces import learners_actions
 from apportion.runs.explain import RewardOf, Steps, compile_reward, why_not_alone
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned

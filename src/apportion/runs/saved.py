@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from apportion.core.config import check
-from apportion.core.schema import fields
+from apportion.core.config import check, fields
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
 from apportion.data.replay import Replay

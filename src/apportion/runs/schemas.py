@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 
 Vector = tuple[float | bool, ...]
 Matrix = tuple[Vector, ...]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion.runs.appending import append
+from apportion.runs.atomic import append
 from apportion.runs.logs import Kind
 
 

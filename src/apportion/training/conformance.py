@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 from apportion.core.registry import own
 from apportion.core.spec import Spec
 from apportion.core.types import Acted, Backbone, Batch, Dynamics, Method, Sampling, State, Transitions

@@ -25,15 +25,14 @@ from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool, default_workers
 from apportion.nn.lanes import choose
 from apportion.training import agent as agents
-from apportion.training import devices, rollouts
+from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.collector import Collector
-from apportion.training.evaluator import Evaluator, Report
-from apportion.training.islands import Islands, kept_or_taken_back
+from apportion.training.evaluate import Evaluator, Report
 from apportion.training.revisions import Reviser
 from apportion.training.settings import Config, Schedule
-from apportion.training.updates import updates
+from apportion.training.updates import Islands, kept_or_taken_back, updates, with_log_density
 
 _INIT, _UPDATE, _EVALUATE = range(3)  # separate streams of randomness for one lane
 
@@ -200,7 +199,7 @@ def _compile(config: Config, spec: Spec) -> _Programs:
 
     def insert(agent: AgentState, replay: Replay, chunk: Chunk, origin: UInt32[Array, "3"]) -> Replay:
         random = origin[2] * schedule.steps_per_iteration < schedule.warmup_steps
-        return replays.insert(replay, rollouts.noted(method, backbone, spec, agent, chunk, random))
+        return replays.insert(replay, with_log_density(method, backbone, spec, agent, chunk, random))
 
     def learn(
         agent: AgentState,

@@ -28,8 +28,7 @@ from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
-from apportion.training.evaluate import Evaluation, judge
-from apportion.training.evaluator import beliefs
+from apportion.training.evaluate import Evaluation, beliefs, judge
 from apportion.training.outcomes import Outcomes
 from apportion.training.settings import Config
 from apportion.training.uneven import paddings, redistribute_in_groups

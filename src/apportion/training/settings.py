@@ -5,12 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apportion import backbones, methods
-from apportion.core.config import check, from_dict, to_dict
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check, from_dict, to_dict
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Method
 from apportion.envs.make import EnvConfig
-from apportion.training.imagination import Imagine
 
 MOST_LANES = 10_000  # in one process; more are a typing error
 MOST_REPLAY_STEPS = 10**15  # the same
@@ -55,6 +53,20 @@ class Schedule:
     @property
     def iterations(self) -> int:
         return math.ceil(self.steps / self.steps_per_iteration)
+
+
+@dataclass(frozen=True)
+class Imagine:
+    """How much of what the policy learns from is imagined."""
+
+    share: float = 0.0
+    """Share of imagined steps in the policy's batches; 0: none. The method must have a model: grd has."""
+    after: int = 500
+    """Updates of the model before its steps are used."""
+
+    def __post_init__(self) -> None:
+        check(0 <= self.share <= 1, f"imagine.share={self.share} must be from 0 to 1")
+        check(self.after >= 0, f"imagine.after={self.after} must not be negative")
 
 
 @dataclass(frozen=True)

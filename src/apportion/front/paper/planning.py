@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from apportion.front.paper.experiments import Experiment, Variant
 from apportion.front.paper.scales import Scale
-from apportion.front.sweep.jobs import Job
+from apportion.front.sweep.planning import Job
 
 Settings = Literal["published", "ours"]
 Choice = Literal["published", "ours", "both"]

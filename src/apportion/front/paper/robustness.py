@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.front.paper.experiments import DEAD, NOISE
 from apportion.front.paper.presenting import FORMAT, Done, Finished, Presented, spread, table
 from apportion.report import drawing

@@ -11,7 +11,7 @@ from apportion.front.paper.experiments import TABLE_1_STEPS
 from apportion.front.paper.planning import Settings
 from apportion.front.paper.presenting import FORMAT, Done, Finished, Presented, spread, table
 from apportion.report import drawing
-from apportion.report.curves import per_lane
+from apportion.report.overview import per_lane
 from apportion.report.statistics import FEW, Interval, band, difference, mean
 
 GAIN = "at the end, less λ1 = 0 (95% interval)"

@@ -12,12 +12,10 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 from apportion.front.sweep.folder import SweepFolder
 from apportion.front.sweep.local import CORES_PER_JOB
-from apportion.front.sweep.process import Task
-from apportion.front.sweep.remote import Errand, carry, sees
+from apportion.front.sweep.process import Errand, Task, carry, sees
 
 RETRIES = 20  # lost machines, for one job; each time it goes on from its checkpoint
 SECONDS_TO_ANSWER = 30.0  # for a machine that is there

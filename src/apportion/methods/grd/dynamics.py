@@ -15,8 +15,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from apportion.core.spec import Spec
 from apportion.core.types import Dynamics, Edges, Imagined, Metrics, Transitions
 from apportion.methods.grd.config import Config
-from apportion.nn import losses, mixture, optimise
-from apportion.nn.mixture import Mixture
+from apportion.nn import losses, optimise
+from apportion.nn.losses import Mixture
 from apportion.nn.networks import MLP, MixtureDynamics
 from apportion.nn.optimise import Optimiser
 
@@ -77,7 +77,7 @@ def make(
         action: Float[Array, "B A"],
         key: PRNGKeyArray,
     ) -> Imagined:
-        after = mixture.draw(predict(state.networks, method, observation, action), key)
+        after = losses.draw(predict(state.networks, method, observation, action), key)
         return Imagined(after, end_logits(state.networks.ends, observation, action, after) > 0)
 
     return Dynamics(init, update, imagine)

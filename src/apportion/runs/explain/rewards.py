@@ -16,9 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import NDArray
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
-from apportion.core.telling import Tell, nobody
+from apportion.core.config import Tell, UserError, check, nobody
 from apportion.core.types import Method, State, Transitions
 from apportion.runs.explain import shapley
 from apportion.runs.explain.shapley import Doubles, Players

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.telling import Tell, nobody
+from apportion.core.config import Tell, nobody
 
 Function = Callable[[NDArray[Any]], NDArray[Any]]  # [N, C] → [N]
 Doubles = NDArray[np.float64]
