@@ -68,13 +68,6 @@ def test_steps_that_are_not_there() -> None:
         film(GREENHOUSE, played(), [0, 6])
 
 
-def test_an_episode_of_an_older_version_has_no_seed() -> None:
-    episode = played()
-    del episode["seed"]
-    with pytest.raises(UserError, match="without its seed"):
-        film(GREENHOUSE, episode)
-
-
 def test_an_environment_without_pictures_says_so() -> None:
     factored = EnvConfig("apportion/Factored-v0")
     with pytest.raises(UserError, match=r"apportion/Factored-v0 does not render pictures"):

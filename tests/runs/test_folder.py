@@ -46,15 +46,6 @@ def test_a_new_run_is_read_back(run: RunFolder) -> None:
     assert all(folder.is_dir() for folder in (run.edges, run.episodes, run.checkpoints, run.tensorboard))
 
 
-def test_a_run_from_before_discrete_actions_has_continuous_ones(run: RunFolder) -> None:
-    written = read_json(run.spec)
-    assert written.pop("discrete") is False
-    write_json(run.spec, written)
-    assert not run.read_spec().discrete
-    write_json(run.spec, {**written, "discrete": True})
-    assert run.read_spec().discrete
-
-
 def test_an_existing_run_is_not_overwritten(run: RunFolder) -> None:
     exists = f"run folder {run.path} exists: choose another --out, or "
     with pytest.raises(UserError) as caught:

@@ -15,7 +15,6 @@ from apportion.runs.explain import RewardOf, Steps, compile_reward, why_not_alon
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
 from apportion.runs.logged import from_origins
-from apportion.runs.policy import known_range
 from apportion.training import agent as agents
 from apportion.training.outcomes import Outcomes
 from apportion.training.settings import Config
@@ -28,7 +27,7 @@ def learned_rewards(
     after the last step."""
     learned = read_learned(run, best)
     check_lane(lane, learned.config.lanes, run)
-    spec = known_range(run, learned)
+    spec = run.read_spec()
     observations, actions = from_origins(run, observations, actions)
     taken = expand_actions(spec, learners_actions(spec, actions))
     seen = expand_observations(spec, _learners_observations(spec, learned.config.env, observations))

@@ -79,8 +79,8 @@ class _Parts:
     schedule: dict[str, Any]
     seed: int
     lanes: int
-    normalise: bool = False  # older runs took observations as they came
-    imagine: dict[str, Any] = field(default_factory=dict)
+    normalise: bool
+    imagine: dict[str, Any]
 
 
 @dataclass(frozen=True)
