@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from searches import any_excludes, whenever_doubled
 
-from apportion.envs.wire import under
+from apportion.envs.wire import strip_prefix
 from apportion.graph import additive_fit, identify
 from apportion.graph.features import Floats
 from apportion.graph.looking import Seen
@@ -82,7 +82,7 @@ def study(run: Path, last: int) -> dict[str, Any]:
 
 def replayed(run: Path) -> tuple[Seen, list[NDArray[Any]]]:
     """All segments in the replay of a training's first lane, and the rewards of their steps."""
-    stored = under(checkpoint.load_arrays(RunFolder(run).checkpoints).raw, "replay/")
+    stored = strip_prefix(checkpoint.load_arrays(RunFolder(run).checkpoints).raw, "replay/")
     column = {name: values[0] for name, values in stored.items()}
     starts, lengths = column["segment_start"], column["segment_length"]
     parts = [slice(start, start + n) for start, n in zip(starts, lengths, strict=True) if n > 0]

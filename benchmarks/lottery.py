@@ -23,7 +23,7 @@ from apportion.cli.output import remember_compilations
 from apportion.envs.key_door import COINS_AT, STAKE
 from apportion.envs.wire import Arrays
 from apportion.runs.atomic import write_json
-from apportion.runs.evaluation import Playing, evaluate_run
+from apportion.runs.evaluation import EvaluationSettings, evaluate_run
 from apportion.runs.folder import RunFolder, versions
 from methods import cell, interval
 
@@ -53,7 +53,7 @@ def main(args: Lottery) -> None:
 
 def scores(path: Path, episodes: int) -> dict[str, list[float]]:
     """Of one run: a list over seeds for each score."""
-    found = evaluate_run(RunFolder.open(path), Playing(episodes))
+    found = evaluate_run(RunFolder.open(path), EvaluationSettings(episodes))
     lanes = [of_seed(lane) for lane in found.episodes]
     return {name: [lane[name] for lane in lanes] for name in lanes[0]}
 

@@ -24,10 +24,10 @@ import suite_table
 import tyro
 from suite_tasks import DEVELOPMENT, HELD_OUT, LEVELS, TASKS, UNSEEN, env_id
 
+from apportion.core.children import StopRequest
 from apportion.core.config import UserError
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, read_json, versions
-from apportion.runs.signals import StopRequest
 
 Part = Literal["development", "held-out", "unseen", "all"]
 Method = Literal["grd", "rd", "published", "oracle", "observed", "crossq"]

@@ -15,12 +15,12 @@ from apportion.envs import register
 if TYPE_CHECKING:
     from apportion.core.config import UserError as UserError
     from apportion.core.spec import Graph as Graph
-    from apportion.front.comparing import Compared as Compared
-    from apportion.front.comparing import compare as compare
     from apportion.front.logs import fit as fit
     from apportion.front.logs import relabel as relabel
+    from apportion.front.run import Compared as Compared
     from apportion.front.run import Run as Run
     from apportion.front.run import Stopped as Stopped
+    from apportion.front.run import compare as compare
     from apportion.front.run import load as load
     from apportion.front.run import train as train
     from apportion.front.sweep.carrying import sweep as sweep
@@ -47,13 +47,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Compared": "front.comparing",
+    "Compared": "front.run",
     "Graph": "core.spec",
     "RewardModelWrapper": "front.wrapper",
     "Run": "front.run",
     "Stopped": "front.run",
     "UserError": "core.config",
-    "compare": "front.comparing",
+    "compare": "front.run",
     "fit": "front.logs",
     "identify": "graph",
     "load": "front.run",

@@ -16,7 +16,7 @@ from apportion.core.types import Batch, Sampling
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
 from apportion.data.times import times
-from apportion.envs.chunk import ChunkWriter
+from apportion.envs.lane import ChunkWriter
 from builders import assert_equal, lane, stack
 
 SPEC = Spec("toy", ("x", "y"), ("u",), max_episode_steps=5, max_segment_steps=5)

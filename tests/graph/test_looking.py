@@ -11,7 +11,7 @@ import builders
 from apportion.core.types import Method, Record
 from apportion.graph import looking
 from apportion.methods import grd
-from apportion.methods.grd.config import Config
+from apportion.methods.grd.parts import Config
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,6 @@ def _linear() -> Method:
         update=lambda state, batch, key: (state, {}),
         reward=lambda state, steps: steps.action[:, 0],
         policy_mask=lambda state: jnp.asarray([1.0, 1.0, 0.0]),
-        edges=None,
         sampling=Sampling(),
         dynamics=Dynamics(lambda key, spec: jnp.zeros(()), lambda own, method, steps: (own, {}), imagine),
     )
@@ -112,7 +111,7 @@ def test_a_policy_finds_the_best_action_in_imagination_alone() -> None:
     def update(agent: AgentState, key: jax.Array) -> tuple[AgentState, None]:
         mix_key, lesson_key = jax.random.split(key)
         steps, _ = with_imagined(Imagine(share=1.0, after=0), method, backbone, agent, real, mix_key)
-        lesson = agents.lesson(method, PAUSE, agent, steps, lesson_key)
+        lesson = agents.policy_batch(method, PAUSE, agent, steps, lesson_key)
         return agents.update_policy(backbone, agent, lesson)[0], None
 
     @jax.jit

@@ -10,7 +10,7 @@ import pytest
 from apportion.backbones import ppo
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
-from apportion.envs.chunk import ChunkWriter
+from apportion.envs.lane import ChunkWriter
 from apportion.envs.make import EnvConfig
 from apportion.training import updates
 from apportion.training.agent import AgentState

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from apportion.bench import peers, speed, updates
 from apportion.bench.structure import Structure, run_structure, show_structure
-from apportion.cli.arguments import blaming_the_command_line, parse
+from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.display import number
 from apportion.cli.output import Flag, Output, print_data, remember_compilations, write_data
 from apportion.core.config import UserError, check
@@ -50,7 +50,7 @@ def bench(argv: list[str]) -> int:
         raise UserError("write `structure` first: apportion bench structure --quick", usage=True)
     if args.quick:
         remember_compilations()  # a full measurement tells how long compiling takes
-    with blaming_the_command_line():
+    with usage_errors():
         check(len(args.parts) > 0, "--parts needs at least one")
         check(len(args.lanes) > 0 and min(args.lanes) >= 1, f"--lanes {args.lanes} must be at least 1 each")
         updates.chosen(args.methods)
@@ -72,7 +72,7 @@ def _bench_structure(argv: list[str]) -> int:
         """Also write the result, as JSON, to this file."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-    with blaming_the_command_line():
+    with usage_errors():
         args = parse(Bench, argv, "apportion bench structure")
     data = measure(partial(_all_structure, args.flags), args.output, args.out)
     print_data(data, args.output, show_structure)

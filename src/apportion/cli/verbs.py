@@ -13,7 +13,7 @@ from rich.text import Text
 
 from apportion.backbones import BACKBONES
 from apportion.cli import display
-from apportion.cli.arguments import blaming_the_command_line, flag_value, naming_settings, parse
+from apportion.cli.arguments import flag_value, naming_settings, parse, usage_errors
 from apportion.cli.output import Flag, NoEnv, Output, RunPath, print_data, remember_compilations
 from apportion.core.config import UserError, check
 from apportion.envs.make import EnvConfig, list_environments
@@ -22,12 +22,11 @@ from apportion.front.run import Run, Stopped, load, start
 from apportion.methods import METHODS
 from apportion.report import video
 from apportion.runs import recording
-from apportion.runs.evaluation import Playing, evaluate_run
+from apportion.runs.evaluation import EvaluationSettings, evaluate_run
 from apportion.runs.folder import RunFolder, default_path
-from apportion.runs.listening import Listener
+from apportion.runs.listeners import Listener, WandbLog
 from apportion.runs.policy import check_export, export_policy, read_policy
 from apportion.runs.recording import Checkpoints
-from apportion.runs.wandb_log import WandbLog
 from apportion.training.presets import default_backbone
 from apportion.training.settings import Config, Imagine, Schedule
 
@@ -39,7 +38,7 @@ class _EnvFlags(EnvConfig):
 
 def train(argv: list[str]) -> int:
     """Train on an environment, into a run folder."""
-    with blaming_the_command_line():
+    with usage_errors():
         args, config = _train_settings(argv)
     if config.backbone == "dqn" and not flag_value(argv, "--backbone", "") and not args.output.quiet:
         print(f"{args.id} has discrete actions: --backbone dqn", file=sys.stderr)
@@ -137,7 +136,7 @@ def resume(argv: list[str]) -> int:
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     args = parse(Resume, argv, "apportion resume")
-    with blaming_the_command_line():
+    with usage_errors():
         check(args.steps is None or args.steps >= 1, f"--steps {args.steps} must be at least 1")
     remember_compilations()
     run = load(args.run)
@@ -155,7 +154,7 @@ def evaluate(argv: list[str]) -> int:
 
         run: RunPath
         """The run folder."""
-        playing: tyro.conf.OmitArgPrefixes[Playing] = field(default_factory=Playing)
+        playing: tyro.conf.OmitArgPrefixes[EvaluationSettings] = field(default_factory=EvaluationSettings)
         best: Flag = False
         """Play each seed's best policy, by the return of its evaluations, instead of the newest."""
         out: Path | None = None
@@ -164,7 +163,7 @@ def evaluate(argv: list[str]) -> int:
         """Also film the first episode of the best seed, with its rewards drawn under it: an .mp4 file."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-    with blaming_the_command_line():
+    with usage_errors():
         args = parse(Eval, argv, "apportion eval")
     remember_compilations()
     run = RunFolder.open(args.run)
@@ -274,7 +273,7 @@ class Export:
 def export(argv: list[str]) -> int:
     """Write a policy of a run into one file."""
     args = parse(Export, argv, "apportion export")
-    with blaming_the_command_line():
+    with usage_errors():
         check_export(args.out)
         check(args.lane >= 0, f"--lane {args.lane} must not be negative")
     policy = read_policy(RunFolder.open(args.run, trusted=not args.no_env), args.lane, args.best)

@@ -241,5 +241,5 @@ def to_dict(config: Any) -> dict[str, Any]:
 Tell = Callable[[int, int], None]  # told how much is done, of how much
 
 
-def nobody(done: int, of: int) -> None:
+def silent(done: int, of: int) -> None:
     """Is told, and says nothing."""

@@ -153,7 +153,7 @@ Repaid = Callable[[State, Float[Array, ""], Float[Array, ""]], State]
 class Method(NamedTuple):
     """Turns sums of reward into a reward for each step. Pure functions of an explicit state.
 
-    Most methods need the first six only. Those that judge a step by its whole segment have `credit`: what it
+    Most methods need the first four only. Those that judge a step by its whole segment have `credit`: what it
     gives to the segments of an update is kept in the replay, and comes back as Transitions.credit. Those that
     keep a memory of episodes fill it in `survey`, and may teach the policy from it by `recall`. Those with a
     model of the environment offer it as `dynamics`.
@@ -162,9 +162,9 @@ class Method(NamedTuple):
     init: Callable[[PRNGKeyArray, Spec], State]
     update: Callable[[State, Batch, PRNGKeyArray], tuple[State, Metrics]]
     reward: Callable[[State, Transitions], Float[Array, "*B"]]
-    policy_mask: Callable[[State], Float[Array, "S"]]  # 1 where the policy may look
-    edges: Callable[[State], Edges] | None  # edge probabilities; None for methods without a graph
     sampling: Sampling
+    policy_mask: Callable[[State], Float[Array, "S"]] | None = None  # 1 where the policy may look; None: all
+    edges: Callable[[State], Edges] | None = None  # edge probabilities; None for methods without a graph
     revision: Revision | None = None
     credit: Callable[[State, Segments], Float[Array, "M T"]] | None = None
     survey: Callable[[State, Survey], State] | None = None

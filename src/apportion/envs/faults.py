@@ -16,7 +16,7 @@ FAILURES = (Exception, SystemExit)
 
 
 class Trouble:
-    """What fails in one errand of a lane, which may take so many restarts."""
+    """What fails while a lane is asked for one thing, which may take so many restarts."""
 
     def __init__(self, allowed: int, printed: set[str]) -> None:
         self.allowed = allowed

@@ -56,7 +56,6 @@ class State(NamedTuple):
     profile: Float[Array, "P K"]  # position-specific scores; 0 where there is no column
     scale: Float[Array, ""]  # reward for one unit of score; 0 before the first look
     shared: Float[Array, ""]  # how many events the demonstrations share
-    policy_mask: Float[Array, "S"]  # all ones
 
 
 def make(config: Config) -> Method:
@@ -67,7 +66,6 @@ def make(config: Config) -> Method:
             profile=jnp.zeros((config.columns, config.symbols)),
             scale=jnp.zeros(()),
             shared=jnp.zeros(()),
-            policy_mask=jnp.ones(states),
         )
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
@@ -75,9 +73,6 @@ def make(config: Config) -> Method:
 
     def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
         return transitions.credit
-
-    def policy_mask(state: State) -> Float[Array, "S"]:
-        return state.policy_mask
 
     def credit(state: State, segments: Segments) -> Float[Array, "M T"]:
         scores = prefix_scores(state.profile, symbols_of(state.centres, segments), segments.mask)
@@ -96,7 +91,7 @@ def make(config: Config) -> Method:
         shown=shown,
     )
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, policy_mask, None, sampling, revision=revision, credit=credit)
+    return Method(init, update, reward, sampling, revision=revision, credit=credit)
 
 
 # --- The score of an episode

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from apportion.core.config import UserError, fields
-from apportion.envs.wire import under
+from apportion.envs.wire import strip_prefix
 from apportion.runs.atomic import Arrays, checksum, json_text, parse_sealed, save_tensors, sync
 from apportion.runs.schemas import Header
 
@@ -252,9 +252,9 @@ def _read(step: int, path: Path) -> Stored:
         raise UserError(f"{TENSORS} cannot be read ({error})") from error
     return Stored(
         step,
-        tensors=under(arrays, "tree."),
+        tensors=strip_prefix(arrays, "tree."),
         meta=header["meta"],
-        raw=under(arrays, "raw."),
+        raw=strip_prefix(arrays, "raw."),
         keys=header["keys"],
         files={name: (path / name).read_bytes() for name in header["files"] if name != TENSORS},
     )

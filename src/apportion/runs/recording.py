@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
+from apportion.core.children import StopRequest
 from apportion.core.config import UserError, check
 from apportion.core.spec import Spec
 from apportion.core.types import Metrics
@@ -23,15 +24,13 @@ from apportion.runs import saved as saving
 from apportion.runs.atomic import write_json
 from apportion.runs.best import Best
 from apportion.runs.folder import RunFolder
-from apportion.runs.listening import Audience, Listener
+from apportion.runs.listeners import Audience, Events, Listener
 from apportion.runs.logs import STORED, Kind, MetricsLog, WaitingLine, Write
 from apportion.runs.notes import notes, on_age, read_status
 from apportion.runs.progress import Progress, Watch, over_some
 from apportion.runs.settings import Checkpoints as Checkpoints
 from apportion.runs.settings import as_data, changes
 from apportion.runs.settings import read_settings as read_settings
-from apportion.runs.signals import StopRequest
-from apportion.runs.tensorboard import Events
 from apportion.training import devices, loop, memory
 from apportion.training.conformance import check_own
 from apportion.training.evaluate import Report

@@ -15,7 +15,7 @@ from apportion.runs.explain import Precision, Steps
 from apportion.runs.explaining import Explainer
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, read_learned
-from apportion.runs.logged import learners_record, people_s, read_for
+from apportion.runs.logged import learners_record, plain_episode, read_for
 from apportion.training.evaluate import make_redistribute
 from apportion.training.offline import episode_arrays
 from apportion.training.uneven import Group, groups, padded_to
@@ -106,7 +106,7 @@ def _credit(run: RunFolder, log: Log, precision: Precision, tell: Tell) -> dict[
     lanes, count = range(explainer.config.lanes), len(log.totals)
     found = []
     for numbers in _together(np.array([len(each) for each in log.actions], np.int64)):
-        shown = [people_s(spec, log, number) for number in numbers]
+        shown = [plain_episode(spec, log, number) for number in numbers]
         parts = [Steps.of_episode(each["observations"], each["actions"]) for each in shown]
         steps = Steps(*(np.concatenate(part) for part in zip(*parts, strict=True)))
         found.append(np.mean([explainer.explain(lane, steps).contributions for lane in lanes], axis=0))

@@ -56,7 +56,7 @@ def learned_rewards(
 @lru_cache(maxsize=8)
 def _compiled(config: Config, outcomes: Outcomes, states: int) -> RewardOf:
     """Once for all who ask about rewards of the same settings."""
-    return compile_reward(outcomes.told(agents.in_own_units(config.make_method())), states)
+    return compile_reward(outcomes.in_outcome_units(agents.in_own_units(config.make_method())), states)
 
 
 def _learners_observations(spec: Spec, env: EnvConfig, observations: Any) -> NDArray[np.float32]:

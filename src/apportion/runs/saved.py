@@ -13,8 +13,8 @@ from apportion.core.config import check, fields
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
-from apportion.envs.chunk import blank_chunk
-from apportion.envs.wire import Arrays, under
+from apportion.envs.lane import blank_chunk
+from apportion.envs.wire import Arrays, strip_prefix
 from apportion.runs import checkpoint
 from apportion.runs.checkpoint import Stored, check_like
 from apportion.runs.schemas import FaultsMeta, TrainingMeta
@@ -66,9 +66,11 @@ def read(folder: Path, config: Config, spec: Spec) -> Read:
         saved = Saved(
             iteration=meta["iteration"],
             agent=checkpoint.restore(agent, stored),
-            replay=_unfilled(under(stored.raw, "replay/"), replay),
-            pending=_pending(under(stored.raw, "pending/"), config, spec),
-            where=[_where(under(stored.raw, f"where/{lane}/"), lane, spec) for lane in range(config.lanes)],
+            replay=_unfilled(strip_prefix(stored.raw, "replay/"), replay),
+            pending=_pending(strip_prefix(stored.raw, "pending/"), config, spec),
+            where=[
+                _where(strip_prefix(stored.raw, f"where/{lane}/"), lane, spec) for lane in range(config.lanes)
+            ],
             faults=_faults(meta["faults"], config.lanes),
         )
         return Read(stored.step, saved, meta["seconds"], stored.files[LOG], [])

@@ -43,7 +43,9 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
         state = method.init(key, spec)
         after, metrics = method.update(state, batch, key)
         found = {"state": state, "after": after, "metrics": metrics}
-        found |= {"reward": method.reward(state, batch.transitions), "mask": method.policy_mask(state)}
+        found["reward"] = method.reward(state, batch.transitions)
+        if method.policy_mask is not None:
+            found["mask"] = method.policy_mask(state)
         if method.edges is not None:
             found["edges"] = tuple(method.edges(state))
         if method.credit is not None and batch.segments is not None:
@@ -59,7 +61,8 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
     _check_state(f"--method {name}", found)
     _check_form(f"--method {name}: repaid", found["state"], found.get("repaid", found["state"]))
     _check_shape(f"--method {name}: reward", found["reward"], (batch_size,))
-    _check_shape(f"--method {name}: policy_mask", found["mask"], (states,))
+    if "mask" in found:
+        _check_shape(f"--method {name}: policy_mask", found["mask"], (states,))
     if "credit" in found:
         _check_shape(f"--method {name}: credit", found["credit"], (wanted.segments, spec.max_segment_steps))
     blocks = ((states,), (actions,), (states, states), (actions, states))

@@ -6,8 +6,9 @@ seed and the iteration's number, so a run can stop after any iteration and conti
 """
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -28,11 +29,71 @@ from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
-from apportion.training.collector import Collector
 from apportion.training.evaluate import Evaluator, Report
 from apportion.training.revisions import Reviser
 from apportion.training.settings import Config, Schedule
-from apportion.training.updates import Islands, kept_or_taken_back, updates, with_log_density
+from apportion.training.updates import Islands, keep_if_finite, updates, with_log_density
+
+# --- Steps beside the updates: workers act with one policy while lanes learn from earlier steps
+
+
+class _Collected(NamedTuple):
+    """What all lanes' environments did in one iteration."""
+
+    arrays: Arrays  # of the chunk, on the host
+    chunk: Chunk  # [L, ...] on the devices
+
+
+class Collector:
+    """Keeps one chunk of steps ahead, brought by a thread of its own.
+
+    Whoever launches updates, which on a GPU may take as long as they last, therefore waits neither for the
+    actor nor for the environments.
+    """
+
+    def __init__(self, pool: Pool, schedule: Schedule) -> None:
+        self.pool = pool
+        self.schedule = schedule
+        self.segments = np.zeros(pool.lanes, np.int64)  # closed so far, per lane
+        self._thread = ThreadPoolExecutor(1)
+        self._under_way: Callable[[], _Collected]  # waits for the chunk ahead
+
+    def begin(self, actor: dict[str, Array], iteration: int) -> None:
+        """Let the environments act as soon as the actor is there; in this process, when somebody waits."""
+        bring = partial(self._bring, actor, iteration)
+        self._under_way = self._thread.submit(bring).result if self.pool.has_spare_workers else cache(bring)
+
+    def go_on_from(self, pending: Arrays, segments: Any) -> None:
+        """Start from a chunk that was collected before, after so many closed segments of each lane."""
+        ahead = self._on_devices(pending)
+        self._under_way = lambda: ahead
+        self.segments += np.asarray(segments)
+
+    def take(self) -> Chunk:
+        """The chunk under way, as soon as it is there; from now on its segments count."""
+        arrays, chunk = self._under_way()
+        self.segments = self.segments + arrays["segments"]
+        return chunk
+
+    def wait(self) -> Arrays:
+        """Until no chunk is under way, so that the workers can be asked for other things."""
+        return self._under_way().arrays
+
+    def close(self) -> None:
+        """Without waiting: closing the pool dismisses who never answers, and so ends the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _bring(self, actor: dict[str, Array], iteration: int) -> _Collected:
+        """At random while the steps still belong to the warm-up."""
+        steps = self.schedule.steps_per_iteration
+        random = iteration * steps < self.schedule.warmup_steps
+        self.pool.start_chunk(None if random else jax.device_get(actor), steps, iteration)
+        return self._on_devices(self.pool.finish_chunk())
+
+    def _on_devices(self, arrays: Arrays) -> _Collected:
+        fields: dict[str, Any] = arrays
+        return _Collected(arrays, devices.spread(Chunk(**fields), self.pool.lanes))
+
 
 _INIT, _UPDATE, _EVALUATE = range(3)  # separate streams of randomness for one lane
 
@@ -216,14 +277,14 @@ def _compile(config: Config, spec: Spec) -> _Programs:
             agent = agent._replace(method=method.survey(agent.method, looked))
         credit = replay.credit
         agent, replay, metrics = updates(config, spec, agent, replay, since, _key(origin))
-        agent, metrics, sound = kept_or_taken_back(before, agent, metrics, learns, sound)
+        agent, metrics, sound = keep_if_finite(before, agent, metrics, learns, sound)
         if method.credit is not None:
             # Of a lane that does not learn, it came from a model that is not kept.
             replay = replay._replace(credit=choose(learns, replay.credit, credit))
         return agent, replay, metrics, actor(agent), sound
 
     def actor(agent: AgentState) -> dict[str, Array]:
-        return agents.actor(method, backbone, agent)
+        return agents.actor(method, backbone, agent, spec.observation_size)
 
     return _Programs(
         learn=devices.compiled(learn, config.lanes, donate=(0, 1)),

@@ -102,14 +102,15 @@ def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged) -> Itera
     lengths = np.array([len(record.actions) for record in paid], np.int64)
     learn = _compile(config, spec, min(fitting.check_every, fitting.updates), lengths)
     judging = _Judging(config, spec, data)
+    mask = partial(agents.policy_mask, method, spec.observation_size)
     steps = list(range(fitting.check_every, fitting.updates + 1, fitting.check_every)) or [fitting.updates]
     for number, step in enumerate(steps):
         keys = jnp.stack([_key(seed, number) for seed in config.seeds])
         agent, metrics = learn(agent, replay, keys)
-        look = judging.look(step, agent, metrics, method.policy_mask)
+        look = judging.look(step, agent, metrics, mask)
         if number + 1 == len(steps) or judging.settled(step, fitting.patience * fitting.check_every):
             best = devices.spread(look.agent, config.lanes)
-            yield judging.look(step, best, metrics, method.policy_mask)._replace(last=True)
+            yield judging.look(step, best, metrics, mask)._replace(last=True)
             return
         yield look
 
@@ -166,7 +167,7 @@ class _Judging:
     """Compares what learned rewards sum up to with what was paid, and keeps each lane's best."""
 
     def __init__(self, config: Config, spec: Spec, data: Logged) -> None:
-        method = data.outcomes.told(agents.in_own_units(config.make_method()))
+        method = data.outcomes.in_outcome_units(agents.in_own_units(config.make_method()))
         self.level = data.outcomes.level
         self.lanes, records = config.lanes, data.held_out[:MOST_JUDGED]
         # Of doubles: outcomes may be large numbers that differ little.

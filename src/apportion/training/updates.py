@@ -99,7 +99,7 @@ def policy_round(
         steps, share = jax.vmap(mix)(steps, imagine_keys)
         metrics |= {"imagined_share": jnp.mean(share)}
     # The model stands still for a round: all of its rewards in one pass.
-    lessons = jax.vmap(partial(agents.lesson, method, limit, agent))(steps, policy_keys)
+    lessons = jax.vmap(partial(agents.policy_batch, method, limit, agent))(steps, policy_keys)
     agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
     return agent, metrics | policy_metrics
 
@@ -154,7 +154,7 @@ def with_log_density(
     if backbone.log_density is None:
         return chunk
     seen = scales.observations(agent.scaling, chunk.observation)
-    seen = seen * jnp.broadcast_to(agents.seen(method, agent), seen.shape)
+    seen = seen * jnp.broadcast_to(agents.seen(method, agent, seen.shape[-1]), seen.shape)
     chosen = backbone.log_density(agent.backbone, seen, chunk.action)
     anything = -math.log(spec.action_size) if spec.discrete else -spec.action_size * math.log(2)
     return chunk._replace(log_density=jnp.where(random, anything, chosen))
@@ -187,7 +187,7 @@ def learn_on_policy(
 ) -> tuple[AgentState, Metrics]:
     """One update of the policy from the steps since then; nothing moves where there are none."""
     steps = scales.transitions(agent.scaling, newest_steps(replay, since, places))
-    lesson = agents.lesson(method, limit, agent, steps, key)
+    lesson = agents.policy_batch(method, limit, agent, steps, key)
     learned, metrics = agents.update_policy(backbone, agent, lesson)
     return choose(replay.steps > since, learned, agent), metrics
 
@@ -219,7 +219,7 @@ def with_imagined(
     size, count = len(real.paid), round(imagine.share * len(real.paid))
     start = real.observation[:count]
     act_key, lead_key = jax.random.split(key)
-    seen = start * jnp.broadcast_to(agents.seen(method, agent), start.shape)
+    seen = start * jnp.broadcast_to(agents.seen(method, agent, start.shape[-1]), start.shape)
 
     def act(observation: Float[Array, "S"], key: PRNGKeyArray) -> Float[Array, "A"]:
         return backbone.act(agent.backbone, observation, key, True)
@@ -292,7 +292,7 @@ class Islands:
                 self.faults.freeze(lane, iteration, LOST)
 
 
-def kept_or_taken_back(
+def keep_if_finite(
     before: AgentState, after: AgentState, metrics: Metrics, learns: Bool[Array, ""], sound: Bool[Array, ""]
 ) -> tuple[AgentState, Metrics, Bool[Array, ""]]:
     """One lane after its updates: as before, if it was not to learn or its losses are no numbers.

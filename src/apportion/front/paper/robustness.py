@@ -9,7 +9,7 @@ from apportion.front.paper.presenting import FORMAT, Done, Finished, Presented, 
 from apportion.report import drawing
 from apportion.report.figures import draw_robustness
 from apportion.runs.atomic import read_json, write_json
-from apportion.runs.evaluation import Playing, evaluate_run
+from apportion.runs.evaluation import EvaluationSettings, evaluate_run
 
 EPISODES = 10  # for each seed and each amount of noise
 _SMOKE_NOISE = (0.0, 1.0)
@@ -49,7 +49,7 @@ def _played(each: Done, folder: Path, std: float, episodes: int) -> dict[str, An
         before = {}
     if all(before.get(name) == value for name, value in wanted.items()):
         return before
-    data = evaluate_run(each.run, Playing(episodes, noise=std, noise_dims=dims)).data
+    data = evaluate_run(each.run, EvaluationSettings(episodes, noise=std, noise_dims=dims)).data
     folder.mkdir(parents=True, exist_ok=True)
     write_json(file, data)
     return data

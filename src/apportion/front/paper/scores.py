@@ -7,10 +7,9 @@ import numpy as np
 from apportion.front.paper.experiments import BEST_RIVAL
 from apportion.front.paper.planning import Settings
 from apportion.front.paper.presenting import FORMAT, Done, Finished, Presented, spread, table
-from apportion.report.comparison.comparing import TOGETHER, compare_curves
 from apportion.report.comparison.figure import draw_comparison
 from apportion.report.comparison.reading import curves_of
-from apportion.report.comparison.results import Comparison
+from apportion.report.comparison.results import TOGETHER, Comparison, compare_curves
 from apportion.report.statistics import interval, iqm
 
 _HEADS: dict[Settings, str] = {"published": "published settings", "ours": "our settings"}

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
+from apportion.core.children import StopRequest
 from apportion.core.config import UserError, check, nearest
 from apportion.front.run import Run
 from apportion.front.sweep import on_ray
@@ -18,7 +19,6 @@ from apportion.front.sweep.local import Local
 from apportion.front.sweep.planning import Job, check_jobs, default_folder, plan, read_plan, train_words
 from apportion.front.sweep.process import Task
 from apportion.runs.folder import is_held
-from apportion.runs.signals import StopRequest
 
 SECONDS_BETWEEN_LOOKS = 0.25  # whether a job has ended
 SECONDS_BETWEEN_READS = 2.0  # of what each has logged: there may be hundreds, on a slow disk

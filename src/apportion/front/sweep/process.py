@@ -129,24 +129,24 @@ def main(parent: str, run: str, *train: str) -> None:
 SECONDS_BETWEEN_LOOKS = 0.5
 
 
-class Errand(NamedTuple):
+class RemoteJob(NamedTuple):
     task: Task
     stop: Path  # there when it should save and end
     modules: str | None  # PYTHONPATH where the sweep was called
     threads: str | None  # OMP_NUM_THREADS there
 
 
-def carry(errand: Errand) -> str | None:
+def carry(job: RemoteJob) -> str | None:
     """Carry out one job, or go on with it; why it failed, if it did."""
-    if errand.stop.exists():
+    if job.stop.exists():
         return None
-    with errand.task.log.open("a") as log:
+    with job.task.log.open("a") as log:
         log.write(f"on {socket.gethostname()}\n")
-    child = Child(errand.task, _variables(errand))
+    child = Child(job.task, _variables(job))
     try:
         asked = False
         while not child.ended(SECONDS_BETWEEN_LOOKS):
-            if errand.stop.exists() and not asked:
+            if job.stop.exists() and not asked:
                 child.stop()
                 asked = True
     except BaseException:
@@ -155,14 +155,14 @@ def carry(errand: Errand) -> str | None:
     return child.problem()
 
 
-def _variables(errand: Errand) -> dict[str, str]:
+def _variables(job: RemoteJob) -> dict[str, str]:
     """Of this machine, but for two. Modules of one's own are found as where the sweep was called. And Ray
     limits the threads of its workers, which would change the last digits of sums."""
     variables = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
-    paths = [path for path in (errand.modules, os.environ.get("PYTHONPATH")) if path]
+    paths = [path for path in (job.modules, os.environ.get("PYTHONPATH")) if path]
     variables |= {"PYTHONPATH": os.pathsep.join(paths)} if paths else {}
     variables.pop("OMP_NUM_THREADS", None)
-    return variables if errand.threads is None else {**variables, "OMP_NUM_THREADS": errand.threads}
+    return variables if job.threads is None else {**variables, "OMP_NUM_THREADS": job.threads}
 
 
 def sees(probe: Path, token: str) -> bool:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.core.spec import Spec
 from apportion.core.types import Dynamics, Edges, Imagined, Metrics, Transitions
-from apportion.methods.grd.config import Config
+from apportion.methods.grd.parts import Config
 from apportion.nn import losses, optimise
 from apportion.nn.losses import Mixture
 from apportion.nn.networks import MLP, MixtureDynamics

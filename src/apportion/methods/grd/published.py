@@ -11,11 +11,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Edges, Method, Metrics, Sampling, Segments, Transitions
-from apportion.methods.grd import dynamics
-from apportion.methods.grd.config import Config
+from apportion.methods.grd import dynamics, parts
 from apportion.methods.grd.dynamics import predicted
-from apportion.methods.grd.parts import all_edges, compact, reward_mask, shares_on
-from apportion.nn import losses, masks, optimise
+from apportion.methods.grd.parts import Config, all_edges, compact, reward_mask, shares_on
+from apportion.nn import losses, optimise
 from apportion.nn.networks import MLP, MixtureDynamics
 from apportion.nn.optimise import Optimiser
 
@@ -74,7 +73,7 @@ def make(config: Config) -> Method:
         return compact(on, jnp.zeros_like(on.state_to_reward), config)
 
     def edges(state: State) -> Edges:
-        return jax.tree.map(masks.edge_probability, state.model.edges)
+        return jax.tree.map(parts.edge_probability, state.model.edges)
 
     def reads(state: State) -> Float[Array, "D"]:
         return reward_mask(edges_on(state))
@@ -84,9 +83,9 @@ def make(config: Config) -> Method:
         init,
         update,
         reward,
+        sampling,
         policy_mask,
         edges,
-        sampling,
         reads=reads,
         dynamics=dynamics.make(config, edges_on, own=lambda state: state.model.dynamics),
         repaid=repaid,
@@ -100,7 +99,7 @@ def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> St
 
 def edges_on(state: State) -> Edges:
     """Edges that are on, as masks."""
-    return jax.tree.map(masks.greedy_mask, state.model.edges)
+    return jax.tree.map(parts.greedy_mask, state.model.edges)
 
 
 # --- Losses
@@ -123,7 +122,7 @@ def model_loss(
         "reward_loss": reward_loss,
         "dynamics_loss": dynamics_loss,
         "sparsity_loss": sparsity_loss,
-        **shares_on(jax.tree.map(masks.greedy_mask, model.edges)),
+        **shares_on(jax.tree.map(parts.greedy_mask, model.edges)),
     }
     return reward_loss + dynamics_loss + sparsity_loss, metrics
 
@@ -155,7 +154,7 @@ def _dynamics_loss(
 def sample_masks(key: PRNGKeyArray, logits: tuple[Array, Array], temperature: float) -> tuple[Array, Array]:
     """Both blocks of edges in one draw: random numbers are what takes longest to compile."""
     flat, blocks = ravel_pytree(logits)
-    return blocks(masks.sample_mask(key, flat, temperature))
+    return blocks(parts.sample_mask(key, flat, temperature))
 
 
 def _init_model(config: Config, key: PRNGKeyArray, states: int, actions: int) -> Model:
