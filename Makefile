@@ -7,7 +7,7 @@ UV := $(or $(shell command -v uv),$(BIN)/uv)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 install = $(UV) pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1)
 
-.PHONY: setup demo test check paper-smoke soak fuzz kill audit docs cuda peers lock clean
+.PHONY: setup demo test check size paper-smoke soak fuzz kill audit docs cuda peers lock clean
 
 setup: .venv/.ready
 
@@ -29,6 +29,10 @@ check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+# How much there is to hold, beside its limits.
+size: setup
+	@$(BIN)/python tests/size.py
 
 # Every experiment of the paper, tiny: does each leave its table and its figures?
 paper-smoke: setup

@@ -16,6 +16,7 @@ import io
 import json
 import random
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -26,7 +27,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import damage
 import numpy as np
 import tyro
 
@@ -34,42 +34,15 @@ from apportion.cli import VERBS, main
 from apportion.core.config import UserError
 from apportion.data.logged import read_npz
 from apportion.runs import checkpoint
-from apportion.runs.atomic import write_json
+from apportion.runs.atomic import CHECKSUM, sealed, write_json
 from apportion.runs.folder import RunFolder, versions
 
 ENV = "apportion/Greenhouse-v0"
-SETTINGS = [
-    "--backbone.hidden",
-    "8",
-    "8",
-    "--backbone.batch-size",
-    "16",
-    "--method.hidden",
-    "8",
-    "8",
-    "--steps",
-    "1200",
-    "--warmup-steps",
-    "400",
-    "--steps-per-iteration",
-    "200",
-    "--updates-per-iteration",
-    "3",
-    "--evaluate-every",
-    "400",
-    "--evaluation-episodes",
-    "2",
-    "--checkpoint-every",
-    "600",
-    "--checkpoint-minutes",
-    "1e9",
-    "--replay-steps",
-    "1000",
-    "--env.max-episode-steps",
-    "10",
-    "--seeds",
-    "2",
-]
+SETTINGS = shlex.split(
+    "--backbone.hidden 8 8 --backbone.batch-size 16 --method.hidden 8 8 --steps 1200 --warmup-steps 400 "
+    "--steps-per-iteration 200 --updates-per-iteration 3 --evaluate-every 400 --evaluation-episodes 2 "
+    "--checkpoint-every 600 --checkpoint-minutes 1e9 --replay-steps 1000 --env.max-episode-steps 10 --seeds 2"
+)
 # How often each command is chosen: the slow ones rarely.
 COMMANDS = {
     "show": 40,
@@ -81,6 +54,9 @@ COMMANDS = {
     "npz": 14,
     "words": 14,
 }
+
+Damage = Callable[[Path, random.Random], None]
+ODD: tuple[Any, ...] = (None, True, -1, 0, 2**70, 1e308, "x", "", "🌱", [], {}, [[1]], {"a": {}}, 0.5, [None])
 
 
 @dataclass(frozen=True)
@@ -114,11 +90,11 @@ def fuzz(args: Fuzz) -> None:
     counts: Counts = collections.defaultdict(collections.Counter)
     failures: list[dict[str, str]] = []
     with tempfile.TemporaryDirectory() as name:
-        bench = Bench(Path(name))
+        run = Damaged(Path(name))
         weights = {each: COMMANDS[each] for each in args.only or COMMANDS}
         for number in range(args.cases):
             command = rng.choices(list(weights), list(weights.values()))[0]
-            what, verdict, detail = bench.case(command, random.Random(rng.random()))
+            what, verdict, detail = run.case(command, random.Random(rng.random()))
             counts[command][verdict] += 1
             if verdict in BAD:
                 failures.append({"command": command, "damage": what, "verdict": verdict, "detail": detail})
@@ -147,7 +123,7 @@ def as_data(seed: int, counts: Counts, failures: list[dict[str, str]], seconds: 
 BAD = ("traceback", "untidy", "silent")
 
 
-class Bench:
+class Damaged:
     """One run, its files, and what the commands say while they are whole."""
 
     def __init__(self, root: Path) -> None:
@@ -171,14 +147,14 @@ class Bench:
             words = command_line(rng, self.run)
             return "words", *judged(call(*words), None, " ".join(words))
         path = self.log if command == "npz" else rng.choice(self.files(command))
-        harm = rng.choice(damage.kinds(path))
+        harm = rng.choice(kinds(path))
         whole = path.read_bytes()
         try:
             harm(path, rng)
             answer = self.ask(command)
         finally:
             self.repair(path, whole, everything=command == "resume")
-        before = None if harm is damage.forged else self.answers[command]
+        before = None if harm is forged else self.answers[command]
         return f"{harm.__name__} {path.relative_to(self.root)}", *judged(answer, before)
 
     def files(self, command: str) -> list[Path]:
@@ -321,7 +297,7 @@ VALUES = (
 
 def command_line(rng: random.Random, run: Path) -> list[str]:
     """A command line as a monkey would type it. A training is always refused in the end."""
-    verb = rng.choice([verb for verb in VERBS if verb not in ("bench", "resume")] + ["shwo", ""])
+    verb = rng.choice([verb for verb in VERBS if verb != "resume"] + ["shwo", ""])
     words = [verb]
     if rng.random() < 0.7:
         words.append(rng.choice((str(run), str(run / "config.json"), "nowhere", ENV, "a" * 300)))
@@ -332,6 +308,133 @@ def command_line(rng: random.Random, run: Path) -> list[str]:
     # Nothing is to be written over the run, or trained for long.
     words = ["--json" if word == "--out" else word for word in words]
     return [*words, "--env.max-episode-steps", "0"] if verb == "train" else words
+
+
+# --- Damage: by disks, by crashes, by editors, and by people who mean harm
+
+
+def empty(path: Path, rng: random.Random) -> None:
+    path.write_bytes(b"")
+
+
+def cut(path: Path, rng: random.Random) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: rng.randrange(max(1, len(content)))])
+
+
+def halve(path: Path, rng: random.Random) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def flip(path: Path, rng: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    for _ in range(rng.choice((1, 1, 1, 8))):
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    path.write_bytes(content)
+
+
+def zeros(path: Path, rng: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    start = rng.randrange(len(content))
+    end = min(len(content), start + rng.choice((1, 16, 512)))
+    content[start:end] = bytes(end - start)
+    path.write_bytes(content)
+
+
+def garbage(path: Path, rng: random.Random) -> None:
+    path.write_bytes(rng.randbytes(rng.choice((1, 40, 4000))))
+
+
+def longer(path: Path, rng: random.Random) -> None:
+    path.write_bytes(path.read_bytes() + rng.choice((b"\0", b"{}", b"\n{", b"x" * 99)))
+
+
+def gone(path: Path, rng: random.Random) -> None:
+    path.unlink()
+
+
+def folder(path: Path, rng: random.Random) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def neighbour(path: Path, rng: random.Random) -> None:
+    """The content of another file beside it, or of any."""
+    others = [each for each in path.parent.iterdir() if each.is_file() and each != path] or [path]
+    path.write_bytes(rng.choice(sorted(others)).read_bytes())
+
+
+def utf16(path: Path, rng: random.Random) -> None:
+    path.write_bytes(path.read_bytes().decode("latin1").encode("utf-16"))
+
+
+def nested(path: Path, rng: random.Random) -> None:
+    path.write_bytes(rng.choice((b"[", b'{"a":')) * rng.choice((40, 5_000, 200_000)))
+
+
+def digit(path: Path, rng: random.Random) -> None:
+    """Another digit somewhere: still a number, and a wrong one."""
+    content = bytearray(path.read_bytes())
+    places = [place for place, byte in enumerate(content) if chr(byte).isdigit()]
+    if places:
+        place = rng.choice(places)
+        content[place] = ord(rng.choice([each for each in "0123456789" if ord(each) != content[place]]))
+    path.write_bytes(content)
+
+
+def line(path: Path, rng: random.Random) -> None:
+    """A line less, twice, or a blank one."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    place = rng.randrange(max(1, len(lines)))
+    lines[place : place + 1] = rng.choice(([], lines[place : place + 1] * 2, [b"\n"]))
+    path.write_bytes(b"".join(lines))
+
+
+def value(path: Path, rng: random.Random) -> None:
+    """An odd value in valid JSON; the checksum is as it was."""
+    _change(path, rng, seal=False)
+
+
+def forged(path: Path, rng: random.Random) -> None:
+    """The same with a new checksum, as somebody would who means it."""
+    _change(path, rng, seal=True)
+
+
+def key_twice(path: Path, rng: random.Random) -> None:
+    text = path.read_text("latin1")
+    path.write_bytes(text.replace("{", '{"step": 1, "step": 2, ', 1).encode("latin1"))
+
+
+ANY: tuple[Damage, ...] = (empty, cut, halve, flip, flip, zeros, garbage, longer, gone, folder, neighbour)
+TEXT: tuple[Damage, ...] = (*ANY, digit, digit, value, value, forged, key_twice, nested, utf16, line)
+
+
+def kinds(path: Path) -> tuple[Damage, ...]:
+    """What may happen to a file of this name."""
+    return TEXT if path.suffix in (".json", ".jsonl") else ANY
+
+
+def _change(path: Path, rng: random.Random, seal: bool) -> None:
+    lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+    place = rng.randrange(len(lines))
+    data = json.loads(lines[place])
+    spots = list(_spots(data))
+    holder, key = rng.choice([spot for spot in spots if spot[1] != CHECKSUM])
+    holder[key] = rng.choice(ODD)
+    if seal and isinstance(data, dict):
+        data.pop(CHECKSUM, None)
+        data = sealed(data)
+    lines[place] = json.dumps(data)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _spots(data: Any) -> Any:
+    """Each place of a value in nested data."""
+    for key, inner in list(data.items() if isinstance(data, dict) else enumerate(data)):
+        yield data, key
+        if isinstance(inner, dict | list):
+            yield from _spots(inner)
 
 
 if __name__ == "__main__":

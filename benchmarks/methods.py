@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 from apportion.cli.output import remember_compilations
 from apportion.methods import METHODS
@@ -33,7 +31,14 @@ from apportion.runs.summary import summarise
 from apportion.training.presets import GREENHOUSE, paper, preset
 from apportion.training.settings import Config
 
-SCORES = ("return", "success", "share_of_oracle", "reward_correlation", "return_error")
+FORMATS = {
+    "return": ",.1f",
+    "success": ".2f",
+    "share_of_oracle": ".3f",
+    "reward_correlation": ".3f",
+    "return_error": ".4f",
+}
+SCORES = tuple(FORMATS)
 
 
 @dataclass(frozen=True)
@@ -59,13 +64,12 @@ class Methods:
 
 
 def main(args: Methods) -> None:
-    console = Console()
     made_with = versions()
     with tempfile.TemporaryDirectory() as nowhere:
         folder = args.collect or args.runs or Path(nowhere)
         for name, config in variants(args).items() if args.collect is None else ():
             if not finished(folder / slug(name), config):
-                console.print(f"{name} ...")
+                print(f"{name} ...", file=sys.stderr)
                 recording.train(config, Checkpoints(), folder / slug(name), quiet=True)
         found = {name: folder / slug(name) for name in variants(args)}
         results = {name: lanes(RunFolder.open(path)) for name, path in found.items() if path.exists()}
@@ -76,7 +80,7 @@ def main(args: Methods) -> None:
         result["share_of_oracle"] = [value / oracle for value in result["return"]]
     rows = {name: {score: interval(result[score]) for score in SCORES} for name, result in results.items()}
     write_json(args.out, {"command": command(args), "versions": made_with, "rows": rows, "lanes": results})
-    console.print(table(rows, results))
+    print(table(rows, results))
 
 
 def slug(name: str) -> str:
@@ -147,20 +151,29 @@ def command(args: Methods) -> str:
     )
 
 
-def table(rows: dict[str, dict[str, list[float] | None]], results: dict[str, Any]) -> Table:
-    printed = Table(title="Median over seeds [95% interval]", title_justify="left")
-    for column in ("method", *SCORES, "reward edges F1", "seconds"):
-        printed.add_column(column.replace("_", " "), justify="left" if column == "method" else "right")
+def table(rows: dict[str, dict[str, list[float] | None]], results: dict[str, Any]) -> str:
+    """Markdown: medians over seeds [95% interval]; scores that no method has are left out."""
+    scores = [score for score in SCORES if any(row[score] is not None for row in rows.values())]
+    heads = ["method", *(score.replace("_", " ") for score in scores), "F1 s→r / a→r", "seconds"]
+    lines = [f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
     for name, row in rows.items():
-        cells = ["-" if each is None else cell(*each) for each in row.values()]
-        structure = results[name]["structure"]
-        f1 = "-" if structure is None else f"{structure['state_to_reward']:.2f}"
-        printed.add_row(name, *cells, f1, f"{results[name]['seconds']:.0f}")
-    return printed
+        cells = [name, *(cell(row[score], score) for score in scores)]
+        cells += [edges(results[name]["structure"]), f"{results[name]['seconds']:.0f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
-def cell(centre: float, *interval: float) -> str:
-    return f"{centre:.3g} [{interval[0]:.3g}, {interval[1]:.3g}]" if interval else f"{centre:.3g}"
+def cell(found: list[float] | None, score: str) -> str:
+    """Centre and interval, as exact as the score deserves."""
+    if found is None:
+        return "-"
+    centre, *rest = (f"{value:{FORMATS[score]}}" for value in found)
+    return f"{centre} [{', '.join(rest)}]" if rest else centre
+
+
+def edges(structure: dict[str, float] | None) -> str:
+    names = ("state_to_reward", "action_to_reward")
+    return "-" if structure is None else " / ".join(f"{structure[name]:.2f}" for name in names)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import gymnasium
 import numpy as np
-import suite_development
-import suite_held_out
-import suite_unseen
-from suite_base import Task
+
+from lib import suite_development, suite_held_out, suite_unseen
+from lib.suite_base import Task
 
 DEVELOPMENT = ("Battery", "Reactor", "Courier", "Office", "Pump")
 HELD_OUT = ("Antenna", "Fishery", "Kiln", "HeatPump", "Crane")

@@ -227,7 +227,7 @@ class Children:
         if finished(file, settings) is not None:
             return
         began = time.monotonic()
-        command = [sys.executable, str(Path(__file__).with_name("peer.py")), "--out", str(file)]
+        command = [sys.executable, str(Path(__file__).parent / "lib" / "peer.py"), "--out", str(file)]
         command += ["--keep", str(file.with_suffix("")), "--settings", json.dumps(settings)]
         log = file.with_suffix(".log")
         with log.open("wb") as output:

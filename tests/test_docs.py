@@ -26,7 +26,7 @@ import tyro
 import scripts
 from apportion import cli
 from apportion.backbones import BACKBONES
-from apportion.cli import bench, compare, logged, paper, sweep, verbs
+from apportion.cli import compare, logged, paper, sweep, verbs
 from apportion.core import registry
 from apportion.core.config import to_dict
 from apportion.core.registry import Entry
@@ -249,7 +249,6 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verbs.RunFolder, "open", stop)
     monkeypatch.setattr(logged, "read_log", stop)
     monkeypatch.setattr(logged, "relabel", stop)
-    monkeypatch.setattr(bench, "measure", stop)
     monkeypatch.setattr(compare, "compare_runs", stop)
     monkeypatch.setattr(paper, "run_experiment", stop)
     monkeypatch.setattr(sweep, "read_plan", stop)
@@ -295,7 +294,7 @@ def check_verb(page: Path, argv: list[str]) -> None:
             check_environment(page, parsed.config.env.id)
         elif argv[0] == "compare":
             assert re.search(rf"--out {argv[1]}[\s/]", page.read_text()), f"nothing here makes {argv[1]}"
-        elif argv[0] not in ("identify", "fit", "sweep", "bench", "paper"):  # which need no run of the page
+        elif argv[0] not in ("identify", "fit", "sweep", "paper"):  # which need no run of the page
             assert f"--out {argv[1]} " in page.read_text(), f"nothing on this page makes {argv[1]}"
 
 

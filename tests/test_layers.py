@@ -18,7 +18,7 @@ LAYERS = (
     ("methods", "backbones", "envs"),
     ("training",),
     ("runs",),
-    ("report", "bench"),
+    ("report",),
     ("front",),
     ("cli",),
     ("__main__",),

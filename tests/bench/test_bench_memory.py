@@ -4,11 +4,11 @@ import jax
 import numpy as np
 import pytest
 
-from apportion.bench import memory, updates, workload
-from apportion.bench.workload import Size
 from apportion.data import replay as replays
 from apportion.training.memory import of_lane
 from apportion.training.presets import preset
+from lib import memory, updates, workload
+from lib.workload import Size
 
 HUMANOID = workload.made_up_spec(workload.SIZES["Humanoid"])
 

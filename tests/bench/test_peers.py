@@ -8,9 +8,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from apportion.bench import peers
 from apportion.training.loop import Snapshot
 from apportion.training.presets import GREENHOUSE, paper, preset
+from lib import peers
 
 
 def quiet(line: str) -> None:

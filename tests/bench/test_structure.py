@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from apportion.bench import structure_calibration, structure_noisy
-from apportion.bench.structure import SEEDS, Structure, auroc, run_structure, score_edges, show_structure
-from apportion.bench.structure_calibration import Outcome, calibration
-from apportion.bench.structure_problems import FAMILIES, REWARDS, TEST_EPISODES, Family, draw
 from apportion.core.config import UserError
 from apportion.core.spec import Graph
 from apportion.graph import identify
+from lib import calibration, kinds, noisy
+from lib.calibration import Outcome
+from lib.problems import FAMILIES, REWARDS, TEST_EPISODES, Family, draw
+from structure import SEEDS, Structure, auroc, run, run_families, score_edges, show
 
 SMALL = Family("linear", states=4, actions=2, steps=10, episodes=30, dynamics="linear")
 
@@ -116,41 +116,40 @@ def test_pairs_of_dimensions_are_found_in_data_that_can_tell() -> None:
 
 
 def test_data_that_cannot_tell_are_not_certified_and_not_averaged() -> None:
-    data = run_structure(Structure(families=("60 episodes",), problems=2), lambda _: None)
+    data = run_families(Structure(families=("60 episodes",), problems=2))
     assert data["families"]["60 episodes"]["mean"]["certified"] == 0.0
     assert data["mean"] == {}
 
 
-def test_a_run_has_scores_means_versions_and_a_table() -> None:
-    told: list[str] = []
-    data = run_structure(Structure(families=("linear", "150 episodes"), problems=2), told.append)
+def test_a_run_has_scores_means_versions_and_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    data = run(Structure(families=("linear", "150 episodes"), problems=2))
     assert json.loads(json.dumps(data)) == data
     assert set(data["families"]) == {"linear", "150 episodes"}
     assert data["families"]["linear"]["mean"]["reward"]["f1"] == 1.0
     assert [problem["seed"] for problem in data["families"]["linear"]["problems"]] == [100, 101]
     assert data["mean"]["correlation"] > 0.99
     assert data["versions"]["numpy"] == np.__version__
-    assert len(told) == 2
+    assert capsys.readouterr().err.count("\n") == 2
     console = Console(record=True, width=120, file=io.StringIO())
-    show_structure(console, data)
+    show(console, data)
     assert "150 episodes" in console.export_text()
 
 
 def test_nobody_tunes_on_the_noisy_problems_that_are_reported() -> None:
-    parts = [set(seeds) for seeds in structure_calibration.SEEDS.values()]
+    parts = [set(seeds) for seeds in calibration.SEEDS.values()]
     assert len(set().union(*parts)) == sum(map(len, parts))
 
 
-@pytest.mark.parametrize("family", get_args(structure_noisy.Family))
+@pytest.mark.parametrize("family", get_args(noisy.Family))
 @pytest.mark.parametrize("seed", range(4))
-def test_a_noisy_problem_has_the_worth_it_claims(seed: int, family: structure_noisy.Family) -> None:
+def test_a_noisy_problem_has_the_worth_it_claims(seed: int, family: noisy.Family) -> None:
     """Parents are worth something and nobody else is, and the totals hold as much noise as they should."""
-    problem, again = structure_noisy.draw(seed, family), structure_noisy.draw(seed, family)
+    problem, again = noisy.draw(seed, family), noisy.draw(seed, family)
     assert np.array_equal(problem.totals, again.totals)
     states, actions = problem.observations[0].shape[1], problem.actions[0].shape[1]
     assert len(problem.parents) == states + actions
     assert np.array_equal(problem.worth > 0, problem.parents)
-    assert structure_noisy.EPISODES[0] <= len(problem.totals) <= structure_noisy.EPISODES[1]
+    assert noisy.EPISODES[0] <= len(problem.totals) <= noisy.EPISODES[1]
     assert problem.worth.max() > 0.05
     assert problem.terminated.any() == (family != "open")
     assert all(len(o) == len(a) + 1 for o, a in zip(problem.observations, problem.actions, strict=True))
@@ -165,7 +164,7 @@ def _outcome(confidence: list[float], edges: list[bool], parents: list[bool]) ->
 
 def test_calibration_counts_what_is_right_and_what_is_surely_denied() -> None:
     said = _outcome([0.99, 0.97, 0.96, 0.5], [True, False, False, False], [True, True, False, True])
-    data = calibration([said])
+    data = calibration.calibration([said])
     assert data["right_at_95"] == pytest.approx(2 / 3)
     assert data["right_at_99"] == 1.0
     assert data["parents"] == 3
@@ -174,21 +173,62 @@ def test_calibration_counts_what_is_right_and_what_is_surely_denied() -> None:
     assert data["undecided"] == 0.25
     assert data["brier"] == pytest.approx((0.01**2 + 0.97**2 + 0.04**2 + 0.5**2) / 4)
     small = _outcome([0.97], [False], [True])._replace(worth=np.array([0.005]))
-    assert calibration([small])["right_at_95"] == 1.0  # worth too little to count
+    assert calibration.calibration([small])["right_at_95"] == 1.0  # worth too little to count
 
 
 def test_confidences_hold_on_noisy_problems() -> None:
     """A few of those that the search was developed on; what is reported is held out."""
-    data = run_structure(Structure(calibrate=9))
+    data = run(Structure(calibrate=9))
     assert json.loads(json.dumps(data)) == data
     found = data["calibration"]
     assert found["right_at_95"] >= 0.95
     assert found["parents_surely_denied"] <= 0.02
     assert found["parents_found"] >= 0.7
     console = Console(record=True, width=160, file=io.StringIO())
-    show_structure(console, data)
+    show(console, data)
     shown = console.export_text()
     assert all(word in shown for word in ("deny one", "steered", "crooked"))
+
+
+# --- Kinds that the search was not made for
+
+
+@pytest.mark.parametrize("name", kinds.KINDS)
+def test_every_kind_is_a_log_with_causes(name: str) -> None:
+    problem, again = kinds.draw(3, name), kinds.draw(3, name)
+    dims = problem.observations[0].shape[1] + problem.actions[0].shape[1]
+    assert len(problem.observations) == len(problem.actions) == len(problem.totals)
+    assert len(problem.cause) == len(problem.proxy) == len(problem.worth) == dims
+    assert all(len(o) == len(a) + 1 for o, a in zip(problem.observations, problem.actions, strict=True))
+    assert all(np.isfinite(each).all() for each in (*problem.observations, problem.totals))
+    assert problem.cause.any()
+    assert not np.any(problem.cause & problem.proxy)
+    assert np.all(problem.worth[~problem.cause] == 0)
+    assert np.array_equal(problem.totals, again.totals)
+
+
+def test_kinds_are_what_they_are_called() -> None:
+    assert set(kinds.draw(0, "success or not").totals) == {0.0, 1.0}
+    assert kinds.draw(0, "a hidden cause").proxy.tolist()[:2] == [True, True]
+    terms = np.arange(12.0).reshape(2, 2, 3)
+    rng = np.random.default_rng(0)
+    assert kinds.sums(rng, terms).tolist() == [[3.0, 12.0], [21.0, 30.0]]
+    assert kinds.for_the_last_step(rng, terms).tolist() == [[2.0, 5.0], [8.0, 11.0]]
+    assert kinds.another_later(rng, terms)[:, 0].tolist() == [3.0, 21.0]
+
+
+def test_what_is_sure_and_wrong_is_counted() -> None:
+    said = {
+        "confidence": np.array([0.99, 0.96, 0.97, 0.5, 1.0]),
+        "undecided": np.array([False, False, False, True, False]),
+        "denied": np.array([True, False, False, True, False]),
+        "bystander": np.array([False, True, False, False, False]),
+        "proxy": np.array([False, False, True, False, False]),
+        "certified": np.array([True]),
+    }
+    row = kinds.summary(said)
+    assert (row["sure"], row["right"], row["surest"], row["right_of_surest"]) == (4, 0.25, 2, 0.5)
+    assert (row["denied"], row["bystanders"], row["proxies"], row["undecided"]) == (1, 1, 1, 0.2)
 
 
 def test_bad_flags_name_the_fix() -> None:

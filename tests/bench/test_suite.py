@@ -9,17 +9,9 @@ import gymnasium
 import numpy as np
 import pytest
 
+import suite
+import suite_tasks as tasks
 from apportion.core.config import UserError
-from scripts import load
-
-# Each stands on those before it.
-load("benchmarks/suite_base.py")
-load("benchmarks/suite_development.py")
-load("benchmarks/suite_held_out.py")
-load("benchmarks/suite_unseen.py")
-tasks = load("benchmarks/suite_tasks.py")
-table = load("benchmarks/suite_table.py")
-suite = load("benchmarks/suite.py")
 
 FORMS = [(name, scaled) for name in tasks.TASKS for scaled in (False, True)]
 
@@ -126,7 +118,7 @@ def _recorded() -> dict[tuple[str, str, str], dict[str, Any]]:
 def test_normalised_scores_stand_between_random_actions_and_the_better_oracle() -> None:
     runs = _recorded()
     rows, methods = [("Battery", "scaled"), ("Battery", "raw")], ["grd", "rd", "published", "oracle"]
-    (text,) = table.normalised_table(runs, rows, methods)
+    (text,) = suite.normalised_table(runs, rows, methods)
     scaled, raw, lowest = _cells(text)
     assert [cell.split()[0] for cell in scaled[2:]] == ["0.90", "0.60", "0.75", "1.00", "1.20"]
     assert [cell.split()[0] for cell in raw[2:]] == ["0.20", "-", "-", "0.50", "-"]
@@ -135,7 +127,7 @@ def test_normalised_scores_stand_between_random_actions_and_the_better_oracle() 
 
 def test_tables_name_units_levels_scores_and_what_is_not_finished() -> None:
     runs = {("Pump", "raw", "rd"): _run([1.0, 2.0, 3.0], state="stopped")}
-    text = table.tables(runs)
+    text = suite.tables(runs)
     level = tasks.LEVELS["Pump"]
     assert "| task | units | `rd` | random | hand rule |" in text
     assert "| Pump | raw | 2.0 [" in text
@@ -172,14 +164,14 @@ def test_a_final_return_is_the_mean_of_the_last_two_evaluations(tmp_path: Path) 
         for step, returns in ((10, [0.0, 9.0]), (20, [1.0, 2.0]), (30, [3.0, None]))
     ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = table.collect(tmp_path)["Pump", "scaled", "grd"]
+    found = suite.collect(tmp_path)["Pump", "scaled", "grd"]
     assert found["final_return"] == [2.0, None]  # the second seed has diverged
     assert (found["steps"], found["return_error"]) == ([10, 20, 30], [1.0, 2.0])
 
 
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no run of the suite"):
-        table.collect(tmp_path)
+        suite.collect(tmp_path)
 
 
 # --- Jobs
@@ -198,7 +190,7 @@ def _half_done(job: Any, state: str, step: int) -> None:
 
 def test_settings_stay_at_their_defaults_but_for_the_sizes_of_networks(tmp_path: Path) -> None:
     jobs = suite.planned(_args(tmp_path, methods=("grd", "oracle")))
-    grd, oracle = (suite.command(_args(tmp_path), job) for job in jobs)
+    grd, oracle = (suite.next_command(_args(tmp_path), job) for job in jobs)
     common = ["suite_tasks:Pump-v0", "--seeds", "2", "--steps", "400", "--backbone.hidden", "64", "64"]
     assert [word for word in grd[4:] if word not in ("--out", str(jobs[0].path))] == [
         *common,
@@ -218,9 +210,9 @@ def test_a_finished_run_is_skipped_and_an_interrupted_one_resumed_or_begun_anew(
     _half_done(saved, "running", 200)
     (saved.path / "checkpoints" / "step_000000000200").touch()
     _half_done(unsaved, "running", 100)
-    assert suite.command(args, finished) is None
-    assert suite.command(args, saved)[3:] == ["resume", str(saved.path), "--steps", "400"]
-    assert suite.command(args, unsaved)[3] == "train"
+    assert suite.next_command(args, finished) is None
+    assert suite.next_command(args, saved)[3:] == ["resume", str(saved.path), "--steps", "400"]
+    assert suite.next_command(args, unsaved)[3] == "train"
 
 
 def test_a_run_of_other_seeds_is_not_mixed_in(tmp_path: Path) -> None:
@@ -228,7 +220,7 @@ def test_a_run_of_other_seeds_is_not_mixed_in(tmp_path: Path) -> None:
     (job,) = suite.planned(args)
     _half_done(job, "finished", 400)
     with pytest.raises(UserError, match="has 2 seeds, not 5"):
-        suite.command(suite.Suite(runs=tmp_path), job)
+        suite.next_command(suite.Suite(runs=tmp_path), job)
 
 
 def test_a_failed_training_does_not_keep_the_others_from_running(
@@ -237,7 +229,7 @@ def test_a_failed_training_does_not_keep_the_others_from_running(
     def command(args: Any, job: Any) -> list[str]:
         return [sys.executable, "-c", f"import sys; sys.exit({int(job.method == 'grd')})"]
 
-    monkeypatch.setattr(suite, "command", command)
+    monkeypatch.setattr(suite, "next_command", command)
     assert suite.run_all(_args(tmp_path, methods=("grd", "rd"), jobs=2)) == 1
     printed = capfd.readouterr()
     assert "Pump-v0--rd: finished" in printed.out

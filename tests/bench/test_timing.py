@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from apportion.bench import timing
+from lib import timing
 
 
 def clock_of(*seconds: float) -> Callable[[], float]:

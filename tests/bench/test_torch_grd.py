@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from apportion.backbones import actor_critic, sac
-from apportion.bench import workload
 from apportion.core.types import Edges
 from apportion.methods import grd
 from apportion.nn import losses
 from apportion.nn.networks import MLP, MixtureDynamics
+from lib import workload
 
 torch = pytest.importorskip("torch")
-peer = pytest.importorskip("apportion.bench.torch_grd")
+peer = pytest.importorskip("lib.torch_grd")
 
 STATES, ACTIONS, BATCH = 5, 2, 32
 RNG = np.random.default_rng(0)

@@ -14,12 +14,13 @@ import pytest
 
 from apportion.core.config import UserError
 from apportion.core.spec import Spec
+from lib import peer
 from scripts import load
 
 COMPARED = ("sac", "td3", "ddpg")
 
 
-validation, peer = load("benchmarks/validation.py"), load("benchmarks/peer.py")
+validation = load("benchmarks/validation.py")
 
 
 @pytest.fixture

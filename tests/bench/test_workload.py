@@ -4,13 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from apportion.bench import updates, workload
-from apportion.bench.updates import Limits
-from apportion.bench.workload import Size
 from apportion.core.types import Batch, Sampling
 from apportion.data import replay as replays
 from apportion.methods import METHODS, grd
 from builders import lane
+from lib import updates, workload
+from lib.updates import Limits
+from lib.workload import Size
 
 SPEC = workload.made_up_spec(Size(4, 2), steps=20)
 SMALL = grd.Config(hidden=(8,), segments=2, update_every=1)

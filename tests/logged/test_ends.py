@@ -17,7 +17,6 @@ from apportion.data.encoding import Encoding
 from apportion.data.reading import Read, read_log, read_rows
 from apportion.runs.atomic import write_json
 from apportion.runs.logged import read_facts, read_for
-from scripts import load
 
 EPISODES = data.episodes(12)
 LENGTHS = [len(done) for _, done, _ in EPISODES]
@@ -217,7 +216,16 @@ def test_only_a_table_has_columns(tmp_path: Path) -> None:
 
 def test_a_table_says_what_flat_arrays_do(tmp_path: Path) -> None:
     """Of logs with a fine for an early end."""
-    arrays = load("benchmarks/ended.py").draw(np.random.default_rng(5), led=True).arrays
+    rng, lengths = np.random.default_rng(5), (7, 3, 9, 1, 6)
+    last = np.isin(np.arange(sum(lengths)) + 1, np.cumsum(lengths))
+    ended = last & (rng.random(sum(lengths)) < 0.5)
+    arrays = {
+        "observations": rng.standard_normal((sum(lengths), 3)).astype(np.float32),
+        "actions": rng.standard_normal((sum(lengths), 2)).astype(np.float32),
+        "rewards": np.where(last, rng.standard_normal(sum(lengths)) - 5 * ended, 0).astype(np.float32),
+        "terminals": ended,
+        "timeouts": last & ~ended,
+    }
     np.savez(tmp_path / "flat.npz", **arrays)
     flat = read(tmp_path / "flat.npz").log
     ends = arrays["terminals"] | arrays["timeouts"]

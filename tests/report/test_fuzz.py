@@ -19,7 +19,6 @@ from apportion.runs.folder import RunFolder
 from apportion.runs.summary import summarise
 from synthetic_runs import Recipe, make_run
 
-damage = scripts.load("benchmarks/damage.py")
 fuzz = scripts.load("benchmarks/fuzz.py")
 
 seeds = st.integers(0, 2**32)
@@ -51,7 +50,7 @@ _META = {"steps": [1, 2], "returns": [0.5, None], "settings": {}}
 def _damaged(run: RunFolder, file: Path, seed: int) -> tuple[Any, Any]:
     """What was done to a file, and what is said of the run then."""
     rng, whole = random.Random(seed), file.read_bytes()
-    harm = rng.choice(damage.kinds(file))
+    harm = rng.choice(fuzz.kinds(file))
     try:
         harm(file, rng)
         return harm, summarise(run)
@@ -86,7 +85,7 @@ def test_a_damaged_file_changes_no_answer_without_a_word(
     except UserError as error:
         in_one_line(error)
     else:
-        assert after == before or after["notes"] or harm is damage.forged
+        assert after == before or after["notes"] or harm is fuzz.forged
 
 
 @settings(max_examples=60)
@@ -95,7 +94,7 @@ def test_a_damaged_checkpoint_is_never_another_one(run: RunFolder, seed: int) ->
     rng, file = random.Random(seed), run.best / "step_000000050000" / random.Random(seed).choice(FILES)
     whole, harm = (
         file.read_bytes(),
-        rng.choice([kind for kind in damage.kinds(file) if kind != damage.forged]),
+        rng.choice([kind for kind in fuzz.kinds(file) if kind != fuzz.forged]),
     )
     try:
         harm(file, rng)
@@ -121,7 +120,7 @@ def test_a_damaged_log_of_episodes_is_never_another_one(
     file, rng = tmp_path_factory.mktemp("log") / "log.npz", random.Random(seed)
     totals = np.array([1.5, 2.5])
     np.savez(file, observations=np.ones((2, 3, 2)), actions=np.ones((2, 2, 1)), lengths=[2, 1], totals=totals)
-    rng.choice(damage.kinds(file))(file, rng)
+    rng.choice(fuzz.kinds(file))(file, rng)
     try:
         log = read_npz(file)
     except UserError as error:

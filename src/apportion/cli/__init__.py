@@ -32,7 +32,6 @@ VERBS = {
     "fit": Verb("learn from logged episodes which steps earned their outcomes", "logged.fit"),
     "relabel": Verb("write logged episodes again, with the reward of each step", "logged.relabel_data"),
     "paper": Verb("run an experiment of the GRD paper, and set it beside what it prints", "paper.paper"),
-    "bench": Verb("measure speed beside other libraries, or recovery of known graphs", "bench.bench"),
     "list": Verb("list methods, backbones or environments", "verbs.list_things"),
 }
 

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -12,8 +12,8 @@ from rich.text import Text
 from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.output import Output, print_data
 from apportion.core.config import check
-from apportion.front.paper.door import Outcome, default_folder, find, run_experiment
-from apportion.front.paper.experiments import EXPERIMENTS
+from apportion.front.paper.experiments import EXPERIMENTS, Choice, Request, Scale, find
+from apportion.front.paper.running import Outcome, run_experiment
 from apportion.front.sweep.carrying import How
 
 _LINES = "\n\n    ".join(f"{each.name:<11} {each.title} ({each.source})" for each in EXPERIMENTS.values())
@@ -23,9 +23,9 @@ _LINES = "\n\n    ".join(f"{each.name:<11} {each.title} ({each.source})" for eac
 class Paper:
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
     """Which experiment: see above."""
-    scale: Literal["smoke", "half", "full"] = "smoke"
+    scale: Scale = "smoke"
     """Tiny, to see that all works; half of the paper's steps; all of them."""
-    settings: Literal["published", "ours", "both"] = "published"
+    settings: Choice = "published"
     """GRD as published, the settings that serve best by our measurements, or both side by side."""
     steps: int | None = None
     """Train for so many steps instead of the scale's."""
@@ -55,11 +55,9 @@ def paper(argv: list[str]) -> int:
         for flag in ("steps", "seeds"):
             given = getattr(args, flag)
             check(given is None or given >= 1, f"--{flag} {given} must be at least 1")
-    quiet = args.output.quiet
-    folder = args.out or default_folder(args.name, args.scale, args.settings, args.steps, args.seeds)
-    outcome = run_experiment(
-        args.name, args.scale, args.settings, folder, args.how, quiet, args.steps, args.seeds
-    )
+    request = Request(args.scale, args.settings, args.steps, args.seeds)
+    folder = args.out or request.folder(args.name)
+    outcome = run_experiment(args.name, request, folder, args.how, args.output.quiet)
     if outcome.data is None:
         return _unfinished(outcome, folder)
     print_data(outcome.data, args.output, tables)

@@ -1,18 +1,45 @@
-"""What all presenters share: the runs of an experiment as they get them, and what they give back."""
+"""An experiment whose trainings are done beside what the paper prints: table, figures, page, results.json."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from apportion.front.paper.experiments import Experiment, Printed
-from apportion.front.paper.planning import Planned, Settings
-from apportion.front.paper.scales import Scale
-from apportion.report.figures import Labelled, evaluations
-from apportion.runs.folder import RunFolder
+from apportion.core.config import UserError
+from apportion.core.spec import BLOCKS
+from apportion.front.paper.experiments import Experiment, Planned, Request, Settings
+from apportion.report import drawing
+from apportion.report.comparison.figure import draw_comparison
+from apportion.report.comparison.reading import curves_of
+from apportion.report.comparison.results import TOGETHER, Comparison, compare_curves
+from apportion.report.figures import Labelled, draw_rewards, draw_robustness, draw_structure, evaluations
+from apportion.report.overview import per_lane
+from apportion.report.statistics import interval, mean
+from apportion.runs.atomic import plain, read_json, write_json
+from apportion.runs.evaluation import EvaluationSettings, evaluate_run
+from apportion.runs.folder import RunFolder, versions
+from apportion.training.evaluate import pearson
 
-FORMAT = "svg"
+RUNS, PAGE, RESULTS = "runs", "README.md", "results.json"  # within an experiment's folder
+NOISE, EPISODES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), 10  # of Figure 6; episodes for each seed and each noise
+DEAD = tuple(range(27, 111))  # of Ant's 111 dimensions; the paper counts from one, and says 28 to 111
+_ARROWS = dict(zip(("s→r", "a→r", "s→s", "a→s"), BLOCKS, strict=True))
+_SMOKE_NOTE = (
+    "Scale smoke: tiny networks, episodes of 50 steps, updates so few that methods may end alike. It shows "
+    "that it works, no more."
+)
+_SPREAD = "± standard deviation over seeds [95% interval of the mean]"
+_CAPTIONS = {
+    "curves": f"Mean {{metric}} {_SPREAD}, at steps.",
+    "noise": f"Mean return {_SPREAD}, by the standard deviation of the noise on dimensions {DEAD[0]} to "
+    f"{DEAD[-1]}, counted from 0.",
+    "edges": "Share of edges that are off (P < 0.5), mean over seeds.",
+    "rewards": f"The last stored evaluation episode of each seed: mean {_SPREAD}.",
+}
+
+Values = dict[str, NDArray[np.float64]]  # [L] of each column
 
 
 class Done(NamedTuple):
@@ -21,60 +48,263 @@ class Done(NamedTuple):
     planned: Planned
     run: RunFolder
 
-    @property
-    def label(self) -> str:
-        """The name that the paper gives it, and with which settings."""
-        return f"{self.planned.variant.name} ({self.planned.settings})"
-
     def labelled(self) -> Labelled:
-        return Labelled(self.run, self.label, self.run.read_spec(), self.run.read_config())
-
-    def evaluations(self) -> list[dict[str, Any]]:
-        return evaluations(self.run)
+        return Labelled(self.run, self.planned.label, self.run.read_spec(), self.run.read_config())
 
 
-class Finished(NamedTuple):
-    """An experiment that has been run."""
+class Row(NamedTuple):
+    """A row of the table: values by seed for each column."""
 
-    experiment: Experiment
-    scale: Scale
-    done: Sequence[Done]
-    folder: Path  # for figures
-
-    @property
-    def columns(self) -> list[Settings]:
-        return list(dict.fromkeys(each.planned.settings for each in self.done))
-
-    def of(self, settings: Settings) -> list[Done]:
-        return [each for each in self.done if each.planned.settings == settings]
-
-    def printed(self, task: str, variant: str, step: int | None = None) -> Printed | None:
-        """What the paper prints there; without a step, at the end."""
-        wanted = self.experiment.steps if step is None else step
-        found = [p for p in self.experiment.printed if (p.task, p.variant, p.step) == (task, variant, wanted)]
-        return found[0] if found else None
+    task: str
+    name: str
+    settings: Settings
+    values: Values
+    beside: dict[str, float] = {}  # noqa: RUF012 - a second number of a cell, in brackets
 
 
-class Presented(NamedTuple):
-    """Our side of an experiment."""
+def present(experiment: Experiment, request: Request, done: Sequence[Done], folder: Path) -> dict[str, Any]:
+    """Table, figures, page and results.json of an experiment whose trainings are done."""
+    kept, seeds = request.of(experiment)
+    folder.mkdir(parents=True, exist_ok=True)
+    moments = _moments(experiment, kept.steps)
+    if experiment.shows == "curves":  # where a training was evaluated
+        at = np.array([entry["step"] for entry in evaluations(done[0].run)])
+        moments = {step: int(at[_nearest(at, moment)]) for step, moment in moments.items()}
+    rows = _rows(experiment, moments, done, folder, request.scale == "smoke")
+    figures, compared, notes = _figures(experiment, request, done, folder)
+    made_with = versions()
+    data: dict[str, Any] = plain(
+        {
+            "experiment": experiment.name,
+            "title": experiment.title,
+            "source": experiment.source,
+            "command": request.words(experiment.name),
+            "scale": request.scale,
+            "settings": request.settings,
+            "steps": kept.steps,
+            "seeds": seeds,
+            "out": str(folder),
+            "page": str(folder / PAGE),
+            "figures": [str(figure) for figure in figures],
+            "ours": [row._asdict() for row in rows],
+            "compared": compared,
+            "paper": [printed._asdict() for printed in experiment.printed],
+            "differs": [*_differs(experiment, kept, request), *notes],
+            "jobs": [each.planned.job.to_dict() for each in done],
+            "configs": {each.planned.job.name: each.run.read_config() for each in done},
+            "versions": made_with,
+        }
+    )
+    write_json(folder / RESULTS, data)
+    table = _table(experiment, moments, rows)
+    (folder / PAGE).write_text("\n".join(_page(experiment, data, table)) + "\n", encoding="utf-8")
+    return data
 
-    data: dict[str, Any]  # for JSON
-    text: list[str]  # lines of Markdown: tables
-    figures: list[Path]
-    notes: list[str]
+
+def _moments(experiment: Experiment, steps: int) -> dict[int, int]:
+    """Where to look beside each of the paper's steps: at the same one, as far as the training goes; at a
+    part of it that corresponds, where it is too short for any."""
+    reached = {step: step for step in experiment.moments if step <= steps}
+    return reached or {step: round(step * steps / experiment.steps) for step in experiment.moments}
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a Markdown table; the first two columns are words."""
-    line = "|".join(["---", "---", *["---:"] * (len(head) - 2)])
-    return [f"| {' | '.join(head)} |", f"|{line}|", *(f"| {' | '.join(row)} |" for row in rows), ""]
+def _rows(
+    experiment: Experiment, moments: dict[int, int], done: Sequence[Done], folder: Path, smoke: bool
+) -> list[Row]:
+    rows = []
+    for each in done:
+        planned = each.planned
+        head = (planned.panel, planned.variant.name, planned.settings)
+        if experiment.shows == "curves":
+            rows.append(Row(*head, *_at_moments(experiment, each, moments)))
+        elif experiment.shows == "noise":
+            rows.append(Row(*head, _under_noise(each, folder / "noise", smoke)))
+        elif experiment.shows == "rewards":
+            rows.append(Row(*head, _agreement(each)))
+        else:
+            rows += _shares_off(each, moments)
+    return rows
 
 
-def spread(values: Any, form: str = "") -> str:
-    """Mean ± standard deviation over seeds, as the paper has it; what is no number is left out."""
-    known = np.asarray(values, np.float64)
-    known = known[np.isfinite(known)]
+def _at_moments(
+    experiment: Experiment, each: Done, moments: dict[int, int]
+) -> tuple[Values, dict[str, float]]:
+    """Scores [L] of the evaluations nearest to the moments and, where asked for, the share of s→r edges
+    that are on: the paper's sparsity S."""
+    entries = evaluations(each.run)
+    scores = per_lane(entries, experiment.metric, each.planned.job.seeds)
+    at = np.array([entry["step"] for entry in entries])
+    places = {f"{step:,}": _nearest(at, moment) for step, moment in moments.items()}
+    values = {column: scores[place] for column, place in places.items()}
+    if not experiment.sparsity:
+        return values, {}
+    steps, edges = each.run.read_edges()
+    on = {column: edges["state_to_reward"][_nearest(steps, at[place])] for column, place in places.items()}
+    return values, {column: 1 - _off(block) for column, block in on.items()}
+
+
+def _under_noise(each: Done, folder: Path, smoke: bool) -> Values:
+    """Mean returns [L] of fresh episodes by the standard deviation of the noise; those of an earlier call,
+    where they are of the same policy."""
+    episodes = 1 if smoke else EPISODES
+    folder.mkdir(parents=True, exist_ok=True)
+    values = {}
+    for std in (NOISE[0], NOISE[-1]) if smoke else NOISE:
+        file = folder / f"{each.planned.job.name}-{std:g}.json"
+        wanted = {"step": evaluations(each.run)[-1]["step"], "episodes": episodes}
+        data = _read(file)
+        if any(data.get(name) != value for name, value in wanted.items()):
+            dims = tuple(str(dim) for dim in DEAD) if std else ()
+            data = evaluate_run(each.run, EvaluationSettings(episodes, noise=std, noise_dims=dims)).data
+            write_json(file, data)
+        values[f"{std:g}"] = np.asarray(data["returns"], np.float64)
+    return values
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return read_json(file)
+    except (OSError, UserError):
+        return {}
+
+
+def _shares_off(each: Done, moments: dict[int, int]) -> Iterator[Row]:
+    """Of each block of edges, the share that is off at the snapshots nearest to the moments."""
+    steps, edges = each.run.read_edges()
+    for moment in moments.values():
+        place = _nearest(steps, moment)
+        off = {arrow: np.array([_off(edges[block][place])]) for arrow, block in _ARROWS.items()}
+        name = f"{each.planned.variant.name} at {steps[place]:,}"
+        yield Row(each.planned.panel, name, each.planned.settings, off)
+
+
+def _off(block: NDArray[Any]) -> float:
+    """The share of edges [L, ...] that are off, of those that have a number."""
+    known = block[np.isfinite(block)]
+    return float(np.mean(known < 0.5)) if known.size else float("nan")
+
+
+def _agreement(each: Done) -> Values:
+    """Of redistributed and true rewards [L] in the last stored episode; a seed that was frozen by then has
+    none."""
+    lanes = each.run.read_episodes(each.run.episode_steps()[-1])
+    pairs = [(lane[0]["redistributed"], lane[0]["true_rewards"]) for lane in lanes if lane]
+    return {
+        "correlation over steps": np.array([pearson(ours, true) for ours, true in pairs]),
+        "sum of redistributed": np.array([np.sum(ours, dtype=np.float64) for ours, _ in pairs]),
+        "sum of true": np.array([np.sum(true, dtype=np.float64) for _, true in pairs]),
+    }
+
+
+def _nearest(steps: NDArray[Any], moment: int) -> int:
+    return int(np.argmin(np.abs(np.asarray(steps) - moment)))
+
+
+def _figures(
+    experiment: Experiment, request: Request, done: Sequence[Done], folder: Path
+) -> tuple[list[Path], dict[str, Any], list[str]]:
+    """Figures, what a comparison of curves says of each kind of settings, and its notes."""
+    if experiment.shows == "curves":
+        compared = {name: _compared(experiment, done, name) for name in request.settings}
+        files = [draw_comparison(each, folder / f"curves-{name}.svg") for name, each in compared.items()]
+        notes = dict.fromkeys(line for each in compared.values() for line in each.notes)
+        alone = [line for line in notes if not line.startswith(TOGETHER)]  # nothing here is over all tasks
+        return files, {name: each.summary() for name, each in compared.items()}, alone
+    with drawing.drawing():
+        if experiment.shows == "noise":
+            played = [read_json(file) for file in sorted((folder / "noise").glob("*.json"))]
+            found = [draw_robustness([each.labelled() for each in done], played, folder / "robustness.svg")]
+        else:
+            draw = draw_structure if experiment.shows == "edges" else draw_rewards
+            found = [draw(each.labelled(), folder / f"{each.planned.job.name}.svg") for each in done]
+    return [file for file in found if file is not None], {}, []
+
+
+def _compared(experiment: Experiment, done: Sequence[Done], settings: Settings) -> Comparison:
+    curves = [
+        curve
+        for run, planned in ((each.run, each.planned) for each in done if each.planned.settings == settings)
+        for curve in curves_of(run, run.read_config(), evaluations(run), planned.panel, planned.variant.name)
+    ]
+    return compare_curves(curves, experiment.metric, trusted=False)
+
+
+def _differs(experiment: Experiment, kept: Experiment, request: Request) -> list[str]:
+    """From the paper, and what the scale leaves out."""
+    lines = [*experiment.differs, *(experiment.differs_ours if "ours" in request.settings else ())]
+    if kept.steps != experiment.steps:
+        lines.append(f"{kept.steps:,} steps of training instead of {experiment.steps:,}.")
+    if request.scale == "smoke":
+        lines.append(_SMOKE_NOTE)
+    for what, ours, theirs in (
+        ("tasks", kept.tasks, experiment.tasks),
+        ("methods", [each.name for each in kept.variants], experiment.variants),
+    ):
+        if len(ours) < len(theirs):
+            lines.append(f"{len(ours)} of {len(theirs)} {what}: {', '.join(ours)}.")
+    return lines
+
+
+# --- The page
+
+
+def _table(experiment: Experiment, moments: dict[int, int], rows: list[Row]) -> list[str]:
+    """Ours row by row, and below those of a task what the paper prints of it."""
+    columns = list(rows[0].values)
+    curves = experiment.shows == "curves"
+    heads = [f"{moment:,}" for moment in moments.values()] if curves else columns
+    lines = []
+    for task in dict.fromkeys(row.task for row in rows):
+        mine = [row for row in rows if row.task == task]
+        theirs = [printed for printed in experiment.printed if printed.task == task]
+        for row in mine:
+            cells = (_cell(experiment, row, column) for column in columns)
+            lines.append([task, row.name, row.settings, *cells])
+        for printed in theirs:
+            reached = [step in moments for step in experiment.moments] if curves else [True] * len(columns)
+            cells = (cell for cell, shown in zip(printed.cells, reached, strict=True) if shown)
+            lines.append([task, printed.row, "paper", *cells])
+    rule = f"|---|---|---|{'---:|' * len(heads)}"
+    table = [f"| {' | '.join(line)} |" for line in (["task", "method", "settings", *heads], *lines)]
+    aside = f"The paper's columns are at {', '.join(f'{step:,}' for step in moments)} steps."
+    scaled = curves and list(moments) != list(moments.values())
+    return [table[0], rule, *table[1:], "", *([aside, ""] if scaled else [])]
+
+
+def _cell(experiment: Experiment, row: Row, column: str) -> str:
+    """Mean ± standard deviation over seeds, as the paper has it, and the interval of the mean; what is no
+    number is left out."""
+    known = row.values[column][np.isfinite(row.values[column])]
     if not known.size:
         return "-"
-    chosen = form or (",.0f" if np.abs(known).max() >= 100 else ".2f")
-    return f"{known.mean():{chosen}} ± {known.std():{chosen}}"
+    if experiment.shows == "edges":
+        return f"{known.mean():.0%}"
+    form = ",.0f" if np.abs(known).max() >= 100 else ".3f" if experiment.shows == "rewards" else ".2f"
+    found = interval(known, mean)
+    around = "" if np.isnan(found.low) else f" [{found.low:{form}}, {found.high:{form}}]"
+    beside = f" ({row.beside[column]:.2f})" if np.isfinite(row.beside.get(column, np.nan)) else ""
+    return f"{known.mean():{form}} ± {known.std():{form}}{beside}{around}"
+
+
+def _page(experiment: Experiment, data: dict[str, Any], table: list[str]) -> list[str]:
+    made = data["versions"]
+    commit = (made["commit"] or "unknown")[:12] + (" with changes" if made["dirty"] else "")
+    packages = ", ".join(f"{name} {made[name]}" for name in ("jax", "mujoco"))
+    caption = _CAPTIONS[experiment.shows].replace("{metric}", experiment.metric)
+    aside = " In brackets the share of s→r edges that are on." if experiment.sparsity else ""
+    figures = [f"![{Path(figure).stem}]({Path(figure).name})" for figure in data["figures"]]
+    return [
+        f"# {experiment.title}",
+        "",
+        f"{experiment.source} of the paper, by `{data['command']}`: {data['steps']:,} steps, {data['seeds']} "
+        f"seed(s). apportion {made['apportion']} (commit {commit}), {packages}, on "
+        f"{', '.join(dict.fromkeys(made['devices']))}.",
+        "",
+        caption + aside,
+        "",
+        *table,
+        *(line for figure in figures for line in (figure, "")),
+        "## What differs from the paper",
+        "",
+        *(f"- {line}" for line in data["differs"]),
+    ]

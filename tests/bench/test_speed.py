@@ -1,0 +1,105 @@
+"""Speed: only what is asked for is measured, what was measured is kept, and pages have the tables of it."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apportion.core.config import UserError
+from lib import memory
+from scripts import load
+
+ROOT = Path(__file__).parents[2]
+speed, tables = load("benchmarks/speed.py"), load("benchmarks/tables.py")
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+ROW = {
+    "method": "oracle",
+    "size": "Ant",
+    "lanes": 5,
+    "milliseconds": 12.5,
+    "lane_updates_per_second": 400.0,
+    "gflop_per_lane_update": 0.7,
+    "share_of_peak": 0.5,
+    "program_bytes": 2 * 10**9,
+    "compile_seconds": 7.0,
+}
+LEFT_OUT = {
+    "method": "grd (gradient)",
+    "size": "Humanoid",
+    "lanes": 20,
+    "gflop_per_lane_update": 77.0,
+    "left_out": "one update would take about 80 s",
+}
+TRAINING = {"env": "HalfCheetah-v4", "method": "grd", "lanes": 1, "iterations_per_second": 0.3}
+MEASURED: dict[str, Any] = {
+    "versions": {"platform": "Linux aarch64", "jax": "0.10.2", "python": "3.11.7", "devices": ["cpu"]},
+    "cores": 2,
+    "peak": {"float32": 1e11},
+    "ratios": {"torch_eager_grd": 10.0},
+    "peers": {
+        "env": "HalfCheetah-v4",
+        "milliseconds": {"apportion_grd": [10.0, 11.0, 30.0], "torch_eager_grd": [100.0, 110.0, 300.0]},
+    },
+    "our_step": {"gflop_per_update": 0.5, "gflop_per_second": 45.0, "share_of_peak": 0.45},
+    "environment": [{"env": "Ant-v4", "lanes": 5, "workers": 1, "steps_per_second": 2500.0}],
+    "training": [{**TRAINING, "lane_steps_per_second": 30.0, "lane_updates_per_second": 30.0}],
+    "updates": [ROW, LEFT_OUT],
+    "memory": {"lanes": memory.table(1_000_000), "peak": {"process_bytes": 3e9, "device_bytes": None}},
+}
+
+
+def test_what_was_measured_before_a_stop_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def stopped(args: Any) -> Iterator[dict[str, Any]]:
+        yield MEASURED
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(speed, "full", stopped)
+    out = tmp_path / "speed.json"
+    with pytest.raises(KeyboardInterrupt):
+        speed.main(speed.Speed(out=out))
+    assert json.loads(out.read_text())["cores"] == 2
+
+
+def test_only_the_parts_that_are_asked_for_are_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(speed, "head", lambda seconds: {"cores": 2, "peak": {"float32": 1e11}})
+    monkeypatch.setattr(speed, "environments", lambda lanes: iter(MEASURED["environment"]))
+    monkeypatch.setattr(speed.updates, "table", lambda *args: iter(MEASURED["updates"]))
+    monkeypatch.setattr(speed, "compared", lambda **more: pytest.fail("nobody asked for peers"))
+    monkeypatch.setattr(speed, "trainings", lambda *args, **more: iter(()))
+    speed.main(speed.Speed(parts=("environment", "updates")))
+    out = capsys.readouterr().out
+    assert "| Ant-v4 | 5 | 1 | 2,500 |" in out
+    assert "left out: one update would take about 80 s" in out
+    assert "times ours" not in out
+    assert "iterations/s" not in out
+
+
+def test_every_part_that_was_measured_has_a_table() -> None:
+    shown = speed.shown(MEASURED)
+    for text in ("| PyTorch eager, GRD+SAC | 110 | 100 to 300 | 10.00 |", "45%", "50%", "iterations/s"):
+        assert text in shown
+
+
+@pytest.mark.parametrize("flags", [{"methods": ("gdr",)}, {"lanes": (0,)}, {"lanes": ()}])
+def test_bad_flags_name_the_fix(flags: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"unknown method 'gdr'|must be at least 1"):
+        speed.Speed(**flags)
+
+
+# --- Pages
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_pages_have_what_the_results_say(page: Path) -> None:
+    text = page.read_text()
+    assert text == tables.filled(text, ROOT / "results"), "run benchmarks/tables.py"
+
+
+def test_every_table_of_the_script_is_on_a_page() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    assert set(re.findall(r"<!-- ([a-z\-0-9]+) -->\n", text)) - {"end"} == set(tables.TABLES)
