@@ -71,7 +71,7 @@ def growing(config: Doubled) -> Method:
     def update(state: Any, batch: Any, key: Any) -> Any:
         return state | {"memory": jnp.append(state["memory"], 1.0)}, {}
 
-    return plain._replace(init=_memory, update=update, reward=lambda state, steps: steps.paid)
+    return plain._replace(init=_memory, update=update, reward=lambda state, steps: steps.paid, repaid=None)
 
 
 def _memory(key: Any, spec: Any) -> dict[str, Any]:
