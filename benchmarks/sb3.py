@@ -31,7 +31,7 @@ from apportion.report import statistics
 from apportion.runs import recording
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions
-from apportion.runs.recording import Checkpoints
+from apportion.runs.settings import Checkpoints
 from apportion.runs.summary import summarise
 from apportion.training.presets import GREENHOUSE, preset
 

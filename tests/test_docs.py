@@ -41,7 +41,7 @@ from apportion.front.sweep.planning import check_jobs, plan
 from apportion.methods import METHODS
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
-from apportion.runs.recording import Checkpoints
+from apportion.runs.settings import Checkpoints
 from apportion.training.offline import Fitting
 from apportion.training.presets import (
     CARTPOLE,

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from apportion.runs.certified import UNDECIDED, in_words
 from apportion.runs.learned import moment_in_words
-from apportion.runs.progress import in_words as faults_in_words
+from apportion.runs.progress import faults_in_words
 from apportion.runs.summary import in_words as fit_in_words
 from apportion.runs.summary import misses_in_words, unlearned_in_words
 

@@ -21,12 +21,11 @@ from apportion.front.choosing import starting_point
 from apportion.front.run import Run, Stopped, load, start
 from apportion.methods import METHODS
 from apportion.report import video
-from apportion.runs import recording
 from apportion.runs.evaluation import EvaluationSettings, evaluate_run
 from apportion.runs.folder import RunFolder, default_path
 from apportion.runs.listeners import Listener, WandbLog
 from apportion.runs.policy import check_export, export_policy, read_policy
-from apportion.runs.recording import Checkpoints
+from apportion.runs.settings import Checkpoints, read_settings
 from apportion.training.presets import default_backbone
 from apportion.training.settings import Config, Imagine, Schedule
 
@@ -167,7 +166,7 @@ def evaluate(argv: list[str]) -> int:
         args = parse(Eval, argv, "apportion eval")
     remember_compilations()
     run = RunFolder.open(args.run)
-    env = recording.read_settings(run)[0].env
+    env = read_settings(run)[0].env
     if args.video is not None:
         video.check_video(args.video, env)
     data, episodes = evaluate_run(run, args.playing, args.best)
@@ -249,9 +248,6 @@ def _ended(training: Callable[[], Run], output: Output) -> int:
         print(line, file=sys.stderr)
     print_data(run.summary(), output, display.summary)
     return code
-
-
-# --- export
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Child processes: Python modules that run beside us, share memory with us, and never outlive us."""
+"""Child processes, which share memory with us and never outlive us; and signals that ask us to stop."""
 
 import ctypes
 import os

@@ -1,4 +1,7 @@
-"""Configs are frozen dataclasses beside the code they set; this file checks them and reads them from JSON."""
+"""Errors that a user can mend, and data from outside held against the types that it must have.
+
+Configs are frozen dataclasses beside the code they set; here they are checked, read from JSON and written.
+"""
 
 import dataclasses
 import difflib
@@ -235,7 +238,7 @@ def to_dict(config: Any) -> dict[str, Any]:
     return data
 
 
-# --- How far something that takes long has come
+# --- Progress of something that takes long
 
 
 Tell = Callable[[int, int], None]  # told how much is done, of how much

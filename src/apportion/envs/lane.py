@@ -19,7 +19,7 @@ from apportion.envs.make import EnvConfig, make
 from apportion.envs.spaces import not_finite
 from apportion.envs.wire import BEATS, EPISODE, Arrays, Pulse, no_pulse
 
-# --- Chunks
+# --- Chunks of steps, as the replay takes them
 
 
 class ChunkWriter:
@@ -90,6 +90,9 @@ LARGEST_REWARD = 1e15  # its square, and sums of such squares, still fit into si
 
 # Separate streams of randomness for one seed.
 _EPISODES, _EXPLORATION, _EVALUATION, _NOISE, _EPISODES_AGAIN, _EVALUATION_AGAIN = range(6)
+
+
+# --- Lanes
 
 
 class Noise(NamedTuple):

@@ -42,7 +42,8 @@ def documented(env_id: str) -> Names | None:
     return CARTPOLE if env_id == "CartPole-v1" else None
 
 
-# --- Observations that were flattened
+# --- Observations that Gymnasium's FlattenObservation made a vector of. It sorts the keys of a `Dict`, so
+# parts need not come in the order of their source: names are read from the space itself, `weather=2`.
 
 
 def flattened_names(env: gymnasium.Env[Any, Any]) -> tuple[str, ...] | None:

@@ -1,4 +1,7 @@
-"""What the spaces of an environment say by themselves, where somebody else makes the environment."""
+"""What we ask of an environment's spaces, what they say by themselves, and actions in their own range.
+
+Complaints name the fix.
+"""
 
 import math
 from collections.abc import Sequence

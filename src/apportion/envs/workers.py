@@ -30,7 +30,7 @@ from apportion.envs.lane import ChunkWriter, Noise
 from apportion.envs.make import EnvConfig
 from apportion.envs.wire import Arrays, Message, prefixed, strip_prefix
 
-# --- Teams of workers: asked together, watched together, replaced when one is lost with what it served
+# --- The supervisor: teams of workers are asked and watched together, and replaced when one is lost
 
 
 LOOK_EVERY = 0.25  # seconds, at the most
@@ -175,6 +175,9 @@ class Supervisor:
         request.lost(lane, lost)
         worker.connection, worker.known = self._connected(worker.spare), set()
         self._ask(worker, request)
+
+
+# --- Lanes
 
 
 class Pool:

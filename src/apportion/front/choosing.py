@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from apportion.backbones import BACKBONES
 from apportion.core.config import check, from_dict, nearest, to_dict
 from apportion.envs.factories import Factory, name_factory
-from apportion.runs.recording import Checkpoints
+from apportion.runs.settings import Checkpoints
 from apportion.training.presets import default_backbone, paper, preset
 from apportion.training.settings import NO_POLICY, Config
 

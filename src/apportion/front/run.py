@@ -1,4 +1,4 @@
-"""A run as a script sees it: what it brought, and its policies and rewards, ready to be asked."""
+"""The front door: `train` and `load` give a `Run` to be asked, `compare` sets runs beside each other."""
 
 import csv
 import os
@@ -25,8 +25,9 @@ from apportion.runs.learned import check_lane
 from apportion.runs.listeners import Listener
 from apportion.runs.logs import STORED
 from apportion.runs.policy import Policy, export_policy, read_policy
-from apportion.runs.recording import Checkpoints, Outcome
+from apportion.runs.recording import Outcome
 from apportion.runs.rewards import learned_rewards
+from apportion.runs.settings import Checkpoints
 from apportion.runs.summary import summarise
 from apportion.training.settings import Config
 

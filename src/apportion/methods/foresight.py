@@ -115,7 +115,7 @@ def repaid(state: Any, factor: Float[Array, ""], more: Float[Array, ""]) -> Any:
     return state._replace(statistics=now)
 
 
-# --- The network
+# --- A network that reads segments step by step
 
 
 class LSTM(eqx.Module):

@@ -1,4 +1,4 @@
-"""What a run says at a glance: its scores over lanes, and in plain words what drives the reward."""
+"""What a run says at a glance: learning curves, last scores, and in plain words what drives the reward."""
 
 from typing import Any
 
@@ -64,6 +64,9 @@ def _packed(curve: Band) -> dict[str, Any]:
 
 
 NAMED = 8  # dimensions that the sentence names
+
+
+# --- The last evaluation
 
 
 def scores(evaluations: list[dict[str, Any]], lanes: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from apportion.runs.atomic import write_bytes
 from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder
 from apportion.runs.notes import notes
-from apportion.runs.progress import in_words as faults_in_words
+from apportion.runs.progress import faults_in_words
 from apportion.runs.summary import in_words as in_words_of_fit
 from apportion.runs.summary import misses_in_words, summarise, unlearned_in_words
 
@@ -102,6 +102,9 @@ SCRIPTS = (
 )
 
 ExtrasOf = Callable[[RunFolder], playing.Extras]
+
+
+# --- The file
 
 
 class Written(NamedTuple):

@@ -1,4 +1,6 @@
-"""Files that are whole or absent: written beside their place, synced to disk, then renamed into it."""
+"""Files that are whole or absent: written beside their place, synced to disk, then renamed into it.
+
+Checksums inside them show damage when they are read: they guard against accidents, not against people."""
 
 import json
 import math

@@ -88,6 +88,9 @@ _NEEDED |= {"lanes": int}
 
 
 @dataclass(frozen=True)
+# --- The folder
+
+
 class RunFolder:
     """Paths of one run, and how its small files are written and read."""
 

@@ -229,7 +229,7 @@ def _duration(seconds: float) -> str:
 # --- Lanes that had faults, in words
 
 
-def facts(faults: Faults, seeds: Sequence[int], steps_per_iteration: int) -> list[dict[str, Any]]:
+def fault_facts(faults: Faults, seeds: Sequence[int], steps_per_iteration: int) -> list[dict[str, Any]]:
     """One entry for each lane that had a fault: how often it was restarted, and since when it is frozen."""
     found = []
     for lane, (restarts, reason) in enumerate(zip(faults.restarts, faults.reasons, strict=True)):
@@ -242,12 +242,12 @@ def facts(faults: Faults, seeds: Sequence[int], steps_per_iteration: int) -> lis
     return found
 
 
-def in_words(entries: Sequence[dict[str, Any]]) -> list[str]:
+def faults_in_words(entries: Sequence[dict[str, Any]]) -> list[str]:
     """A sentence for each such lane."""
     return [_sentence(entry) for entry in entries]
 
 
-def news_in_words(
+def fault_warnings(
     news: Sequence[Fault], limit: int, seeds: Sequence[int], steps_per_iteration: int
 ) -> list[str]:
     """A warning for each fault, when it has just happened."""

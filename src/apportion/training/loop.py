@@ -98,6 +98,9 @@ class Collector:
 _INIT, _UPDATE, _EVALUATE = range(3)  # separate streams of randomness for one lane
 
 
+# --- The loop
+
+
 class Saved(NamedTuple):
     """All of a training's state, between two iterations."""
 

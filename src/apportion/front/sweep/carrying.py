@@ -165,7 +165,7 @@ class _Course:
             self.standings[name] = after
 
 
-# --- The front door
+# --- `apportion.sweep`
 
 
 def sweep(

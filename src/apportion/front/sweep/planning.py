@@ -105,6 +105,9 @@ LONGEST_VALUE = 24  # characters of a varied value in a job's name; what is long
 Settings = dict[str, Any]  # by the names of flags
 
 
+# --- Sweep files
+
+
 @dataclass(frozen=True)
 class Sweep:
     """The table [sweep]: every task with every method and every backbone."""
@@ -259,7 +262,7 @@ def _renamed(job: Job, name: str) -> Job:
     return Job(**{**vars(job), "name": name})
 
 
-# --- Commands
+# --- Commands that train them
 
 
 def train_words(job: Job, run: Path) -> list[str]:
