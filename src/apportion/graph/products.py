@@ -1,0 +1,177 @@
+"""Features of a step: products of up to three functions of different dimensions.
+
+Functions of one dimension, standardised: z, z² - 1, |z|, tanh z, sign z, two hinges that begin a standard
+deviation from the mean, and cos(πk F(z)) with F its empirical distribution function. A dimension of two
+values has the first only.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import combinations, product
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.graph.features import CLIP, QUANTILES, Floats, Scale
+
+COSINES = 6
+LINE, SQUARE, SIZE, TANH, SIGN, ABOVE, BELOW, RISING, FALLING, STEP, WAVES = range(11)
+FUNCTIONS = WAVES + COSINES
+FACTORS = 3  # at the most
+_GATES = (RISING, FALLING)
+_IN_PAIRS = (*_GATES, SIZE, STEP, ABOVE, BELOW)
+_IN_TRIPLES = (*_GATES, STEP)
+_TRIPLED = 8  # dimensions with products of three
+_ALONE = (LINE, SQUARE, SIZE, TANH, SIGN, ABOVE, BELOW, *range(WAVES, FUNCTIONS))
+BLOCKS = 6  # kinds of features: smooth or not, of one dimension, of two and of three
+_SMOOTH = (LINE, SQUARE)
+_NONE = -1  # the place of a factor that is not there
+
+Feature = tuple[tuple[int, int], ...]  # dimension and function of each factor
+
+
+class Products(NamedTuple):
+    """P features, as arrays."""
+
+    used: NDArray[np.int64]  # [K] which dimensions of a row are read; the others here count among these
+    mean: Floats  # [K]
+    std: Floats  # [K]
+    binary: NDArray[np.bool_]  # [K] dimensions of two values, which are not clipped
+    quantiles: Floats  # [QUANTILES, K] of standardised values
+    dims: NDArray[np.int64]  # [P, FACTORS] of each factor; -1 where there are fewer
+    functions: NDArray[np.int64]  # [P, FACTORS]
+
+    @classmethod
+    def single(cls, scale: Scale, some: NDArray[Any]) -> Self:
+        """All functions of single dimensions, as far as they vary in some rows and are no copies."""
+        used = scale.dims
+        binary = np.array([len(np.unique(some[:, dim])) <= 2 for dim in used], np.bool_)
+        quantiles = (scale.quantiles[:, used] - scale.mean[used]) / scale.std[used]
+        empty = np.zeros((0, FACTORS), np.int64)
+        bare = cls(used, scale.mean[used], scale.std[used], binary, quantiles, empty, empty)
+        return bare._with(
+            ((dim, function),)
+            for dim in range(len(used))
+            for function in ((LINE,) if binary[dim] else _ALONE)
+        )
+
+    def pairs_of_lines(self) -> Iterator[Feature]:
+        """Of all dimensions, rising and falling."""
+        pairs = combinations(range(len(self.used)), 2)
+        return (((i, f), (j, g)) for i, j in pairs for f, g in product(_GATES, repeat=2))
+
+    def rich(self, dims: NDArray[np.int64]) -> Self:
+        """With products of two of these dimensions, and of three of the first."""
+        more = [
+            tuple(zip(chosen, functions, strict=True))
+            for count, which, of in ((2, dims, _IN_PAIRS), (3, dims[:_TRIPLED], _IN_TRIPLES))
+            for chosen in combinations(sorted(which.tolist()), count)
+            for functions in product(*(_GATES if self.binary[dim] else of for dim in chosen))
+        ]
+        return self.take(np.sum(self.dims != _NONE, axis=1) == 1).joined(more)
+
+    def joined(self, more: Iterable[Feature]) -> Self:
+        added = self._with(more)
+        return self._replace(
+            dims=np.concatenate([self.dims, added.dims]),
+            functions=np.concatenate([self.functions, added.functions]),
+        )
+
+    def _with(self, features: Iterable[Feature]) -> Self:
+        padded = [[*each, *[(_NONE, 0)] * (FACTORS - len(each))] for each in features]
+        table = np.array(padded, np.int64).reshape(-1, FACTORS, 2)
+        return self._replace(dims=table[..., 0], functions=table[..., 1])
+
+    def take(self, which: NDArray[Any]) -> Self:
+        return self._replace(dims=self.dims[which], functions=self.functions[which])
+
+    @property
+    def size(self) -> int:
+        return len(self.dims)
+
+    @property
+    def owners(self) -> NDArray[np.bool_]:
+        """[P, K] which dimensions each feature looks at."""
+        return np.any(self.dims[..., None] == np.arange(len(self.used)), axis=1)
+
+    @property
+    def blocks(self) -> NDArray[np.int64]:
+        """[P] the kind of each: by how many factors it has, and whether these are smooth."""
+        there = self.dims != _NONE
+        count = there.sum(axis=1)
+        smooth = np.all(~there | np.isin(self.functions, _GATES), axis=1)
+        smooth |= (count == 1) & np.isin(self.functions[:, 0], _SMOOTH)
+        return np.asarray(2 * (count - 1) + ~smooth)
+
+    @property
+    def portions(self) -> Floats:
+        """[P] of its kind's variance for the same dimensions; waves have less the shorter they are."""
+        short = np.maximum(self.functions[:, 0] - WAVES + 1, 1) * (self.dims[:, 1] == _NONE)
+        portion = 1.0 / np.maximum(short, 1) ** 2
+        names = [(block, *dims) for block, dims in zip(self.blocks.tolist(), self.dims.tolist(), strict=True)]
+        whole: Counter[tuple[int, ...]] = Counter()
+        for name, each in zip(names, portion.tolist(), strict=True):
+            whole[name] += each
+        return portion / np.array([whole[name] for name in names])
+
+    def values(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        """[N, P] of rows [N, D]."""
+        return self._multiplied(self._table(x))
+
+    def _multiplied(self, table: NDArray[np.float32]) -> NDArray[np.float32]:
+        first, *others = self._columns().T
+        found = table[:, first]
+        for column in others:
+            there = np.flatnonzero(column != _NONE)
+            found[:, there] *= table[:, column[there]]
+        return found
+
+    def _columns(self) -> NDArray[np.int64]:
+        """[P, FACTORS] of the table; -1, its last, where there is no factor."""
+        return np.where(self.dims == _NONE, _NONE, self.dims * FUNCTIONS + self.functions)
+
+    def _table(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        """[N, K · FUNCTIONS + 1] every function of every dimension, and 1."""
+        z = ((np.asarray(x)[:, self.used] - self.mean) / self.std).astype(np.float32)
+        z = np.where(self.binary, z, np.clip(z, -CLIP, CLIP))
+        table = np.empty((len(z), len(self.used), FUNCTIONS), np.float32)
+        for function, values in enumerate((z, z**2 - 1, np.abs(z) - 0.8, np.tanh(z), np.sign(z))):
+            table[..., function] = values
+        table[..., ABOVE], table[..., BELOW] = np.maximum(z - 1, 0), np.maximum(-z - 1, 0)
+        low, high = self.quantiles[0].astype(np.float32), self.quantiles[-1].astype(np.float32)
+        table[..., RISING], table[..., FALLING] = z - np.maximum(low, -CLIP), np.minimum(high, CLIP) - z
+        table[..., STEP] = z > 0
+        levels, waves = np.linspace(0, np.pi, QUANTILES), np.arange(1, COSINES + 1, dtype=np.float32)
+        for dim in np.flatnonzero(~self.binary):
+            ranks = np.interp(z[:, dim], self.quantiles[:, dim], levels).astype(np.float32)
+            table[:, dim, WAVES:] = np.cos(ranks[:, None] * waves)
+        return np.concatenate([table.reshape(len(z), -1), np.ones((len(z), 1), np.float32)], axis=1)
+
+    # --- Shapley values of features, by those of their factors
+
+    def means(self, background: NDArray[Any]) -> NDArray[np.float32]:
+        """[2^FACTORS, P] the background's mean of the product of each subset of factors."""
+        table, columns = self._table(background), self._columns().T
+        factors = [table[:, column] for column in columns]
+        found = []
+        for subset in product((False, True), repeat=FACTORS):
+            inside = [factor for factor, there in zip(factors, subset, strict=True) if there]
+            found.append(np.prod(inside, axis=0).mean(axis=0) if inside else np.ones(self.size, np.float32))
+        return np.stack(found).astype(np.float32)
+
+    def shapley(self, x: NDArray[Any], means: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+        """[N, P] for each factor in turn: what it adds to a feature, averaged over the orders in which
+        factors become known. A factor that is not there is 1 everywhere, and adds nothing."""
+        table, columns = self._table(x), self._columns().T
+        a, b, c = (table[:, column] for column in columns)
+        mean = means.reshape(*[2] * FACTORS, self.size)  # by whether a, b, c are in the product
+        nothing, alone = mean[1, 1, 1], (a * mean[0, 1, 1], b * mean[1, 0, 1], c * mean[1, 1, 0])
+        bc, ac, ab = b * c * mean[1, 0, 0], a * c * mean[0, 1, 0], a * b * mean[0, 0, 1]
+        whole = a * b * c
+        for mine, (first, second), (with_first, with_second), others in (
+            (alone[0], alone[1:], (ab, ac), bc),
+            (alone[1], (alone[0], alone[2]), (ab, bc), ac),
+            (alone[2], alone[:2], (ac, bc), ab),
+        ):
+            yield (mine - nothing + whole - others) / 3 + (with_first - first + with_second - second) / 6

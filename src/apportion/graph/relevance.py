@@ -1,0 +1,158 @@
+"""How much steps may vary with each dimension and each kind of feature: what the evidence of totals prefers.
+
+v_p = v_block g_d for a function of one dimension and v_block Π_d h_d for a product: a variance for each kind of
+feature, and two relevances for each dimension, alone and in products. With C =
+S V Sᵀ + σ² diag(T) + levels, they maximise -½ yᵀC⁻¹y - ½ log|C| plus the logarithm of a prior: log g and
+log h are about 0 where a dimension is relevant and about -8 where it is not, log v and log σ² are broad. All v are in
+units of steps, so that no dimension may vary much more than the others only because totals do not see it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.optimize import minimize
+
+from apportion.graph.features import Floats
+from apportion.graph.products import BLOCKS, Products
+
+PAIRED = 40  # dimensions: of more, products of two are not looked at before some are known to be relevant
+_RICH = 10  # dimensions at the most that are called relevant, for their many products
+_LEAST = 1e-3  # of the largest prior variance: what a relevant dimension has
+_RELEVANT = 0.3  # prior probability
+_IRRELEVANT_AT = -8.0  # log g; both kinds have a standard deviation of 1
+_BLOCK_PRIOR, _NOISE_PRIOR = (-2.0, 1.0), (-3.0, 4.0)  # mean and standard deviation of log v, log σ²
+_RELEVANCES, _VARIANCES, _NOISES = (-12.0, 0.0), (-14.0, 1.0), (-12.0, 4.0)  # bounds
+_UNKNOWN = -1.0  # log g where a search begins
+_NEW = -4.0  # log v of kinds of features that are new
+_ITERATIONS = 100
+
+
+class Problem(NamedTuple):
+    """Segments, in units of a step's reward."""
+
+    features: Products
+    sums: Floats  # [E, P]
+    lengths: Floats  # [E]
+    levels: Floats  # [E, K] of prior variance 1
+    totals: Floats  # [E]
+
+
+class Found(NamedTuple):
+    """The best variances."""
+
+    relevances: Floats  # [2 D] log g and log h
+    blocks: Floats  # [BLOCKS] log v
+    log_noise: float  # log σ²
+    relevant: NDArray[np.int64]  # dimensions with a good part of the prior variance, the largest first
+    evidence: float
+
+    @property
+    def noise(self) -> float:
+        return float(np.exp(self.log_noise))
+
+    def before(self, kinds: int) -> "Found":
+        """Where to begin with more features: those from this kind on are new, and worth little."""
+        blocks = np.where(np.arange(BLOCKS) < kinds, self.blocks, _NEW)
+        return self._replace(relevances=np.maximum(self.relevances, _UNKNOWN), blocks=blocks)
+
+    def variances(self, features: Products) -> Floats:
+        """[P] the prior variance of each feature's weight."""
+        exponents = features.owners @ self.relevances + self.blocks[features.blocks]
+        return features.portions * np.exp(exponents)
+
+
+def search(problem: Problem, before: Found | None = None) -> Found:
+    """From where an earlier search with fewer features ended, if there was one."""
+    dims = len(problem.features.used)
+    start = np.concatenate([np.full(dims, _UNKNOWN), np.zeros(BLOCKS), [-3.0]])
+    if before is not None:
+        start = np.concatenate([before.relevances, before.blocks, [before.log_noise]])
+    bounds = [_RELEVANCES] * dims + [_VARIANCES] * BLOCKS + [_NOISES]
+    best = minimize(
+        _Objective(problem),
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"maxiter": _ITERATIONS, "ftol": 1e-10, "gtol": 1e-4},
+    )
+    relevances, blocks, log_noise = best.x[:dims], best.x[dims:-1], float(best.x[-1])
+    found = Found(relevances, blocks, log_noise, np.zeros(0, np.int64), -float(best.fun))
+    varied = found.variances(problem.features) @ problem.features.owners
+    order = np.argsort(-varied, kind="stable")
+    return found._replace(relevant=order[varied[order] > _LEAST * varied.max(initial=1e-300)][:_RICH])
+
+
+def averaged(problem: Problem, found: Found) -> Found:
+    """With each relevance multiplied by the probability that it is one: what totals cannot tell keeps that
+    part of its variance that the prior calls relevant."""
+    objective, dims = _Objective(problem), len(problem.features.used)
+    at = np.concatenate([found.relevances, found.blocks, [found.log_noise]])
+    best = objective.evidence(at)
+    relevances = found.relevances.copy()
+    for place in range(dims):
+        other, relevant = at.copy(), at[place] > _IRRELEVANT_AT / 2
+        other[place] = _IRRELEVANT_AT if relevant else 0.0
+        gain = (best - objective.evidence(other)) * (1 if relevant else -1)
+        odds = np.log(_RELEVANT / (1 - _RELEVANT)) + gain
+        logs = np.array([-np.logaddexp(0.0, -odds), -np.logaddexp(0.0, odds)])
+        relevances[place] = np.logaddexp(*(logs + np.sort([at[place], other[place]])[::-1]))
+    return found._replace(relevances=relevances)
+
+
+class _Objective:
+    """-log(evidence × prior) and its gradient, in log g, log v and log σ²."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.sums, self.lengths, self.totals = problem.sums, problem.lengths, problem.totals
+        self.roles = problem.features.owners.astype(np.float64)
+        self.blocks, self.portions = problem.features.blocks, problem.features.portions
+        self.levels = problem.levels @ problem.levels.T
+
+    def evidence(self, at: Floats) -> float:
+        """Without the prior."""
+        dims = self.roles.shape[1]
+        prior = _prior(at[:dims], at[dims:-1], at[-1])[0]
+        return -self(at)[0] - prior
+
+    def __call__(self, at: Floats) -> tuple[float, Floats]:
+        dims = self.roles.shape[1]
+        relevances, blocks, log_noise = at[:dims], at[dims:-1], at[-1]
+        variances = self.portions * np.exp(self.roles @ relevances + blocks[self.blocks])
+        noise = np.exp(log_noise) * self.lengths
+        covariance = (self.sums * variances) @ self.sums.T + self.levels + np.diag(noise)
+        try:
+            factor = cho_factor(covariance, lower=True)
+        except LinAlgError:  # too little noise for rounding: as bad as can be
+            return 1e12, np.zeros_like(at)
+        inverse = cho_solve(factor, np.eye(len(noise)))
+        response = inverse @ self.totals
+        evidence = -0.5 * self.totals @ response - np.sum(np.log(np.diag(factor[0])))
+        along = (self.sums.T @ response) ** 2
+        free = np.einsum("ep,ep->p", self.sums, inverse @ self.sums)
+        by_feature = 0.5 * variances * (along - free)
+        slope = np.concatenate(
+            [
+                self.roles.T @ by_feature,
+                np.bincount(self.blocks, by_feature, BLOCKS),
+                [0.5 * np.sum(noise * (response**2 - np.diag(inverse)))],
+            ]
+        )
+        prior, prior_slope = _prior(relevances, blocks, log_noise)
+        return -(evidence + prior), -(slope + prior_slope)
+
+
+def _prior(relevances: Floats, blocks: Floats, log_noise: float) -> tuple[float, Floats]:
+    """Logarithm of the prior density, up to a constant, and its gradient."""
+    kinds = np.stack([relevances, relevances - _IRRELEVANT_AT])
+    logs = np.log([[_RELEVANT], [1 - _RELEVANT]]) - 0.5 * kinds**2
+    density = np.logaddexp(*logs)
+    slope = -np.sum(np.exp(logs - density) * kinds, axis=0)
+    rest = (np.append(blocks, log_noise) - _MIDDLES) / _WIDTHS
+    return float(density.sum() - 0.5 * np.sum(rest**2)), np.concatenate([slope, -rest / _WIDTHS])
+
+
+_MIDDLES = np.array([_BLOCK_PRIOR[0]] * BLOCKS + [_NOISE_PRIOR[0]])
+_WIDTHS = np.array([_BLOCK_PRIOR[1]] * BLOCKS + [_NOISE_PRIOR[1]])
