@@ -71,7 +71,7 @@ def present(experiment: Experiment, request: Request, done: Sequence[Done], fold
         at = np.array([entry["step"] for entry in evaluations(done[0].run)])
         moments = {step: int(at[_nearest(at, moment)]) for step, moment in moments.items()}
     rows = _rows(experiment, moments, done, folder, request.scale == "smoke")
-    figures, compared, notes = _figures(experiment, request, done, folder)
+    figures, compared, notes = _figures(experiment, request, done, rows, folder)
     made_with = versions()
     data: dict[str, Any] = plain(
         {
@@ -118,7 +118,7 @@ def _rows(
         if experiment.shows == "curves":
             rows.append(Row(*head, *_at_moments(experiment, each, moments)))
         elif experiment.shows == "noise":
-            rows.append(Row(*head, _under_noise(each, folder / "noise", smoke)))
+            rows.append(Row(*head, _under_noise(each, folder, smoke)))
         elif experiment.shows == "rewards":
             rows.append(Row(*head, _agreement(each)))
         else:
@@ -147,18 +147,22 @@ def _under_noise(each: Done, folder: Path, smoke: bool) -> Values:
     """Mean returns [L] of fresh episodes by the standard deviation of the noise; those of an earlier call,
     where they are of the same policy."""
     episodes = 1 if smoke else EPISODES
-    folder.mkdir(parents=True, exist_ok=True)
     values = {}
     for std in (NOISE[0], NOISE[-1]) if smoke else NOISE:
-        file = folder / f"{each.planned.job.name}-{std:g}.json"
+        file = _noise_file(each, folder, f"{std:g}")
         wanted = {"step": evaluations(each.run)[-1]["step"], "episodes": episodes}
         data = _read(file)
         if any(data.get(name) != value for name, value in wanted.items()):
             dims = tuple(str(dim) for dim in DEAD) if std else ()
             data = evaluate_run(each.run, EvaluationSettings(episodes, noise=std, noise_dims=dims)).data
+            file.parent.mkdir(exist_ok=True)
             write_json(file, data)
         values[f"{std:g}"] = np.asarray(data["returns"], np.float64)
     return values
+
+
+def _noise_file(each: Done, folder: Path, std: str) -> Path:
+    return folder / "noise" / f"{each.planned.job.name}-{std}.json"
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -201,7 +205,7 @@ def _nearest(steps: NDArray[Any], moment: int) -> int:
 
 
 def _figures(
-    experiment: Experiment, request: Request, done: Sequence[Done], folder: Path
+    experiment: Experiment, request: Request, done: Sequence[Done], rows: list[Row], folder: Path
 ) -> tuple[list[Path], dict[str, Any], list[str]]:
     """Figures, what a comparison of curves says of each kind of settings, and its notes."""
     if experiment.shows == "curves":
@@ -212,7 +216,11 @@ def _figures(
         return files, {name: each.summary() for name, each in compared.items()}, alone
     with drawing.drawing():
         if experiment.shows == "noise":
-            played = [read_json(file) for file in sorted((folder / "noise").glob("*.json"))]
+            played = [
+                read_json(_noise_file(each, folder, std))
+                for each, row in zip(done, rows, strict=True)
+                for std in row.values
+            ]
             found = [draw_robustness([each.labelled() for each in done], played, folder / "robustness.svg")]
         else:
             draw = draw_structure if experiment.shows == "edges" else draw_rewards
