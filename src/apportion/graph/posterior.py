@@ -61,9 +61,7 @@ class Posterior(NamedTuple):
 
     def variances(self, x: NDArray[Any]) -> Floats:
         """[N] of what is not known of each reward, noise included."""
-        return (
-            np.concatenate([np.zeros(0), *(spread(self.rewards(rows)) for rows in _blocks(x))]) + self.noise
-        )
+        return np.concatenate([np.zeros(0), *(spread(self.rewards(rows)) for rows in _blocks(x))]) + self.noise
 
     def totals(self, segments: list[NDArray[Any]]) -> tuple[Floats, Floats]:
         """Mean and variance of what segments pay: [E] each."""
