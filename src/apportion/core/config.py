@@ -24,6 +24,12 @@ class UserError(Exception):
         self.usage = usage  # the command line itself is wrong
 
 
+def check(condition: bool, message: str) -> None:
+    """Raise a one-line UserError unless the condition holds."""
+    if not condition:
+        raise UserError(message)
+
+
 T = TypeVar("T")
 
 DEPTH = 32  # of nested lists and objects; what we write has six at the most
@@ -71,11 +77,11 @@ def conform(hint: Any, value: Any, where: str) -> Any:
     if origin is dict:
         return _mapping(get_args(hint)[1], value, where)
     if dataclasses.is_dataclass(hint) or typing.is_typeddict(hint):
-        return fields(typing.cast(type[Any], hint), value, where)
+        return from_dict(typing.cast(type[Any], hint), value, where)
     return _scalar(hint, value, where)
 
 
-def fields(schema: type[T], value: Any, where: str = "") -> T:
+def from_dict(schema: type[T], value: Any, where: str = "") -> T:
     """A dataclass, or a dict in the form of a TypedDict, from plain data: each key known, none missing."""
     if dataclasses.is_dataclass(schema) and isinstance(value, schema):
         return value
@@ -215,21 +221,6 @@ def _check_depth(value: Any, left: int) -> None:
     for item in value.values() if isinstance(value, dict) else value:
         if isinstance(item, dict | list):
             _check_depth(item, left - 1)
-
-
-C = TypeVar("C")
-
-
-def check(condition: bool, message: str) -> None:
-    """Raise a one-line UserError unless the condition holds."""
-    if not condition:
-        raise UserError(message)
-
-
-def from_dict(cls: type[C], data: dict[str, Any], path: str = "") -> C:
-    """Build a config dataclass from plain JSON data; unknown keys fail with the nearest known one, and so
-    does a value of another type than the field's."""
-    return fields(cls, data, path)
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from apportion.core.config import UserError, fields
+from apportion.core.config import UserError, from_dict
 from apportion.envs.wire import strip_prefix
 from apportion.runs.atomic import Arrays, checksum, json_text, parse_sealed, save_tensors, sync
 from apportion.runs.schemas import Header
@@ -266,7 +266,7 @@ def _read_header(step: int, path: Path) -> Header:
     data = parse_sealed((path / META).read_bytes(), META)
     if data.get("format") != FORMAT:
         raise UserError(f"its format is {data.get('format')}, this version of apportion reads {FORMAT}")
-    header = fields(Header, data, f"{META}: ")
+    header = from_dict(Header, data, f"{META}: ")
     if header["step"] != step:
         raise UserError(f"{META} is of step {header['step']}")
     plain_names = all(re.fullmatch(r"\w[\w.]*", name) for name in header["files"])

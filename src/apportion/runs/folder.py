@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion import __version__
-from apportion.core.config import UserError, check, conform, fields
+from apportion.core.config import UserError, check, conform, from_dict
 from apportion.core.spec import Spec
 from apportion.runs import logs, snapshots
 from apportion.runs.atomic import Arrays, read_json, write_json
@@ -189,7 +189,7 @@ class RunFolder:
         """What is known about the environment."""
         data = read_json(self.spec)
         with blamed_on(self.spec):
-            known = fields(SpecFile, data)
+            known = from_dict(SpecFile, data)
             check_spec(known)
             return Spec.from_dict(dict(known))
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from apportion.core.config import check, fields
+from apportion.core.config import check, from_dict
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
@@ -49,7 +49,7 @@ def write(
         "iteration": saved.iteration,
         "seconds": seconds,
         "settings": settings,
-        "faults": fields(FaultsMeta, saved.faults),
+        "faults": from_dict(FaultsMeta, saved.faults),
     }
     checkpoint.save(folder, step, saved.agent, dict(meta), keep, raw, {LOG: log})
 
@@ -59,7 +59,7 @@ def read(folder: Path, config: Config, spec: Spec) -> Read:
     agent, replay = _template(config, spec)
 
     def whole(stored: Stored) -> Read:
-        meta = fields(TrainingMeta, stored.meta, "meta")
+        meta = from_dict(TrainingMeta, stored.meta, "meta")
         wanted = meta["iteration"] * config.schedule.steps_per_iteration
         check(wanted == stored.step, f"iteration {meta['iteration']} ends at step {wanted}")
         check(LOG in stored.files, f"{LOG} is missing")
