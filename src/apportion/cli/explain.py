@@ -54,15 +54,18 @@ def explain(argv: list[str]) -> int:
     return 0
 
 
+_WORTH = 0.01  # of all credit: less is not worth a warning
+
+
 def _tables(console: Console, data: dict[str, Any]) -> None:
     lanes = data["lanes"]
     steps = sum(len(episode["steps"]) for lane in lanes for episode in lane["episodes"])
     title = f"What {data['method']} pays for {moment_in_words(data)}: {steps:,} steps ({data['source']})"
     table = Table(title=Text(title), title_justify="left")
     table.add_column("dimension")
-    for column in ("share", "mean |c|", "mean c", "± seeds", "± draw", "read in"):
+    for column in ("share", "mean |c|", "mean c", "± 90%", "± seeds", "± draw", "read in"):
         table.add_column(column, justify="right", no_wrap=True)
-    keys = ("mean_absolute", "mean", "between_lanes", "sampling_error")
+    keys = ("mean_absolute", "mean", "interval", "between_lanes", "sampling_error")
     for row in data["dimensions"][:EDGE_ROWS]:
         share = "-" if row["share"] is None else f"{row['share']:.1%}"
         cells = [amount(row[key]) for key in keys]
@@ -84,8 +87,8 @@ def _tables(console: Console, data: dict[str, Any]) -> None:
         console.print(Text(said))  # a name is no markup
     if named := _named(data, "denied"):
         said = (
-            f"Absent by the graph: {named}. They are given something where episodes that were held out speak "
-            "for the reward that reads everything, and not for the one within the graph."
+            f"Absent by the graph: {named}. They are given something all the same, by rewards that need not "
+            "keep to the graph."
         )
         console.print(Text(said))
     for lane in lanes:
@@ -95,5 +98,5 @@ def _tables(console: Console, data: dict[str, Any]) -> None:
 
 def _named(data: dict[str, Any], doubt: str) -> str:
     """Dimensions that are given something although some seed has this doubt about them."""
-    names = [row["name"] for row in data["dimensions"] if row[doubt] and row["share"]]
+    names = [row["name"] for row in data["dimensions"] if row[doubt] and (row["share"] or 0) >= _WORTH]
     return ", ".join(names[:EDGE_ROWS]) + (", ..." if len(names) > EDGE_ROWS else "")

@@ -104,8 +104,9 @@ def relabel_data(argv: list[str]) -> int:
 
     @dataclass(frozen=True)
     class Relabel:
-        """Write logged episodes again with a column `reward`: what each step earned, by what a run has
-        learned. Row for row, and all other columns as they are."""
+        """Write logged episodes again with a column `reward`, what each step earned, by what a run has
+        learned, and `reward_low` and `reward_high`, between which it is in 90% of cases. Row for row, and all
+        other columns as they are."""
 
         run: RunPath
         """A run folder that `apportion fit` wrote."""
@@ -116,8 +117,9 @@ def relabel_data(argv: list[str]) -> int:
         it is when not given."""
         credit: Flag = False
         """Also write what each dimension has earned: Shapley values, which add up to the reward."""
-        exact: Flag = False
-        """Make the rewards of each episode sum up to its outcome: what is missing is spread evenly."""
+        exact: bool = True
+        """Rewards of an episode sum up to its outcome, where that is known: what is missing is spread evenly
+        over its steps. With --no-exact they are what the run would say without knowing the outcome."""
         precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=Precision)
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 

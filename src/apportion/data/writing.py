@@ -34,20 +34,20 @@ def check_target(data: str, out: str) -> None:
     check(one.resolve() != other.resolve(), f"--out {out} is the data itself: name another file")
 
 
-def write_copy(data: str, target: Path, rows: Rows, reward: Floats, credit: Credit) -> None:
-    """A copy of a file with the reward of each step, and who earned it."""
+def write_copy(data: str, target: Path, rows: Rows, reward: Floats, credit: Credit, bounds: Credit) -> None:
+    """A copy of a file with the reward of each step, who earned it, and between which bounds."""
     path = Path(data)
     if path.suffix in tables.CSV:
-        return _write_csv(path, target, _columns(reward, credit))
+        return _write_csv(path, target, _columns(reward, credit, bounds))
     if path.suffix in tables.PARQUET:
-        return _write_parquet(path, target, _columns(reward, credit))
+        return _write_parquet(path, target, _columns(reward, credit, bounds))
     if path.suffix in d3rlpy.HDF5:
-        return _write_hdf5(path, target, rows, reward, credit)
-    return _write_npz(path, target, rows, reward, credit)
+        return _write_hdf5(path, target, rows, reward, credit, bounds)
+    return _write_npz(path, target, rows, reward, credit, bounds)
 
 
-def _columns(reward: Floats, credit: Credit) -> Credit:
-    return {REWARD: reward, **{f"{CREDIT}_{name}": values for name, values in credit.items()}}
+def _columns(reward: Floats, credit: Credit, bounds: Credit) -> Credit:
+    return {REWARD: reward, **{f"{CREDIT}_{name}": values for name, values in credit.items()}, **bounds}
 
 
 def _renamed(source: str, names: list[str], new: Credit) -> list[str]:
@@ -89,15 +89,15 @@ def _write_parquet(path: Path, target: Path, new: Credit) -> None:
     polars.concat([table, polars.LazyFrame(new)], how="horizontal").sink_parquet(target)
 
 
-def _write_npz(path: Path, target: Path, rows: Rows, reward: Floats, credit: Credit) -> None:
+def _write_npz(path: Path, target: Path, rows: Rows, reward: Floats, credit: Credit, bounds: Credit) -> None:
     arrays = load_npz(path, others=True)
     if d3rlpy.is_flat(arrays):
         paid = np.asarray(arrays["rewards"])
-        arrays |= {"rewards": _like(reward, paid), f"{PAID}s": paid}
+        arrays |= {"rewards": _like(reward, paid), f"{PAID}s": paid, **bounds}
         arrays |= _stacked(credit)
     else:
         longest = arrays["actions"].shape[1]
-        arrays |= {REWARD: _padded(rows, reward, longest)}
+        arrays |= {name: _padded(rows, each, longest) for name, each in {REWARD: reward, **bounds}.items()}
         arrays |= {
             name: _padded(rows, array, longest) for name, array in _stacked(credit).items() if array.ndim > 1
         }
@@ -126,7 +126,7 @@ def _stacked(credit: Credit) -> dict[str, NDArray[Any]]:
     return {CREDIT: np.column_stack(list(credit.values())), f"{CREDIT}_names": np.array(list(credit))}
 
 
-def _write_hdf5(path: Path, target: Path, rows: Rows, reward: Floats, credit: Credit) -> None:
+def _write_hdf5(path: Path, target: Path, rows: Rows, reward: Floats, credit: Credit, bounds: Credit) -> None:
     shutil.copyfile(path, target)
     stacked = _stacked(credit)
     with d3rlpy.h5py().File(target, "r+") as file:
@@ -143,6 +143,9 @@ def _write_hdf5(path: Path, target: Path, rows: Rows, reward: Floats, credit: Cr
             file[f"rewards{part}"] = _like(given, paid)
             if share is not None:
                 file[f"{CREDIT}{part}"] = share
+        for name, values in bounds.items():
+            for part, own in zip(parts, [values] if flat else rows.split(values), strict=True):
+                file[f"{name.replace('/', '-')}{part}"] = own
         if credit:
             file[f"{CREDIT}_names"] = list(credit)
 
@@ -153,7 +156,7 @@ def relabelled_id(name: str, method: str) -> str:
     return f"{base if version.isdigit() else name}-{method}-v0"
 
 
-def write_minari(name: str, new: str, rows: Rows, reward: Floats, credit: Credit) -> None:
+def write_minari(name: str, new: str, rows: Rows, reward: Floats, credit: Credit, bounds: Credit) -> None:
     """A new data set with the same episodes, the learned rewards in the place of those paid, which are kept
     among the infos."""
     package, found = minari_sets.minari(), minari_sets.open_set(name)
@@ -165,9 +168,12 @@ def write_minari(name: str, new: str, rows: Rows, reward: Floats, credit: Credit
 
     stacked = _stacked(credit).get(CREDIT)
     shares = [None] * len(rows.lengths) if stacked is None else rows.split(stacked)
+    ends = {key: rows.split(values) for key, values in bounds.items()}
     buffers = []
-    for episode, given, share in zip(found.iterate_episodes(), rows.split(reward), shares, strict=True):
+    pairs = zip(found.iterate_episodes(), rows.split(reward), shares, strict=True)
+    for number, (episode, given, share) in enumerate(pairs):
         infos: dict[str, Any] = {PAID: _one_more(np.asarray(episode.rewards, np.float64))}
+        infos |= {key: _one_more(each[number]) for key, each in ends.items()}
         if share is not None:
             infos |= {f"{CREDIT}_{key}": _one_more(share[:, place]) for place, key in enumerate(credit)}
         buffers.append(

@@ -4,7 +4,7 @@ import csv
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,12 +146,32 @@ class Run:
         """A function: one observation in the environment's own units in, an action in its own range out."""
         return read_policy(self.folder, lane, best)
 
+    @overload
     def reward(
-        self, observations: Any, actions: Any, lane: int = 0, best: bool = False
-    ) -> NDArray[np.float32]:
+        self, observations: Any, actions: Any, lane: int = 0, best: bool = False, *, interval: None = None
+    ) -> NDArray[np.float32]: ...
+
+    @overload
+    def reward(
+        self, observations: Any, actions: Any, lane: int = 0, best: bool = False, *, interval: float
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]: ...
+
+    def reward(
+        self,
+        observations: Any,
+        actions: Any,
+        lane: int = 0,
+        best: bool = False,
+        *,
+        interval: float | None = None,
+    ) -> Any:
         """[T] the learned reward of each step, of actions [T, A] in the environment's own range (numbers [T]
-        where they are discrete) and observations [T, S], or [T+1, S] with the one after the last step."""
-        return learned_rewards(self.folder, observations, actions, lane, best)
+        where they are discrete) and observations [T, S], or [T+1, S] with the one after the last step.
+
+        With an `interval`, such as 0.9, also the ends between which a step's reward lies with that
+        probability: (reward, low, high). Runs of `apportion fit` know them."""
+        rewards, low, high = learned_rewards(self.folder, observations, actions, lane, best, interval)
+        return rewards if interval is None else (rewards, low, high)
 
     def evaluate(
         self,

@@ -59,10 +59,6 @@ class Posterior(NamedTuple):
         parts = [self._values(rows) @ self.weights[0] for rows in _blocks(x)]
         return np.asarray(level + np.concatenate([np.zeros(0), *parts]))
 
-    def variances(self, x: NDArray[Any]) -> Floats:
-        """[N] of what is not known of each reward, noise included."""
-        return np.concatenate([np.zeros(0), *(spread(self.rewards(rows)) for rows in _blocks(x))]) + self.noise
-
     def totals(self, segments: list[NDArray[Any]]) -> tuple[Floats, Floats]:
         """Mean and variance of what segments pay: [E] each."""
         sums = np.stack([self.rewards(rows).sum(axis=0, dtype=np.float64) for rows in segments])
@@ -70,26 +66,25 @@ class Posterior(NamedTuple):
         own = (1 - lengths / self.steps)[:, None] * self.per_segment
         return sums[:, 0] + own[:, 0], spread(sums + own) + lengths * self.noise
 
-    def shares(self, x: NDArray[Any], background: NDArray[Any]) -> tuple[Floats, Floats]:
-        """Shapley values [N, D] of each dimension, relative to rows of the background, and their variances."""
-        means = self.features.means(background)
-        found = [self._shares(rows, means) for rows in _blocks(x, _ROWS // 4)]
-        mean, variance = zip(*found, strict=True) if found else ((), ())
-        dims = np.shape(x)[1]
-        return np.concatenate([np.zeros((0, dims)), *mean]), np.concatenate([np.zeros((0, dims)), *variance])
-
-    def _shares(self, x: NDArray[Any], means: NDArray[np.float32]) -> tuple[Floats, Floats]:
-        """Rewards are linear in the weights: so are Shapley values, by those of each feature."""
+    def shares(self, x: NDArray[Any], background: NDArray[Any]) -> "Shares":
+        """Shapley values of each dimension, relative to rows of the background. Rewards are linear in the
+        weights: so are these, by those of each feature."""
+        means, shape = self.features.means(background), np.shape(x)
         weights = (self.weights / self.unit).T.astype(np.float32)
-        mean, variance = np.zeros(np.shape(x)), np.zeros(np.shape(x))
-        parts = np.zeros((len(self.features.used), len(x), weights.shape[1]), np.float32)
-        for factor, values in enumerate(self.features.shapley(x, means)):
-            for dim in range(len(parts)):
-                mine = np.flatnonzero(self.features.dims[:, factor] == dim)
-                parts[dim] += values[:, mine] @ weights[mine]
-        for place, dim in enumerate(self.features.used):
-            mean[:, dim], variance[:, dim] = parts[place, :, 0], spread(parts[place])
-        return mean, variance
+        mean, variance = np.zeros(shape), np.zeros(shape)
+        average = np.zeros((shape[1], weights.shape[1]))
+        for start in range(0, len(x), _ROWS // 4):
+            rows = np.asarray(x)[start : start + _ROWS // 4]
+            parts = np.zeros((len(self.features.used), len(rows), weights.shape[1]), np.float32)
+            for factor, values in enumerate(self.features.shapley(rows, means)):
+                for dim in range(len(parts)):
+                    mine = np.flatnonzero(self.features.dims[:, factor] == dim)
+                    parts[dim] += values[:, mine] @ weights[mine]
+            for part, dim in zip(parts, self.features.used, strict=True):
+                mean[start : start + len(rows), dim] = part[:, 0]
+                variance[start : start + len(rows), dim] = spread(part)
+                average[dim] += part.sum(axis=0, dtype=np.float64) / max(len(x), 1)
+        return Shares(mean, variance, average)
 
     def _values(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """[N, P] features of rows, of mean 0 and variance 1."""
@@ -105,8 +100,16 @@ class Posterior(NamedTuple):
     @classmethod
     def of(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         features = Products(**{name: arrays[name] for name in Products._fields})
-        own = {name: arrays[name] if arrays[name].ndim else float(arrays[name]) for name in _OWN}
-        return cls(features=features, **own)
+        own: dict[str, Any] = {name: arrays[name] for name in _OWN}
+        return cls(features, **own)._replace(noise=float(own["noise"]), steps=float(own["steps"]))
+
+
+class Shares(NamedTuple):
+    """Shapley values of N steps."""
+
+    mean: Floats  # [N, D]
+    variance: Floats  # [N, D]
+    average: Floats  # [D, K+1] over all steps: the expected one, then that of each draw
 
 
 _OWN = tuple(name for name in Posterior._fields if name != "features")
@@ -183,7 +186,7 @@ class Summed(NamedTuple):
         return np.stack([self.lengths, np.full_like(self.lengths, self.lengths.mean())], axis=1)
 
     def posterior(self, found: Found, rng: np.random.Generator) -> Posterior:
-        """Of all segments: N((I + Aᵀ A)⁻¹ Aᵀ b, (I + Aᵀ A)⁻¹), in units of the prior's standard deviations."""
+        """Of all segments: N((I + Aᵀ A)⁻¹ Aᵀ b, (I + Aᵀ A)⁻¹), in units of the prior's."""
         variances = found.variances(self.features)
         kept = np.flatnonzero(variances > _NEGLIGIBLE * max(float(variances.sum()), 1e-300))
         levels = self._levels()

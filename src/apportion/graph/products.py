@@ -136,8 +136,8 @@ class Products(NamedTuple):
         z = ((np.asarray(x)[:, self.used] - self.mean) / self.std).astype(np.float32)
         z = np.where(self.binary, z, np.clip(z, -CLIP, CLIP))
         table = np.empty((len(z), len(self.used), FUNCTIONS), np.float32)
-        for function, values in enumerate((z, z**2 - 1, np.abs(z) - 0.8, np.tanh(z), np.sign(z))):
-            table[..., function] = values
+        table[..., LINE], table[..., SQUARE], table[..., SIZE] = z, z**2 - 1, np.abs(z) - 0.8
+        table[..., TANH], table[..., SIGN] = np.tanh(z), np.sign(z)
         table[..., ABOVE], table[..., BELOW] = np.maximum(z - 1, 0), np.maximum(-z - 1, 0)
         low, high = self.quantiles[0].astype(np.float32), self.quantiles[-1].astype(np.float32)
         table[..., RISING], table[..., FALLING] = z - np.maximum(low, -CLIP), np.minimum(high, CLIP) - z

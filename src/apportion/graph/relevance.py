@@ -1,10 +1,10 @@
 """How much steps may vary with each dimension and each kind of feature: what the evidence of totals prefers.
 
-v_p = v_block g_d for a function of one dimension and v_block Π_d h_d for a product: a variance for each kind of
-feature, and two relevances for each dimension, alone and in products. With C =
-S V Sᵀ + σ² diag(T) + levels, they maximise -½ yᵀC⁻¹y - ½ log|C| plus the logarithm of a prior: log g and
-log h are about 0 where a dimension is relevant and about -8 where it is not, log v and log σ² are broad. All v are in
-units of steps, so that no dimension may vary much more than the others only because totals do not see it.
+v_p = v_block Π_d g_d over the dimensions of a feature: a variance for each kind of feature, and a relevance
+0 < g <= 1 for each dimension, so that what matters in products may matter alone. With C = S V Sᵀ + σ² diag(T)
++ levels, they maximise -½ yᵀC⁻¹y - ½ log|C| plus the logarithm of a prior: log g is about 0 where a dimension
+is relevant and about -8 where it is not; log v is about -2, and log σ² broad. All v are in units of steps, so
+that no dimension may vary much more than others only because totals do not see it.
 """
 
 from typing import NamedTuple
@@ -42,7 +42,7 @@ class Problem(NamedTuple):
 class Found(NamedTuple):
     """The best variances."""
 
-    relevances: Floats  # [2 D] log g and log h
+    relevances: Floats  # [D] log g
     blocks: Floats  # [BLOCKS] log v
     log_noise: float  # log σ²
     relevant: NDArray[np.int64]  # dimensions with a good part of the prior variance, the largest first
@@ -107,20 +107,20 @@ class _Objective:
 
     def __init__(self, problem: Problem) -> None:
         self.sums, self.lengths, self.totals = problem.sums, problem.lengths, problem.totals
-        self.roles = problem.features.owners.astype(np.float64)
+        self.owners = problem.features.owners.astype(np.float64)
         self.blocks, self.portions = problem.features.blocks, problem.features.portions
         self.levels = problem.levels @ problem.levels.T
 
     def evidence(self, at: Floats) -> float:
         """Without the prior."""
-        dims = self.roles.shape[1]
+        dims = self.owners.shape[1]
         prior = _prior(at[:dims], at[dims:-1], at[-1])[0]
         return -self(at)[0] - prior
 
     def __call__(self, at: Floats) -> tuple[float, Floats]:
-        dims = self.roles.shape[1]
+        dims = self.owners.shape[1]
         relevances, blocks, log_noise = at[:dims], at[dims:-1], at[-1]
-        variances = self.portions * np.exp(self.roles @ relevances + blocks[self.blocks])
+        variances = self.portions * np.exp(self.owners @ relevances + blocks[self.blocks])
         noise = np.exp(log_noise) * self.lengths
         covariance = (self.sums * variances) @ self.sums.T + self.levels + np.diag(noise)
         try:
@@ -135,7 +135,7 @@ class _Objective:
         by_feature = 0.5 * variances * (along - free)
         slope = np.concatenate(
             [
-                self.roles.T @ by_feature,
+                self.owners.T @ by_feature,
                 np.bincount(self.blocks, by_feature, BLOCKS),
                 [0.5 * np.sum(noise * (response**2 - np.diag(inverse)))],
             ]

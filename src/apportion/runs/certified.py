@@ -10,10 +10,10 @@ from apportion.graph.certificate import Doubt, marked
 UNDECIDED = 0.5  # what stands for an edge of which the data cannot tell, where edges have a certificate
 
 _WORDS = {
-    (True, True): "The graph is certified",
+    (True, True): "The edges are certified",
     (True, False): "Edges to the reward are certified, those to next states are not",
     (False, True): "Edges to next states are certified, those to the reward are not",
-    (False, False): "The graph is not certified",
+    (False, False): "The edges are not certified",
 }
 
 
@@ -36,7 +36,7 @@ def _certificate(doubts: list[Doubt]) -> dict[str, Any]:
 def in_words(found: list[dict[str, Any]] | None, seeds: list[int]) -> list[str]:
     """A sentence for all seeds with the same certificate."""
     if found is None:
-        return ["The graph is not certified: edges that are learned by gradient have no certificate."]
+        return ["The edges are not certified: those that are learned by gradient have no certificate."]
     alike: dict[tuple[str, ...], list[int]] = {}
     for lane, each in enumerate(found):
         alike.setdefault(tuple(each["doubts"]), []).append(lane)

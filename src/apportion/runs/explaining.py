@@ -15,6 +15,8 @@ from apportion.data.logged import read_npz
 from apportion.envs.wire import Arrays
 from apportion.runs.atomic import plain
 from apportion.runs.certified import UNDECIDED
+from apportion.runs.credit import INTERVAL, half_width, read_credit
+from apportion.runs.credited import by_posterior, mixed
 from apportion.runs.evaluation import play
 from apportion.runs.explain import (
     Explanation,
@@ -73,15 +75,33 @@ class Explainer:
         self._models: dict[int, State] = {}  # of lanes that were asked about: to take one out takes a while
         check_explainable(self.config.method, self.method, self.learned.model(0), self.background[0])
         self.reward_of = compile_reward(self.method, self.learned.spec.observation_size)
+        self.credit = read_credit(run)
 
     def explain(self, lane: int, steps: Steps, tell: Tell = silent) -> Explanation:
         """Contributions to the reward that this lane has learned."""
+        background, seen = self.background[lane], self._learners(steps)
+        if self.credit is None:
+            return self._by_method(lane, seen, background, tell)
+        known = by_posterior(self.credit, seen, background, self.owners)
+        tell(1, 1)
+        if self.credit.share == 1:
+            return known
+        return mixed(self.credit, known, self._by_method(lane, seen, background, tell))
+
+    def _by_method(self, lane: int, seen: Steps, background: Steps, tell: Tell) -> Explanation:
         rng = np.random.default_rng([self.config.seeds[lane], _ORDERS])
         if lane not in self._models:
             self._models[lane] = self.learned.model(lane)
-        state, background, seen = self._models[lane], self.background[lane], self._learners(steps)
         return explain_reward(
-            self.method, self.reward_of, state, seen, background, self.precision, rng, self.owners, tell
+            self.method,
+            self.reward_of,
+            self._models[lane],
+            seen,
+            background,
+            self.precision,
+            rng,
+            self.owners,
+            tell,
         )
 
     def few(self) -> list[str]:
@@ -235,15 +255,12 @@ def _explain_lane(
     whole = Steps(*(np.concatenate(part) for part in zip(*chosen, strict=True)))
     joined = explainer.explain(lane, whole, tell)
     ends = np.cumsum([len(rows) for rows in steps])[:-1]
-    parts = zip(
-        *(np.split(column, ends) for column in (joined.contributions, joined.standard_errors)),
-        np.split(joined.redistributed, ends),
-        strict=True,
-    )
-    return _Found(lane, steps, [joined._replace(**dict(zip(_SPLIT, part, strict=True))) for part in parts])
+    names = [name for name in _SPLIT if getattr(joined, name) is not None]
+    parts = zip(*(np.split(getattr(joined, name), ends) for name in names), strict=True)
+    return _Found(lane, steps, [joined._replace(**dict(zip(names, part, strict=True))) for part in parts])
 
 
-_SPLIT = ("contributions", "standard_errors", "redistributed")
+_SPLIT = ("contributions", "standard_errors", "redistributed", "deviations")
 
 
 def _of_lane(found: _Found, names: list[str], seed: int) -> dict[str, Any]:
@@ -262,6 +279,7 @@ def _of_lane(found: _Found, names: list[str], seed: int) -> dict[str, Any]:
         "mean_absolute": absolute,
         "share": absolute / total if total > 0 else np.zeros_like(absolute),
         "sampling_error": first.mean_errors,
+        "interval": _half_widths(first.mean_deviations),
         "ranking": [names[i] for i in np.argsort(-absolute, kind="stable")],
         "episodes": [
             {
@@ -269,17 +287,30 @@ def _of_lane(found: _Found, names: list[str], seed: int) -> dict[str, Any]:
                 "redistributed": _short(each.redistributed),
                 "contributions": _short(each.contributions),
                 "standard_errors": _short(each.standard_errors),
+                "intervals": _short(_half_widths(each.deviations)),
             }
             for steps, each in zip(found.steps, found.explanations, strict=True)
         ],
     }
 
 
+def _half_widths(deviations: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    """Of the interval around a mean."""
+    return None if deviations is None else half_width(INTERVAL) * deviations
+
+
+def _widest(lanes: list[dict[str, Any]], dim: int) -> float | None:
+    found = [float(lane["interval"][dim]) for lane in lanes if lane["interval"] is not None]
+    return max(found, default=None)
+
+
 def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
     """What the agents are paid for, most important first; lanes without a finite reward are left out."""
     finite = [lane for lane in lanes if np.isfinite(lane["mean"]).all()]
     if not finite:
-        nothing = dict.fromkeys(("mean", "mean_absolute", "share", "between_lanes", "sampling_error"))
+        nothing = dict.fromkeys(
+            ("mean", "mean_absolute", "share", "interval", "between_lanes", "sampling_error")
+        )
         return [
             {"name": name, "index": i, **nothing, "lanes": 0, "undecided": None, "denied": None}
             for i, name in enumerate(names)
@@ -296,6 +327,7 @@ def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str,
             "mean": mean[:, i].mean(),
             "mean_absolute": absolute[:, i].mean(),
             "share": absolute[:, i].mean() / total if total > 0 else 0.0,
+            "interval": _widest(finite, i),  # half of it: what outcomes cannot tell of the mean
             "between_lanes": between[i],  # standard error of the mean over lanes
             "sampling_error": np.sqrt((error[:, i] ** 2).sum()) / count,
             "lanes": sum(bool(lane["players"][i]) for lane in finite),  # whose reward reads it
@@ -328,8 +360,10 @@ def _lanes_in_doubt(lanes: list[dict[str, Any]], doubt: str, dimension: int) -> 
     return sum(bool(lane[doubt][dimension]) for lane in reads) if asked else None
 
 
-def _short(values: NDArray[np.float64]) -> Any:
+def _short(values: NDArray[np.float64] | None) -> Any:
     """As nested lists, with as many digits as single precision has."""
+    if values is None:
+        return None
     if values.ndim > 1:
         return [_short(row) for row in values]
     return [float(f"{value:.{DIGITS}g}") for value in values]

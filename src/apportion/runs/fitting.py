@@ -18,6 +18,7 @@ from apportion.data.reading import Read
 from apportion.envs.wire import Arrays
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json
+from apportion.runs.credit import SPEAKS, fit_credit, weighed, write_credit
 from apportion.runs.explain.rewards import MOST_BEHIND
 from apportion.runs.folder import RunFolder
 from apportion.runs.listeners import Events
@@ -126,8 +127,13 @@ class _Recorder:
         ):
             progress.message(f"Writing to {self.run.path}. The first updates compile, which takes a while.")
             self._status("running", 0)
-            for look in offline(self.config, self.fitting, expanded(self.spec), self.data):
+            credit = fit_credit(self.spec, self.data.learned, self.data.held_out, self.config.seed)
+            speaks = self.config.method in SPEAKS
+            known = float(credit.facts["unexplained"]) if speaks else 0.0
+            for look in offline(self.config, self.fitting, expanded(self.spec), self.data, known):
                 step = look.step
+                if look.last:
+                    write_credit(self.run, weighed(credit, self.config.method, look.unexplained))
                 self._write(look)
                 progress.update(step)
                 progress.evaluation(*_shown(look))

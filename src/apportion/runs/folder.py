@@ -155,6 +155,15 @@ class RunFolder:
         return self.path / "data.json"
 
     @property
+    def credit(self) -> Path:
+        """How far outcomes determine the credit of single steps, where the run was fitted to a log."""
+        return self.path / "credit.json"
+
+    @property
+    def credit_arrays(self) -> Path:
+        return self.path / "credit.safetensors"
+
+    @property
     def tensorboard(self) -> Path:
         return self.path / "tensorboard"
 

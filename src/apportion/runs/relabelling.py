@@ -11,6 +11,8 @@ from apportion.core.categories import expanded
 from apportion.core.config import Tell, check
 from apportion.data.logged import Log
 from apportion.data.rows import Rows
+from apportion.data.writing import CREDIT, REWARD
+from apportion.runs.credit import INTERVAL, half_width, read_credit, rows_of
 from apportion.runs.explain import Precision, Steps
 from apportion.runs.explaining import Explainer
 from apportion.runs.folder import RunFolder
@@ -24,37 +26,56 @@ _STEPS_AT_ONCE = 100_000  # padding included
 _STEPS_EXPLAINED = 500  # at once, or those of one longer episode
 
 
+Columns = dict[str, NDArray[np.float64]]
+
+
 class Relabelled(NamedTuple):
     """What each row of a log gets."""
 
     rows: Rows
     reward: NDArray[np.float64]  # [N] the mean over lanes
-    credit: dict[
-        str, NDArray[np.float64]
-    ]  # [N] of each dimension, and the baseline: they add up to the reward
+    credit: Columns  # [N] of each dimension, and the baseline: they add up to the reward
+    bounds: Columns  # [N] ends of the intervals of all these, where the run has any
 
 
 def relabel_rows(
     run: RunFolder, data: str, exact: bool, credit: bool, precision: Precision, tell: Tell
 ) -> Relabelled:
-    """Learned rewards of other data, or of those that the run was fitted to. With `exact`, what an episode's
-    rewards miss of its outcome is spread evenly over its steps."""
+    """Credit of other data, or of those that the run was fitted to. With `exact`, what an episode's rewards
+    miss of its outcome, where that is known, is spread evenly over its steps."""
     rows, log = read_for(run, data)
     unpaid = np.isnan(rows.totals)
     who = f"{data}: episode {np.argmax(unpaid) + 1} of {len(unpaid)} has no outcome"
-    check(not (exact and unpaid.any()), f"{who}: fill it in, or relabel without --exact")
     learned = read_learned(run)
     rewards = np.concatenate(_rewards(run, learned, log, tell))
     needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
     check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
-    shares = _credit(run, log, precision, tell) if credit else {}
-    missing = np.zeros(len(rewards))
-    if exact:
-        sums = np.add.reduceat(rewards, rows.starts)
-        missing = np.repeat((rows.totals - sums) / rows.lengths, rows.lengths)
+    reward, bounds = _with_intervals(run, log, rows, rewards, exact)
+    shares: Columns = {}
     if credit:
-        shares[_free("baseline", shares)] = rewards - sum(shares.values()) + missing
-    return Relabelled(rows, rewards + missing, shares)
+        shares, more = _credit(run, log, precision, tell)
+        shares[_free("baseline", shares)] = reward - sum(shares.values())
+        bounds |= more
+    return Relabelled(rows, reward, shares, bounds)
+
+
+def _with_intervals(
+    run: RunFolder, log: Log, rows: Rows, learned: NDArray[np.float64], exact: bool
+) -> tuple[NDArray[np.float64], Columns]:
+    """[N] the credit of each step, and the ends of its interval."""
+    found, spec = read_credit(run), run.read_spec()
+    parts: list[tuple[NDArray[np.float64], ...]] = []
+    for number, own in enumerate(rows.split(learned)):
+        total = float(rows.totals[number])
+        known = exact and np.isfinite(total)
+        if found is None:
+            parts.append((own + (total - own.sum()) / len(own) if known else own,))
+            continue
+        steps = found.of_steps(rows_of(learners_record(spec, log, number, number)), own)
+        steps = steps.paid(total) if known else steps
+        parts.append((steps.reward, *steps.within(INTERVAL)))
+    reward, *ends = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return reward, dict(zip((f"{REWARD}_low", f"{REWARD}_high"), ends, strict=False))
 
 
 def _free(name: str, taken: dict[str, NDArray[np.float64]]) -> str:
@@ -100,17 +121,25 @@ def _together(lengths: NDArray[np.int64]) -> list[range]:
     return [range(first, end) for first, end in itertools.pairwise([*firsts, len(lengths)])]
 
 
-def _credit(run: RunFolder, log: Log, precision: Precision, tell: Tell) -> dict[str, NDArray[np.float64]]:
-    """[N] of each dimension, the mean over lanes."""
+def _credit(run: RunFolder, log: Log, precision: Precision, tell: Tell) -> tuple[Columns, Columns]:
+    """[N] of each dimension, the mean over lanes, and the ends of their intervals."""
     explainer, spec = Explainer(run, precision), run.read_spec()
     lanes, count = range(explainer.config.lanes), len(log.totals)
-    found = []
+    found, spreads = [], []
     for numbers in _together(np.array([len(each) for each in log.actions], np.int64)):
         shown = [plain_episode(spec, log, number) for number in numbers]
         parts = [Steps.of_episode(each["observations"], each["actions"]) for each in shown]
         steps = Steps(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-        found.append(np.mean([explainer.explain(lane, steps).contributions for lane in lanes], axis=0))
+        explained = [explainer.explain(lane, steps) for lane in lanes]
+        found.append(np.mean([each.contributions for each in explained], axis=0))
+        if explainer.credit is not None:
+            spreads.append(np.mean([np.asarray(each.deviations) for each in explained], axis=0))
         tell(numbers.stop, count)
-    values = np.concatenate(found)
-    names = [*spec.observation_names, *spec.action_names]
-    return {name: values[:, place] for place, name in enumerate(names)}
+    values, names = np.concatenate(found), [*spec.observation_names, *spec.action_names]
+    bounds: Columns = {}
+    if spreads:
+        half = half_width(INTERVAL) * np.concatenate(spreads)
+        for place, name in enumerate(names):
+            bounds[f"{CREDIT}_{name}_low"] = values[:, place] - half[:, place]
+            bounds[f"{CREDIT}_{name}_high"] = values[:, place] + half[:, place]
+    return {name: values[:, place] for place, name in enumerate(names)}, bounds

@@ -11,6 +11,7 @@ from apportion.core.config import UserError, check
 from apportion.core.spec import Spec
 from apportion.envs.make import EnvConfig
 from apportion.envs.spaces import learners_actions
+from apportion.runs.credit import INTERVAL, need_credit, read_credit
 from apportion.runs.explain import RewardOf, Steps, compile_reward, why_not_alone
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
@@ -19,12 +20,21 @@ from apportion.training import agent as agents
 from apportion.training.outcomes import Outcomes
 from apportion.training.settings import Config
 
+Rewards = NDArray[np.float32]
+
 
 def learned_rewards(
-    run: RunFolder, observations: Any, actions: Any, lane: int = 0, best: bool = False
-) -> NDArray[np.float32]:
+    run: RunFolder,
+    observations: Any,
+    actions: Any,
+    lane: int = 0,
+    best: bool = False,
+    interval: float | None = None,
+) -> tuple[Rewards, Rewards | None, Rewards | None]:
     """[T] of actions [T, A] in the environment's own range and observations [T, S] or [T+1, S], with the one
-    after the last step."""
+    after the last step; and the ends of an interval, where one is asked for."""
+    check(interval is None or 0 < interval < 1, f"interval={interval} must be between 0 and 1")
+    credit = read_credit(run) if interval is None else need_credit(run)
     learned = read_learned(run, best)
     check_lane(lane, learned.config.lanes, run)
     spec = run.read_spec()
@@ -50,7 +60,12 @@ def learned_rewards(
     unknown = not followed and np.isnan(rewards).any() and not np.isnan(reward_of(state, whole.rows())).any()
     name = learned.config.method
     check(not unknown, f"{name} also looks at where a step leads: give observations [T+1, S]")
-    return rewards
+    if credit is None:
+        return rewards, None, None
+    rows = np.concatenate([steps.observations, steps.actions, np.zeros((len(taken), 1))], axis=1)
+    found = credit.of_steps(rows, rewards)
+    low, high = found.within(interval or INTERVAL)
+    return found.reward.astype(np.float32), low.astype(np.float32), high.astype(np.float32)
 
 
 @lru_cache(maxsize=8)

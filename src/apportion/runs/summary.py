@@ -9,6 +9,7 @@ from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.runs import best as bests
 from apportion.runs.atomic import read_json
 from apportion.runs.certified import certificates
+from apportion.runs.credit import in_words as credit_in_words
 from apportion.runs.folder import RunFolder
 from apportion.runs.notes import notes, read_status, read_versions
 from apportion.training.evaluate import structure_scores
@@ -76,7 +77,12 @@ def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
         return None
     facts = read_json(run.data)
     told = {name: last.get(name) for name in ("unexplained", "supported")}
-    return {**{name: facts[name] for name in ("data", "episodes", "held_out", "notes")}, **told}
+    known = read_json(run.credit) if run.credit.is_file() else None
+    return {
+        **{name: facts[name] for name in ("data", "episodes", "held_out", "notes")},
+        **told,
+        "credit": known,
+    }
 
 
 def in_words(data: dict[str, Any] | None, seeds: list[int]) -> list[str]:
@@ -92,11 +98,16 @@ def in_words(data: dict[str, Any] | None, seeds: list[int]) -> list[str]:
         f"Fitted to {learned:,} episodes; in the outcomes of {others:,} others, {parts} of the variance "
         "stays unexplained."
     )
+    steps = credit_in_words(data["credit"])
     lanes = list(zip(seeds, data["supported"], data["unexplained"], strict=True))
     far = [str(seed) for seed, good, share in lanes if not good and (share is None or share > _FAR)]
     poor = [str(seed) for seed, good, _ in lanes if not good and str(seed) not in far]
     warnings = [(poor, _NO_ANSWER), (far, _NOT_LEARNED)]
-    return [said, *(f"{text.format(', '.join(those))} {_BEWARE}" for those, text in warnings if those)]
+    return [
+        said,
+        *steps,
+        *(f"{text.format(', '.join(those))} {_BEWARE}" for those, text in warnings if those),
+    ]
 
 
 def misses_in_words(summary: dict[str, Any], seeds: list[int]) -> list[str]:

@@ -37,6 +37,7 @@ from apportion.training.updates import repeat
 TRANSITIONS = 256  # single steps beside the segments of one update: as many as a policy would learn from
 MOST_JUDGED = 1_000  # held-out episodes; more would tell the same
 CLEARLY = 0.98  # an error must fall to this part of the smallest before to count as progress
+HURRY = 4  # times less patience where something else explains outcomes better
 ENOUGH = 0.001  # share of the outcomes' variance; to explain the rest is not worth the time
 
 
@@ -93,8 +94,11 @@ def start(config: Config, spec: Spec) -> AgentState:
     return jax.jit(jax.vmap(one))(keys)
 
 
-def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged) -> Iterator[Look]:
-    """Learn, and yield every look at the held-out episodes; the last one is at each lane's best state."""
+def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged, known: float = 0.0) -> Iterator[Look]:
+    """Learn, and yield every look at the held-out episodes; the last one is at each lane's best state.
+
+    Where something else is `known` to leave only that share of the outcomes' variance unexplained, what is
+    learned counts by how near it comes to that: while it is behind, patience is shorter."""
     paid = [data.outcomes.paid(record) for record in data.learned]
     method, replay = config.make_method(), fill(spec, paid)
     agent = _with_units(start(config, spec), replay)
@@ -108,7 +112,9 @@ def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged) -> Itera
         keys = jnp.stack([_key(seed, number) for seed in config.seeds])
         agent, metrics = learn(agent, replay, keys)
         look = judging.look(step, agent, metrics, mask)
-        if number + 1 == len(steps) or judging.settled(step, fitting.patience * fitting.check_every):
+        ahead = bool(np.all(judging.smallest > known)) and known > 0
+        patience = -(-fitting.patience // HURRY) if ahead else fitting.patience
+        if number + 1 == len(steps) or judging.settled(step, patience * fitting.check_every):
             best = devices.spread(look.agent, config.lanes)
             yield judging.look(step, best, metrics, mask)._replace(last=True)
             return

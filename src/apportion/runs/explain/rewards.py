@@ -80,6 +80,8 @@ class Explanation(NamedTuple):
     background: int  # which has so many steps
     players: NDArray[np.bool_]  # [D] which dimensions the reward reads
     exact: bool
+    deviations: Doubles | None = None  # [T, D] standard deviations of what outcomes cannot tell of them,
+    mean_deviations: Doubles | None = None  # [D] and of their mean over the steps; None where nobody knows
 
 
 def compile_reward(method: Method, states: int) -> RewardOf:

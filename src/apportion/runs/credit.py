@@ -1,0 +1,204 @@
+"""What a log tells of single steps: the posterior of their rewards, beside the reward that a method learned.
+
+Both explain totals; only the posterior has a prior over steps, and knows what totals cannot tell. So GRD's
+credit is the posterior's while that explains held-out totals as well as the networks do, and a mixture where
+they do better. The intervals of other methods' credit hold how far the posterior is from it.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from apportion.core.categories import owners
+from apportion.core.config import UserError
+from apportion.core.spec import Spec
+from apportion.core.types import Record
+from apportion.graph import posterior as posteriors
+from apportion.graph.posterior import Posterior
+from apportion.runs.atomic import read_json, read_tensors, write_json, write_tensors
+from apportion.runs.folder import RunFolder
+
+Floats = NDArray[np.float64]
+
+INTERVAL = 0.9  # of the probability, where nobody asks for another
+SPEAKS = ("grd",)  # methods whose credit is the posterior's where that explains as much
+_CHECKED = 20_000  # steps of held-out episodes that tell how far totals determine credit
+_BEHIND = 256  # steps to compare with,
+_EXPLAINED = 1000  # and steps that are compared, to name dimensions
+_NAMED = 0.2  # of what is not determined, that a dimension must have to be named
+_WELL = 0.9  # determined: nothing needs to be named
+_SAME = 0.02  # of a dimension's variance that is between episodes: less is the same in each
+
+
+class Credit(NamedTuple):
+    """The posterior, and how it is used."""
+
+    posterior: Posterior
+    share: float  # of the posterior in the credit; the rest is the method's
+    widening: float  # of its standard deviations, so that totals of held-out episodes are covered
+    facts: dict[str, Any]  # what `show` tells
+
+    def of_steps(self, rows: NDArray[Any], learned: NDArray[Any]) -> "Steps":
+        """Credit of steps [N, D] which the method gave `learned` [N]."""
+        draws = self.posterior.rewards(rows).astype(np.float64)
+        apart = learned - draws[:, 0]
+        rest = 1 - self.share
+        return Steps(
+            draws[:, 0] + rest * apart,
+            draws - draws[:, :1],
+            self.posterior.noise,
+            rest * apart**2,
+            self.widening,
+        )
+
+
+class Steps(NamedTuple):
+    """Credit of some steps, and what is not known of it."""
+
+    reward: Floats  # [N]
+    deviations: Floats  # [N, K+1] of draws from the mean, the first is 0
+    noise: float
+    apart: Floats  # [N] squares of what the method's rewards differ by, as far as they count
+    widening: float
+
+    def paid(self, total: float) -> "Steps":
+        """Of a whole episode whose outcome is known: what is missing of it is spread evenly, and what draws
+        would pay more or less is no doubt any more."""
+        missing = (total - self.reward.sum()) / len(self.reward)
+        return self._replace(
+            reward=self.reward + missing,
+            deviations=self.deviations - self.deviations.mean(axis=0),
+            noise=self.noise * (1 - 1 / len(self.reward)),
+        )
+
+    @property
+    def variance(self) -> Floats:
+        return self.widening**2 * (posteriors.spread(self.deviations) + self.noise) + self.apart
+
+    def within(self, interval: float) -> tuple[Floats, Floats]:
+        """[N] the ends of the interval that holds so much of the probability."""
+        half = half_width(interval) * np.sqrt(self.variance)
+        return self.reward - half, self.reward + half
+
+
+def half_width(interval: float) -> float:
+    """Standard deviations from the middle to the ends of an interval that holds so much."""
+    return float(norm.ppf(0.5 + interval / 2))
+
+
+def rows_of(record: Record) -> NDArray[np.float64]:
+    """[T, S + A + 1] of an episode: state, action, and whether the step is an end."""
+    length = len(record.actions)
+    end = np.zeros((length, 1))
+    end[-1] = record.terminated
+    return np.concatenate([record.observations[:length], record.actions, end], axis=1, dtype=np.float64)
+
+
+def fit_credit(spec: Spec, learned: list[Record], held_out: list[Record], seed: int) -> Credit:
+    """From the episodes that a method learns from, too; held-out ones tell how far it can be relied on."""
+    rows, behind = [rows_of(record) for record in learned], [rows_of(record) for record in held_out]
+    totals, paid = (np.array([record.total for record in each], np.float64) for each in (learned, held_out))
+    found = posteriors.fit(rows, totals, np.random.default_rng(seed))
+    mean, variance = found.totals(behind)
+    left = (paid - mean) ** 2
+    unexplained = float(left.mean() / max(float(np.mean((paid - totals.mean()) ** 2)), 1e-300))
+    widening = float(np.sqrt(max(1.0, float(np.mean(left / np.maximum(variance, 1e-300))))))
+    credit = Credit(found, 1.0, widening, {})
+    determined = _determined(credit, behind, paid)
+    facts = {
+        "unexplained": unexplained,
+        "determined": determined,
+        "undetermined": _undetermined(spec, found, behind) if determined < _WELL else [],
+    }
+    return credit._replace(facts=facts)
+
+
+def weighed(credit: Credit, method: str, unexplained: Floats) -> Credit:
+    """Beside a method whose lanes leave these shares [L] of the variance of held-out outcomes unexplained:
+    the posterior has all of the credit while it leaves no more, and less the more it leaves."""
+    ratio = credit.facts["unexplained"] / max(float(np.median(unexplained)), 1e-300)
+    return credit._replace(share=min(1.0, ratio**-2) if method in SPEAKS else 0.0)
+
+
+def _determined(credit: Credit, segments: list[NDArray[Any]], paid: Floats) -> float:
+    """The share of the variance of steps' credit that is not doubt."""
+    means, variances, count = [], [], 0
+    for rows, total in zip(segments, paid, strict=True):
+        steps = credit.of_steps(rows, credit.posterior.expected(rows)).paid(total)
+        means.append(steps.reward)
+        variances.append(steps.variance)
+        count += len(rows)
+        if count > _CHECKED:
+            break
+    known = float(np.var(np.concatenate(means)))
+    return known / max(known + float(np.mean(np.concatenate(variances))), 1e-300)
+
+
+def _undetermined(spec: Spec, found: Posterior, segments: list[NDArray[Any]]) -> list[dict[str, Any]]:
+    """Dimensions whose part in the credit totals tell least of, and whether they are the same in every
+    episode."""
+    rows = np.concatenate(segments)
+    chosen = np.random.default_rng(0).permutation(len(rows))
+    doubt = found.shares(rows[chosen[:_EXPLAINED]], rows[chosen[-_BEHIND:]]).variance.mean(axis=0)
+    between = np.var([each.mean(axis=0) for each in segments], axis=0) / np.maximum(rows.var(axis=0), 1e-300)
+    whose, names = np.append(owners(spec), -1), (*spec.observation_names, *spec.action_names, "an end")
+    alike = {names[dim]: bool(share < _SAME) for dim, share in zip(whose, between, strict=True)}
+    parts: dict[str, float] = {}
+    for dim, value in zip(whose, doubt, strict=True):
+        parts[names[dim]] = parts.get(names[dim], 0.0) + float(value)
+    least = _NAMED * sum(parts.values())
+    order = sorted(parts, key=lambda name: -parts[name])
+    return [{"name": name, "same_in_every_episode": alike[name]} for name in order if parts[name] > least]
+
+
+def write_credit(run: RunFolder, credit: Credit) -> None:
+    """The arrays first: the facts say that they are there."""
+    write_tensors(run.credit_arrays, credit.posterior.arrays())
+    write_json(run.credit, {"share": credit.share, "widening": credit.widening, **credit.facts})
+
+
+def read_credit(run: RunFolder) -> Credit | None:
+    """None where a run has none: it was trained, or its fit was stopped."""
+    if not run.credit.is_file():
+        return None
+    facts = read_json(run.credit)
+    try:
+        found = Posterior.of(read_tensors(run.credit_arrays))
+        return Credit(found, float(facts["share"]), float(facts["widening"]), facts)
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise UserError(f"{run.credit_arrays} is damaged ({error}): fit the run again") from error
+
+
+def need_credit(run: RunFolder) -> Credit:
+    found = read_credit(run)
+    if found is None:
+        raise UserError(f"{run.path} has no intervals: only a finished `apportion fit` does")
+    return found
+
+
+def in_words(facts: dict[str, Any] | None) -> list[str]:
+    """How far totals determine what single steps earned."""
+    if facts is None:
+        return []
+    said = f"Credit of single steps: determined to {facts['determined']:.0%} by these outcomes"
+    causes = facts["undetermined"]
+    if not causes:
+        return [f"{said}."]
+    alike = [each["name"] for each in causes if each["same_in_every_episode"]]
+    others = [each["name"] for each in causes if not each["same_in_every_episode"]]
+    why = list(_why(alike, others))
+    return [f"{said}: {'; '.join(why)}."]
+
+
+def _why(alike: list[str], others: list[str]) -> Iterator[str]:
+    if alike:
+        yield (
+            f"{', '.join(alike)} go through the same values in every episode, so that outcomes cannot tell "
+            "what they earn; episodes that begin at other times, are of other lengths or are paid more often "
+            "would"
+        )
+    if others:
+        yield f"outcomes say little of what {', '.join(others)} earn; more episodes would"
