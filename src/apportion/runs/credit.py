@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 INTERVAL = 0.9  # of the probability, where nobody asks for another
 SPEAKS = ("grd",)  # methods whose credit is the posterior's where that explains as much
 _CHECKED = 20_000  # steps of held-out episodes that tell how far totals determine credit
+_AT_ONCE = 10_000  # steps whose credit is computed together
 _BEHIND = 256  # steps to compare with,
 _EXPLAINED = 1000  # and steps that are compared, to name dimensions
 _NAMED = 0.2  # of what is not determined, that a dimension must have to be named
@@ -54,6 +55,25 @@ class Credit(NamedTuple):
             self.widening,
         )
 
+    def of_episodes(
+        self, episodes: list[NDArray[Any]], learned: list[NDArray[Any]] | None, totals: Floats
+    ) -> Iterator["Steps"]:
+        """Of whole episodes [T, D], which the method gave `learned` [T] each, if it did; outcomes [E] are NaN
+        where they are not known. Many are computed at once, for each call takes a while of its own."""
+        ends = np.cumsum([len(rows) for rows in episodes])
+        first = 0
+        while first < len(episodes):
+            before = ends[first] - len(episodes[first])
+            last = max(first + 1, int(np.searchsorted(ends, before + _AT_ONCE, side="right")))
+            rows = np.concatenate(episodes[first:last])
+            given = self.posterior.expected(rows) if learned is None else np.concatenate(learned[first:last])
+            whole = self.of_steps(rows, given)
+            for number in range(first, last):
+                start = int(ends[number]) - len(episodes[number]) - before
+                own = whole.part(slice(start, int(ends[number]) - before))
+                yield own.paid(float(totals[number])) if np.isfinite(totals[number]) else own
+            first = last
+
 
 class Steps(NamedTuple):
     """Credit of some steps, and what is not known of it."""
@@ -63,6 +83,11 @@ class Steps(NamedTuple):
     noise: float
     apart: Floats  # [N] squares of what the method's rewards differ by, as far as they count
     widening: float
+
+    def part(self, which: slice) -> "Steps":
+        return self._replace(
+            reward=self.reward[which], deviations=self.deviations[which], apart=self.apart[which]
+        )
 
     def paid(self, total: float) -> "Steps":
         """Of a whole episode whose outcome is known: what is missing of it is spread evenly, and what draws
@@ -125,16 +150,10 @@ def weighed(credit: Credit, method: str, unexplained: Floats) -> Credit:
 
 def _determined(credit: Credit, segments: list[NDArray[Any]], paid: Floats) -> float:
     """The share of the variance of steps' credit that is not doubt."""
-    means, variances, count = [], [], 0
-    for rows, total in zip(segments, paid, strict=True):
-        steps = credit.of_steps(rows, credit.posterior.expected(rows)).paid(total)
-        means.append(steps.reward)
-        variances.append(steps.variance)
-        count += len(rows)
-        if count > _CHECKED:
-            break
-    known = float(np.var(np.concatenate(means)))
-    return known / max(known + float(np.mean(np.concatenate(variances))), 1e-300)
+    some = 1 + int(np.searchsorted(np.cumsum([len(rows) for rows in segments]), _CHECKED))
+    steps = list(credit.of_episodes(segments[:some], None, paid))
+    known = float(np.var(np.concatenate([each.reward for each in steps])))
+    return known / max(known + float(np.mean(np.concatenate([each.variance for each in steps]))), 1e-300)
 
 
 def _undetermined(spec: Spec, found: Posterior, segments: list[NDArray[Any]]) -> list[dict[str, Any]]:

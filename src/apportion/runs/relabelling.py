@@ -63,19 +63,16 @@ def _with_intervals(
     run: RunFolder, log: Log, rows: Rows, learned: NDArray[np.float64], exact: bool
 ) -> tuple[NDArray[np.float64], Columns]:
     """[N] the credit of each step, and the ends of its interval."""
-    found, spec = read_credit(run), run.read_spec()
-    parts: list[tuple[NDArray[np.float64], ...]] = []
-    for number, own in enumerate(rows.split(learned)):
-        total = float(rows.totals[number])
-        known = exact and np.isfinite(total)
-        if found is None:
-            parts.append((own + (total - own.sum()) / len(own) if known else own,))
-            continue
-        steps = found.of_steps(rows_of(learners_record(spec, log, number, number)), own)
-        steps = steps.paid(total) if known else steps
-        parts.append((steps.reward, *steps.within(INTERVAL)))
-    reward, *ends = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return reward, dict(zip((f"{REWARD}_low", f"{REWARD}_high"), ends, strict=False))
+    found, spec, totals = read_credit(run), run.read_spec(), rows.totals if exact else rows.totals * np.nan
+    if found is None:
+        missing = (totals - np.add.reduceat(learned, rows.starts)) / rows.lengths
+        return learned + np.repeat(np.nan_to_num(missing), rows.lengths), {}
+    episodes = [rows_of(learners_record(spec, log, number, number)) for number in range(len(totals))]
+    steps = list(found.of_episodes(episodes, rows.split(learned), totals))
+    ends = zip(*(each.within(INTERVAL) for each in steps), strict=True)
+    low, high = (np.concatenate(end) for end in ends)
+    reward = np.concatenate([each.reward for each in steps])
+    return reward, {f"{REWARD}_low": low, f"{REWARD}_high": high}
 
 
 def _free(name: str, taken: dict[str, NDArray[np.float64]]) -> str:

@@ -1,0 +1,160 @@
+"""Who earned it, step by step: logs are fitted and relabelled, and each step is compared with the truth.
+
+    python benchmarks/credit.py --out results/credit.json
+    python benchmarks/credit.py --kinds unseen --methods grd rd rrd --draws 1
+    python benchmarks/credit.py --show results/credit.json
+
+`closed form` is the posterior alone, which takes seconds; the other methods are those of `apportion fit`.
+"""
+
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+import apportion
+from apportion.core.types import Record
+from apportion.data import logged
+from apportion.runs.atomic import read_json, write_json
+from apportion.runs.credit import INTERVAL, fit_credit, rows_of
+from apportion.runs.folder import versions
+from apportion.runs.logged import spec_of
+from lib.command import given, start
+from lib.credit_problems import DEVELOPMENT, UNSEEN, Log, draw
+
+CLOSED_FORM = "closed form"
+
+
+@dataclass(frozen=True)
+class Credit:
+    """Which problems, and who tries."""
+
+    kinds: Literal["development", "unseen", "all"] = "all"
+    """The kinds that the model was made with, those that it was not, or both."""
+    only: tuple[str, ...] = ()
+    """Some kinds by name."""
+    methods: tuple[str, ...] = (CLOSED_FORM,)
+    """`closed form`, or methods of `apportion fit`."""
+    draws: int = 2
+    """Problems of each kind."""
+    first: int = 0
+    """Number of the first of them."""
+    out: Path | None = None
+    """Where to write the results, as JSON."""
+    show: Path | None = None
+    """Print results that were written before, and measure nothing."""
+
+
+def main(flags: Credit) -> None:
+    if flags.show is not None:
+        return table(read_json(flags.show)["problems"])
+    chosen = {"development": DEVELOPMENT, "unseen": UNSEEN, "all": {**DEVELOPMENT, **UNSEEN}}[flags.kinds]
+    found = []
+    for name in flags.only or chosen:
+        for number in range(flags.first, flags.first + flags.draws):
+            log = draw(name, number)
+            for method in flags.methods:
+                found.append({"kind": name, "draw": number, "method": method, **tried(log, method)})
+                print(row(found[-1]), flush=True)
+    table(found)
+    if flags.out is not None:
+        write_json(flags.out, {"command": given(), "commit": versions()["commit"], "problems": found})
+
+
+def tried(log: Log, method: str) -> dict[str, float]:
+    began = time.process_time()
+    reward, low, high, determined = closed_form(log) if method == CLOSED_FORM else fitted(log, method)
+    return {**scores(np.concatenate(log.rewards), reward, low, high), "determined": determined} | {
+        "cpu_seconds": time.process_time() - began
+    }
+
+
+def scores(truth: Any, reward: Any, low: Any, high: Any) -> dict[str, float]:
+    """Correlation, error and spread relative to the truth's, and how the intervals do."""
+    error = float(np.sqrt(np.mean((reward - truth) ** 2)))
+    return {
+        "correlation": float(np.corrcoef(reward, truth)[0, 1]),
+        "error": error / float(np.std(truth)),
+        "spread": float(np.std(reward) / np.std(truth)),
+        "covered": float(np.mean((truth >= low) & (truth <= high))),
+        "width": float(np.mean(high - low) / np.std(truth)),
+        "truly_determined": 1 - error**2 / float(np.var(truth)),
+    }
+
+
+def closed_form(log: Log) -> tuple[Any, Any, Any, float]:
+    """The posterior of four fifths of the episodes; outcomes of all are known where credit is given."""
+    count = len(log.rewards)
+    order = np.random.default_rng(0).permutation(count)
+    records = [
+        Record(log.observations[n], log.actions[n], float(log.totals[n]), bool(log.terminated[n]), n)
+        for n in range(count)
+    ]
+    held_out = [records[n] for n in order[: count // 5]]
+    as_log = logged.Log(
+        log.observations,
+        log.actions,
+        log.totals,
+        tuple(f"s{n}" for n in range(log.observations[0].shape[1])),
+        tuple(f"a{n}" for n in range(log.actions[0].shape[1])),
+    )
+    credit = fit_credit(spec_of("log", as_log), [records[n] for n in order[count // 5 :]], held_out, 0)
+    steps = list(credit.of_episodes([rows_of(each) for each in records], None, log.totals))
+    reward = np.concatenate([each.reward for each in steps])
+    low, high = (np.concatenate(end) for end in zip(*(each.within(INTERVAL) for each in steps), strict=True))
+    return reward, low, high, float(credit.facts["determined"])
+
+
+def fitted(log: Log, method: str) -> tuple[Any, Any, Any, float]:
+    """What `apportion fit` and `apportion relabel` write, with plain defaults."""
+    lengths = np.array([len(each) for each in log.actions])
+    longest = int(lengths.max())
+    observations = [np.pad(x, ((0, longest + 1 - len(x)), (0, 0))) for x in log.observations]
+    actions = [np.pad(a, ((0, longest - len(a)), (0, 0))) for a in log.actions]
+    with tempfile.TemporaryDirectory() as folder:
+        data, new = Path(folder) / "log.npz", Path(folder) / "new.npz"
+        np.savez(
+            data,
+            observations=np.stack(observations),
+            actions=np.stack(actions),
+            lengths=lengths,
+            totals=log.totals,
+            terminated=log.terminated,
+        )
+        run = apportion.fit(data, method, out=Path(folder) / "run", quiet=True)
+        apportion.relabel(run, data, new)
+        arrays, inside = np.load(new), np.arange(longest) < lengths[:, None]
+        reward, low, high = (arrays[name][inside] for name in ("reward", "reward_low", "reward_high"))
+        return reward, low, high, float(run.summary()["data"]["credit"]["determined"])
+
+
+def row(each: dict[str, Any]) -> str:
+    ratio = each["width"] / max(each["error"], 1e-9)
+    return (
+        f"{each['kind']:36} {each['draw']} {each['method']:12} correlation {each['correlation']:.3f}  "
+        f"error {each['error']:.3f}  spread {each['spread']:.2f}  covered {each['covered']:.0%}  "
+        f"width {each['width']:.2f} ({ratio:.1f} errors)  determined {each['determined']:.0%} "
+        f"(truly {each['truly_determined']:.0%})  {each['cpu_seconds']:.0f} s"
+    )
+
+
+def table(found: list[dict[str, Any]]) -> None:
+    """What they come to, by method."""
+    for method in dict.fromkeys(each["method"] for each in found):
+        mine = [each for each in found if each["method"] == method]
+        correlations = np.array([each["correlation"] for each in mine])
+        covered = np.array([each["covered"] for each in mine])
+        well = np.mean((covered >= 0.85) & (covered <= 0.97))
+        print(
+            f"{method}: {len(mine)} problems, correlation {np.median(correlations):.3f} (median), "
+            f"{correlations.min():.3f} (least); covered {np.median(covered):.0%} (median), "
+            f"{covered.min():.0%} (least), within 85% to 97% in {well:.0%}; "
+            f"spread at most {max(each['spread'] for each in mine):.2f}"
+        )
+
+
+if __name__ == "__main__":
+    start(main, Credit)
