@@ -31,12 +31,11 @@ import numpy as np
 import tyro
 
 from apportion.cli import VERBS, main
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.data.logged import read_npz
 from apportion.runs import checkpoint
-from apportion.runs.atomic import write_json
+from apportion.runs.atomic import CHECKSUM, sealed, write_json
 from apportion.runs.folder import RunFolder, versions
-from apportion.runs.seals import CHECKSUM, sealed
 
 ENV = "apportion/Greenhouse-v0"
 SETTINGS = shlex.split(

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import tyro
 
-from apportion.cli.cache import remember_compilations
+from apportion.cli.output import remember_compilations
 from apportion.methods import METHODS
 from apportion.report import statistics
 from apportion.runs import recording
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, read_json, versions
-from apportion.runs.recording import Checkpoints
+from apportion.runs.settings import Checkpoints
 from apportion.runs.summary import summarise
 from apportion.training.presets import GREENHOUSE, paper, preset
 from apportion.training.settings import Config

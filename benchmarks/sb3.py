@@ -24,14 +24,14 @@ from stable_baselines3 import SAC
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
-from apportion.cli.cache import remember_compilations
+from apportion.cli.output import remember_compilations
 from apportion.core.config import to_dict
 from apportion.envs.delayed import DelayedReward
 from apportion.report import statistics
 from apportion.runs import recording
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions
-from apportion.runs.recording import Checkpoints
+from apportion.runs.settings import Checkpoints
 from apportion.runs.summary import summarise
 from apportion.training.presets import GREENHOUSE, preset
 

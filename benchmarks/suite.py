@@ -24,12 +24,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from apportion.core.errors import UserError
+from apportion.core.children import StopRequest
+from apportion.core.config import UserError
 from apportion.report.statistics import Interval, interval, iqm
 from apportion.runs import logs
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, read_json, versions
-from apportion.runs.signals import StopRequest
 from lib import command
 from suite_tasks import DEVELOPMENT, HELD_OUT, LEVELS, TASKS, UNSEEN, env_id
 

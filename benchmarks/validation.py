@@ -27,9 +27,8 @@ import numpy as np
 import tyro
 from scipy import stats
 
-from apportion.cli.cache import remember_compilations
-from apportion.core.config import check, to_dict
-from apportion.core.errors import UserError
+from apportion.cli.output import remember_compilations
+from apportion.core.config import UserError, check, to_dict
 from apportion.report import statistics
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions

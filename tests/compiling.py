@@ -12,7 +12,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from apportion import backbones, methods
 from apportion.core.spec import Spec
-from apportion.training import evaluator, loop, revisions
+from apportion.training import evaluate, loop, revisions
 from apportion.training.settings import Config
 
 _dictionaries = threading.local()  # a context may grow in one thread only
@@ -56,7 +56,7 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         compilation_cache.reset_cache()
         patch.setattr(loop, "_compile", _remembering(loop._compile, _of_training))
         patch.setattr(loop, "_compile_init", _remembering(loop._compile_init, _of_training))
-        patch.setattr(evaluator, "_compile", _remembering(evaluator._compile, _of_evaluation))
+        patch.setattr(evaluate, "_compile", _remembering(evaluate._compile, _of_evaluation))
         patch.setattr(revisions, "_compile", _remembering(revisions._compile, _of_evaluation))
         yield
     for name, value in before.items():
@@ -79,7 +79,7 @@ def _of_training(config: Config) -> tuple[tuple[Any, ...], Any]:
 
 def _of_evaluation(config: Config) -> tuple[tuple[Any, ...], Any]:
     """What a name stands for may change (pages and tests bring learners of their own), and its settings."""
-    return (methods.find(config.method),), (config.method, config.method_config, config.exact_sum)
+    return (methods.find(config.method),), (config.method, config.method_config)
 
 
 def _remembering(

@@ -45,8 +45,6 @@ _CHECKED = (
     "data.memory",
     "data.replay",
     "training.agent",
-    "training.exact_sum",
-    "training.imagination",
     "training.evaluate",
 )
 install_import_hook([f"apportion.{module}" for module in _CHECKED], "checking.beartype")

@@ -39,7 +39,6 @@ class Recipe:
     seed: int = 5
     backbone: str = "sac"
     rate: float = 1e-3  # a setting of the method
-    varied: dict[str, Any] | None = None  # what lanes differ in
     level: float = 100.0  # the return at the end
     success: bool = False  # whether the environment reports it
     paid_at_end: bool = False  # by the environment itself: no step has a true reward
@@ -56,7 +55,6 @@ def make_run(path: Path, recipe: Recipe) -> RunFolder:
         "schedule": {"steps": recipe.steps},
         "seed": recipe.seed,
         "lanes": recipe.lanes,
-        **({} if recipe.varied is None else {"varied": recipe.varied}),
     }
     run = RunFolder.create(path, config, make_spec(recipe))
     steps = np.linspace(0, recipe.steps, recipe.evaluations + 1, dtype=int)[1:].tolist()

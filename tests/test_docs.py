@@ -37,13 +37,11 @@ from apportion.envs.factored import Factored
 from apportion.envs.greenhouse import Greenhouse
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.envs.mujoco import TASKS
-from apportion.front.sweep.jobs import check_jobs
-from apportion.front.sweep.planning import plan
+from apportion.front.sweep.planning import check_jobs, plan
 from apportion.methods import METHODS
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
-from apportion.runs.recording import Checkpoints
-from apportion.training.imagination import Imagine
+from apportion.runs.settings import Checkpoints
 from apportion.training.offline import Fitting
 from apportion.training.presets import (
     CARTPOLE,
@@ -54,7 +52,7 @@ from apportion.training.presets import (
     default_backbone,
     preset,
 )
-from apportion.training.settings import Schedule
+from apportion.training.settings import Imagine, Schedule
 
 # Pages train what others have trained, and must not leave a cache in the home folder.
 pytestmark = pytest.mark.usefixtures("compiled_once")

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import tyro
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 
 Flags = TypeVar("Flags")
 

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 from apportion.envs import register
 
 if TYPE_CHECKING:
-    from apportion.core.errors import UserError as UserError
+    from apportion.core.config import UserError as UserError
     from apportion.core.spec import Graph as Graph
-    from apportion.front.comparing import Compared as Compared
-    from apportion.front.comparing import compare as compare
-    from apportion.front.door import load as load
-    from apportion.front.door import train as train
     from apportion.front.logs import fit as fit
     from apportion.front.logs import relabel as relabel
+    from apportion.front.run import Compared as Compared
     from apportion.front.run import Run as Run
     from apportion.front.run import Stopped as Stopped
-    from apportion.front.sweep.door import sweep as sweep
+    from apportion.front.run import compare as compare
+    from apportion.front.run import load as load
+    from apportion.front.run import train as train
+    from apportion.front.sweep.carrying import sweep as sweep
     from apportion.front.wrapper import RewardModelWrapper as RewardModelWrapper
     from apportion.graph import identify as identify
 
@@ -47,19 +47,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Compared": "front.comparing",
+    "Compared": "front.run",
     "Graph": "core.spec",
     "RewardModelWrapper": "front.wrapper",
     "Run": "front.run",
     "Stopped": "front.run",
-    "UserError": "core.errors",
-    "compare": "front.comparing",
+    "UserError": "core.config",
+    "compare": "front.run",
     "fit": "front.logs",
     "identify": "graph",
-    "load": "front.door",
+    "load": "front.run",
     "relabel": "front.logs",
-    "sweep": "front.sweep.door",
-    "train": "front.door",
+    "sweep": "front.sweep.carrying",
+    "train": "front.run",
 }
 
 # `apportion.sb3` and its like are modules of their own, and live where the layers have them.

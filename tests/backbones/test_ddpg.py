@@ -7,31 +7,31 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.backbones import actor_critic, ddpg
-from apportion.core.errors import UserError
+from apportion.backbones import actor_critic, td3
+from apportion.core.config import UserError
 from builders import SPEC, assert_close, numpy, transitions
 from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_outputs, plain_values, train
 
-CONFIG = ddpg.Config(hidden=(8, 8), batch_size=6, discount=0.9, polyak=0.1, learning_rate=1e-2)
+CONFIG = td3.DDPGConfig(hidden=(8, 8), batch_size=6, discount=0.9, polyak=0.1, learning_rate=1e-2)
 STEPS = transitions(1, 6)
 
 
 @pytest.fixture(scope="module")
-def state() -> ddpg.State:
+def state() -> td3.State:
     """Networks and targets differ, as they do after the first update."""
-    fresh = jax.jit(lambda key: ddpg.make(CONFIG).init(key, SPEC))(jax.random.key(0))
+    fresh = jax.jit(lambda key: td3.make_ddpg(CONFIG).init(key, SPEC))(jax.random.key(0))
     targets = (fresh.target_actor, fresh.target_critics)
     target_actor, target_critic = jax.tree.map(lambda weight: 0.5 * weight, targets)
     return fresh._replace(target_actor=target_actor, target_critics=target_critic)
 
 
 @pytest.fixture(scope="module")
-def updated(state: ddpg.State) -> tuple[ddpg.State, Any]:
-    return jax.jit(ddpg.make(CONFIG).update)(state, STEPS, STEPS.paid, jax.random.key(4))
+def updated(state: td3.State) -> tuple[td3.State, Any]:
+    return jax.jit(td3.make_ddpg(CONFIG).update)(state, STEPS, STEPS.paid, jax.random.key(4))
 
 
 def test_the_critic_steps_towards_the_target_actors_value(
-    state: ddpg.State, updated: tuple[ddpg.State, Any]
+    state: td3.State, updated: tuple[td3.State, Any]
 ) -> None:
     after, metrics = updated
     plain = numpy(STEPS)
@@ -49,7 +49,7 @@ def test_the_critic_steps_towards_the_target_actors_value(
     assert ((values - target) ** 2).mean() < loss
 
 
-def test_the_actor_climbs_the_critic(state: ddpg.State, updated: tuple[ddpg.State, Any]) -> None:
+def test_the_actor_climbs_the_critic(state: td3.State, updated: tuple[td3.State, Any]) -> None:
     after, metrics = updated
     plain = numpy(STEPS.observation)
     action = np.tanh(plain_outputs(numpy(state.actor), plain))
@@ -60,7 +60,7 @@ def test_the_actor_climbs_the_critic(state: ddpg.State, updated: tuple[ddpg.Stat
     assert climbed.mean() > values.mean()
 
 
-def test_both_targets_follow_by_the_polyak_step(state: ddpg.State, updated: tuple[ddpg.State, Any]) -> None:
+def test_both_targets_follow_by_the_polyak_step(state: td3.State, updated: tuple[td3.State, Any]) -> None:
     after, _ = updated
     for name in ("actor", "critics"):
         old, network = getattr(state, f"target_{name}"), getattr(after, name)
@@ -72,15 +72,15 @@ def test_both_targets_follow_by_the_polyak_step(state: ddpg.State, updated: tupl
 
 
 def test_the_policy_finds_the_best_action_of_a_bandit() -> None:
-    backbone = ddpg.make(ddpg.Config(hidden=(16, 16), batch_size=64, learning_rate=5e-3))
+    backbone = td3.make_ddpg(td3.DDPGConfig(hidden=(16, 16), batch_size=64, learning_rate=5e-3))
     state = train(backbone, bandit(), updates=600)
     best = backbone.act(state, jnp.ones(1), jax.random.key(0), False)
     np.testing.assert_allclose(best, [BEST_ACTION], atol=0.1)
 
 
 def test_the_critic_learns_analytic_values() -> None:
-    config = ddpg.Config(hidden=(16, 16), batch_size=60, learning_rate=5e-3, discount=0.6, polyak=0.05)
-    state = train(ddpg.make(config), chain(), updates=600)
+    config = td3.DDPGConfig(hidden=(16, 16), batch_size=60, learning_rate=5e-3, discount=0.6, polyak=0.05)
+    state = train(td3.make_ddpg(config), chain(), updates=600)
     values = actor_critic.values(state.critics, PLACES, jnp.asarray([[0.5], [-0.5], [0.0]]))
     np.testing.assert_allclose(values, [chain_values(0.6)], atol=0.1)
 
@@ -95,4 +95,4 @@ def test_the_critic_learns_analytic_values() -> None:
 )
 def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
-        ddpg.Config(**change)
+        td3.DDPGConfig(**change)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from apportion.backbones import dqn
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.types import Transitions
 from apportion.envs import acting
 from builders import BUTTONS, assert_close, lane, numpy, transitions

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from apportion.backbones import actor_critic, flashsac
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs import acting
 from apportion.nn import optimise
 from apportion.nn.unit import UnitResidual

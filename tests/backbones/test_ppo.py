@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from apportion.backbones import ppo
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Acted, Transitions
 from builders import BUTTONS, SPEC, assert_equal, normal, numpy, transitions

@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate, stats
 
 from apportion.backbones import actor_critic, sac, soft
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.nn.networks import MLP, NormedMLP
 from builders import SPEC, numpy, transitions
 from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_values, train

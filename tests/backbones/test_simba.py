@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from apportion.backbones import actor_critic, simba, soft
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs import acting
 from apportion.nn import optimise
 from builders import SPEC, assert_close, normal, numpy, transitions

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from apportion.backbones import actor_critic, td3
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs import acting
 from apportion.nn.networks import MLP
 from builders import SPEC, assert_close, assert_equal, lane, numpy, stack, transitions

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from lib import memory
 from scripts import load
 

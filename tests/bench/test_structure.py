@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Graph
 from apportion.graph import identify
 from lib import calibration, kinds, noisy

@@ -11,7 +11,7 @@ import pytest
 
 import suite
 import suite_tasks as tasks
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 
 FORMS = [(name, scaled) for name in tasks.TASKS for scaled in (False, True)]
 

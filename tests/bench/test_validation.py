@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from lib import peer
 from scripts import load

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from apportion.core.apart import apart
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.children import apart
+from apportion.core.config import UserError, check
 
 
 def test_arrays_go_there_and_come_back() -> None:
@@ -45,7 +44,7 @@ def _wait_for(happened: Callable[[], bool]) -> None:
 def test_it_ends_with_the_process_that_wanted_it(tmp_path: Path) -> None:
     told = tmp_path / "pid"
     code = (
-        "import runpy, sys; from apportion.core.apart import apart;"
+        "import runpy, sys; from apportion.core.children import apart;"
         "apart(runpy.run_path, sys.argv[1], {'told': sys.argv[2]})"
     )
     sleeper = tmp_path / "sleeper.py"

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from apportion.backbones import BACKBONES
-from apportion.core.config import from_dict, nearest, to_dict
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, from_dict, nearest, to_dict
 from apportion.envs.make import EnvConfig
 from apportion.methods import METHODS
 from apportion.training.presets import GREENHOUSE, preset

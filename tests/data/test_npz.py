@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.data.logged import read_npz
 
 GOOD: dict[str, Any] = {

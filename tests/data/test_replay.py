@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Sampling
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
 from apportion.data.times import times
-from apportion.envs.chunk import ChunkWriter
+from apportion.envs.lane import ChunkWriter
 from builders import assert_equal, lane, stack
 
 SPEC = Spec("toy", ("x", "y"), ("u",), max_episode_steps=5, max_segment_steps=5)

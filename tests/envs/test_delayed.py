@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_envs import Scripted
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
 
 ACTION = np.zeros(1, np.float32)

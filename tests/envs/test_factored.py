@@ -7,7 +7,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from known_graphs import effects, mean_return
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import BLOCKS
 from apportion.envs.factored import Factored
 

@@ -7,7 +7,7 @@ import pytest
 from gymnasium.wrappers import TimeLimit
 from toy_envs import Toy
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.factories import name_factory, only_here
 from apportion.envs.make import EnvConfig, make
 from apportion.envs.workers import Pool

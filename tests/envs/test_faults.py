@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.faults import Fault, Faults, Trouble
 from apportion.envs.make import EnvConfig
 from apportion.envs.workers import Pool

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs import film as filming
 from apportion.envs.film import check_renders, film, fitted
 from apportion.envs.greenhouse_picture import draw
@@ -66,13 +66,6 @@ def test_another_episode_than_the_stored_one_is_noticed() -> None:
 def test_steps_that_are_not_there() -> None:
     with pytest.raises(UserError, match="no step 6: the episode has steps 0 to 5"):
         film(GREENHOUSE, played(), [0, 6])
-
-
-def test_an_episode_of_an_older_version_has_no_seed() -> None:
-    episode = played()
-    del episode["seed"]
-    with pytest.raises(UserError, match="without its seed"):
-        film(GREENHOUSE, episode)
 
 
 def test_an_environment_without_pictures_says_so() -> None:

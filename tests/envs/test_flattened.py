@@ -9,8 +9,8 @@ from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation, TimeLimit, TransformObservation
 
 from apportion.envs.factories import name_factory
-from apportion.envs.flattened import flattened_names
 from apportion.envs.make import EnvConfig, make
+from apportion.envs.names import flattened_names
 
 PARTS = spaces.Dict(
     {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from lane_envs import EndsEarlier
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.acting import NOISE_SPAN, repeated_noise
 from apportion.envs.lane import _REPEATED, Lane, Noise, play
 from apportion.envs.make import EnvConfig

@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 from toy_envs import Toy
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Graph
 from apportion.envs import register
 from apportion.envs.acting import random_action

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from toy_envs import Toy
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.make import EnvConfig, make
 from apportion.envs.mujoco import TASKS, PadObservation, ZeroObservation
 

@@ -10,11 +10,11 @@ from gymnasium import spaces
 from gymnasium.wrappers import RescaleAction
 from toy_envs import Toy
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.envs.factories import name_factory
 from apportion.envs.make import EnvConfig, make
-from apportion.envs.ranges import learners_actions, own_action
+from apportion.envs.spaces import learners_actions, own_action
 
 
 def _spec(space: spaces.Space[Any]) -> Spec:
@@ -54,9 +54,6 @@ def test_a_spec_comes_back_from_json_with_the_range() -> None:
     assert (spec.action_low, spec.action_high) == ((0.0, -3.0), (10.0, 5.0))
     again = Spec.from_dict(spec.to_dict())
     assert (again.action_low, again.action_high, again.padded) == (spec.action_low, spec.action_high, 0)
-    older = {name: value for name, value in spec.to_dict().items() if not name.startswith("action_")}
-    older["action_names"] = list(spec.action_names)
-    assert Spec.from_dict(older).action_low == ()
 
 
 def test_padding_of_the_paper_s_tasks_is_known() -> None:

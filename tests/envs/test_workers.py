@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs import connections, workers
 from apportion.envs.connections import Connection, ProcessConnection
 from apportion.envs.lane import Noise
@@ -46,7 +46,7 @@ def _niceness(connection: Connection) -> int:
 
 
 def _process(pool: Pool, worker: int = 0) -> "subprocess.Popen[bytes]":
-    connection = pool.staff.teams[0][worker].connection
+    connection = pool.supervisor.teams[0][worker].connection
     assert isinstance(connection, ProcessConnection)
     return connection.process
 
@@ -71,8 +71,9 @@ def test_processes_do_exactly_what_this_process_does(monkeypatch: pytest.MonkeyP
         assert first["observation"].shape == (3, 101, 10)
         _assert_same(_chunk(outside, actors, 50, 1), first)
         played = inside.episodes(actors, 1, 3, noise), outside.episodes(actors, 1, 3, noise)
-        assert (len(inside.staff.teams), len(outside.staff.teams)) == (1, 2)
-        first_team, second_team = ([_niceness(s.connection) for s in team] for team in outside.staff.teams)
+        assert (len(inside.supervisor.teams), len(outside.supervisor.teams)) == (1, 2)
+        teams = outside.supervisor.teams
+        first_team, second_team = ([_niceness(each.connection) for each in team] for team in teams)
         assert (first_team, second_team) == ([0, 0], [10, 10])
         for mine, theirs in zip(*played, strict=True):
             assert len(mine) == 3
@@ -95,7 +96,7 @@ def test_spare_workers_play_while_the_others_collect() -> None:
             for episode, same in zip(mine, theirs, strict=True):
                 _assert_same(episode, same)
         assert (outside.has_spare_workers, inside.has_spare_workers) == (True, False)
-        assert len(outside.staff.teams) >= 2
+        assert len(outside.supervisor.teams) >= 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a pipe's size is the system's")

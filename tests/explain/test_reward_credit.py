@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Method, Transitions
 from apportion.envs.greenhouse import BENEFIT, COMFORT, GAS_PRICE, Greenhouse

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.front.choosing import Chosen, choose
-from apportion.runs.recording import Checkpoints
+from apportion.runs.settings import Checkpoints
 from apportion.training.presets import GREENHOUSE, paper, preset
 
 

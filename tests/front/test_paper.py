@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from apportion import cli
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import BLOCKS
 from apportion.front.paper import presenting
 from apportion.front.paper.experiments import EXPERIMENTS, Experiment, Request, Scale, plan

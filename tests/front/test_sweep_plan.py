@@ -1,7 +1,6 @@
 """A sweep file becomes jobs, each of them one training; whatever is wrong with it is said in one line."""
 
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -13,16 +12,13 @@ from typing import Any
 import pytest
 
 from apportion.cli import verbs
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.front.sweep import on_ray
 from apportion.front.sweep.carrying import How, carry_out, survey
-from apportion.front.sweep.commands import train_words
 from apportion.front.sweep.folder import SweepFolder
-from apportion.front.sweep.jobs import Job, check_jobs
-from apportion.front.sweep.planning import plan, read_plan
-from apportion.runs import locks
+from apportion.front.sweep.planning import Job, check_jobs, plan, read_plan, train_words
+from apportion.runs.folder import held
 from apportion.training.presets import GREENHOUSE
-from apportion.training.settings import Config
 
 SMALL: dict[str, Any] = {"tasks": [GREENHOUSE]}
 
@@ -72,28 +68,6 @@ def test_a_varied_value_too_long_for_a_name_is_numbered() -> None:
     assert names == ["greenhouse-v0-grd-sac-hidden-1", "greenhouse-v0-grd-sac-hidden-4-4"]
 
 
-WEIGHTS = [[1e-5, 1e-5, 1e-5, 1e-6, 1e-5], [0, 0, 0, 0, 0]]
-
-
-def test_values_that_a_state_holds_are_lanes_of_one_job() -> None:
-    vary = {"method.sparsity": WEIGHTS, "method.hidden": [[4], [8]]}
-    sweep = {**SMALL, "methods": ["grd", "rd"], "seeds": 3}
-    jobs = plan({"sweep": sweep, "set": {"method.structure": "gradient"}, "vary": vary})
-    assert [job.name.removeprefix("greenhouse-v0-") for job in jobs] == [
-        "grd-sac-hidden-4",
-        "grd-sac-hidden-8",
-        "rd-sac-hidden-4",
-        "rd-sac-hidden-8",
-    ]
-    config = jobs[0].chosen().config
-    assert config.lanes == 6
-    assert [(each.seeds, list(each.method_config.sparsity)) for each in config.members] == [
-        ([0, 1, 2], WEIGHTS[0]),
-        ([3, 4, 5], WEIGHTS[1]),
-    ]
-    assert jobs[2].chosen().config.varied is None
-
-
 def test_jobs_whose_names_would_be_the_same_get_a_number() -> None:
     jobs = plan({"sweep": SMALL, "vary": {"env.kwargs": [{}, {"noise": 0.1}], "env.delay": ["a b", "a/b"]}})
     assert [job.name.rpartition("delay-")[2] for job in jobs[:2]] == ["a-b", "a-b-2"]
@@ -103,7 +77,6 @@ TRICKY: dict[str, Any] = {
     "method.log_std_range": [-4.0, 1.5],
     "method.sparsity": [1e-7, 0, 0, 0, 2],
     "method.target_identity": False,
-    "method.exact_sum": True,
     "method.segments": 3,
     "method.structure": "gradient",
     "backbone.hidden": [8],
@@ -124,14 +97,6 @@ def test_the_command_of_a_job_trains_what_was_planned(preset: str, tmp_path: Pat
     job = Job("odd", GREENHOUSE, seeds=3, seed=7, steps=900, preset=preset, settings=TRICKY)
     args, config = verbs._train_settings(train_words(job, tmp_path)[1:])
     assert (config, args.checkpoints, args.out) == (*job.chosen(), tmp_path)
-
-
-def test_the_command_of_a_job_has_what_its_lanes_differ_in(tmp_path: Path) -> None:
-    several = {"vary": {"method.sparsity": WEIGHTS}, "method.structure": "gradient"}
-    job = Job("several", GREENHOUSE, seeds=2, settings=several)
-    _, config = verbs._train_settings(train_words(job, tmp_path)[1:])
-    assert config == job.chosen().config
-    assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
 # --- What is refused
@@ -278,7 +243,7 @@ def test_whoever_looks_sees_which_jobs_others_work_on(tmp_path: Path) -> None:
     jobs = [Job("a", GREENHOUSE), Job("b", GREENHOUSE)]
     folder = SweepFolder.open(tmp_path, jobs)
     folder.run(jobs[0]).mkdir()
-    with locks.held(folder.run(jobs[0]), "run a"):
+    with held(folder.run(jobs[0]), "run a"):
         assert [each.state for each in survey(jobs, tmp_path).standings] == ["running", "waiting"]
     assert [each.state for each in survey(jobs, tmp_path).standings] == ["waiting", "waiting"]
 

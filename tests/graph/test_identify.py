@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from greenhouse_log import Log, collect, same
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import BLOCKS, Spec
 from apportion.envs.make import EnvConfig
 from apportion.graph import identify

@@ -11,7 +11,7 @@ import builders
 from apportion.core.types import Method, Record
 from apportion.graph import looking
 from apportion.methods import grd
-from apportion.methods.grd.config import Config
+from apportion.methods.grd.parts import Config
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +27,10 @@ def records() -> list[Record]:
     return found
 
 
-@pytest.mark.parametrize("structure", ["closed-form", "hybrid"])
 def test_a_look_is_bit_for_bit_the_same_in_a_process_of_its_own(
-    structure: str, records: list[Record], monkeypatch: pytest.MonkeyPatch
+    records: list[Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    method: Method = grd.make(Config(structure=structure, initial_edge_logit=3.0))
+    method: Method = grd.make(Config())
     assert method.revision is not None
     state = method.init(jax.random.key(0), builders.SPEC)
     here = method.revision.look(state, records, len(records))

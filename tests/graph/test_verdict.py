@@ -8,7 +8,7 @@ import pytest
 from greenhouse_log import collect
 from numpy.typing import NDArray
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import BLOCKS
 from apportion.envs.make import EnvConfig
 from apportion.graph import Identification, evidence, identify

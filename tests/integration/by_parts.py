@@ -12,12 +12,12 @@ from apportion import backbones, methods
 from apportion.core.types import Backbone, Method, Metrics
 from apportion.data import replay as replays
 from apportion.nn import lanes
-from apportion.training import devices, islands, loop, revisions, updates
+from apportion.training import devices, loop, revisions, updates
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.settings import Config
 
-_OF_METHODS = ("update", "reward", "policy_mask", "edges", "credit", "reads", "doubts", "kept")
+_OF_METHODS = ("update", "reward", "policy_mask", "edges", "credit", "reads", "doubts")
 _OF_BACKBONES = ("update", "actor", "log_density")
 _OF_REPLAYS: dict[str, Callable[..., Any]] = {
     "insert": jax.jit(replays.insert),
@@ -36,14 +36,14 @@ _compile_revisions = revisions._compile  # as it is before compiled_once: what i
 def by_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings have the parts of a method, of a backbone, of the replay and of its units as programs, and
     nothing larger."""
-    monkeypatch.setattr(Config, "make_step_method", lambda self: _method(self.method, self.method_config))
+    monkeypatch.setattr(Config, "make_method", lambda self: _method(self.method, self.method_config))
     monkeypatch.setattr(Config, "make_backbone", lambda self: _backbone(self.backbone, self.backbone_config))
     monkeypatch.setattr(devices, "compiled", lambda function, lanes, donate=(): jax.vmap(function))
     monkeypatch.setattr(updates, "repeat", _repeat)
     make_init = loop._compile_init
     monkeypatch.setattr(loop, "_compile_init", lambda *about: make_init(*about).__wrapped__)
     monkeypatch.setattr(revisions, "_compile", _compile_revisions)
-    for module in (islands, revisions):
+    for module in (updates, revisions):
         monkeypatch.setattr(module, "choose", _choose)
     for module, parts in ((replays, _OF_REPLAYS), (scales, _OF_SCALES)):
         for name, compiled in parts.items():

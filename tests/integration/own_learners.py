@@ -65,19 +65,27 @@ def column(config: Doubled) -> Method:
 
 
 def growing(config: Doubled) -> Method:
-    """Its policy mask gets longer with each update."""
+    """Its memory gets longer with each update."""
     plain = rd.make(config)
 
     def update(state: Any, batch: Any, key: Any) -> Any:
-        state, metrics = plain.update(state, batch, key)
-        return state._replace(policy_mask=jnp.append(state.policy_mask, 1.0)), metrics
+        return state | {"memory": jnp.append(state["memory"], 1.0)}, {}
 
-    return plain._replace(update=update)
+    return plain._replace(init=_memory, update=update, reward=lambda state, steps: steps.paid, repaid=None)
+
+
+def _memory(key: Any, spec: Any) -> dict[str, Any]:
+    return {"memory": jnp.ones(spec.observation_size)}
 
 
 def shrinking(config: Doubled) -> Method:
-    """It forgets its policy mask when the unit of pay moves."""
-    return rd.make(config)._replace(repaid=lambda state, *_: state._replace(policy_mask=jnp.zeros(())))
+    """It forgets what it knew when the unit of pay moves."""
+    return rd.make(config)._replace(
+        init=_memory,
+        update=lambda state, batch, key: (state, {}),
+        reward=lambda state, steps: steps.paid,
+        repaid=lambda state, *_: {"memory": jnp.zeros(())},
+    )
 
 
 def failing(config: Doubled) -> Method:

@@ -25,7 +25,7 @@ from driver import (
     tiny,
 )
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.make import EnvConfig, make
 from apportion.runs import checkpoint
 from apportion.runs import saved as saving

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.make import EnvConfig
 from apportion.training import loop as train
-from apportion.training.evaluator import Report
+from apportion.training.evaluate import Report
 from apportion.training.settings import Config, Schedule
 
 SCHEDULE = Schedule(

@@ -1,6 +1,5 @@
 """`apportion.train` and `apportion.load`: what a script gets is what the command line says."""
 
-import json
 import os
 import re
 import signal
@@ -234,7 +233,7 @@ def test_a_lambda_trains_here_and_must_be_given_again(
 
 
 def test_the_action_range_is_the_environment_s_own(out: Path) -> None:
-    """Actions from 2 to 6, and a run of an older version, whose folder does not say so."""
+    """Actions from 2 to 6."""
 
     class Wide(Plain):
         action_space = gymnasium.spaces.Box(2.0, 6.0, (2,), np.float32)
@@ -247,11 +246,6 @@ def test_the_action_range_is_the_environment_s_own(out: Path) -> None:
     np.testing.assert_allclose(own, 4 + 2 * episode["actions"], atol=1e-5)
     rewards = trained.reward(episode["observations"], own)
     np.testing.assert_allclose(rewards, episode["redistributed"], atol=1e-4)
-
-    newer = ("action_low", "action_high", "first_action", "padded")
-    older = {name: value for name, value in trained.spec.to_dict().items() if name not in newer}
-    trained.folder.spec.write_text(json.dumps(older))
-    np.testing.assert_array_equal(trained.policy()(episode["observations"][0]), own[0])
 
 
 def test_discrete_actions_come_out_as_numbers(out: Path) -> None:

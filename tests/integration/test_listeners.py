@@ -9,9 +9,9 @@ from driver import GREENHOUSE, Run, apportion, tiny
 from test_front_door import TINY
 
 import apportion as door
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.runs import logs
-from apportion.runs.wandb_log import WandbLog
+from apportion.runs.listeners import WandbLog
 
 
 def test_a_callback_hears_every_line_and_may_stop_the_training(out: Path) -> None:

@@ -100,7 +100,7 @@ def straight_and_resumed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run,
     """A training that looks at all data after 600 steps (180 windows) and imagines from then on, and the same
     one stopped there."""
     folder = tmp_path_factory.mktemp("imagines")
-    flags = tiny("grd", "--imagine.share", "0.5", "--imagine.length", "2", "--imagine.after", "4")
+    flags = tiny("grd", "--imagine.share", "0.5", "--imagine.after", "4")
     flags += ["--env.delay", "4", "--evaluate-every", "200", "--checkpoint-every", "600"]
     straight = train_run(folder / "straight", GREENHOUSE, *flags, "--steps", "1000")
     parts = train_run(folder / "parts", GREENHOUSE, *flags, "--steps", "600")

@@ -14,7 +14,7 @@ from apportion.sb3 import DecomposedReplayBuffer, PolicyView
 from stable_baselines3 import DQN, SAC
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize, sync_envs_normalization
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.data import replay as replays
 from apportion.envs.delayed import DelayedReward
 from apportion.training.learner import View

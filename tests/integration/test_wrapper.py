@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import apportion
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.delayed import DelayedReward
 
 SMALL = {"hidden": (8,), "learning_rate": 1e-2}

@@ -7,7 +7,7 @@ import logged_data as data
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.data.columns import Columns
 from apportion.data.csv_files import Dialect, csv_records, read_dialect
 from apportion.data.logged import Log

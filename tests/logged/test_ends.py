@@ -11,7 +11,7 @@ import pytest
 
 import apportion
 from apportion import cli
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.data.columns import Columns
 from apportion.data.encoding import Encoding
 from apportion.data.reading import Read, read_log, read_rows

@@ -10,7 +10,7 @@ import polars
 import pytest
 
 import apportion
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.data.columns import Columns
 from apportion.data.logged import Log
 from apportion.data.reading import read_log

@@ -9,7 +9,7 @@ import numpy as np
 import polars
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.data import room
 from apportion.data.columns import Columns
 from apportion.data.encoding import Encoding

@@ -9,7 +9,7 @@ import pytest
 
 import apportion
 from apportion import cli
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.report.credit import plot_credit
 from apportion.runs.explain import Precision
 

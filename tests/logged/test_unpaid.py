@@ -9,7 +9,7 @@ import polars
 import pytest
 
 import apportion
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.runs.explain import Precision
 
 EPISODES = data.episodes(6, seed=3)

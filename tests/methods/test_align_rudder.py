@@ -8,20 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Record, Segments
 from apportion.envs.make import EnvConfig
 from apportion.methods import align_rudder
-from apportion.methods.align_rudder import alignment
-from apportion.methods.align_rudder.clusters import centres_of
-from apportion.methods.align_rudder.method import look, prefix_scores
+from apportion.methods.align_rudder import centres_of, look, prefix_scores
 from apportion.training import offline
 from apportion.training.episodes import Episode
 from apportion.training.learner import RewardLearner
 from apportion.training.settings import NO_POLICY, Config
 
-PLAIN = alignment.substitution(np.full(5, 0.2))
+PLAIN = align_rudder.substitution(np.full(5, 0.2))
 
 
 def _word(text: str) -> np.ndarray:
@@ -36,7 +34,7 @@ def _text(row: np.ndarray) -> str:
 
 
 def test_events_are_changes() -> None:
-    assert _text(alignment.events(_word("aabbbac"))) == "abac"
+    assert _text(align_rudder.events(_word("aabbbac"))) == "abac"
 
 
 @pytest.mark.parametrize(
@@ -45,13 +43,13 @@ def test_events_are_changes() -> None:
 )
 def test_pairs_score_by_the_best_way_through_both(first: str, second: str, score: float) -> None:
     """Matches of 1, mismatches of -1, gaps of -1/2."""
-    found, met = alignment.best_path(PLAIN[np.ix_(_word(first), _word(second))])
+    found, met = align_rudder.best_path(PLAIN[np.ix_(_word(first), _word(second))])
     assert found == pytest.approx(score)
     assert met == sorted(met)
 
 
 def test_what_is_shared_stands_in_one_column() -> None:
-    aligned = alignment.align([_word(w) for w in ("abc", "abdc", "ac", "eabc")], PLAIN)
+    aligned = align_rudder.align([_word(w) for w in ("abc", "abdc", "ac", "eabc")], PLAIN)
     rows = [_text(row) for row in aligned]
     assert [row.replace("-", "") for row in rows] == ["abc", "abdc", "ac", "eabc"]
     columns = [{row[i] for row in rows} - {"-"} for i in range(len(rows[0]))]
@@ -59,14 +57,14 @@ def test_what_is_shared_stands_in_one_column() -> None:
 
 
 def test_rare_symbols_that_agree_say_more() -> None:
-    worth = alignment.substitution(np.array([0.9, 0.1]))
+    worth = align_rudder.substitution(np.array([0.9, 0.1]))
     assert worth[1, 1] > 1 > worth[0, 0] > 0 > worth[0, 1]
 
 
 def test_a_profile_is_the_log_of_how_much_likelier_a_symbol_is() -> None:
     background = np.array([0.5, 0.25, 0.25])
     aligned = np.array([[0, 1, -1], [0, 1, -1], [0, -1, 2]])
-    found = alignment.profile(aligned, background)
+    found = align_rudder.profile(aligned, background)
     assert found.shape == (2, 3)  # one sequence of three is not enough for a column
     np.testing.assert_allclose(found[0], np.log((np.array([3, 0, 0]) + background) / 4 / background))
     np.testing.assert_allclose(found[1], np.log((np.array([0, 2, 0]) + background) / 3 / background))

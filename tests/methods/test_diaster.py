@@ -7,11 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.types import Batch, Segments
 from apportion.methods import diaster
-from apportion.methods.foresight import target_of
-from apportion.nn.recurrent import LSTM
+from apportion.methods.foresight import LSTM, target_of
 from builders import SPEC, learned_correlation, normal, numpy, segments, transitions
 
 METHOD = diaster.make(diaster.Config(cells=5, hidden=(6,), segments=4, learning_rate=3e-3))

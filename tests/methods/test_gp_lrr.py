@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.types import Batch
 from apportion.methods import gp_lrr, rd
 from apportion.methods.gp_lrr import Kernel

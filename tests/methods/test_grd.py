@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Edges, Segments, Transitions
 from apportion.methods import grd
@@ -232,11 +232,9 @@ def test_the_policy_sees_what_the_config_says(
 def test_the_policy_sees_what_tells_of_an_end_and_what_leads_there(
     chain: published.State, compact: Any, expected: list[int]
 ) -> None:
-    unpaid = chain.model.edges._replace(state_to_reward=-jnp.ones(3))
-    looked = parts.nothing_looked_at(SPEC)._replace(ends=jnp.asarray([0.0, 1.0, 0.0]))
-    state = chain._replace(model=chain.model._replace(edges=unpaid), looked=looked)
-    method = grd.make(dataclasses.replace(CONFIG, compact=compact))
-    np.testing.assert_array_equal(method.policy_mask(state), expected)
+    unpaid = published.edges_on(chain)._replace(state_to_reward=jnp.zeros(3))
+    config = dataclasses.replace(CONFIG, compact=compact)
+    np.testing.assert_array_equal(parts.compact(unpaid, jnp.asarray([0.0, 1.0, 0.0]), config), expected)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +298,6 @@ def test_sparsity_belongs_to_the_lane(state: published.State) -> None:
         ({"components": 0}, "method.components=0 must be at least 1"),
         ({"log_std_range": (1.0, 1.0)}, "method.log_std_range must rise"),
         ({"update_every": 0}, "method.update_every=0 must be at least 1"),
-        ({"structure": "hybrid", "initial_edge_logit": 0.0}, "initial_edge_logit=0.0 must be positive"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:

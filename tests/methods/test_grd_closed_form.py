@@ -13,13 +13,12 @@ from apportion.graph import additive, find_endings
 from apportion.graph.certificate import Doubt, marked
 from apportion.graph.looking import Searched
 from apportion.methods import grd
-from apportion.methods.grd import closed_form, judge, parts, published
+from apportion.methods.grd import closed_form, judge, parts
 from apportion.methods.grd.closed_form import FREE, RESTRICTED, Rewards, State
 from apportion.nn.networks import MLP
 
 CONFIG = grd.Config(hidden=(8, 8), segments=2)
 SEGMENTS = builders.segments(1, 9)._replace(terminated=jnp.arange(9) % 2 == 0)
-HYBRID = replace(CONFIG, structure="hybrid", initial_edge_logit=3.0)
 METHOD = grd.make(CONFIG)
 
 
@@ -134,24 +133,9 @@ def test_the_additive_reward_is_fitted_at_every_look_and_the_edges_when_segments
     assert int(_look(first, _records(300), 600).looked.searched) == 600
 
 
-def test_hybrid_sets_the_logits_and_forgets_where_they_were_heading() -> None:
-    method = grd.make(HYBRID)
-    assert method.revision is not None
-    state: published.State = method.init(jax.random.key(0), builders.SPEC)
-    state, _ = jax.jit(method.update)(state, builders.batch(0, 4, 2), jax.random.key(1))
-    found = method.revision.revise(state, _records(300), 300)
-    np.testing.assert_allclose(found.model.edges.state_to_reward, [3, -3, -3])
-    assert all(np.all(leaf == 0) for leaf in jax.tree.leaves(found.edge_optimiser.moments))
-    assert method.policy_mask(found).tolist() == [1, 0, 0]
-    after, metrics = jax.jit(method.update)(found, builders.batch(0, 4, 2), jax.random.key(1))
-    assert np.any(after.model.edges.state_to_reward != found.model.edges.state_to_reward)
-    assert "dynamics_loss" in metrics
-
-
 def test_each_form_holds_only_what_it_uses(state: State) -> None:
     recipe = grd.make(replace(CONFIG, structure="gradient"))
     assert recipe.revision is None
-    assert recipe.init(jax.random.key(0), builders.SPEC).looked is None
     assert "dynamics" not in str(jax.tree_util.tree_structure(state))
 
 

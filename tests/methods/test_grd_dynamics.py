@@ -10,7 +10,7 @@ import pytest
 
 from apportion.core.types import Edges, Transitions
 from apportion.methods import grd
-from apportion.methods.grd import closed_form, dynamics
+from apportion.methods.grd import closed_form
 from apportion.methods.grd.dynamics import State
 from apportion.nn.networks import MixtureDynamics
 from builders import SPEC, normal, transitions
@@ -78,19 +78,6 @@ def test_it_leads_where_steps_lead_as_widely_and_ends_where_they_end(
     assert np.mean(np.asarray(found.terminated) == ends) > 0.97
 
 
-def test_it_doubts_what_is_far_from_all_that_it_has_seen(
-    learned: State, method_state: closed_form.State
-) -> None:
-    new = _steps(2, 500)
-
-    def doubt(observation: jax.Array) -> np.ndarray:
-        key = jax.random.key(0)
-        return np.asarray(IMAGINE(learned, method_state, observation, new.action, key).doubt)
-
-    assert np.mean(doubt(new.observation) > 2) < 0.1
-    assert np.mean(doubt(10 * new.observation) > 2) > 0.8
-
-
 def test_what_has_no_edge_to_a_dimension_does_not_move_it(
     learned: State, method_state: closed_form.State
 ) -> None:
@@ -108,7 +95,7 @@ def test_as_published_the_network_is_the_methods_own() -> None:
     model, new = method.dynamics, _steps(2, 8)
     assert model is not None
     state, beside = jax.jit(lambda key: (method.init(key, SPEC), model.init(key, SPEC)))(key)
-    assert beside.networks.members is None
+    assert beside.networks.leads is None
 
     @jax.jit
     def imagined(network: MixtureDynamics) -> jax.Array:
@@ -117,10 +104,3 @@ def test_as_published_the_network_is_the_methods_own() -> None:
 
     own = state.model.dynamics
     assert np.all(imagined(own) != imagined(jax.tree.map(jnp.zeros_like, own)))
-
-
-def test_doubt_is_counted_in_standard_deviations_of_real_steps() -> None:
-    spread = np.asarray([-3.0, -2.0, -1.0, -2.0])
-    usual = jnp.asarray([0.5, 0.5 * spread.mean(), 0.5 * np.mean(spread**2)], jnp.float32)
-    expected = (np.asarray([0.0]) - spread.mean()) / spread.std()
-    np.testing.assert_allclose(dynamics.doubt(usual, jnp.zeros(1)), expected, rtol=1e-5)

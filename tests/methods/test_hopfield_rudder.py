@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.types import Batch
 from apportion.methods import hopfield_rudder as hopfield
 from builders import SPEC, assert_equal, batch, normal, numpy, segments, transitions

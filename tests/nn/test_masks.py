@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from apportion.nn import masks
+from apportion.methods.grd import parts
 
 
 @pytest.mark.parametrize("temperature", [0.1, 1.0, 3.0])
@@ -16,7 +16,7 @@ def test_samples_are_zero_or_one_and_as_frequent_as_their_probability(temperatur
     logits = jnp.asarray([-3.0, -0.5, 0.0, 1.0, 4.0])
     draws = 20_000
     keys = jax.random.split(jax.random.key(0), draws)
-    samples = jax.jit(jax.vmap(lambda key: masks.sample_mask(key, logits, temperature)))(keys)
+    samples = jax.jit(jax.vmap(lambda key: parts.sample_mask(key, logits, temperature)))(keys)
     assert set(np.unique(samples)) == {0.0, 1.0}
     probability = 1 / (1 + np.exp(-np.asarray(logits, np.float64)))
     spread = np.sqrt(probability * (1 - probability) / draws)
@@ -25,7 +25,7 @@ def test_samples_are_zero_or_one_and_as_frequent_as_their_probability(temperatur
 
 def test_edges_are_sampled_independently() -> None:
     keys = jax.random.split(jax.random.key(1), 20_000)
-    samples = jax.vmap(lambda key: masks.sample_mask(key, jnp.zeros(3)))(keys)
+    samples = jax.vmap(lambda key: parts.sample_mask(key, jnp.zeros(3)))(keys)
     np.testing.assert_allclose(np.corrcoef(samples, rowvar=False), np.eye(3), atol=0.04)
 
 
@@ -33,7 +33,7 @@ def test_edges_are_sampled_independently() -> None:
 def test_gradient_of_a_hard_sample_is_that_of_the_soft_one(temperature: float) -> None:
     logits, weights = jnp.asarray([[-2.0, 0.3], [0.0, 1.5]]), jnp.asarray([[1.0, -2.0], [3.0, 0.5]])
     key = jax.random.key(2)
-    gradient = jax.grad(lambda x: jnp.sum(weights * masks.sample_mask(key, x, temperature)))(logits)
+    gradient = jax.grad(lambda x: jnp.sum(weights * parts.sample_mask(key, x, temperature)))(logits)
 
     noise = np.asarray(jax.random.logistic(key, logits.shape), np.float64)
     soft = 1 / (1 + np.exp(-(np.asarray(logits, np.float64) + noise) / temperature))
@@ -42,13 +42,13 @@ def test_gradient_of_a_hard_sample_is_that_of_the_soft_one(temperature: float) -
 
 def test_an_edge_on_the_fence_is_on() -> None:
     logits = jnp.asarray([-1e-6, 0.0, -0.0, 1e-6, -50.0, 50.0])
-    np.testing.assert_array_equal(masks.greedy_mask(logits), [0, 1, 1, 1, 0, 1])
+    np.testing.assert_array_equal(parts.greedy_mask(logits), [0, 1, 1, 1, 0, 1])
 
 
 def test_the_edge_probability_is_the_softmax_of_two_logits() -> None:
     psi = np.random.default_rng(0).normal(size=(2, 7))
     expected = np.exp(psi[0]) / np.exp(psi).sum(axis=0)
-    found = masks.edge_probability(jnp.asarray(psi[0] - psi[1], jnp.float32))
+    found = parts.edge_probability(jnp.asarray(psi[0] - psi[1], jnp.float32))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
@@ -80,7 +80,7 @@ def _ancestors(to_reward: NDArray[np.float32], edges: NDArray[np.float32]) -> se
     return found
 
 
-_one_hop, _closure = jax.jit(masks.one_hop), jax.jit(masks.closure)
+_one_hop, _closure = jax.jit(parts.one_hop), jax.jit(parts.closure)
 
 
 @given(graph=graphs())
@@ -97,15 +97,15 @@ def test_one_hop_and_closure_are_graph_searches(
 def test_closure_walks_a_chain_to_its_end() -> None:
     edges = jnp.eye(6, k=1)  # 0 → 1 → ... → 5, and 5 earns
     earns = jnp.zeros(6).at[5].set(1.0)
-    np.testing.assert_array_equal(masks.closure(earns, edges), np.ones(6))
-    np.testing.assert_array_equal(masks.one_hop(earns, edges), [0, 0, 0, 0, 1, 1])
-    np.testing.assert_array_equal(masks.closure(jnp.zeros(6).at[0].set(1.0), edges), [1, 0, 0, 0, 0, 0])
+    np.testing.assert_array_equal(parts.closure(earns, edges), np.ones(6))
+    np.testing.assert_array_equal(parts.one_hop(earns, edges), [0, 0, 0, 0, 1, 1])
+    np.testing.assert_array_equal(parts.closure(jnp.zeros(6).at[0].set(1.0), edges), [1, 0, 0, 0, 0, 0])
 
 
 def test_closure_of_many_graphs_at_once_equals_one_by_one() -> None:
     rng = np.random.default_rng(3)
     to_reward = jnp.asarray(rng.random((20, 5)) < 0.3, jnp.float32)
     edges = jnp.asarray(rng.random((20, 5, 5)) < 0.25, jnp.float32)
-    together = jax.jit(jax.vmap(masks.closure))(to_reward, edges)
+    together = jax.jit(jax.vmap(parts.closure))(to_reward, edges)
     apart = [_closure(*graph) for graph in zip(to_reward, edges, strict=True)]
     np.testing.assert_array_equal(together, apart)

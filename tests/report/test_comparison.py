@@ -11,11 +11,10 @@ import pytest
 
 import apportion
 from apportion import cli
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.make import EnvConfig
-from apportion.report.comparison.comparing import compare_curves, compare_runs
-from apportion.report.comparison.labels import SECTIONS
-from apportion.report.comparison.reading import read_curves
+from apportion.report.comparison.reading import SECTIONS, read_curves
+from apportion.report.comparison.results import compare_curves, compare_runs
 from apportion.runs.folder import RunFolder
 from apportion.training.settings import Config
 from synthetic_runs import Recipe, make_run

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.report.credit import check_plot, plot_credit
 from apportion.report.figures import label_runs, write_figures
 from synthetic_runs import HOSTILE, Recipe, make_run

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scripts
-from apportion.core.errors import UserError
-from apportion.core.schema import conform, parse_json
+from apportion.core.config import UserError, conform, parse_json
 from apportion.data.logged import read_npz
 from apportion.runs import checkpoint
 from apportion.runs.folder import RunFolder

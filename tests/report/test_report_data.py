@@ -15,14 +15,12 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 from scipy.stats import bootstrap, trim_mean
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.graph.certificate import Doubt
 from apportion.report import packing
-from apportion.report.curves import curves
 from apportion.report.episodes import Extra, episodes, ranges, shown_dimensions
-from apportion.report.names import check_fit, fits, read_names, renamed
-from apportion.report.overview import sentence
-from apportion.report.page import LIMIT, labels, write_report
+from apportion.report.overview import curves, sentence
+from apportion.report.page import LIMIT, check_fit, fits, labels, read_names, renamed, write_report
 from apportion.report.statistics import band, difference, interval, iqm, mean, thinned
 from apportion.report.structure import Drivers, drivers, structure
 from apportion.runs import logs

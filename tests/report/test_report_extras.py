@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from apportion import cli
-from apportion.report.episodes import Extra, Place
-from apportion.report.extras import make_extras
+from apportion.report.episodes import Extra, Place, make_extras
 from apportion.runs.folder import RunFolder
 from apportion.training.presets import GREENHOUSE
 

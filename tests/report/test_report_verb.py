@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apportion import cli
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.runs.folder import RunFolder
 from synthetic_runs import Recipe, make_run
 

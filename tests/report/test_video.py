@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.film import Film
 from apportion.envs.lane import Lane, play
 from apportion.envs.make import EnvConfig

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from apportion.runs import best as bests
 from apportion.runs.best import Best
 from apportion.training.agent import AgentState
-from apportion.training.evaluate import Evaluation
-from apportion.training.evaluator import Report
+from apportion.training.evaluate import Evaluation, Report
 
 NAN = float("nan")
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.runs.divergence import ENOUGH, LASTING, Watch
+from apportion.runs.progress import ENOUGH, LASTING, Watch
 
 
 def _said(*lanes: list[float], normalised: bool = True, watch: Watch | None = None) -> list[tuple[int, str]]:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.runs.explaining import Selection, _over_lanes, _short
 
 NAMES = ["height", "push"]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from apportion import __version__
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Graph, Spec
 from apportion.runs.atomic import plain, write_json
 from apportion.runs.folder import PACKAGES, Episode, RunFolder, default_path, read_json, versions
@@ -44,15 +44,6 @@ def test_a_new_run_is_read_back(run: RunFolder) -> None:
     assert again.read_spec().to_dict() == SPEC.to_dict()
     assert read_json(run.versions)["numpy"] == np.__version__
     assert all(folder.is_dir() for folder in (run.edges, run.episodes, run.checkpoints, run.tensorboard))
-
-
-def test_a_run_from_before_discrete_actions_has_continuous_ones(run: RunFolder) -> None:
-    written = read_json(run.spec)
-    assert written.pop("discrete") is False
-    write_json(run.spec, written)
-    assert not run.read_spec().discrete
-    write_json(run.spec, {**written, "discrete": True})
-    assert run.read_spec().discrete
 
 
 def test_an_existing_run_is_not_overwritten(run: RunFolder) -> None:

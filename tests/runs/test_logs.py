@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
+from apportion.runs.listeners import Events
 from apportion.runs.logs import MetricsLog, examine, read
-from apportion.runs.tensorboard import Events
 from disks import small_files
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from apportion.runs.signals import StopRequest
+from apportion.core.children import StopRequest
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

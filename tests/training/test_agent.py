@@ -22,7 +22,6 @@ def _method() -> Method:
         update=lambda state, batch, key: (state + 1.0, {"model_key": jax.random.uniform(key)}),
         reward=lambda state, steps: jnp.full(steps.paid.shape, state),
         policy_mask=lambda state: jnp.asarray([1.0, 0.0, 0.0]),
-        edges=None,
         sampling=Sampling(),
     )
 
@@ -49,7 +48,7 @@ def _updated(data: Batch) -> tuple[AgentState, Any]:
     state = agent.init(method, backbone, jax.random.key(0), SPEC, None)
     model_key, policy_key = jax.random.split(jax.random.key(1))
     state, model = agent.update_model(method, state, data, model_key)
-    lesson = agent.lesson(method, PAUSE, state, data.transitions, policy_key)
+    lesson = agent.policy_batch(method, PAUSE, state, data.transitions, policy_key)
     state, policy = agent.update_policy(backbone, state, lesson)
     return state, model | policy
 
@@ -76,7 +75,7 @@ def test_the_two_parts_use_different_randomness() -> None:
 
 
 def test_workers_get_the_mask_with_the_policy() -> None:
-    arrays = agent.actor(_method(), _backbone(), AgentState(jnp.zeros(()), {}, None))
+    arrays = agent.actor(_method(), _backbone(), AgentState(jnp.zeros(()), {}, None), 3)
     assert set(arrays) == {"mask", "w0", "b0"}
     np.testing.assert_array_equal(arrays["mask"], [1, 0, 0])
 
@@ -89,7 +88,7 @@ def test_what_a_method_recalls_is_learned_beside_the_replays_steps() -> None:
         reward=lambda state, steps: steps.paid,
     )
     state = agent.init(method, _backbone(), jax.random.key(0), SPEC, None)
-    lesson = agent.lesson(method, PAUSE, state, data.transitions, jax.random.key(1))
+    lesson = agent.policy_batch(method, PAUSE, state, data.transitions, jax.random.key(1))
     state, _ = agent.update_policy(_backbone(), state, lesson)
     np.testing.assert_allclose(
         state.backbone["rewards"], np.concatenate([data.transitions.paid, data.transitions.paid + 1])
@@ -98,6 +97,6 @@ def test_what_a_method_recalls_is_learned_beside_the_replays_steps() -> None:
 
 def test_workers_get_the_units_with_the_policy() -> None:
     units = scaling.unknown(SPEC)._replace(mean=jnp.asarray([1.0, 2.0, 3.0]))
-    arrays = agent.actor(_method(), _backbone(), AgentState(jnp.zeros(()), {}, units))
+    arrays = agent.actor(_method(), _backbone(), AgentState(jnp.zeros(()), {}, units), 3)
     np.testing.assert_array_equal(arrays["mean"], [1, 2, 3])
     np.testing.assert_array_equal(arrays["scale"], [1, 1, 1])

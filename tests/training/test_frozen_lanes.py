@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from apportion.backbones import sac
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.types import Batch, Method
 from apportion.envs.faults import Faults
 from apportion.envs.make import EnvConfig
 from apportion.methods import METHODS
 from apportion.training import loop
 from apportion.training.agent import AgentState
-from apportion.training.islands import LOST, Islands, kept_or_taken_back
 from apportion.training.settings import Config, Schedule
+from apportion.training.updates import LOST, Islands, keep_if_finite
 from faulty_envs import episode_seed
 
 SCHEDULE = Schedule(
@@ -37,7 +37,7 @@ def test_an_update_counts_only_where_a_lane_learns_and_its_losses_are_numbers() 
     metrics = {"critic_loss": jnp.array([2.0, jnp.nan, jnp.nan, jnp.inf, 2.0]), "value": jnp.ones(5)}
     learns = jnp.array([True, True, False, True, True])
     sound = jnp.array([True, True, True, True, False])
-    agent, shown, sound = jax.vmap(kept_or_taken_back)(before, after, metrics, learns, sound)
+    agent, shown, sound = jax.vmap(keep_if_finite)(before, after, metrics, learns, sound)
     np.testing.assert_array_equal(agent.method, [1, 0, 0, 0, 0])
     np.testing.assert_array_equal(sound, [True, False, True, False, False])
     np.testing.assert_array_equal(np.isfinite(shown["value"]), [True, False, False, False, False])

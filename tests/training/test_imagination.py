@@ -1,4 +1,4 @@
-"""Imagined steps: branches through a model that is known, beside a plain loop; and what they leave alone."""
+"""Imagined steps: through a model that is known, beside a plain loop; and what they leave alone."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from apportion.backbones import BACKBONES, sac
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.types import Backbone, Dynamics, Imagined, Method, Sampling, Transitions
 from apportion.data import replay as replays
 from apportion.envs.make import EnvConfig
@@ -18,37 +18,34 @@ from apportion.training import agent as agents
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState, Imagination
 from apportion.training.conformance import check_method
-from apportion.training.exact_sum import exact_sum
-from apportion.training.imagination import Imagine, mixed
 from apportion.training.limits import Limit
-from apportion.training.settings import Config, Schedule
-from apportion.training.updates import updates
+from apportion.training.settings import Config, Imagine, Schedule
+from apportion.training.updates import updates, with_imagined
 from builders import BUTTONS, SPEC, assert_equal, transitions
 
 GREENHOUSE = EnvConfig("apportion/Greenhouse-v0")
 MOVES = np.array([[0.9, 0.2, 0.0], [0.0, 0.8, 0.1], [0.3, 0.0, 0.7]], np.float32)
 PUSHES = np.array([[0.5, 0.0, -0.5], [0.0, 0.6, 0.4]], np.float32)
 WEIGHTS = np.array([[0.4, -0.2], [0.1, 0.7], [9.0, 9.0]], np.float32)  # of the policy; it sees two of three
-ENDS_ABOVE, DOUBTS_ABOVE = 0.3, 0.9
+ENDS_ABOVE = 0.3
 PAUSE = Limit(SPEC.max_episode_steps, "pause")
 REAL = transitions(5, 10)
 
 
 def _linear() -> Method:
-    """s' = M s + P a, which ends where the first number is high, and is doubted where the last one is far."""
+    """s' = M s + P a, which ends where the first number is high."""
 
     def imagine(
         state: Any, method: Any, observation: jax.Array, action: jax.Array, key: jax.Array
     ) -> Imagined:
         after = observation @ jnp.asarray(MOVES) + action @ jnp.asarray(PUSHES)
-        return Imagined(after, after[:, 0] > ENDS_ABOVE, jnp.abs(observation[:, 2]))
+        return Imagined(after, after[:, 0] > ENDS_ABOVE)
 
     return Method(
         init=lambda key, spec: jnp.zeros(()),
         update=lambda state, batch, key: (state, {}),
         reward=lambda state, steps: steps.action[:, 0],
         policy_mask=lambda state: jnp.asarray([1.0, 1.0, 0.0]),
-        edges=None,
         sampling=Sampling(),
         dynamics=Dynamics(lambda key, spec: jnp.zeros(()), lambda own, method, steps: (own, {}), imagine),
     )
@@ -71,52 +68,25 @@ def _agent(updates: int = 7) -> AgentState:
 
 
 def _mixed(imagine: Imagine, updates: int = 7) -> tuple[Transitions, float]:
-    steps, share = mixed(imagine, _linear(), _backbone(), _agent(updates), REAL, jax.random.key(0))
+    steps, share = with_imagined(imagine, _linear(), _backbone(), _agent(updates), REAL, jax.random.key(0))
     return steps, float(share)
 
 
-def _plain(length: int, wanted: int) -> list[dict[str, Any] | None]:
-    """The same in a plain loop: what stands in each place of the batch, None for the real step."""
-    places: list[dict[str, Any] | None] = [None] * 10
-    count = int(np.ceil(wanted / length))
-    for branch in range(count):
-        at = np.asarray(REAL.observation[branch])
-        for depth in range(length):
-            if abs(at[2]) > DOUBTS_ABOVE:
-                break
-            action = np.tanh(at * [1, 1, 0] @ WEIGHTS)
-            after = at @ MOVES + action @ PUSHES
-            ended = bool(after[0] > ENDS_ABOVE)
-            if (place := depth * count + branch) < wanted:
-                places[place] = {
-                    "observation": at,
-                    "action": action,
-                    "next_observation": after,
-                    "terminated": ended,
-                }
-            if ended:
-                break
-            at = after
-    return places
-
-
-def test_the_plain_loop_has_steps_that_end_and_steps_that_are_doubted() -> None:
-    places = _plain(3, 10)
-    assert {None if place is None else place["terminated"] for place in places} == {None, False, True}
-
-
-@pytest.mark.parametrize(("length", "share"), [(1, 0.5), (3, 0.7), (3, 1.0)])
-def test_branches_are_those_of_a_plain_loop_and_other_steps_stay_real(length: int, share: float) -> None:
-    steps, found_share = _mixed(Imagine(share=share, length=length, after=7, doubt=DOUBTS_ABOVE))
-    places = _plain(length, round(share * 10))
-    for row, place in enumerate(places):
-        if place is None:
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_imagined_steps_are_those_of_a_plain_loop_and_other_steps_stay_real(share: float) -> None:
+    steps, found_share = _mixed(Imagine(share=share, after=7))
+    for row in range(10):
+        if row >= round(share * 10):
             assert_equal(*(jax.tree.map(lambda x, r=row: x[r], part) for part in (steps, REAL)))
-        else:
-            for name, expected in place.items():
-                np.testing.assert_allclose(getattr(steps, name)[row], expected, rtol=1e-5, err_msg=name)
-            assert float(steps.true_reward[row]) == 0  # nobody knows it
-    assert found_share == pytest.approx(sum(place is not None for place in places) / 10)
+            continue
+        at = np.asarray(REAL.observation[row])
+        action = np.tanh(at * [1, 1, 0] @ WEIGHTS)
+        after = at @ MOVES + action @ PUSHES
+        np.testing.assert_allclose(steps.action[row], action, rtol=1e-5)
+        np.testing.assert_allclose(steps.next_observation[row], after, rtol=1e-5)
+        assert bool(steps.terminated[row]) == bool(after[0] > ENDS_ABOVE)
+        assert float(steps.true_reward[row]) == 0  # nobody knows it
+    assert found_share == share
 
 
 def test_nothing_is_imagined_before_the_model_has_learned() -> None:
@@ -125,18 +95,12 @@ def test_nothing_is_imagined_before_the_model_has_learned() -> None:
     assert share == 0
 
 
-def test_exact_sums_leave_imagined_rewards_alone() -> None:
-    method = _linear()
-    steps, _ = _mixed(Imagine(share=1.0, after=0, doubt=np.inf))
-    np.testing.assert_array_equal(exact_sum(method).reward(None, steps), method.reward(None, steps))
-
-
 def test_a_policy_finds_the_best_action_in_imagination_alone() -> None:
     """Real steps only ever push with 0; the known model is asked what the policy would do instead."""
     backbone = sac.make(sac.Config(hidden=(16,), batch_size=32, learning_rate=1e-2, target_entropy=-3.0))
 
     def imagine(own: Any, method: Any, observation: Any, action: Any, key: Any) -> Imagined:
-        return Imagined(observation, jnp.ones(len(action), bool), jnp.zeros(len(action)))
+        return Imagined(observation, jnp.ones(len(action), bool))
 
     model = Dynamics(lambda key, spec: jnp.zeros(()), lambda own, method, steps: (own, {}), imagine)
     method = _linear()._replace(
@@ -146,8 +110,8 @@ def test_a_policy_finds_the_best_action_in_imagination_alone() -> None:
 
     def update(agent: AgentState, key: jax.Array) -> tuple[AgentState, None]:
         mix_key, lesson_key = jax.random.split(key)
-        steps, _ = mixed(Imagine(share=1.0, after=0), method, backbone, agent, real, mix_key)
-        lesson = agents.lesson(method, PAUSE, agent, steps, lesson_key)
+        steps, _ = with_imagined(Imagine(share=1.0, after=0), method, backbone, agent, real, mix_key)
+        lesson = agents.policy_batch(method, PAUSE, agent, steps, lesson_key)
         return agents.update_policy(backbone, agent, lesson)[0], None
 
     @jax.jit
@@ -212,14 +176,14 @@ def test_a_training_is_bit_for_bit_the_same_until_steps_are_imagined() -> None:
     assert int(waiting.imagination.updates) == 4
     assert_equal(waiting._replace(imagination=None), without)
     assert_equal({name: metrics[name] for name in plain}, plain)
-    assert metrics.keys() - plain.keys() == {"model_loss", "model_end_loss", "model_spread", "imagined_share"}
+    assert metrics.keys() - plain.keys() == {"model_loss", "model_end_loss", "imagined_share"}
     assert metrics["imagined_share"] == 0
 
 
 @pytest.mark.parametrize(("structure", "backbone"), [("closed-form", "dqn"), ("gradient", "td3")])
 def test_discrete_actions_and_the_published_form_can_be_imagined(structure: str, backbone: str) -> None:
     """Traced only: shapes and types fit."""
-    config = _config(Imagine(share=0.5, length=2), backbone, structure=structure)
+    config = _config(Imagine(share=0.5), backbone, structure=structure)
     _, _, metrics = jax.eval_shape(lambda: _one_iteration(config))
     assert "imagined_share" in metrics
 
@@ -229,9 +193,7 @@ def test_a_model_of_the_users_own_is_held_against_its_contract() -> None:
     assert method.dynamics is not None
     check_method("mine:make", method, SPEC, batch_size=4)
     whole = method.dynamics._replace(
-        imagine=lambda own, method, observation, action, key: Imagined(
-            observation, jnp.zeros(len(action), bool), jnp.zeros(())
-        )
+        imagine=lambda own, method, observation, action, key: Imagined(observation, jnp.zeros((), bool))
     )
     line = r"--method mine:make: dynamics.imagine has shape \(\): \(4,\) is needed"
     with pytest.raises(UserError, match=line):
@@ -257,7 +219,6 @@ def test_a_policy_that_learns_only_from_its_own_newest_steps_refuses() -> None:
     ("settings", "line"),
     [
         ({"share": 1.5}, "imagine.share=1.5 must be from 0 to 1"),
-        ({"length": 0}, "imagine.length=0 must be at least 1"),
         ({"after": -1}, "imagine.after=-1 must not be negative"),
     ],
 )
@@ -267,7 +228,5 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], line:
 
 
 def test_it_is_written_down_with_the_run() -> None:
-    config = Config(GREENHOUSE, imagine=Imagine(share=0.5, length=3))
+    config = Config(GREENHOUSE, imagine=Imagine(share=0.5))
     assert Config.from_dict(config.to_dict()) == config
-    older = {name: value for name, value in config.to_dict().items() if name != "imagine"}
-    assert not Config.from_dict(older).imagines

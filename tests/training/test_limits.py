@@ -11,7 +11,7 @@ from apportion.backbones import sac
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
-from apportion.envs.chunk import ChunkWriter
+from apportion.envs.lane import ChunkWriter
 from apportion.methods import METHODS
 from apportion.training import agent as agents
 from apportion.training import scaling
@@ -91,9 +91,9 @@ def test_the_policy_sees_the_clock_though_the_method_hides_it_and_rewards_are_as
     state = agents.init(method, backbone, jax.random.key(0), SPEC, units)
     told = state._replace(scaling=units._replace(clocks=jnp.asarray([0.0, 0.0, 1.0])))
     limit, key = Limit(6, "auto"), jax.random.key(1)
-    before, after = (agents.lesson(method, limit, each, AT_LIMIT, key) for each in (state, told))
+    before, after = (agents.policy_batch(method, limit, each, AT_LIMIT, key) for each in (state, told))
     np.testing.assert_array_equal(before.rewards, after.rewards)
     assert (int(before.transitions.terminated.sum()), int(after.transitions.terminated.sum())) == (2, 4)
     np.testing.assert_array_equal(after.transitions.next_observation[:, 2], AT_LIMIT.next_observation[:, 2])
     for each, seen in ((state, [1, 0, 0]), (told, [1, 0, 1])):
-        assert agents.actor(method, backbone, each)["mask"].tolist() == seen
+        assert agents.actor(method, backbone, each, 3)["mask"].tolist() == seen

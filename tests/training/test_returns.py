@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from apportion.backbones import BACKBONES, flashsac
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.types import Method, Returns
 from apportion.data import replay as replays
 from apportion.envs.make import EnvConfig

@@ -11,7 +11,7 @@ import builders
 from apportion.core.spec import BLOCKS
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk
-from apportion.envs.chunk import ChunkWriter
+from apportion.envs.lane import ChunkWriter
 from apportion.envs.make import EnvConfig
 from apportion.training import scaling
 from apportion.training.loop import online, open_pool, start

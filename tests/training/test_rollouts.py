@@ -10,9 +10,10 @@ import pytest
 from apportion.backbones import ppo
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
-from apportion.envs.chunk import ChunkWriter
+from apportion.envs.lane import ChunkWriter
 from apportion.envs.make import EnvConfig
-from apportion.training import rollouts
+from apportion.training import updates
+from apportion.training.agent import AgentState
 from apportion.training.loop import online, open_pool
 from apportion.training.settings import Config, Schedule
 from builders import SPEC
@@ -51,7 +52,7 @@ def replay() -> tuple[Replay, int]:
 
 
 def test_the_newest_steps_are_those_of_segments_just_closed(replay: tuple[Replay, int]) -> None:
-    found = rollouts.newest(replay[0], jnp.asarray(replay[1]), 8)
+    found = updates.newest_steps(replay[0], jnp.asarray(replay[1]), 8)
     assert found.acted is not None
     real = np.asarray(found.acted.real)
     np.testing.assert_array_equal(real, [True] * 5 + [False] * 3)
@@ -62,7 +63,7 @@ def test_the_newest_steps_are_those_of_segments_just_closed(replay: tuple[Replay
 
 
 def test_a_step_keeps_what_the_policy_that_acted_thought_of_it(replay: tuple[Replay, int]) -> None:
-    found = rollouts.newest(replay[0], jnp.asarray(replay[1]), 8)
+    found = updates.newest_steps(replay[0], jnp.asarray(replay[1]), 8)
     assert found.acted is not None
     np.testing.assert_array_equal(found.acted.log_density[:5], [-1, -1, -2, -2, -2])
 
@@ -102,8 +103,8 @@ def test_actions_at_random_are_noted_as_such() -> None:
     _step(writer, 1)
     chunk = _chunk(writer, 0.0)
     discrete = replace(SPEC, discrete=True)
-    state = rollouts.AgentState(jnp.ones(3), backbone.init(jax.random.key(0), SPEC), None)
+    state = AgentState(jnp.ones(3), backbone.init(jax.random.key(0), SPEC), None)
     method = Config(EnvConfig("apportion/Greenhouse-v0"), method="observed").make_method()
     for spec, expected in ((SPEC, -2 * np.log(2)), (discrete, -np.log(2))):
-        found = rollouts.noted(method, backbone, spec, state, chunk, jnp.asarray(True))
+        found = updates.with_log_density(method, backbone, spec, state, chunk, jnp.asarray(True))
         np.testing.assert_allclose(found.log_density, expected, rtol=1e-6)

@@ -1,6 +1,6 @@
 """The registry of policy learners. Adding one: a file, and a line here."""
 
-from apportion.backbones import crossq, ddpg, dqn, flashsac, ppo, sac, simba, td3
+from apportion.backbones import crossq, dqn, flashsac, ppo, sac, simba, td3
 from apportion.core import registry
 from apportion.core.registry import Entry
 from apportion.core.types import Backbone
@@ -11,7 +11,7 @@ BACKBONES: dict[str, Entry[Backbone]] = {
     "simba": Entry(simba.Config, simba.make),
     "flashsac": Entry(flashsac.Config, flashsac.make),
     "td3": Entry(td3.Config, td3.make),
-    "ddpg": Entry(ddpg.Config, ddpg.make),
+    "ddpg": Entry(td3.DDPGConfig, td3.make_ddpg),
     "dqn": Entry(dqn.Config, dqn.make),
     "ppo": Entry(ppo.Config, ppo.make),
 }

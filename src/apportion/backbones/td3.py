@@ -1,4 +1,7 @@
-"""TD3, Twin Delayed Deep Deterministic policy gradient (Fujimoto et al., 2018, Algorithm 1)."""
+"""TD3, Twin Delayed Deep Deterministic policy gradient (Fujimoto et al., 2018, Algorithm 1).
+
+DDPG (Lillicrap et al., 2016, Algorithm 1), which it comes from, has one critic, no smoothing and no delay.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -44,19 +47,28 @@ class Config(DeterministicConfig):
         check(self.actor_every >= 1, f"backbone.actor_every={self.actor_every} must be at least 1")
 
 
+@dataclass(frozen=True)
+class DDPGConfig(DeterministicConfig):
+    """DDPG: one critic, a deterministic actor, and targets for both."""
+
+
 class State(NamedTuple):
     actor: MLP
     target_actor: MLP
-    critics: MLP  # two of them: every array has a leading axis of 2
+    critics: MLP  # every array has a leading axis of J: two of them, one for DDPG
     target_critics: MLP
     actor_optimiser: Optimiser
     critic_optimiser: Optimiser
     updates: Int[Array, ""]  # so many have been made
 
 
-def make(config: Config) -> Backbone:
+def make_ddpg(config: DDPGConfig) -> Backbone:
+    return make(Config(**vars(config), smoothing_noise=0.0, actor_every=1), critics=1)
+
+
+def make(config: Config, critics: int = 2) -> Backbone:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
-        return State(*init_deterministic(key, spec, 2, config), updates=jnp.asarray(0, jnp.int32))
+        return State(*init_deterministic(key, spec, critics, config), updates=jnp.asarray(0, jnp.int32))
 
     def update(
         state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray
@@ -82,6 +94,8 @@ def smoothed_action(
 ) -> Float[Array, "B A"]:
     """Somewhere near the target actor's action: clip(tanh(μ'(s)) + clip(ε, ±c), ±1) with ε ~ N(0, noise²)."""
     action = jnp.tanh(target_actor(observation))
+    if noise == 0:
+        return action
     shift = jnp.clip(noise * jax.random.normal(key, action.shape), -clip, clip)
     return jnp.clip(action + shift, -1.0, 1.0)
 
@@ -120,5 +134,6 @@ def _update_actor(state: State, transitions: Transitions, config: Config) -> tup
     def wait() -> tuple[State, Array]:
         return state, loss(state.actor)
 
-    state, actor_loss = jax.lax.cond(state.updates % config.actor_every == 0, step, wait)
+    due = state.updates % config.actor_every == 0
+    state, actor_loss = step() if config.actor_every == 1 else jax.lax.cond(due, step, wait)
     return state, {"actor_loss": actor_loss}

@@ -10,8 +10,7 @@ import os
 import sys
 from typing import NamedTuple, NoReturn
 
-from apportion.core.config import nearest
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, nearest
 
 
 class Verb(NamedTuple):
@@ -28,7 +27,7 @@ VERBS = {
     "report": Verb("make one HTML page about one run or several", "report.report"),
     "compare": Verb("compare runs: scores with intervals, per task and over all", "compare.compare"),
     "explain": Verb("say what a run's agents are paid for", "explain.explain"),
-    "export": Verb("write a policy into a file that NumPy alone can run", "export.export"),
+    "export": Verb("write a policy into a file that NumPy alone can run", "verbs.export"),
     "identify": Verb("find who feeds the reward in logged episodes", "logged.identify_graph"),
     "fit": Verb("learn from logged episodes which steps earned their outcomes", "logged.fit"),
     "relabel": Verb("write logged episodes again, with the reward of each step", "logged.relabel_data"),

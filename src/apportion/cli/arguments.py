@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from apportion.core.errors import UserError
-from apportion.core.schema import nearest
+from apportion.core.config import UserError, nearest
 
 T = TypeVar("T")
 
@@ -32,7 +31,7 @@ def parse(arguments: type[T], argv: list[str], program: str) -> T:
 
 
 @contextlib.contextmanager
-def blaming_the_command_line() -> Iterator[None]:
+def usage_errors() -> Iterator[None]:
     """Settings that do not hold up were typed by the user: exit code 2."""
     try:
         yield

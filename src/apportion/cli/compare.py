@@ -10,14 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from apportion.cli.arguments import blaming_the_command_line, parse
+from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.display import amount
 from apportion.cli.output import NoEnv, Output, print_data
 from apportion.core.config import check
-from apportion.front.comparing import Compared
-from apportion.report.comparison.comparing import Metric, compare_runs
+from apportion.front.run import Compared
 from apportion.report.comparison.figure import check_file
-from apportion.report.comparison.references import read_random
+from apportion.report.comparison.results import Metric, compare_runs, read_random
 
 Cells = Callable[[str, dict[str, Any]], dict[str, str]]  # of a method among others, by column
 
@@ -44,7 +43,7 @@ class Compare:
 
 def compare(argv: list[str]) -> int:
     """Compare runs."""
-    with blaming_the_command_line():
+    with usage_errors():
         args = parse(Compare, argv, "apportion compare")
         check(len(args.runs) > 0, "no run folder given: name at least one")
         check(args.at is None or args.at >= 0, f"--at {args.at} must not be negative")

@@ -11,10 +11,9 @@ from rich.text import Text
 
 from apportion.runs.certified import UNDECIDED, in_words
 from apportion.runs.learned import moment_in_words
-from apportion.runs.members import in_words as members_in_words
+from apportion.runs.progress import faults_in_words
 from apportion.runs.summary import in_words as fit_in_words
 from apportion.runs.summary import misses_in_words, unlearned_in_words
-from apportion.runs.trouble import in_words as faults_in_words
 
 EDGE_ROWS = 24  # larger graphs are summed up
 _TITLES = {"episode_correlation": "correlation in episodes", "constant_error": "of a constant"}
@@ -38,8 +37,6 @@ def summary(console: Console, data: dict[str, Any]) -> None:
         f"{config['lanes']} seed(s) · {status.get('state', 'unknown')} at step {status.get('step', 0):,} "
         f"after {status.get('seconds', 0):,.0f} s"
     )
-    for sentence in members_in_words(config):
-        console.print(sentence)
     for sentence in faults_in_words(data["faults"]):
         console.print(Text(sentence, style="yellow"))
     if not data["steps"]:

@@ -9,10 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from apportion.cli.arguments import blaming_the_command_line, parse
-from apportion.cli.cache import remember_compilations
+from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.display import EDGE_ROWS, amount
-from apportion.cli.output import Flag, NoEnv, Output, RunPath, bar, print_data
+from apportion.cli.output import Flag, NoEnv, Output, RunPath, bar, print_data, remember_compilations
 from apportion.report.credit import check_plot, plot_credit
 from apportion.runs.explain import Precision
 from apportion.runs.explaining import Selection, explain_run
@@ -41,7 +40,7 @@ def explain(argv: list[str]) -> int:
         no_env: NoEnv = False
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-    with blaming_the_command_line():
+    with usage_errors():
         args = parse(Explain, argv, "apportion explain")
         if args.plot is not None:
             check_plot(args.plot)

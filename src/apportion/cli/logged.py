@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import tyro
 
 from apportion.cli import display
-from apportion.cli.arguments import blaming_the_command_line, flag_value, naming_settings, parse
-from apportion.cli.cache import remember_compilations
-from apportion.cli.output import Flag, Output, RunPath, bar, print_data
+from apportion.cli.arguments import flag_value, naming_settings, parse, usage_errors
+from apportion.cli.output import Flag, Output, RunPath, bar, print_data, remember_compilations
 from apportion.core.config import check
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log
@@ -41,7 +40,7 @@ def identify_graph(argv: list[str]) -> int:
         """Also write the result, as JSON, to this file."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-    with blaming_the_command_line():
+    with usage_errors():
         args = parse(Identify, argv, "apportion identify")
         check(0 < args.negligible < 1, f"--negligible {args.negligible} must be between 0 and 1")
     with bar("Reading", args.output) as tell:
@@ -53,7 +52,7 @@ def identify_graph(argv: list[str]) -> int:
 
 def fit(argv: list[str]) -> int:
     """Learn from logged episodes who earned their outcomes."""
-    with blaming_the_command_line():
+    with usage_errors():
         config = logged("", flag_value(argv, "--method", "grd"))
         with naming_settings(argv, method=(config.method, config.method_config)):
             args = parse(_fit_flags(config), argv, "apportion fit")
@@ -124,7 +123,7 @@ def relabel_data(argv: list[str]) -> int:
         precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=Precision)
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-    with blaming_the_command_line():
+    with usage_errors():
         args = parse(Relabel, argv, "apportion relabel")
     remember_compilations()
     with bar("Relabelling", args.output) as tell:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 import tyro
 from rich.console import Console
 from rich.progress import Progress
 
-from apportion.core.telling import Tell
+from apportion.core.config import Tell
 
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 NoEnv = Annotated[Flag, tyro.conf.arg(help="Import no code that the run folder names.")]
@@ -89,3 +91,20 @@ def write_data(data: dict[str, Any], file: Path) -> None:
     """Data as a JSON file, in a folder that is made where there is none."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(data, indent=2) + "\n")
+
+
+# --- Compiled programs, kept between runs
+
+
+def remember_compilations() -> None:
+    """Use the user's cache folder, unless JAX's own variable names one. One folder per machine, since
+    compiled code need not run on another."""
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    root = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    folder = root / "apportion" / f"{platform.machine()}-{platform.node()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # a home without room for a cache is no reason not to train
+    jax.config.update("jax_compilation_cache_dir", str(folder))  # type: ignore[no-untyped-call]

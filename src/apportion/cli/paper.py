@@ -9,7 +9,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from apportion.cli.arguments import blaming_the_command_line, parse
+from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.output import Output, print_data
 from apportion.core.config import check
 from apportion.front.paper.experiments import EXPERIMENTS, Choice, Request, Scale, find
@@ -49,7 +49,7 @@ Paper.__doc__ = f"""Run an experiment of the GRD paper, and set its figure or ta
 
 def paper(argv: list[str]) -> int:
     """Run an experiment of the paper."""
-    with blaming_the_command_line():
+    with usage_errors():
         args = parse(Paper, argv, "apportion paper")
         find(args.name)
         for flag in ("steps", "seeds"):

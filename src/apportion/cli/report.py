@@ -9,14 +9,12 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from apportion.cli.arguments import blaming_the_command_line, parse
-from apportion.cli.cache import remember_compilations
-from apportion.cli.output import NoEnv, Output, print_data
+from apportion.cli.arguments import parse, usage_errors
+from apportion.cli.output import NoEnv, Output, print_data, remember_compilations
 from apportion.core.config import check
 from apportion.report.drawing import need_matplotlib
 from apportion.report.figures import write_figures
-from apportion.report.making import Extras, make_page, page_of
-from apportion.report.names import Names, check_fit, read_names
+from apportion.report.page import Extras, Names, check_fit, make_page, page_of, read_names
 from apportion.runs.folder import RunFolder
 
 
@@ -44,7 +42,7 @@ class Report:
 
 def report(argv: list[str]) -> int:
     """Make one HTML page about one run or several."""
-    with blaming_the_command_line():
+    with usage_errors():
         args = parse(Report, argv, "apportion report")
         check(len(args.runs) > 0, "no run folder given: name at least one")
     runs = [RunFolder.open(path, trusted=not args.no_env) for path in args.runs]

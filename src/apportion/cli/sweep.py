@@ -10,12 +10,11 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from apportion.cli.arguments import blaming_the_command_line, parse
+from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.output import Flag, Output, print_data
 from apportion.front.sweep.board import table
 from apportion.front.sweep.carrying import Carried, How, carry_out, survey
-from apportion.front.sweep.commands import train_words
-from apportion.front.sweep.planning import default_folder, read_plan
+from apportion.front.sweep.planning import default_folder, read_plan, train_words
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Sweep:
 
 def sweep(argv: list[str]) -> int:
     """Train all that a file asks for, or go on with it."""
-    with blaming_the_command_line():
+    with usage_errors():
         args = parse(Sweep, argv, "apportion sweep")
     jobs, folder = read_plan(args.file), args.out or default_folder(args.file)
     carried = survey(jobs, folder) if args.dry_run else carry_out(jobs, folder, args.how, args.output.quiet)

@@ -9,31 +9,25 @@ from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
+from rich.text import Text
 
 from apportion.backbones import BACKBONES
 from apportion.cli import display
-from apportion.cli.arguments import blaming_the_command_line, flag_value, naming_settings, parse
-from apportion.cli.cache import remember_compilations
-from apportion.cli.output import Flag, Output, RunPath, print_data
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.cli.arguments import flag_value, naming_settings, parse, usage_errors
+from apportion.cli.output import Flag, NoEnv, Output, RunPath, print_data, remember_compilations
+from apportion.core.config import UserError, check
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.front.choosing import starting_point
-from apportion.front.door import load, start
-from apportion.front.run import Run, Stopped
+from apportion.front.run import Run, Stopped, load, start
 from apportion.methods import METHODS
 from apportion.report import video
-from apportion.runs import recording
-from apportion.runs.evaluation import Playing, evaluate_run
+from apportion.runs.evaluation import EvaluationSettings, evaluate_run
 from apportion.runs.folder import RunFolder, default_path
-from apportion.runs.listening import Listener
-from apportion.runs.recording import Checkpoints
-from apportion.runs.wandb_log import WandbLog
-from apportion.training.imagination import Imagine
+from apportion.runs.listeners import Listener, WandbLog
+from apportion.runs.policy import check_export, export_policy, read_policy
+from apportion.runs.settings import Checkpoints, read_settings
 from apportion.training.presets import default_backbone
-from apportion.training.settings import Config, Schedule
-from apportion.training.varied import lanes_for
-from apportion.training.varied import parse as parse_varied
+from apportion.training.settings import Config, Imagine, Schedule
 
 
 @dataclass(frozen=True)
@@ -43,7 +37,7 @@ class _EnvFlags(EnvConfig):
 
 def train(argv: list[str]) -> int:
     """Train on an environment, into a run folder."""
-    with blaming_the_command_line():
+    with usage_errors():
         args, config = _train_settings(argv)
     if config.backbone == "dqn" and not flag_value(argv, "--backbone", "") and not args.output.quiet:
         print(f"{args.id} has discrete actions: --backbone dqn", file=sys.stderr)
@@ -74,7 +68,6 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
             raise
         env_id = ""
     args = flags(argv, env_id, backbone or default_backbone(env_id, origin))
-    varied = None if args.vary is None else parse_varied(args.vary)
     config = Config(
         env=EnvConfig(**{**vars(args.env), "id": args.id}),
         method=args.method,
@@ -83,11 +76,9 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
         backbone_config=args.backbone_config,
         schedule=args.schedule,
         seed=args.seed,
-        lanes=lanes_for(args.seeds, varied),
+        lanes=args.seeds,
         normalise=args.normalise,
-        exact_sum=args.exact_sum,
         imagine=args.imagine,
-        varied=varied,
     )
     return args, config
 
@@ -113,13 +104,8 @@ def _train_flags(config: Config) -> Any:
         """How many seeds to train at once, each in its own lane."""
         seed: int = config.seed
         """The first seed; lanes have seed, seed+1, ..."""
-        vary: Annotated[str | None, tyro.conf.arg(metavar="JSON")] = None
-        """Values of a setting in which lanes may differ, each with --seeds of them: GRD's λ, for example
-        '{"method.sparsity": [VALUE, VALUE]}'."""
         normalise: bool = config.normalise
         """Standardise observations by what was seen so far; scale rewards that are far from size one."""
-        exact_sum: Annotated[bool, tyro.conf.arg(name="method.exact-sum")] = config.exact_sum
-        """Move learned rewards evenly, so that each segment's sum equals what it paid."""
         wandb: Flag = False
         """Also log to Weights & Biases: the extra `wandb`."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
@@ -149,7 +135,7 @@ def resume(argv: list[str]) -> int:
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     args = parse(Resume, argv, "apportion resume")
-    with blaming_the_command_line():
+    with usage_errors():
         check(args.steps is None or args.steps >= 1, f"--steps {args.steps} must be at least 1")
     remember_compilations()
     run = load(args.run)
@@ -167,7 +153,7 @@ def evaluate(argv: list[str]) -> int:
 
         run: RunPath
         """The run folder."""
-        playing: tyro.conf.OmitArgPrefixes[Playing] = field(default_factory=Playing)
+        playing: tyro.conf.OmitArgPrefixes[EvaluationSettings] = field(default_factory=EvaluationSettings)
         best: Flag = False
         """Play each seed's best policy, by the return of its evaluations, instead of the newest."""
         out: Path | None = None
@@ -176,11 +162,11 @@ def evaluate(argv: list[str]) -> int:
         """Also film the first episode of the best seed, with its rewards drawn under it: an .mp4 file."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-    with blaming_the_command_line():
+    with usage_errors():
         args = parse(Eval, argv, "apportion eval")
     remember_compilations()
     run = RunFolder.open(args.run)
-    env = recording.read_settings(run)[0].env
+    env = read_settings(run)[0].env
     if args.video is not None:
         video.check_video(args.video, env)
     data, episodes = evaluate_run(run, args.playing, args.best)
@@ -262,3 +248,38 @@ def _ended(training: Callable[[], Run], output: Output) -> int:
         print(line, file=sys.stderr)
     print_data(run.summary(), output, display.summary)
     return code
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a policy of a run into one file that NumPy alone can run, and other programs can read."""
+
+    run: RunPath
+    """The run folder."""
+    out: Path
+    """The file to write: .npz."""
+    lane: int = 0
+    """Which lane's policy, counted from 0."""
+    best: Flag = False
+    """The policy of the lane's best evaluation, instead of the newest."""
+    no_env: NoEnv = False
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+
+def export(argv: list[str]) -> int:
+    """Write a policy of a run into one file."""
+    args = parse(Export, argv, "apportion export")
+    with usage_errors():
+        check_export(args.out)
+        check(args.lane >= 0, f"--lane {args.lane} must not be negative")
+    policy = read_policy(RunFolder.open(args.run, trusted=not args.no_env), args.lane, args.best)
+    size = export_policy(policy, args.out)
+    facts = {**policy.facts, "skipped": list(policy.skipped)}
+    data = {"policy": str(args.out), "bytes": size, "lane": args.lane, **facts}
+    print_data(data, args.output, _line)
+    return 0
+
+
+def _line(console: Console, data: dict[str, Any]) -> None:
+    size, whose = f"{data['bytes'] / 1e3:.0f} kB", f"the policy of seed {data['seed']}"
+    console.print(Text(f"{data['policy']} ({size}): {whose} at step {data['step']:,}"))  # a path is no markup

@@ -1,16 +1,21 @@
-"""Child processes: Python modules that run beside us, share memory with us, and never outlive us."""
+"""Child processes, which share memory with us and never outlive us; and signals that ask us to stop."""
 
 import ctypes
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import FrameType
+from types import FrameType, TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, cast
+
+from apportion.core.config import UserError
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _PR_SET_PDEATHSIG = 1
@@ -86,3 +91,98 @@ def _leave_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     os._exit(1)
+
+
+# --- A function in a process of its own
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def apart(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What a function of some module gives or raises. The module is imported there: it should be light."""
+    with os.fdopen(memory_file("apart"), "w+b") as file:
+        pickle.dump((function, arguments, named), file, protocol=5)
+        file.flush()
+        child = start("apportion.core.children", [file.fileno()], subprocess.DEVNULL)
+        code = child.wait()
+        if code != 0:
+            raise UserError(
+                f"the process of {function.__name__} died (exit code {code}); its output is above. "
+                "Without any, memory was probably too short: train fewer lanes at once"
+            )
+        file.seek(0)
+        result, error = pickle.load(file)
+    if error is not None:
+        raise error
+    return cast(T, result)
+
+
+def main() -> None:
+    parent, descriptor = map(int, sys.argv[1:])
+    serve(parent)
+    with os.fdopen(descriptor, "r+b") as file:
+        file.seek(0)
+        function, arguments, named = pickle.load(file)
+        file.seek(0)
+        file.truncate()  # the memory is needed from here on
+        result, failure = None, None
+        try:
+            result = function(*arguments, **named)
+        except Exception as error:
+            error.add_note("".join(traceback.format_exception(error)))  # which would not come back with it
+            failure = error
+        pickle.dump((result, failure), file, protocol=5)
+
+
+# --- One SIGINT or SIGTERM asks to save and end, another Ctrl-C ends at once
+
+
+class StopRequest:
+    """Listens for signals inside a `with` block. Outside the main thread it hears nothing.
+
+    `hurry` is called at the first signal, `kill` at the Ctrl-C after it.
+    """
+
+    def __init__(
+        self, hurry: Callable[[], None] = lambda: None, kill: Callable[[], None] = lambda: None
+    ) -> None:
+        self._hurry = hurry
+        self._kill = kill
+        self.signal: int | None = None  # the number of the signal that asked us to stop
+        self._killed = False
+        self._previous: dict[signal.Signals, Any] = {}
+
+    @property
+    def requested(self) -> bool:
+        return self.signal is not None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for each in (signal.SIGINT, signal.SIGTERM):
+                self._previous[each] = signal.signal(each, self._receive)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for each, handler in self._previous.items():
+            # None stands for a handler that was not set by Python: it cannot be given back.
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)
+        self._previous.clear()
+        if self._killed and isinstance(error, Exception):  # of what was killed under it
+            raise KeyboardInterrupt from error
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.requested and number == signal.SIGINT:
+            self._killed = True
+            self._kill()
+            raise KeyboardInterrupt
+        if not self.requested:
+            self.signal = number
+            self._hurry()
+
+
+if __name__ == "__main__":
+    main()

@@ -5,13 +5,14 @@ Its settings are what the argument's annotation says: a frozen dataclass with a 
 """
 
 import dataclasses
+import importlib
 import inspect
+import traceback
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Generic, TypeVar, get_type_hints
 
-from apportion.core.config import check, nearest
-from apportion.core.modules import import_name
+from apportion.core.config import UserError, check, nearest
 
 T = TypeVar("T")
 
@@ -22,7 +23,6 @@ class Entry(Generic[T]):
 
     config: type[Any]  # a frozen dataclass; its docstring's first line is the summary
     make: Callable[[Any], T]
-    in_state: tuple[str, ...] = ()  # settings that its state holds as numbers: lanes may differ in them
 
 
 def own(name: str) -> bool:
@@ -68,3 +68,39 @@ def _settings_of(make: Any) -> type[Any] | None:
 
 def _required(field: "dataclasses.Field[Any]") -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+# --- What users name as module:name
+
+
+def import_name(given: str, what: str) -> Any:
+    """What stands under module:name; `what` says in complaints what it was given as."""
+    module, _, name = given.rpartition(":")
+    fix = f"say my_module:{name} in the folder of my_module.py, or put that folder on PYTHONPATH"
+    check("/" not in module and not module.endswith(".py"), f"{module!r} is a path, not a module: {fix}")
+    found: Any = _import_module(module, f"{what} {given}")
+    for part in name.split("."):
+        there = part in dir(found)
+        check(there, f"{what} {given}: there is no {part!r} in {module}{nearest(part, _public(found))}")
+        found = getattr(found, part)
+    return found
+
+
+def _import_module(module: str, whose: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        fix = f"install it, or put its folder on PYTHONPATH ({_one_line(error)})"
+        raise UserError(f"cannot import the module {module!r} of {whose}: {fix}") from error
+    except Exception as error:
+        traceback.print_exc()  # its author wants the place
+        reason = f"{type(error).__name__}: {_one_line(error)}"
+        raise UserError(f"the module {module!r} of {whose} raised {reason}") from error
+
+
+def _public(found: Any) -> list[str]:
+    return [name for name in dir(found) if not name.startswith("_")]
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

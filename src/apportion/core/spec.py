@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +102,10 @@ class Spec:
             max_episode_steps=data["max_episode_steps"],
             max_segment_steps=data["max_segment_steps"],
             true_graph=None if graph is None else Graph.from_dict(graph),
-            discrete=data.get("discrete", False),  # older runs knew continuous actions only
-            action_low=tuple(data.get("action_low", ())),  # nor did they write these down
-            action_high=tuple(data.get("action_high", ())),
-            first_action=data.get("first_action", 0),
-            padded=data.get("padded", 0),
-            levels=tuple(data.get("levels", ())),
+            discrete=data["discrete"],
+            action_low=tuple(data["action_low"]),
+            action_high=tuple(data["action_high"]),
+            first_action=data["first_action"],
+            padded=data["padded"],
+            levels=tuple(data["levels"]),
         )

@@ -135,7 +135,6 @@ class Imagined(NamedTuple):
 
     next_observation: Float[Array, "B S"]
     terminated: Bool[Array, "B"]
-    doubt: Float[Array, "B"]  # 0: as uncertain as real steps on average; in standard deviations of theirs
 
 
 class Dynamics(NamedTuple):
@@ -154,26 +153,24 @@ Repaid = Callable[[State, Float[Array, ""], Float[Array, ""]], State]
 class Method(NamedTuple):
     """Turns sums of reward into a reward for each step. Pure functions of an explicit state.
 
-    Most methods need the first six only. Those that judge a step by its whole segment have `credit`: what it
-    gives to the segments of an update is kept in the replay, and comes back as Transitions.credit; where
-    something else is to come back, `kept` says what. Those that keep a memory of episodes fill it in
-    `survey`, and may teach the policy from it by `recall`. Those with a model of the environment offer it as
-    `dynamics`.
+    Most methods need the first four only. Those that judge a step by its whole segment have `credit`: what it
+    gives to the segments of an update is kept in the replay, and comes back as Transitions.credit. Those that
+    keep a memory of episodes fill it in `survey`, and may teach the policy from it by `recall`. Those with a
+    model of the environment offer it as `dynamics`.
     """
 
     init: Callable[[PRNGKeyArray, Spec], State]
     update: Callable[[State, Batch, PRNGKeyArray], tuple[State, Metrics]]
     reward: Callable[[State, Transitions], Float[Array, "*B"]]
-    policy_mask: Callable[[State], Float[Array, "S"]]  # 1 where the policy may look
-    edges: Callable[[State], Edges] | None  # edge probabilities; None for methods without a graph
     sampling: Sampling
+    policy_mask: Callable[[State], Float[Array, "S"]] | None = None  # 1 where the policy may look; None: all
+    edges: Callable[[State], Edges] | None = None  # edge probabilities; None for methods without a graph
     revision: Revision | None = None
     credit: Callable[[State, Segments], Float[Array, "M T"]] | None = None
     survey: Callable[[State, Survey], State] | None = None
     recall: Callable[[State, int, PRNGKeyArray], Transitions] | None = None  # so many, beside the replay's
     reads: Callable[[State], Float[Array, "D"]] | None = None  # 1 for states and actions that r̂ depends on
     doubts: Callable[[State], Float[Array, "N"]] | None = None  # 1 for each graph.certificate.Doubt of edges
-    kept: Callable[[State, Segments], Float[Array, "M T"]] | None = None  # instead of `credit`
     dynamics: Dynamics | None = None  # for training.imagination
     repaid: Repaid | None = None
 

@@ -4,8 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from apportion.core.config import check, nearest
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check, nearest
 
 _USUAL = {  # names by which a column is recognised, the likeliest first
     "episode": (

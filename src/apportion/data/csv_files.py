@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 
 _FIRST = 20  # rows, the header among them, that tell the mark between columns
 _ENOUGH = 1000  # numbers with a fraction tell which mark is theirs

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.data.room import check_room
 from apportion.data.rows import Column, Rows
 

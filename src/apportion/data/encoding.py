@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import from_dict, to_dict
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, from_dict, to_dict
 from apportion.data.equals import equal_groups, outcomes_told
 from apportion.data.logged import Log
 from apportion.data.rows import Column, Rows

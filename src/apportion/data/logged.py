@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.data.npz import read_arrays
 
 REQUIRED = ("observations", "actions", "lengths", "totals")

@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import nearest
-from apportion.core.errors import UserError
-from apportion.core.telling import Tell
+from apportion.core.config import Tell, UserError, nearest
 from apportion.data.d3rlpy import counted
 from apportion.data.room import check_room
 from apportion.data.rows import Column, Rows

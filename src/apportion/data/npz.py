@@ -12,7 +12,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo, is_zipfile
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 
 REAL = "biuf"  # kinds of NumPy types: truth values and real numbers
 TEXT = "U"

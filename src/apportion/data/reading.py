@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
-from apportion.core.telling import Tell, nobody
+from apportion.core.config import Tell, UserError, check, silent
 from apportion.data import d3rlpy, minari_sets, tables
 from apportion.data.columns import FIELDS, Choice, Columns
 from apportion.data.encoding import Encoding
@@ -33,7 +31,7 @@ class Source(NamedTuple):
 
 
 def read_rows(
-    data: str, columns: Columns | Choice, tell: Tell = nobody, paid: bool = True
+    data: str, columns: Columns | Choice, tell: Tell = silent, paid: bool = True
 ) -> tuple[Source, Rows]:
     """The steps in a file or data set; of a table those columns that are named, or were chosen before. Unless
     it must be known what was `paid`, tables and arrays of episodes need no outcomes."""
@@ -65,7 +63,7 @@ class Read(NamedTuple):
     log: Log
 
 
-def read_log(data: str, columns: Columns, tell: Tell = nobody) -> Read:
+def read_log(data: str, columns: Columns, tell: Tell = silent) -> Read:
     """The episodes in a file or data set."""
     source, rows = read_rows(data, columns, tell)
     wrong = np.flatnonzero(~np.isfinite(rows.totals))

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 
 _COPIES = 4  # of each number at the most: read, encoded, in the replay, on its way there
 _BYTES = 8

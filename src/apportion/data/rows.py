@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 
 Column = NDArray[Any]  # [N] numbers with NaN where one is missing, or texts with None there
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion.core.errors import UserError
-from apportion.core.telling import Tell
+from apportion.core.config import Tell, UserError
 from apportion.data.columns import Choice, Columns, choose
 from apportion.data.csv_files import Dialect, csv_shape
 from apportion.data.room import check_room

@@ -11,8 +11,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 from apportion.data import d3rlpy, minari_sets, tables
 from apportion.data.csv_files import csv_records, read_dialect
 from apportion.data.logged import load_npz

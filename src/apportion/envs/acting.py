@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.config import check
-from apportion.core.modules import import_name
+from apportion.core.registry import import_name
 from apportion.core.spec import Spec
 
 Actor = dict[str, NDArray[np.float32]]

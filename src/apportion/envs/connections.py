@@ -13,11 +13,22 @@ from multiprocessing.connection import wait
 from typing import Any, BinaryIO, Protocol
 
 from apportion.core.children import start
-from apportion.core.errors import UserError
-from apportion.envs.lifetime import BEATS, EPISODE, LANE, NOBODY, no_pulse, pulse_file, shared_pulse
+from apportion.core.config import UserError
 from apportion.envs.make import EnvConfig
 from apportion.envs.server import Server
-from apportion.envs.wire import Arrays, Message, receive, send
+from apportion.envs.wire import (
+    BEATS,
+    EPISODE,
+    LANE,
+    NOBODY,
+    Arrays,
+    Message,
+    no_pulse,
+    pulse_file,
+    receive,
+    send,
+    shared_pulse,
+)
 
 PATIENCE = 5.0  # seconds for a worker to end what it is doing, before it is killed
 TO_START = 120.0  # seconds for a new process to come to its environments, however short their own time is

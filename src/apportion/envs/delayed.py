@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 
 Every = None | int | tuple[int, int]  # pay at the episode's end | every k steps | after lo..hi steps
 

@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import TimeLimit
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 
 AnyEnv = gymnasium.Env[Any, Any]
 Factory = Callable[..., AnyEnv]

@@ -9,14 +9,14 @@ import traceback
 from threading import Lock
 from typing import Any, NamedTuple
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 
 # An environment's own ways to fail; whoever presses Ctrl-C is none of them.
 FAILURES = (Exception, SystemExit)
 
 
 class Trouble:
-    """What fails in one errand of a lane, which may take so many restarts."""
+    """What fails while a lane is asked for one thing, which may take so many restarts."""
 
     def __init__(self, allowed: int, printed: set[str]) -> None:
         self.allowed = allowed

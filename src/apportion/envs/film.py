@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.make import AnyEnv, EnvConfig, make
 from apportion.envs.wire import Arrays
 
@@ -46,10 +46,6 @@ def film(
     size: tuple[int, int] = SIZE,
 ) -> Film:
     """Pictures of some steps (by default all) of a stored episode, as large as fits into `size`."""
-    if "seed" not in episode:
-        raise UserError(
-            "this episode was stored without its seed, by an older version: it cannot be played again"
-        )
     check_renders(config)
     length = len(episode["actions"])
     wanted = set(range(length + 1) if steps is None else steps)

@@ -1,18 +1,13 @@
-"""The greenhouse as a picture, in plain NumPy: weather, levers, plants, the tomatoes so far, ten gauges."""
+"""The greenhouse as a picture: weather, levers, plants, the tomatoes so far, ten gauges."""
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw
 
 WIDTH, HEIGHT = 320, 240
 _FINE = 2  # drawn larger by this, then averaged: smooth edges
-
-Area = tuple[slice, slice]
-Mask = NDArray[np.bool_]
-
-_Y, _X = (np.mgrid[: HEIGHT * _FINE, : WIDTH * _FINE].astype(np.float32) + 0.5) / _FINE
 
 _NIGHT, _DAY, _HORIZON = (58, 84, 128), (118, 184, 236), (226, 240, 250)
 _SUN, _GRASS, _PANEL, _SOIL = (255, 214, 92), (112, 148, 92), (38, 44, 52), (104, 74, 54)
@@ -24,70 +19,49 @@ _SLOT, _GAUGE, _NEEDLE = (66, 74, 86), (120, 200, 190), (250, 250, 250)
 _LEFT, _RIGHT, _EAVES, _FLOOR, _RIDGE = 84, 292, 88, 182, 44
 _PLANTS = tuple(range(116, 281, 32))
 _PER_PLANT = 6  # tomatoes that a plant can show
+_MIDDLE = (_LEFT + _RIGHT) / 2
+_HOUSE = ((_LEFT, _FLOOR), (_LEFT, _EAVES), (_MIDDLE, _RIDGE), (_RIGHT, _EAVES), (_RIGHT, _FLOOR))
 
 
 class Canvas:
-    """Pixels, painted in the picture's coordinates: x to the right, y down."""
+    """Painted in the picture's coordinates: x to the right, y down."""
 
-    def __init__(self) -> None:
-        self.pixels = np.zeros((HEIGHT * _FINE, WIDTH * _FINE, 3), np.float32)
-
-    def paint(self, area: Area, shape: Mask | None, colour: Any, opacity: float = 1.0) -> None:
-        """Lay a colour over an area, or over the pixels in it that belong to a shape."""
-        over = self.pixels[area]
-        painted = over + np.float32(opacity) * (np.asarray(colour, np.float32) - over)
-        self.pixels[area] = painted if shape is None else np.where(shape[..., None], painted, over)
+    def __init__(self, sky: NDArray[np.float32]) -> None:
+        """`sky` [H, 3]: the colour of each row to begin with."""
+        column = Image.fromarray(np.clip(sky[:, None] + 0.5, 0, 255).astype(np.uint8))
+        self.image = column.resize((WIDTH * _FINE, HEIGHT * _FINE), Image.Resampling.BILINEAR)
+        self.brush = ImageDraw.Draw(self.image, "RGBA")
 
     def box(
         self, left: float, top: float, right: float, bottom: float, colour: Any, opacity: float = 1.0
     ) -> None:
-        self.paint(_area(left, top, right, bottom), None, colour, opacity)
+        corners = [round(each * _FINE) for each in (left, top, right, bottom)]
+        if corners[2] > corners[0] and corners[3] > corners[1]:
+            last = (corners[2] - 1, corners[3] - 1)  # Pillow paints it, too
+            self.brush.rectangle((*corners[:2], *last), _ink(colour, opacity))
 
     def ellipse(
         self, x: float, y: float, width: float, height: float, colour: Any, opacity: float = 1.0
     ) -> None:
-        area = _area(x - width, y - height, x + width, y + height)
-        shape = ((_X[area] - x) / width) ** 2 + ((_Y[area] - y) / height) ** 2 < 1
-        self.paint(area, shape, colour, opacity)
+        corners = [each * _FINE for each in (x - width, y - height, x + width, y + height)]
+        self.brush.ellipse(corners, _ink(colour, opacity))
+
+    def polygon(self, corners: Any, colour: Any, opacity: float = 1.0) -> None:
+        self.brush.polygon([(x * _FINE, y * _FINE) for x, y in corners], _ink(colour, opacity))
 
     def finish(self) -> NDArray[np.uint8]:
-        coarse = self.pixels.reshape(HEIGHT, _FINE, WIDTH, _FINE, 3).mean(axis=(1, 3))
-        return np.clip(coarse + 0.5, 0, 255).astype(np.uint8)
+        return np.asarray(self.image.reduce(_FINE))
 
 
-def _area(left: float, top: float, right: float, bottom: float) -> Area:
-    """The pixels of a rectangle."""
-    (x, width), (y, height) = (
-        (max(0, round(low * _FINE)), max(0, round(high * _FINE)))
-        for low, high in ((left, right), (top, bottom))
-    )
-    return slice(y, height), slice(x, width)
-
-
-@cache
-def _house() -> Mask:
-    """Walls and roof, filled."""
-    middle, half = (_LEFT + _RIGHT) / 2, (_RIGHT - _LEFT) / 2
-    roof = _RIDGE + (_EAVES - _RIDGE) * np.abs(_X - middle) / half
-    return (np.abs(_X - middle) <= half) & (roof <= _Y) & (_Y < _FLOOR)
-
-
-@cache
-def _outline() -> Mask:
-    """The edge of the house, two pixels wide."""
-    house, step = _house(), 2 * _FINE
-    shifted = [np.roll(house, move, axis) for axis in (0, 1) for move in (-step, step)]
-    return house & ~np.logical_and.reduce(shifted)
+def _ink(colour: Any, opacity: float) -> tuple[int, ...]:
+    return (*(round(float(part)) for part in colour), round(255 * opacity))
 
 
 def draw(gauges: dict[str, float], levers: dict[str, float], harvest: float) -> NDArray[np.uint8]:
     """[240, 320, 3]. Gauges are between -2 and 2, levers between -1 and 1; `harvest` is the return so far."""
-    canvas = Canvas()
-    _weather(canvas, _share(gauges["sunlight"], 2))
-    warmth = _share(gauges["temperature"], 2)
-    lot = _area(_LEFT, _RIDGE, _RIGHT, _FLOOR)
-    canvas.paint(lot, _house()[lot], _between(_COLD, _HOT, warmth), 0.3)
-    canvas.paint(lot, _house()[lot], (255, 255, 255), 0.25 + 0.3 * _share(gauges["light"], 2))
+    canvas = _weather(_share(gauges["sunlight"], 2))
+    canvas.polygon(_HOUSE, _between(_COLD, _HOT, _share(gauges["temperature"], 2)), 0.3)
+    canvas.polygon(_HOUSE, (255, 255, 255), 0.25 + 0.3 * _share(gauges["light"], 2))
     canvas.box(_LEFT, _FLOOR - 8, _RIGHT, _FLOOR, _SOIL)
     _heater(canvas, _share(levers["heater"], 1))
     _plants(canvas, gauges, harvest)
@@ -97,13 +71,14 @@ def draw(gauges: dict[str, float], levers: dict[str, float], harvest: float) -> 
     return canvas.finish()
 
 
-def _weather(canvas: Canvas, sunlight: float) -> None:
+def _weather(sunlight: float) -> Canvas:
     sky = _between(_NIGHT, _DAY, sunlight)
-    depth = 0.7 * (_Y[:, :1] / _FLOOR)[..., None]
-    canvas.pixels[:] = sky + depth * (np.asarray(_HORIZON, np.float32) * (0.5 + 0.5 * sunlight) - sky)
+    depth = 0.7 * (np.arange(HEIGHT, dtype=np.float32)[:, None] / _FLOOR)
+    canvas = Canvas(sky + depth * (np.asarray(_HORIZON, np.float32) * (0.5 + 0.5 * sunlight) - sky))
     canvas.ellipse(40, 44, 26 + 8 * sunlight, 26 + 8 * sunlight, _SUN, 0.25 * sunlight)
     canvas.ellipse(40, 44, 14, 14, _SUN, 0.25 + 0.75 * sunlight)
     canvas.box(0, _FLOOR - 4, WIDTH, HEIGHT, _GRASS)
+    return canvas
 
 
 def _heater(canvas: Canvas, power: float) -> None:
@@ -145,13 +120,13 @@ def _water(canvas: Canvas, flow: float) -> None:
 
 def _roof(canvas: Canvas, shade: float) -> None:
     """The curtain under the ridge, and the frame of the house."""
-    curtain = _area(0, _RIDGE, WIDTH, _RIDGE + shade * (_EAVES - _RIDGE))
-    canvas.paint(curtain, _house()[curtain], _CURTAIN, 0.75)
-    lot = _area(_LEFT, _RIDGE, _RIGHT, _FLOOR)
-    canvas.paint(lot, _outline()[lot], _FRAME)
+    half, bottom = shade * (_RIGHT - _LEFT) / 2, _RIDGE + shade * (_EAVES - _RIDGE)
+    canvas.polygon(((_MIDDLE, _RIDGE), (_MIDDLE - half, bottom), (_MIDDLE + half, bottom)), _CURTAIN, 0.75)
+    edges = [(x * _FINE, y * _FINE) for x, y in (*_HOUSE, _HOUSE[0])]
+    canvas.brush.line(edges, _FRAME, 2 * _FINE, "curve")
     for x in np.linspace(_LEFT, _RIGHT, 5)[1:-1]:
-        post = _area(x - 0.75, _RIDGE, x + 0.75, _FLOOR)
-        canvas.paint(post, _house()[post], _FRAME, 0.7)
+        top = _RIDGE + (_EAVES - _RIDGE) * abs(x - _MIDDLE) / (_RIGHT - _MIDDLE)
+        canvas.box(x - 0.75, top, x + 0.75, _FLOOR, _FRAME, 0.7)
     canvas.box(_LEFT, _EAVES - 1, _RIGHT, _EAVES + 1, _FRAME)
 
 

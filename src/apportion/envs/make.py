@@ -21,18 +21,20 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import RescaleAction
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check, nearest
 from apportion.core.spec import Spec
-from apportion.envs.checks import check_action_space, check_graph, check_names, check_observation_space
 from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
-from apportion.envs.discrete import OneHotAction
 from apportion.envs.factories import AnyEnv as AnyEnv
 from apportion.envs.factories import call_factory, find_factory, only_here
-from apportion.envs.flattened import flattened_names
-from apportion.envs.metaworld_tasks import PREFIX, SeededTasks, by_task
 from apportion.envs.mujoco import TASKS, MujocoTask, PadObservation, ZeroObservation
-from apportion.envs.names import documented
-from apportion.envs.spaces import action_facts
+from apportion.envs.names import documented, flattened_names
+from apportion.envs.spaces import (
+    action_facts,
+    check_action_space,
+    check_graph,
+    check_names,
+    check_observation_space,
+)
 
 _EXTRAS = {"Meta-World": "metaworld"}  # namespace of ids: what registers them, as module and as our extra
 
@@ -347,3 +349,55 @@ def _names(
         return known or tuple(f"{letter}{index}" for index in range(size))
     check_names(env_id, attribute, declared, size)
     return tuple(str(name) for name in declared)
+
+
+# --- Discrete actions
+
+
+class OneHotAction(gymnasium.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
+    """The largest entry of a vector is the action. A policy that gives zeros only takes the first one."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        RecordConstructorArgs.__init__(self)
+        super().__init__(env)
+        space = env.action_space
+        assert isinstance(space, spaces.Discrete)
+        self.first = int(space.start)
+        self.action_space = spaces.Box(0.0, 1.0, (int(space.n),), np.float32)
+
+    def action(self, action: Any) -> int:
+        return self.first + int(np.argmax(action))
+
+
+# --- MetaWorld
+
+
+PREFIX = "Meta-World/"
+_SINGLE = "Meta-World/MT1"  # one task, with 50 places for its goal and its objects
+
+
+def by_task(name: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """What Gymnasium makes of Meta-World/TASK, and the constructor's arguments; other names as they are.
+
+    The 50 places come from a seed. Without one they would be others in every process."""
+    if not name.startswith(PREFIX) or name in gymnasium.registry:
+        return name, arguments
+    from metaworld.env_dict import ALL_V3_ENVIRONMENTS
+
+    task = name.removeprefix(PREFIX)
+    check(task in ALL_V3_ENVIRONMENTS, f"MetaWorld has no task {task!r}{nearest(task, ALL_V3_ENVIRONMENTS)}")
+    return _SINGLE, {"env_name": task, "seed": 0, **arguments}
+
+
+class SeededTasks(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+    """MetaWorld draws the next place before it takes the seed: the same seed led elsewhere every time."""
+
+    def __init__(self, env: AnyEnv) -> None:
+        RecordConstructorArgs.__init__(self)
+        super().__init__(env)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        if seed is not None:
+            inner: Any = self.unwrapped
+            inner.seed(seed)
+        return super().reset(seed=seed, options=options)

@@ -10,12 +10,23 @@ import sys
 from typing import Any, BinaryIO
 
 from apportion.core import children
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.envs.faults import FAILURES, Trouble
 from apportion.envs.lane import Lane, Noise, UnrepeatableError, play_one
-from apportion.envs.lifetime import BEATS, LANE, NOBODY, Pulse, shared_pulse
 from apportion.envs.make import EnvConfig
-from apportion.envs.wire import Arrays, Message, prefixed, receive, send, under
+from apportion.envs.wire import (
+    BEATS,
+    LANE,
+    NOBODY,
+    Arrays,
+    Message,
+    Pulse,
+    prefixed,
+    receive,
+    send,
+    shared_pulse,
+    strip_prefix,
+)
 
 
 class Server:
@@ -37,7 +48,7 @@ class Server:
     def answer(self, request: Message) -> Message:
         """Requests name what they want, and of which lanes; arrays of lane i are called `i/...`."""
         head, arrays = request
-        errands = {
+        requests = {
             "open": self._open,
             "chunk": self._chunk,
             "put back": self._put_back,
@@ -48,7 +59,7 @@ class Server:
             lane = task["lane"]
             self.pulse[LANE] = lane
             trouble = Trouble(task["allowed"], self.printed)
-            found = errands[head["want"]](lane, head | task, under(arrays, f"{lane}/"), trouble)
+            found = requests[head["want"]](lane, head | task, strip_prefix(arrays, f"{lane}/"), trouble)
             facts = {"lane": lane, "faults": trouble.reasons, "open": lane in self.lanes}
             answers[lane] = Message(found.head | facts, found.arrays)
         self.pulse[LANE] = NOBODY
@@ -72,10 +83,11 @@ class Server:
 
     def _chunk(self, lane: int, head: dict[str, Any], arrays: Arrays, trouble: Trouble) -> Message:
         """So many steps. In a process that is new to the lane, from where it was."""
-        found = self.lanes.get(lane) or self._recover(lane, under(arrays, "where/"), trouble)
+        found = self.lanes.get(lane) or self._recover(lane, strip_prefix(arrays, "where/"), trouble)
         if found is None:
             return Message({}, {})
-        chunk = found.collect(under(arrays, "actor/") or None, head["steps"], head["iteration"], trouble)
+        actor = strip_prefix(arrays, "actor/") or None
+        chunk = found.collect(actor, head["steps"], head["iteration"], trouble)
         if len(trouble.reasons) > trouble.allowed:
             self.lanes.pop(lane).close()
         return Message({"where": _place(found)}, chunk)
@@ -103,7 +115,7 @@ class Server:
                     if lane not in self.evaluation_lanes:
                         self.evaluation_lanes[lane] = self._make(lane)
                     host, moment = self.evaluation_lanes[lane], (head["iteration"], number)
-                    played[number] = play_one(host, under(arrays, "actor/"), moment, noise, failed)
+                    played[number] = play_one(host, strip_prefix(arrays, "actor/"), moment, noise, failed)
                 except FAILURES as error:
                     failed += 1
                     if lane in self.evaluation_lanes:

@@ -1,11 +1,95 @@
-"""What the spaces of an environment say by themselves, where somebody else makes the environment."""
+"""What we ask of an environment's spaces, what they say by themselves, and actions in their own range.
 
+Complaints name the fix.
+"""
+
+import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
-from apportion.core.spec import Spec
-from apportion.envs.checks import check_action_space, check_observation_space
+from apportion.core.config import UserError
+from apportion.core.spec import BLOCKS, Graph, Spec
+
+MOST_FLATTENED = 1_000  # numbers of a table or picture that it makes sense to take as a vector
+
+
+def check_observation_space(env_id: str, space: spaces.Space[Any]) -> None:
+    if space.shape and 0 in space.shape:
+        raise UserError(f"{env_id} observes nothing (shape {space.shape}): add at least one number")
+    if isinstance(space, spaces.Box) and len(space.shape) == 1:
+        return
+    kind = f"{type(space).__name__} of shape {space.shape}" if space.shape else type(space).__name__
+    fix = "register it wrapped in gymnasium.wrappers.FlattenObservation"
+    if len(space.shape or ()) > 1 and np.prod(space.shape or ()) > MOST_FLATTENED:
+        fix = "pictures are not learned from yet, so observe what they show in some numbers"
+    raise UserError(f"{env_id} observes a {kind}, but a vector (Box with one axis) is needed: {fix}")
+
+
+def check_action_space(env_id: str, space: spaces.Space[Any]) -> None:
+    if isinstance(space, spaces.Discrete):
+        return
+    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        kind = f"Box of {space.dtype}" if isinstance(space, spaces.Box) else type(space).__name__
+        fix = "wrap it in gymnasium.wrappers.TransformAction, or choose another environment"
+        if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+            count = _combinations(space)
+            choice = f"number its {count:,} combinations in a Discrete({count})"
+            fix = f"{choice} by gymnasium.wrappers.TransformAction"
+        raise UserError(
+            f"{env_id} takes actions from a {kind}, but a Box of floats or a Discrete space is needed: {fix}"
+        )
+    if 0 in space.shape:
+        raise UserError(f"{env_id} has no action to choose (shape {space.shape}): add at least one")
+    if len(space.shape) != 1:
+        raise UserError(
+            f"{env_id} takes actions of shape {space.shape}, but a vector (one axis) is needed: "
+            "reshape them with gymnasium.wrappers.TransformAction"
+        )
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        raise UserError(
+            f"{env_id} has an action without bounds: declare finite ones in its action_space, "
+            "which gymnasium.wrappers.RescaleAction can then map to [-1, 1] (ClipAction enforces them)"
+        )
+    if not (space.low < space.high).all():
+        raise UserError(f"{env_id} has an action whose low bound is not below its high one: widen or drop it")
+
+
+def _combinations(space: spaces.MultiDiscrete | spaces.MultiBinary) -> int:
+    if isinstance(space, spaces.MultiDiscrete):
+        return math.prod(space.nvec.ravel().tolist())
+    return int(2 ** math.prod(space.shape))
+
+
+def not_finite(observation: NDArray[Any], names: Sequence[str] = ()) -> str | None:
+    """Its first dimension that is no finite number, in words; None where all are."""
+    bad = np.flatnonzero(~np.isfinite(observation))
+    if not bad.size:
+        return None
+    which = f"{bad[0]} ({names[bad[0]]})" if names else f"{bad[0]}"
+    return f"{observation[bad[0]]} in dimension {which}: give its last good number instead"
+
+
+def check_names(env_id: str, attribute: str, names: Any, size: int) -> None:
+    if isinstance(names, str) or len(names) != size:
+        raise UserError(f"{env_id} declares {attribute} = {names!r}: give exactly {size} names")
+
+
+def check_graph(env_id: str, graph: Any, states: int, actions: int) -> None:
+    """None is fine: few environments know their graph."""
+    if graph is None:
+        return
+    if not isinstance(graph, Graph):
+        found = type(graph).__name__
+        raise UserError(f"{env_id} declares a true_graph of type {found}: make it apportion.core.spec.Graph")
+    shapes = ((states,), (actions,), (states, states), (actions, states))
+    for block, shape in zip(BLOCKS, shapes, strict=True):
+        found = np.shape(getattr(graph, block))
+        if found != shape:
+            raise UserError(f"{env_id} declares true_graph.{block} of shape {found}: make it {shape}")
 
 
 def spec_of(
@@ -32,3 +116,38 @@ def action_facts(space: spaces.Space[Any]) -> dict[str, Any]:
         return {"discrete": True, "first_action": int(space.start)}
     assert isinstance(space, spaces.Box)
     return {"action_low": tuple(map(float, space.low)), "action_high": tuple(map(float, space.high))}
+
+
+# --- Actions in the environment's own range, and as learners know them
+
+
+def own_action(spec: Spec, action: NDArray[np.float32]) -> Any:
+    """What the environment's step() takes: a vector within its bounds, or the number of a discrete action."""
+    if spec.discrete:
+        return spec.first_action + int(np.argmax(action))
+    low, high = bounds(spec)
+    own = low + (np.asarray(action, np.float64) + 1) / 2 * (high - low)
+    return np.clip(own, low, high).astype(low.dtype)
+
+
+def learners_actions(spec: Spec, actions: NDArray[Any]) -> NDArray[np.float32]:
+    """[T, A] from actions [T, A] in the environment's own range, or numbers [T] of discrete ones."""
+    given = np.asarray(actions)
+    if spec.discrete:
+        numbers = given.astype(np.int64) - spec.first_action
+        if given.ndim != 1 or not ((numbers >= 0) & (numbers < spec.action_size)).all():
+            last = spec.first_action + spec.action_size - 1
+            raise UserError(f"actions must be numbers [T] from {spec.first_action} to {last}")
+        return np.eye(spec.action_size, dtype=np.float32)[numbers]
+    if given.ndim != 2 or given.shape[1] != spec.action_size:
+        raise UserError(f"actions have shape {given.shape}: give [T, {spec.action_size}], one row per step")
+    low, high = bounds(spec)
+    return ((given - low) / (high - low) * 2 - 1).astype(np.float32)
+
+
+def bounds(spec: Spec) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Low and high [A], in single precision where that holds them exactly, as most environments have them."""
+    exact = np.array([spec.action_low, spec.action_high], np.float64)
+    single = exact.astype(np.float32)
+    low, high = single if np.array_equal(single, exact) else exact
+    return low, high

@@ -4,13 +4,17 @@ The same two formats as in checkpoints, so that nothing here can execute code on
 """
 
 import json
+import mmap
+import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableSequence
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
+
+from apportion.core.children import memory_file
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -40,7 +44,7 @@ def receive(stream: BinaryIO) -> Message:
     return Message(head, load(body) if body else {})
 
 
-def under(arrays: Arrays, prefix: str) -> Arrays:
+def strip_prefix(arrays: Arrays, prefix: str) -> Arrays:
     """The arrays whose names start with a prefix, under the rest of their names."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
@@ -60,3 +64,31 @@ def _exactly(stream: BinaryIO, size: int) -> bytes:
         parts.append(part)
         size -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+# --- A worker's pulse: it shows that it is alive, and what it is doing
+
+
+Pulse = MutableSequence[int]  # [BEATS, LANE, EPISODE]: what a worker does, readable though it hangs
+
+BEATS, LANE, EPISODE = range(3)
+NOBODY = -1  # the lane while none is being served
+
+_BYTES = 3 * 8
+
+
+def no_pulse() -> Pulse:
+    """For lanes that nobody watches."""
+    return [0, NOBODY, 0]
+
+
+def pulse_file() -> int:
+    """A descriptor of memory for a pulse; whoever made it closes it."""
+    descriptor = memory_file("pulse")
+    os.write(descriptor, bytes(_BYTES))  # written, not only reserved: a full disk complains here and now
+    return descriptor
+
+
+def shared_pulse(descriptor: int) -> Pulse:
+    """The memory behind a descriptor."""
+    return memoryview(mmap.mmap(descriptor, _BYTES)).cast("q")  # type: ignore[return-value]

@@ -4,22 +4,180 @@ With `workers=0` the lanes run inside the calling process instead, where nobody 
 """
 
 import os
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from functools import partial
+from threading import RLock
 from typing import Any
 
 import numpy as np
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
-from apportion.envs.chunk import ChunkWriter
-from apportion.envs.connections import InlineConnection, LostError, ProcessConnection
+from apportion.envs.connections import (
+    PATIENCE,
+    Connection,
+    InlineConnection,
+    LostError,
+    ProcessConnection,
+    answered,
+    end_all,
+)
 from apportion.envs.factories import only_here
 from apportion.envs.faults import Faults
-from apportion.envs.lane import Noise
+from apportion.envs.lane import ChunkWriter, Noise
 from apportion.envs.make import EnvConfig
-from apportion.envs.staff import Errand, Staff
-from apportion.envs.wire import Arrays, Message, under
+from apportion.envs.wire import Arrays, Message, prefixed, strip_prefix
+
+# --- The supervisor: teams of workers are asked and watched together, and replaced when one is lost
+
+
+LOOK_EVERY = 0.25  # seconds, at the most
+
+
+@dataclass(frozen=True)
+class Request:
+    """What lanes are asked for, in a form in which those of a lost worker can be asked again."""
+
+    want: str
+    iteration: int
+    facts: dict[str, Any]  # the same for all lanes
+    task: Callable[[int, bool], tuple[dict[str, Any], Arrays]]  # of one lane, which may be new to its worker
+    lost: Callable[[int, LostError], None]  # called when a lane took its worker along
+    absent: set[int]  # lanes that are not asked, or no longer
+
+
+@dataclass
+class Worker:
+    """A worker, or who has taken its place, and the lanes it serves."""
+
+    connection: Connection
+    lanes: list[int]
+    spare: bool
+    known: set[int] = field(default_factory=set)  # lanes that it has served in training
+    asked: list[int] = field(default_factory=list)
+
+
+class Supervisor:
+    """All workers of a pool. The first team has the training's environments, the others evaluate."""
+
+    def __init__(
+        self, connect: Callable[[], Connection], groups: list[list[int]], faults: Faults, timeout: float
+    ) -> None:
+        self.teams: list[list[Worker]] = []
+        self._hurried = False
+        self._given_up: set[int] = set()  # lanes that were lost when there was no time to try again
+        self._connect = connect
+        self._groups = groups
+        self._faults = faults
+        self._timeout = timeout
+        self._closed = False
+        self._lock = RLock()  # a thread that hires may be interrupted by a signal, and then kills
+
+    def hire(self) -> None:
+        """One more team of workers, each with some of the lanes."""
+        spare = bool(self.teams)
+        team: list[Worker] = []
+        self.teams.append(team)
+        for group in self._groups:
+            worker = Worker(self._connected(spare), group, spare)
+            team.append(worker)  # one by one: if the next fails, those already hired can still be dismissed
+
+    def ask(self, team: int, request: Request) -> None:
+        """Returns at once; `answers` has to be called before the team is asked again."""
+        for worker in self.teams[team]:
+            self._ask(worker, request)
+
+    def answers(self, team: int, request: Request) -> dict[int, Message]:
+        """What each lane said that was not absent. Faults have been told of."""
+        found: dict[int, Message] = {}
+        while waiting := [worker for worker in self.teams[team] if worker.asked]:
+            tick, began = min(LOOK_EVERY, self._timeout / 4), time.monotonic()
+            ready = answered([worker.connection for worker in waiting], tick)
+            # No more than that, whatever the clock says: this process too may have been halted for hours.
+            waited = min(tick, time.monotonic() - began)
+            for worker in waiting:
+                try:
+                    if worker.connection in ready:
+                        found |= self._read(worker, request)
+                    else:
+                        worker.connection.waited(waited, self._timeout)
+                except LostError as lost:
+                    self._replace(worker, request, lost)
+        return found
+
+    def hurry(self) -> None:
+        """From now on nobody is waited for longer than a few seconds, nor asked again after that."""
+        self._hurried = True
+        self._timeout = min(self._timeout, PATIENCE)
+
+    def kill(self) -> None:
+        """End all workers at once."""
+        with self._lock:
+            self._closed = True
+            for worker in self._workers():
+                worker.connection.kill()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+        end_all([worker.connection for worker in self._workers()])
+        self.teams = []
+
+    def _workers(self) -> list[Worker]:
+        return [worker for team in self.teams for worker in team]
+
+    def _connected(self, spare: bool) -> Connection:
+        with self._lock:
+            if self._closed:
+                raise UserError("the environments have been closed")
+            connection = self._connect()
+        if spare:
+            connection.step_back()
+        return connection
+
+    def _ask(self, worker: Worker, request: Request) -> None:
+        worker.asked = [lane for lane in worker.lanes if lane not in request.absent | self._given_up]
+        if not worker.asked:
+            return
+        heads, arrays = [], {}
+        for lane in worker.asked:
+            head, arrays[lane] = request.task(lane, lane not in worker.known)
+            heads.append({"lane": lane, "allowed": self._faults.allowed(lane), **head})
+        common = {"want": request.want, "iteration": request.iteration, **request.facts}
+        worker.connection.request({**common, "lanes": heads}, prefixed(arrays))
+
+    def _read(self, worker: Worker, request: Request) -> dict[int, Message]:
+        message = worker.connection.reply()
+        worker.asked = []
+        found: dict[int, Message] = {}
+        for head in message.head["lanes"]:
+            lane = head["lane"]
+            found[lane] = Message(head, strip_prefix(message.arrays, f"{lane}/"))
+            for reason in head["faults"]:
+                self._faults.happened(lane, request.iteration, reason)
+        worker.known = {lane for lane, answer in found.items() if answer.head["open"]}
+        return found
+
+    def _replace(self, worker: Worker, request: Request, lost: LostError) -> None:
+        """The lane that was being served is to blame; the others only have to be served again."""
+        lane = worker.asked[0] if lost.lane is None else lost.lane
+        worker.connection.end(PATIENCE)
+        with self._lock:
+            if self._closed:
+                raise UserError(str(lost)) from None
+        self._faults.happened(lane, request.iteration, str(lost))
+        if lane in self._faults.frozen:
+            request.absent.add(lane)
+        if self._hurried:
+            self._given_up.add(lane)
+        request.lost(lane, lost)
+        worker.connection, worker.known = self._connected(worker.spare), set()
+        self._ask(worker, request)
+
+
+# --- Lanes
 
 
 class Pool:
@@ -36,13 +194,13 @@ class Pool:
         self.has_spare_workers = workers > 0
         self.most_teams = spare_teams(len(groups)) if workers else 1
         connect = partial(ProcessConnection if workers else InlineConnection, config, seeds, head)
-        self.staff = Staff(connect, groups, self.faults, config.timeout)
-        self._chunk: Errand  # under way
+        self.supervisor = Supervisor(connect, groups, self.faults, config.timeout)
+        self._chunk: Request  # under way
         try:
-            self.staff.hire()
+            self.supervisor.hire()
             self.spec = self._open()
         except BaseException:
-            self.staff.kill()
+            self.supervisor.kill()
             self.close()
             raise
 
@@ -54,12 +212,12 @@ class Pool:
             return {}, {**_actor(actors, lane), **where}
 
         facts, absent = {"steps": steps}, set(self.faults.frozen)
-        self._chunk = Errand("chunk", iteration, facts, task, lambda lane, _: self._leave(lane, 1), absent)
-        self.staff.ask(0, self._chunk)
+        self._chunk = Request("chunk", iteration, facts, task, lambda lane, _: self._leave(lane, 1), absent)
+        self.supervisor.ask(0, self._chunk)
 
     def finish_chunk(self) -> Arrays:
         """The stacked arrays of replay.Chunk. A lane that stands still has no rows in them."""
-        answers = self.staff.answers(0, self._chunk)
+        answers = self.supervisor.answers(0, self._chunk)
         chunks = [self._moved(lane, answers.get(lane)) for lane in range(self.lanes)]
         return {name: np.stack([chunk[name] for chunk in chunks]) for name in chunks[0]}
 
@@ -79,30 +237,30 @@ class Pool:
         """
         first = 1 if beside_training and self.has_spare_workers else 0  # the first team has the training's
         most = max(first + 1, self.most_teams)
-        while len(self.staff.teams) < min(most, first + episodes):
-            self.staff.hire()
-        teams = range(first, len(self.staff.teams))
+        while len(self.supervisor.teams) < min(most, first + episodes):
+            self.supervisor.hire()
+        teams = range(first, len(self.supervisor.teams))
         shares = [share.tolist() for share in np.array_split(np.arange(episodes), len(teams)) if share.size]
         missing, failed = set(absent), np.zeros((self.lanes, episodes), np.int64)
 
         def lost(lane: int, how: LostError) -> None:
             failed[lane, how.episode] += 1
 
-        def errand(numbers: list[int]) -> Errand:
+        def request(numbers: list[int]) -> Request:
             def task(lane: int, _: bool) -> tuple[dict[str, Any], Arrays]:
                 return {"failed": failed[lane, numbers].tolist()}, _actor(actors, lane)
 
             facts = {"numbers": numbers, "noise": None if noise is None else noise._asdict()}
-            return Errand("episodes", stage, facts, task, lost, missing)
+            return Request("episodes", stage, facts, task, lost, missing)
 
-        errands = list(zip(teams, map(errand, shares), strict=False))
-        for team, each in errands:
-            self.staff.ask(team, each)
+        requests = list(zip(teams, map(request, shares), strict=False))
+        for team, each in requests:
+            self.supervisor.ask(team, each)
         played: list[list[Arrays]] = [[] for _ in range(self.lanes)]
-        for team, each in errands:
-            for lane, answer in self.staff.answers(team, each).items():
+        for team, each in requests:
+            for lane, answer in self.supervisor.answers(team, each).items():
                 numbers = each.facts["numbers"] if answer.arrays else []
-                played[lane] += [under(answer.arrays, f"{number}/") for number in numbers]
+                played[lane] += [strip_prefix(answer.arrays, f"{number}/") for number in numbers]
         return [lane if len(lane) == episodes else [] for lane in played]
 
     def where(self) -> list[Arrays]:
@@ -116,24 +274,24 @@ class Pool:
         def task(lane: int, _: bool) -> tuple[dict[str, Any], Arrays]:
             return {}, self._where[lane]
 
-        errand = Errand(
+        request = Request(
             "put back", 0, {}, task, lambda lane, _: self._leave(lane, 1), set(self.faults.frozen)
         )
-        self.staff.ask(0, errand)
-        for lane, answer in self.staff.answers(0, errand).items():
+        self.supervisor.ask(0, request)
+        for lane, answer in self.supervisor.answers(0, request).items():
             if answer.head["faults"]:
                 self._leave(lane, len(answer.head["faults"]))
 
     def hurry(self) -> None:
         """A stop is due: from now on nobody is waited for longer than a few seconds, nor asked again."""
-        self.staff.hurry()
+        self.supervisor.hurry()
 
     def kill(self) -> None:
         """End all workers at once."""
-        self.staff.kill()
+        self.supervisor.kill()
 
     def close(self) -> None:
-        self.staff.close()
+        self.supervisor.close()
 
     def __enter__(self) -> "Pool":
         return self
@@ -148,9 +306,9 @@ class Pool:
         def lost(_: int, how: LostError) -> None:
             raise UserError(str(how))
 
-        errand = Errand("open", 0, {}, lambda lane, _: ({}, {}), lost, set(self.faults.frozen))
-        self.staff.ask(0, errand)
-        answers = self.staff.answers(0, errand)
+        request = Request("open", 0, {}, lambda lane, _: ({}, {}), lost, set(self.faults.frozen))
+        self.supervisor.ask(0, request)
+        answers = self.supervisor.answers(0, request)
         specs = [Spec.from_dict(answer.head["spec"]) for answer in answers.values() if answer.arrays]
         if not specs:
             raise UserError(next(iter(answers.values())).head["faults"][0])

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 from apportion.backbones import BACKBONES
 from apportion.core.config import check, from_dict, nearest, to_dict
 from apportion.envs.factories import Factory, name_factory
-from apportion.runs.recording import Checkpoints
+from apportion.runs.settings import Checkpoints
 from apportion.training.presets import default_backbone, paper, preset
 from apportion.training.settings import NO_POLICY, Config
-from apportion.training.varied import lanes_for, parse
 
 PRESETS = ("default", "paper")
-_OF_THE_WHOLE = ("normalise", "method.exact_sum", "vary")  # settings that are in no part of a training
+_OF_THE_WHOLE = ("normalise",)  # settings that are in no part of a training
 _UNPREFIXED = ("schedule", "checkpoints")  # parts whose flags stand by themselves: --steps, --keep
 
 
@@ -44,8 +43,6 @@ def choose(
         known = [*places, *_OF_THE_WHOLE]
         check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
     normalise = bool(given.pop("normalise", config.normalise))
-    exact_sum = bool(given.pop("method.exact_sum", config.exact_sum))
-    varied = parse(given.pop("vary")) if "vary" in given else None
     for part, before in parts.items():
         changes = {places[name][1]: value for name, value in given.items() if places[name][0] == part}
         parts[part] = _changed(before, changes, part)
@@ -57,10 +54,8 @@ def choose(
         imagine=parts["imagine"],
         schedule=parts["schedule"],
         seed=seed,
-        lanes=lanes_for(seeds, varied),
+        lanes=seeds,
         normalise=normalise,
-        exact_sum=exact_sum,
-        varied=varied,
     )
     return Chosen(config, parts["checkpoints"])
 
@@ -92,7 +87,7 @@ def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted names, also of settings that come in groups; hyphens as in flags are fine."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
-        group = isinstance(value, Mapping) and "." not in name and name != "vary"
+        group = isinstance(value, Mapping) and "." not in name
         for key, inner in value.items() if group else [("", value)]:
             dotted = f"{name}.{key}" if group else name
             part, _, rest = dotted.replace("-", "_").partition(".")

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from apportion.core.config import check, nearest
-from apportion.core.errors import UserError
-from apportion.core.telling import Tell, nobody
+from apportion.core.config import Tell, UserError, check, nearest, silent
 from apportion.data.columns import Columns
 from apportion.data.reading import Read, read_log
 from apportion.data.writing import check_target, relabelled_id, write_copy, write_minari
@@ -77,7 +75,7 @@ def relabel(
     credit: bool = False,
     exact: bool = True,
     precision: Precision | None = None,
-    tell: Tell = nobody,
+    tell: Tell = silent,
 ) -> str:
     """Write logged episodes again with the learned reward of each step, and say where: to `out`, which has
     the format of `data`; a Minari data set gets a new id where none is given.

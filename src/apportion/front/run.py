@@ -1,29 +1,35 @@
-"""A run as a script sees it: what it brought, and its policies and rewards, ready to be asked."""
+"""The front door: `train` and `load` give a `Run` to be asked, `compare` sets runs beside each other."""
 
+import csv
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.envs.factories import Factory, name_factory
-from apportion.report.making import make_page
+from apportion.front.choosing import choose
+from apportion.report.comparison.figure import draw_comparison
+from apportion.report.comparison.results import Comparison, Metric, compare_runs
+from apportion.report.page import make_page
 from apportion.runs import recording
-from apportion.runs.evaluation import Playing, evaluate_run
+from apportion.runs.evaluation import EvaluationSettings, evaluate_run
 from apportion.runs.explain import Precision
 from apportion.runs.explaining import Selection, explain_run
-from apportion.runs.folder import Episode, RunFolder
+from apportion.runs.folder import Episode, RunFolder, default_path
 from apportion.runs.learned import check_lane
-from apportion.runs.listening import Listener
+from apportion.runs.listeners import Listener
 from apportion.runs.logs import STORED
 from apportion.runs.policy import Policy, export_policy, read_policy
 from apportion.runs.recording import Outcome
 from apportion.runs.rewards import learned_rewards
+from apportion.runs.settings import Checkpoints
 from apportion.runs.summary import summarise
+from apportion.training.settings import Config
 
 
 class Stopped(KeyboardInterrupt):
@@ -177,7 +183,7 @@ class Run:
         best: bool = False,
     ) -> dict[str, Any]:
         """Scores of every lane over fresh episodes: what `apportion eval --json` prints."""
-        playing = Playing(episodes, seed, noise, tuple(noise_dims))
+        playing = EvaluationSettings(episodes, seed, noise, tuple(noise_dims))
         return evaluate_run(self.folder, playing, best).data
 
     def explain(
@@ -232,3 +238,110 @@ def _of_lane(value: Any, lane: int) -> Any:
     """One lane's share of a logged value, NaN where it was not a number."""
     own = value[lane] if isinstance(value, list) else value
     return float("nan") if own is None else own
+
+
+# --- Trainings
+
+
+def train(
+    env: str | Factory,
+    method: str = "grd",
+    *,
+    backbone: str | None = None,
+    steps: int | None = None,
+    seeds: int = 1,
+    seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    preset: Literal["default", "paper"] = "default",
+    settings: Mapping[str, Any] | None = None,
+    quiet: bool = False,
+    callback: Listener | None = None,
+) -> Run:
+    """Train on an environment, into a run folder.
+
+    `env` is a Gymnasium id, module:id, or a function without arguments that makes a new environment.
+    `settings` are flags of `apportion train` by name: {"method.hidden": (64, 64), "warmup_steps": 2_000}.
+    `callback` is called with each line of metrics.jsonl as it is written; when it returns False, the training
+    is saved and ends there. Ctrl-C saves, and raises `Stopped`.
+    """
+    given = {**(settings or {}), **({} if steps is None else {"steps": steps})}
+    config, checkpoints = choose(env, method, backbone, seeds, seed, preset, given)
+    folder = default_path(config.env.id, config.method) if out is None else Path(out)
+    return start(config, checkpoints, folder, quiet, () if callback is None else (callback,))
+
+
+def start(
+    config: Config, checkpoints: Checkpoints, out: Path, quiet: bool, listeners: Sequence[Listener] = ()
+) -> Run:
+    """Train with settings that are ready."""
+    return Run.ended(recording.train(config, checkpoints, out, quiet, listeners))
+
+
+def load(run: str | os.PathLike[str], env: str | Factory | None = None) -> Run:
+    """A run that was trained before. `env` takes the place of its environment: needed where that came from a
+    function of a script, and useful where its module has another name now."""
+    return Run.open(run, env)
+
+
+# --- Runs beside each other
+
+
+class Compared:
+    """Runs beside each other, as a script sees them."""
+
+    def __init__(self, found: Comparison) -> None:
+        self.found = found
+
+    def __repr__(self) -> str:
+        return f"Compared({len(self.found.tasks)} tasks, {len(self.found.labels)} methods)"
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out, and why: a line each."""
+        return list(self.found.notes)
+
+    def summary(self) -> dict[str, Any]:
+        """What `apportion compare --json` prints."""
+        return self.found.summary()
+
+    def records(self) -> list[dict[str, Any]]:
+        """A tidy table: one record for each task, method, backbone, seed and step."""
+        return list(self.found.rows())
+
+    def frame(self) -> Any:
+        """The same as a pandas.DataFrame; pandas is loaded when this is asked for."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise UserError("frame() needs pandas: pip install pandas, or use records()") from error
+        return pandas.DataFrame(self.records())
+
+    def write_csv(self, path: str | os.PathLike[str]) -> Path:
+        """The same as a CSV file; what is not known is empty."""
+        file = Path(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        records = self.records()
+        with file.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, records[0])
+            writer.writeheader()
+            writer.writerows(records)
+        return file
+
+    def figure(self, path: str | os.PathLike[str]) -> Path:
+        """Curves of each task, and all tasks together, as an SVG, PNG or PDF file."""
+        return draw_comparison(self.found, Path(path))
+
+
+def compare(
+    *runs: str | os.PathLike[str],
+    metric: Metric = "return",
+    at: int | None = None,
+    random: Mapping[str, float] | None = None,
+) -> Compared:
+    """Compare runs: each a run folder, or a folder that holds some, as a sweep leaves it.
+
+    They are compared `at` a step, by default the last that all runs of a task have. `random` is what random
+    actions earn, by task; where it is needed and not given, a few episodes are played.
+    """
+    given = None if random is None else dict(random)
+    return Compared(compare_runs([Path(run) for run in runs], metric, at, given))

@@ -8,12 +8,10 @@ import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 from numpy.typing import NDArray
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 from apportion.core.types import Transitions
 from apportion.envs.make import time_limit
-from apportion.envs.ranges import learners_actions
-from apportion.envs.spaces import spec_of
+from apportion.envs.spaces import learners_actions, spec_of
 from apportion.runs.explain import Steps, why_not_alone
 from apportion.training import agent as agents
 from apportion.training import devices

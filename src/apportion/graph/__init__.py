@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 from apportion.core.spec import BLOCKS, Graph
 from apportion.graph.certificate import ENOUGH_SEGMENTS as ENOUGH_SEGMENTS
 from apportion.graph.certificate import Certificate, certify

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.apart import apart
+from apportion.core.children import apart
 from apportion.core.spec import BLOCKS, REWARD_BLOCKS
 from apportion.graph import Identification, additive_fit, find_endings, identify
 from apportion.graph.additive_fit import Fitted, Measured

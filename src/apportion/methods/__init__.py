@@ -19,7 +19,7 @@ from apportion.methods import (
 )
 
 METHODS: dict[str, Entry[Method]] = {
-    "grd": Entry(grd.Config, grd.make, in_state=("sparsity",)),
+    "grd": Entry(grd.Config, grd.make),
     "rd": Entry(rd.Config, rd.make),
     "rrd": Entry(rrd.Config, rrd.make),
     "rrd-unbiased": Entry(rrd.UnbiasedConfig, rrd.make),

@@ -16,12 +16,11 @@ from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
 from apportion.methods import foresight
-from apportion.methods.foresight import Statistics, follow, inputs_of, target_of, unit
+from apportion.methods.foresight import LSTM, Statistics, follow, inputs_of, target_of, unit
 from apportion.nn import optimise
+from apportion.nn.losses import masked_mean, tokens_of
 from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
-from apportion.nn.recurrent import LSTM
-from apportion.nn.segments import masked_mean, tokens_of
 
 CLIP = optax.clip_by_global_norm(1.0)  # gradients through a thousand steps can burst
 
@@ -59,7 +58,6 @@ class State(NamedTuple):
     optimiser: Optimiser
     statistics: Statistics
     per_step: Float[Array, ""]  # 1 / √T of the longest segment: a step's share of the totals' unit
-    policy_mask: Float[Array, "S"]  # all ones
 
 
 def make(config: Config) -> Method:
@@ -73,7 +71,6 @@ def make(config: Config) -> Method:
             optimiser=optimise.start(networks, config.learning_rate),
             statistics=foresight.unknown(inputs),
             per_step=jnp.asarray(spec.max_segment_steps**-0.5, jnp.float32),
-            policy_mask=jnp.ones(spec.observation_size),
         )
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
@@ -97,11 +94,8 @@ def make(config: Config) -> Method:
         scale = state.per_step * unit(state.statistics)
         return predict_reward(state.networks.step, state.statistics.rate, scale, tokens)
 
-    def policy_mask(state: State) -> Float[Array, "S"]:
-        return state.policy_mask
-
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, policy_mask, None, sampling, repaid=foresight.repaid)
+    return Method(init, update, reward, sampling, repaid=foresight.repaid)
 
 
 def part_loss(

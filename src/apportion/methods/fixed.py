@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Method, Metrics, Sampling, Transitions
 
-State = Float[Array, "S"]  # the policy mask: all ones
+State = Float[Array, ""]  # nothing is learned
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def make_oracle(config: OracleConfig) -> Method:
 
 def _fixed(read: Callable[[Transitions], Float[Array, "*B"]]) -> Method:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
-        return jnp.ones(spec.observation_size)
+        return jnp.zeros(())
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
         return state, {}
@@ -41,7 +41,4 @@ def _fixed(read: Callable[[Transitions], Float[Array, "*B"]]) -> Method:
     def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
         return read(transitions)
 
-    def policy_mask(state: State) -> Float[Array, "S"]:
-        return state
-
-    return Method(init, update, reward, policy_mask, None, Sampling())
+    return Method(init, update, reward, Sampling())

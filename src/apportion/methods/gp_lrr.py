@@ -20,8 +20,8 @@ from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Tra
 from apportion.methods import regression
 from apportion.methods.regression import NetworkConfig, State
 from apportion.nn import losses, optimise
+from apportion.nn.losses import tokens_of
 from apportion.nn.networks import MLP
-from apportion.nn.segments import tokens_of
 
 LEAST_NOISE = 1e-2  # a kernel over a thousand like steps has to stay invertible in single precision
 
@@ -63,7 +63,7 @@ def make(config: Config) -> Method:
         )
         kernel = Kernel(half, half, length) if config.kernel == "rbf" else None
         process = Process(MLP.init(key, (inputs, *config.hidden, 1)), kernel)
-        return regression.start(process, config.learning_rate, spec)
+        return regression.start(process, config.learning_rate)
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
         segments = batch.segments
@@ -83,7 +83,7 @@ def make(config: Config) -> Method:
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
     repaid = regression.repaid_by(lambda process: process.mean)
-    return Method(init, update, reward, regression.policy_mask, None, sampling, repaid=repaid)
+    return Method(init, update, reward, sampling, repaid=repaid)
 
 
 def segment_errors(process: Process, segments: Segments) -> Float[Array, "M"]:

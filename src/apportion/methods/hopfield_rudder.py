@@ -59,7 +59,6 @@ class State(NamedTuple):
     optimiser: Optimiser
     statistics: Statistics
     stored: Memory
-    policy_mask: Float[Array, "S"]  # all ones
 
 
 def make(config: Config) -> Method:
@@ -71,7 +70,6 @@ def make(config: Config) -> Method:
             optimiser=optimise.start(network, config.learning_rate),
             statistics=foresight.unknown(inputs),
             stored=memories.init(spec, config.stored),
-            policy_mask=jnp.ones(spec.observation_size),
         )
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
@@ -87,20 +85,17 @@ def make(config: Config) -> Method:
             return last + config.prefix_weight * prefix, {"last_loss": last, "prefix_loss": prefix}
 
         network, optimiser, metrics = optimise.descend_with(state.optimiser, state.network, loss)
-        return State(network, optimiser, statistics, stored, state.policy_mask), metrics
+        return State(network, optimiser, statistics, stored), metrics
 
     def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
         return transitions.credit
-
-    def policy_mask(state: State) -> Float[Array, "S"]:
-        return state.policy_mask
 
     def credit(state: State, segments: Segments) -> Float[Array, "M T"]:
         foreseen = foresee(state.network, state.statistics, state.stored, segments)
         return redistribute(foreseen, segments, state.statistics)
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, policy_mask, None, sampling, credit=credit, repaid=foresight.repaid)
+    return Method(init, update, reward, sampling, credit=credit, repaid=foresight.repaid)
 
 
 def foresee(

@@ -39,13 +39,12 @@ class State(NamedTuple):
     lowest: Float[Array, ""]  # of all segments in the replay and in the memory
     highest: Float[Array, ""]
     best: Memory
-    policy_mask: Float[Array, "S"]  # all ones
 
 
 def make(config: Config) -> Method:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
         nothing = jnp.zeros(())
-        return State(nothing, nothing, memories.init(spec, config.best), jnp.ones(spec.observation_size))
+        return State(nothing, nothing, memories.init(spec, config.best))
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
         return state, {}
@@ -53,9 +52,6 @@ def make(config: Config) -> Method:
     def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
         value = worth(transitions.segment_total, transitions.segment_length, config.credit)
         return relative(value, state.lowest, state.highest)
-
-    def policy_mask(state: State) -> Float[Array, "S"]:
-        return state.policy_mask
 
     def survey(state: State, found: Survey) -> State:
         best = remember_best(state.best, found)
@@ -70,9 +66,7 @@ def make(config: Config) -> Method:
         init,
         update,
         reward,
-        policy_mask,
-        edges=None,
-        sampling=Sampling(),
+        Sampling(),
         survey=survey,
         recall=recall if config.best_share > 0 else None,
         repaid=repaid,

@@ -18,8 +18,8 @@ from apportion.methods import regression
 from apportion.methods.regression import State
 from apportion.nn import losses, optimise
 from apportion.nn.attention import Layer, Transformer
+from apportion.nn.losses import masked_mean, tokens_of
 from apportion.nn.networks import MLP, normalise
-from apportion.nn.segments import masked_mean, tokens_of
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def make(config: Config) -> Method:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
         sizes = {"width": config.width, "heads": config.heads, "layers": config.layers}
         network = BagTransformer.init(key, spec.observation_size, spec.action_size, **sizes)
-        return regression.start(network, config.learning_rate, spec)
+        return regression.start(network, config.learning_rate)
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
         segments = batch.segments
@@ -103,7 +103,7 @@ def make(config: Config) -> Method:
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
     repaid = regression.repaid_by(lambda network: network.to_reward)
-    return Method(init, update, reward, regression.policy_mask, None, sampling, credit=credit, repaid=repaid)
+    return Method(init, update, reward, sampling, credit=credit, repaid=repaid)
 
 
 def bag_losses(network: BagTransformer, segments: Segments) -> tuple[Float[Array, ""], Float[Array, ""]]:

@@ -22,7 +22,7 @@ class Config(NetworkConfig):
 def make(config: Config) -> Method:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
         network = MLP.init(key, (spec.observation_size + spec.action_size, *config.hidden, 1))
-        return regression.start(network, config.learning_rate, spec)
+        return regression.start(network, config.learning_rate)
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
         return regression.fit(state, batch, reward_loss)
@@ -32,7 +32,7 @@ def make(config: Config) -> Method:
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
     repaid = regression.repaid_by(lambda network: network)
-    return Method(init, update, reward, regression.policy_mask, None, sampling, repaid=repaid)
+    return Method(init, update, reward, sampling, repaid=repaid)
 
 
 def reward_loss(network: MLP, segments: Segments) -> Float[Array, ""]:

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from apportion.core.config import check
-from apportion.core.spec import Spec
 from apportion.core.types import Batch, Metrics, Repaid, Segments
 from apportion.nn import optimise
 from apportion.nn.networks import MLP
@@ -51,12 +49,11 @@ def check_transformer(config: Any) -> None:
 class State(NamedTuple):
     network: Any
     optimiser: Optimiser
-    policy_mask: Float[Array, "S"]  # all ones
 
 
-def start(network: Any, learning_rate: float, spec: Spec) -> State:
-    """A fresh network. The policy may see every dimension."""
-    return State(network, optimise.start(network, learning_rate), jnp.ones(spec.observation_size))
+def start(network: Any, learning_rate: float) -> State:
+    """A fresh network."""
+    return State(network, optimise.start(network, learning_rate))
 
 
 def fit(
@@ -80,7 +77,3 @@ def repaid_by(last: Callable[[Any], MLP]) -> Repaid:
         return state._replace(network=network)
 
     return repaid
-
-
-def policy_mask(state: State) -> Float[Array, "S"]:
-    return state.policy_mask

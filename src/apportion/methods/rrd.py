@@ -50,7 +50,7 @@ class UnbiasedConfig(Config):
 def make(config: Config) -> Method:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
         network = MLP.init(key, (2 * spec.observation_size + spec.action_size, *config.hidden, 1))
-        return regression.start(network, config.learning_rate, spec)
+        return regression.start(network, config.learning_rate)
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
         return regression.fit(state, batch, lambda network, seen: reward_loss(network, seen, key, config))
@@ -62,7 +62,7 @@ def make(config: Config) -> Method:
 
     sampling = Sampling(config.segments, "length", config.update_every)
     repaid = regression.repaid_by(lambda network: network)
-    return Method(init, update, reward, regression.policy_mask, None, sampling, repaid=repaid)
+    return Method(init, update, reward, sampling, repaid=repaid)
 
 
 def reward_loss(network: MLP, segments: Segments, key: PRNGKeyArray, config: Config) -> Float[Array, ""]:

@@ -18,11 +18,10 @@ from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Tra
 from apportion.data import memory as memories
 from apportion.data.memory import Memory
 from apportion.methods import foresight
-from apportion.methods.foresight import Statistics, follow, inputs_of, redistribute, squared_errors
+from apportion.methods.foresight import LSTM, Statistics, follow, inputs_of, redistribute, squared_errors
 from apportion.nn import optimise
+from apportion.nn.losses import masked_mean
 from apportion.nn.optimise import Optimiser
-from apportion.nn.recurrent import LSTM
-from apportion.nn.segments import masked_mean
 
 CLIP = optax.clip_by_global_norm(1.0)  # gradients through a thousand steps can burst
 
@@ -59,7 +58,6 @@ class State(NamedTuple):
     optimiser: Optimiser
     statistics: Statistics
     lessons: Memory
-    policy_mask: Float[Array, "S"]  # all ones
 
 
 def make(config: Config) -> Method:
@@ -71,7 +69,6 @@ def make(config: Config) -> Method:
             optimiser=optimise.start(network, config.learning_rate),
             statistics=foresight.unknown(inputs),
             lessons=memories.init(spec, config.lessons),
-            policy_mask=jnp.ones(spec.observation_size),
         )
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
@@ -92,20 +89,17 @@ def make(config: Config) -> Method:
         gradients, _ = CLIP.update(gradients, optax.EmptyState())
         network, optimiser = optimise.step(state.optimiser, state.network, gradients)
         remembered = memories.offer(state.lessons, segments, wrong)
-        return State(network, optimiser, statistics, remembered, state.policy_mask), metrics
+        return State(network, optimiser, statistics, remembered), metrics
 
     def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
         return transitions.credit
-
-    def policy_mask(state: State) -> Float[Array, "S"]:
-        return state.policy_mask
 
     def credit(state: State, segments: Segments) -> Float[Array, "M T"]:
         foreseen = foresee(state.network, state.statistics, segments)
         return redistribute(foreseen, segments, state.statistics)
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, policy_mask, None, sampling, credit=credit, repaid=foresight.repaid)
+    return Method(init, update, reward, sampling, credit=credit, repaid=foresight.repaid)
 
 
 def foresee(network: LSTM, statistics: Statistics, segments: Segments) -> Float[Array, "M T"]:

@@ -14,7 +14,7 @@ from apportion.methods import regression
 from apportion.methods.regression import State
 from apportion.nn import losses
 from apportion.nn.attention import Transformer
-from apportion.nn.segments import tokens_of
+from apportion.nn.losses import tokens_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def make(config: Config) -> Method:
         network = Transformer.init(
             key, inputs, 1, width=config.width, heads=config.heads, layers=config.layers
         )
-        return regression.start(network, config.learning_rate, spec)
+        return regression.start(network, config.learning_rate)
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
         penalty = config.variance_penalty
@@ -62,7 +62,7 @@ def make(config: Config) -> Method:
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
     repaid = regression.repaid_by(lambda network: network.read)
-    return Method(init, update, reward, regression.policy_mask, None, sampling, credit=credit, repaid=repaid)
+    return Method(init, update, reward, sampling, credit=credit, repaid=repaid)
 
 
 def reward_loss(network: Transformer, segments: Segments, penalty: float) -> Float[Array, ""]:

@@ -1,6 +1,5 @@
-"""Lanes beside each other: how they come together, and what they ask each other where it saves them work."""
+"""Lanes beside each other: what they ask each other where it saves them work."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -23,11 +22,6 @@ def _together(
     lanes: int, batched: list[bool], condition: Bool[Array, "..."]
 ) -> tuple[Bool[Array, "..."], bool]:
     return (jnp.any(condition, axis=0) if batched[0] else condition), False
-
-
-def joined(trees: Sequence[Any]) -> Any:
-    """Lanes of several trees [L, ...] of the same form, one after the other."""
-    return trees[0] if len(trees) == 1 else jax.tree.map(lambda *x: jnp.concatenate(x), *trees)
 
 
 def choose(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:

@@ -2,12 +2,13 @@
 looks at a few random steps of each segment (Ren et al., ICLR 2022)."""
 
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from apportion.core.types import Edges
+from apportion.core.types import Edges, Segments
 
 
 def return_loss(
@@ -97,3 +98,47 @@ def sparsity_loss(logits: Edges, weights: Float[Array, "5"]) -> Float[Array, ""]
         ]
     )
     return jnp.sum(weights * sums)
+
+
+# --- Mixtures of Gaussians
+
+
+class Mixture(NamedTuple):
+    """K components for each of some numbers. Its loss is `losses.mixture_nll`."""
+
+    means: Float[Array, "*N K"]
+    log_stds: Float[Array, "*N K"]
+    logits: Float[Array, "*N K"]
+
+
+def draw(mixture: Mixture, key: PRNGKeyArray) -> Float[Array, "*N"]:
+    """A number from each."""
+    component_key, noise_key = jax.random.split(key)
+    chosen = jnp.expand_dims(jax.random.categorical(component_key, mixture.logits), -1)
+    mean, log_std = (
+        jnp.squeeze(jnp.take_along_axis(part, chosen, axis=-1), -1)
+        for part in (mixture.means, mixture.log_stds)
+    )
+    return mean + jnp.exp(log_std) * jax.random.normal(noise_key, mean.shape)
+
+
+# --- Whole segments, padding left out
+
+
+def tokens_of(segments: Segments) -> Float[Array, "M T I"]:
+    """[s, a] of each step; 0 on padding, where even a NaN then has no say."""
+    tokens = jnp.concatenate([segments.observations[:, :-1], segments.actions], axis=-1)
+    return jnp.where(segments.mask[:, :, None], tokens, 0.0)
+
+
+def sum_exactly(rewards: Float[Array, "M T"], segments: Segments) -> Float[Array, "M T"]:
+    """r̂_t + (total - Σ r̂) / T: moved evenly, so that they sum to what the segment paid; 0 on padding."""
+    length = jnp.maximum(segments.length, 1).astype(rewards.dtype)
+    lacking = (segments.total - jnp.sum(jnp.where(segments.mask, rewards, 0.0), axis=1)) / length
+    return jnp.where(segments.mask, rewards + lacking[:, None], 0.0)
+
+
+def masked_mean(values: Float[Array, "*B T"], mask: Bool[Array, "*B T"]) -> Float[Array, "*B"]:
+    """Over the last axis, where the mask is on; 0 where it never is."""
+    count = jnp.maximum(jnp.sum(mask, axis=-1), 1).astype(values.dtype)
+    return jnp.sum(jnp.where(mask, values, 0.0), axis=-1) / count

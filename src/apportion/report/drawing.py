@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.report.statistics import Band
 
 if TYPE_CHECKING:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 from apportion.core.spec import BLOCKS, Spec
 from apportion.report import drawing
-from apportion.report.curves import per_lane
 from apportion.report.drawing import COLOURS, shortened
+from apportion.report.overview import per_lane
 from apportion.report.statistics import band, mean, thinned
 from apportion.report.structure import mostly_undecided
 from apportion.runs.folder import RunFolder

@@ -1,30 +1,87 @@
 """Run folders into one HTML file: the data, our own page around it, and Plotly's JavaScript inside."""
 
+import dataclasses
+import json
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from plotly.offline import get_plotlyjs
 
 from apportion import __version__
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check, nearest
+from apportion.core.spec import Spec
 from apportion.report import episodes as playing
-from apportion.report.curves import curves
-from apportion.report.names import Names, renamed
-from apportion.report.overview import scores, sentence, structure_table
+from apportion.report.episodes import Extras as EpisodeExtras
+from apportion.report.episodes import make_extras
+from apportion.report.overview import curves, scores, sentence, structure_table
 from apportion.report.packing import compressed, compressed_json
 from apportion.report.structure import drivers, structure
 from apportion.runs.atomic import write_bytes
 from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder
-from apportion.runs.members import in_words as members_in_words
+from apportion.runs.notes import notes
+from apportion.runs.progress import faults_in_words
 from apportion.runs.summary import in_words as in_words_of_fit
 from apportion.runs.summary import misses_in_words, summarise, unlearned_in_words
-from apportion.runs.trouble import in_words as faults_in_words
+
+# --- Names of dimensions that the user prefers
+
+
+FIELDS = ("observation_names", "action_names")
+
+Names = dict[str, tuple[str, ...]]
+
+
+def read_names(path: Path) -> Names:
+    """A JSON object with observation_names, action_names or both: lists of texts."""
+    try:
+        data: Any = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise UserError(f"no file {path}: --names takes a JSON file") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}): correct it") from error
+    check(isinstance(data, dict), f"{path} is not a JSON object: write {{{', '.join(FIELDS)}}}")
+    check(bool(data), f"{path} names nothing: give {' or '.join(FIELDS)}")
+    for field, names in data.items():
+        check(field in FIELDS, f"{path} has {field!r}{nearest(field, FIELDS)}")
+        good = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        check(good, f"{field} in {path} is not a list of texts: correct it")
+    return {field: tuple(names) for field, names in data.items()}
+
+
+def fits(names: Names, spec: Spec) -> bool:
+    """Whether there is a name for each dimension."""
+    return all(len(given) == len(getattr(spec, field)) for field, given in names.items())
+
+
+def renamed(spec: Spec, names: Names) -> Spec:
+    """The spec with the user's names, where they fit."""
+    if not fits(names, spec):
+        return spec
+    return dataclasses.replace(
+        spec,
+        observation_names=names.get("observation_names", spec.observation_names),
+        action_names=names.get("action_names", spec.action_names),
+    )
+
+
+def check_fit(names: Names, specs: list[Spec], path: Path) -> None:
+    """Refuses names that fit none of the runs."""
+    if not names or any(fits(names, spec) for spec in specs):
+        return
+    given = ", ".join(f"{len(each)} {field}" for field, each in names.items())
+    wanted = " or ".join(
+        sorted({f"{spec.observation_size} and {spec.action_size} ({spec.env_id})" for spec in specs})
+    )
+    raise UserError(
+        f"{path} has {given}, but the runs have {wanted}: give one for each observation and action"
+    )
+
 
 LIMIT = 8_000_000  # bytes
 STRUCTURE_BYTES = 2_000_000  # for all runs together, before base64 makes four bytes of three
@@ -45,6 +102,9 @@ SCRIPTS = (
 )
 
 ExtrasOf = Callable[[RunFolder], playing.Extras]
+
+
+# --- The file
 
 
 class Written(NamedTuple):
@@ -109,7 +169,7 @@ class _Facts:
             "steps_wanted": self.config.get("schedule", {}).get("steps"),
             "status": self.summary["status"],
             "faults": faults_in_words(self.summary["faults"]),
-            "notes": [*members_in_words(self.config), *self.summary["notes"]],
+            "notes": self.summary["notes"],
             "observation_names": self.spec.observation_names,
             "action_names": self.spec.action_names,
             "dead": self.dead,
@@ -176,3 +236,45 @@ def _plotly() -> str:
 def _named(config: dict[str, Any], part: str) -> str:
     value = config.get(part, {})
     return str(value.get("name", "?")) if isinstance(value, dict) else str(value)
+
+
+# --- The page about some runs, with all that can be said of their newest episodes
+
+
+LANES_EXPLAINED = 3  # of all runs together, but one of each at least
+
+Extras = Literal["auto", "all", "none"]
+
+
+def make_page(
+    runs: Sequence[RunFolder],
+    out: Path | None = None,
+    names: Names | None = None,
+    extras: Extras = "auto",
+    say: Callable[[str], None] | None = None,
+) -> Written:
+    """Writes it, by default to report.html: of a single run in its own folder, of several ones here.
+
+    `say` is told what is damaged, and why a run has no contributions or pictures, each reason once.
+    """
+    page = page_of(runs, out)
+    if say is not None:
+        for line in (line for run in runs for line in notes(run)):
+            say(line)
+
+    def of_run(run: RunFolder) -> EpisodeExtras:
+        @cache
+        def explain(reason: str) -> None:
+            if say is not None:
+                say(f"{run.path}: {reason}")
+
+        return make_extras(run, max(1, LANES_EXPLAINED // len(runs)), extras == "all", explain)
+
+    return write_report(runs, page, names or {}, None if extras == "none" else of_run)
+
+
+def page_of(runs: Sequence[RunFolder], out: Path | None) -> Path:
+    """Where the page goes, which must not be a folder."""
+    page = out or (runs[0].path / "report.html" if len(runs) == 1 else Path("report.html"))
+    check(not page.is_dir(), f"{page} is a folder: give --out a file name, such as {page / 'report.html'}")
+    return page

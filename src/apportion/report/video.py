@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 from apportion.envs.film import Film, Frame, check_renders, film
 from apportion.envs.make import EnvConfig
 from apportion.envs.wire import Arrays

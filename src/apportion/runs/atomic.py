@@ -1,4 +1,6 @@
-"""Files that are whole or absent: written beside their place, synced to disk, then renamed into it."""
+"""Files that are whole or absent: written beside their place, synced to disk, then renamed into it.
+
+Checksums inside them show damage when they are read: they guard against accidents, not against people."""
 
 import json
 import math
@@ -14,9 +16,47 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from apportion.core.errors import UserError
-from apportion.core.schema import parse_json
-from apportion.runs.seals import CHECKSUM, check_arrays, seal_of_arrays, sealed, unsealed
+from apportion.core.config import UserError, parse_json
+
+CHECKSUM = "checksum"
+
+_DIFFERS = "its checksum differs"
+
+
+def sealed(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain data with a checksum of all of it, as the last key."""
+    return {**data, CHECKSUM: _of_data(data)}
+
+
+def unsealed(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data without its checksum; ValueError where that is another's."""
+    content = {key: value for key, value in data.items() if key != CHECKSUM}
+    if data.get(CHECKSUM, _of_data(content)) != _of_data(content):
+        raise ValueError(_DIFFERS)
+    return content
+
+
+def seal_of_arrays(arrays: Mapping[str, NDArray[Any]], file: str) -> dict[str, str]:
+    """What a safetensors file of this name holds beside its arrays; under another name it is another's."""
+    crc = zlib.crc32(file.encode())
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name], order="C")
+        crc = zlib.crc32(f"{name} {array.dtype.str} {array.shape} ".encode(), crc)
+        crc = zlib.crc32(array.tobytes(), crc)
+    return {CHECKSUM: f"{crc:08x}"}
+
+
+def check_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None, file: str) -> None:
+    """ValueError where the arrays are not those that the metadata was made for."""
+    if metadata is not None and dict(metadata) != seal_of_arrays(arrays, file):
+        raise ValueError(_DIFFERS)
+
+
+def _of_data(data: Mapping[str, Any]) -> str:
+    """Of the content: spaces and the order of keys do not matter."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return f"{zlib.crc32(text.encode()):08x}"
+
 
 Arrays = dict[str, NDArray[Any]]  # name → array
 
@@ -140,3 +180,24 @@ def replace(path: Path, write: Callable[[Path], Any]) -> None:
         temp.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+# --- Files that only grow
+
+
+def append(path: Path, content: bytes) -> None:
+    """Adds all of it or, where there is no room, nothing: the next one must not be glued to half of it.
+
+    The file is opened each time, so that what was added has left the process."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        end = os.fstat(descriptor).st_size
+        rest = memoryview(content)
+        try:
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        except OSError as error:
+            os.ftruncate(descriptor, end)
+            raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        os.close(descriptor)

@@ -12,15 +12,13 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
-from apportion.core.schema import fields
+from apportion.core.config import UserError, check, from_dict
 from apportion.core.spec import Spec
 from apportion.runs import checkpoint
 from apportion.runs import saved as saving
 from apportion.runs.schemas import BestMeta
 from apportion.training.agent import AgentState
-from apportion.training.evaluator import Report
+from apportion.training.evaluate import Report
 from apportion.training.settings import Config
 
 
@@ -90,7 +88,7 @@ def moments(folder: Path, lanes: int) -> tuple[list[dict[str, Any]] | None, list
 
 def parse_meta(meta: dict[str, Any], lanes: int) -> BestMeta:
     """What stands beside the best agents."""
-    found = fields(BestMeta, meta, "meta")
+    found = from_dict(BestMeta, meta, "meta")
     fits = len(found["steps"]) == len(found["returns"]) == lanes
     check(fits, f"meta has not {lanes} steps and returns, one for each lane")
     return found

@@ -17,9 +17,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from apportion.core.errors import UserError
-from apportion.core.schema import fields
-from apportion.envs.wire import under
+from apportion.core.config import UserError, from_dict
+from apportion.envs.wire import strip_prefix
 from apportion.runs.atomic import Arrays, checksum, json_text, parse_sealed, save_tensors, sync
 from apportion.runs.schemas import Header
 
@@ -253,9 +252,9 @@ def _read(step: int, path: Path) -> Stored:
         raise UserError(f"{TENSORS} cannot be read ({error})") from error
     return Stored(
         step,
-        tensors=under(arrays, "tree."),
+        tensors=strip_prefix(arrays, "tree."),
         meta=header["meta"],
-        raw=under(arrays, "raw."),
+        raw=strip_prefix(arrays, "raw."),
         keys=header["keys"],
         files={name: (path / name).read_bytes() for name in header["files"] if name != TENSORS},
     )
@@ -267,7 +266,7 @@ def _read_header(step: int, path: Path) -> Header:
     data = parse_sealed((path / META).read_bytes(), META)
     if data.get("format") != FORMAT:
         raise UserError(f"its format is {data.get('format')}, this version of apportion reads {FORMAT}")
-    header = fields(Header, data, f"{META}: ")
+    header = from_dict(Header, data, f"{META}: ")
     if header["step"] != step:
         raise UserError(f"{META} is of step {header['step']}")
     plain_names = all(re.fullmatch(r"\w[\w.]*", name) for name in header["files"])

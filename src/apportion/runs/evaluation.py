@@ -17,7 +17,7 @@ from apportion.training.evaluate import judge, make_redistribute
 
 
 @dataclass(frozen=True)
-class Playing:
+class EvaluationSettings:
     """Which fresh episodes to play."""
 
     episodes: int = 10
@@ -48,7 +48,7 @@ class Evaluated(NamedTuple):
     episodes: list[list[Arrays]]  # of each lane, with `redistributed`
 
 
-def evaluate_run(run: RunFolder, playing: Playing, best: bool = False) -> Evaluated:
+def evaluate_run(run: RunFolder, playing: EvaluationSettings, best: bool = False) -> Evaluated:
     """Scores of each lane over fresh episodes of its newest policy, or of its best one."""
     run.need_trust("the environment")
     noise = playing.perturbation(run.read_spec())

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expand_actions, expand_observations, owners
-from apportion.core.config import check
+from apportion.core.config import Tell, check, silent
 from apportion.core.spec import REWARD_BLOCKS, Spec
-from apportion.core.telling import Tell, nobody
 from apportion.core.types import State
 from apportion.data.logged import read_npz
 from apportion.envs.wire import Arrays
@@ -30,7 +29,7 @@ from apportion.runs.explain import (
 from apportion.runs.explain.rewards import LEAST_BEHIND
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
-from apportion.runs.logged import people_s, read_for
+from apportion.runs.logged import plain_episode, read_for
 from apportion.runs.notes import notes
 
 _BACKGROUND, _ORDERS = range(2)  # separate streams of randomness for one lane's seed
@@ -78,7 +77,7 @@ class Explainer:
         self.reward_of = compile_reward(self.method, self.learned.spec.observation_size)
         self.credit = read_credit(run)
 
-    def explain(self, lane: int, steps: Steps, tell: Tell = nobody) -> Explanation:
+    def explain(self, lane: int, steps: Steps, tell: Tell = silent) -> Explanation:
         """Contributions to the reward that this lane has learned."""
         background, seen = self.background[lane], self._learners(steps)
         if self.credit is None:
@@ -163,7 +162,7 @@ def explain_run(
     selection: Selection,
     precision: Precision,
     best: bool = False,
-    tell: Tell = nobody,
+    tell: Tell = silent,
 ) -> dict[str, Any]:
     """Plain data for JSON: contributions at each step, by lane and episode, and what they come to."""
     explainer = Explainer(run, precision, best)
@@ -206,7 +205,7 @@ def _episodes(explainer: Explainer, selection: Selection) -> tuple[str, list[lis
     config, spec, run = explainer.config, explainer.spec, explainer.run
     if selection.episode is not None and not config.has_policy:
         log = read_for(run, str(selection.episode))[1]
-        logged = [people_s(spec, log, number) for number in range(len(log.totals))]
+        logged = [plain_episode(spec, log, number) for number in range(len(log.totals))]
         steps = [Steps.of_episode(each["observations"], each["actions"]) for each in logged]
         return str(selection.episode), [steps] * config.lanes
     if selection.episode is not None:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import collapsed, expanded
-from apportion.core.config import check, to_dict
-from apportion.core.errors import UserError
+from apportion.core.children import StopRequest
+from apportion.core.config import UserError, check, to_dict
 from apportion.core.spec import Spec
 from apportion.data.logged import Log
 from apportion.data.reading import Read
@@ -21,12 +21,11 @@ from apportion.runs.atomic import write_json
 from apportion.runs.credit import SPEAKS, fit_credit, weighed, write_credit
 from apportion.runs.explain.rewards import MOST_BEHIND
 from apportion.runs.folder import RunFolder
-from apportion.runs.logged import learners_record, people_s, spec_of
+from apportion.runs.listeners import Events
+from apportion.runs.logged import learners_record, plain_episode, spec_of
 from apportion.runs.logs import STORED, MetricsLog
 from apportion.runs.progress import Progress
 from apportion.runs.settings import Checkpoints, as_data
-from apportion.runs.signals import StopRequest
-from apportion.runs.tensorboard import Events
 from apportion.training.offline import Fitting, Logged, Look, offline
 from apportion.training.outcomes import measure
 from apportion.training.settings import Config, Schedule
@@ -71,7 +70,7 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
         "notes": log.notes,
     }
     write_json(run.data, facts)
-    shown = [people_s(spec, log, number) for number in _shown_ones(log, held_out)]
+    shown = [plain_episode(spec, log, number) for number in _shown_ones(log, held_out)]
     with run.lock():
         _Recorder(run, config, fitting, spec, data, shown).record(quiet)
     return run

@@ -1,11 +1,14 @@
 """The run folder: one place for all that a training leaves behind, and the only thing that reports read."""
 
+import errno
+import fcntl
 import importlib.metadata
+import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,18 +19,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion import __version__
-from apportion.core.config import check
-from apportion.core.errors import UserError
-from apportion.core.schema import conform, fields
+from apportion.core.config import UserError, check, conform, from_dict
 from apportion.core.spec import Spec
 from apportion.runs import logs, snapshots
 from apportion.runs.atomic import Arrays, read_json, write_json
-from apportion.runs.locks import held
-from apportion.runs.members import members
 from apportion.runs.schemas import SpecFile, blamed_on, check_spec
 from apportion.runs.snapshots import Episode as Episode
 from apportion.runs.snapshots import Sizes
 from apportion.training.settings import MOST_LANES
+
+# --- One writer at a time
+
+
+_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+@contextmanager
+def held(folder: Path, what: str) -> Iterator[None]:
+    """Holds a folder for writing; `what` names it to others. The kernel lets go of the lock if the process
+    dies in any way.
+
+    A forked child keeps the lock of its parent alive; spawned ones do not.
+    """
+    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _claim(descriptor, what)
+        yield
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def is_held(folder: Path) -> bool:
+    """Whether somebody on this machine holds a folder just now."""
+    try:
+        descriptor = os.open(folder / ".lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a disk without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _claim(descriptor: int, what: str) -> None:
+    """Takes the lock and leaves our process number in it for others to name."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        owner = os.read(descriptor, 32).decode().strip() or "unknown"
+        raise UserError(f"{what} is being written by process {owner}: wait for it, or stop it") from error
+    except OSError as error:
+        if error.errno not in _WITHOUT_LOCKS:  # some network disks have none; better unlocked than unusable
+            raise
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
+
 
 PACKAGES = ("jax", "jaxlib", "optax", "equinox", "gymnasium", "mujoco", "numpy")
 # What a run of any version says of itself in config.json.
@@ -36,6 +88,9 @@ _NEEDED |= {"lanes": int}
 
 
 @dataclass(frozen=True)
+# --- The folder
+
+
 class RunFolder:
     """Paths of one run, and how its small files are written and read."""
 
@@ -137,14 +192,13 @@ class RunFolder:
                 within = conform(dict[str, Any], data.get(section), section) if section else data
                 conform(hint, within.get(key), name)
             check(1 <= data["lanes"] <= MOST_LANES, f"lanes={data['lanes']} must be from 1 to {MOST_LANES:,}")
-            members(data)
         return data
 
     def read_spec(self) -> Spec:
         """What is known about the environment."""
         data = read_json(self.spec)
         with blamed_on(self.spec):
-            known = fields(SpecFile, data)
+            known = from_dict(SpecFile, data)
             check_spec(known)
             return Spec.from_dict(dict(known))
 

@@ -45,18 +45,19 @@ class Learned:
     def actors(self) -> Arrays:
         """[L, ...] what `envs.acting` acts with."""
         method, backbone = self.config.make_method(), self.config.make_backbone()
-        actors = jax.jit(jax.vmap(lambda agent: agents.actor(method, backbone, agent)))(self.agent)
+        states = self.spec.observation_size
+        actors = jax.jit(jax.vmap(lambda agent: agents.actor(method, backbone, agent, states)))(self.agent)
         return {name: np.asarray(array) for name, array in actors.items()}
 
     @property
     def method(self) -> Method:
         """As a function of `models`, in the environment's own units."""
-        return self.outcomes.told(agents.in_own_units(self.config.make_method()))
+        return self.outcomes.in_outcome_units(agents.in_own_units(self.config.make_method()))
 
     @property
     def step_method(self) -> Method:
         """The same for steps without a segment, whose rewards need not sum to anything."""
-        return self.outcomes.told(agents.in_own_units(self.config.make_step_method()))
+        return self.outcomes.in_outcome_units(agents.in_own_units(self.config.make_method()))
 
     @property
     def models(self) -> State:

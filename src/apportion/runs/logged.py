@@ -6,17 +6,15 @@ from typing import Any
 import numpy as np
 
 from apportion.core.categories import expand_actions, expand_observations
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import Tell, UserError, check, silent
 from apportion.core.spec import Spec
-from apportion.core.telling import Tell, nobody
 from apportion.core.types import Record
 from apportion.data.columns import Choice, Columns
 from apportion.data.encoding import Encoding
 from apportion.data.logged import Log
 from apportion.data.reading import read_rows
 from apportion.data.rows import Rows
-from apportion.envs.ranges import learners_actions
+from apportion.envs.spaces import learners_actions
 from apportion.envs.wire import Arrays
 from apportion.runs.atomic import read_json
 from apportion.runs.folder import RunFolder
@@ -44,7 +42,7 @@ def spec_of(data: str, log: Log) -> Spec:
     )
 
 
-def people_s(spec: Spec, log: Log, number: int) -> Arrays:
+def plain_episode(spec: Spec, log: Log, number: int) -> Arrays:
     """An episode with one number for each dimension: observations [T+1, S'], actions [T, A'] in [-1, 1]."""
     actions = learners_actions(spec, log.actions[number])
     observations = np.asarray(log.observations[number], np.float32)
@@ -63,7 +61,7 @@ def learners_record(spec: Spec, log: Log, number: int, name: int) -> Record:
     )
 
 
-def read_for(run: RunFolder, data: str, tell: Tell = nobody) -> tuple[Rows, Log]:
+def read_for(run: RunFolder, data: str, tell: Tell = silent) -> tuple[Rows, Log]:
     """Other data in the way that the run's own were read; outcomes are NaN where they are not known."""
     facts = read_facts(run)
     chosen = facts["columns"]

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from apportion.core.errors import UserError
-from apportion.core.schema import fields
+from apportion.core.config import UserError, from_dict
 from apportion.runs import best as bests
 from apportion.runs import logs, snapshots
 from apportion.runs.atomic import read_json
@@ -45,7 +44,7 @@ def _optional(run: RunFolder, name: str, schema: type[Any]) -> tuple[dict[str, A
     try:
         data = read_json(path)
         with blamed_on(path):
-            fields(schema, data)
+            from_dict(schema, data)
         return data, []
     except UserError as error:
         return {}, [str(error)]

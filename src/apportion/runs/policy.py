@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from apportion import __version__
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 from apportion.core.spec import Spec
 from apportion.envs.acting import Actor, act
-from apportion.envs.make import make
-from apportion.envs.ranges import bounds, own_action
-from apportion.runs.atomic import read_json, write_bytes
+from apportion.envs.spaces import bounds, own_action
+from apportion.runs.atomic import write_bytes
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, check_lane, read_learned
 
@@ -49,7 +47,7 @@ def read_policy(run: RunFolder, lane: int = 0, best: bool = False) -> Policy:
     """The newest policy of a lane, or its best one."""
     learned = read_learned(run, best)
     check_lane(lane, learned.config.lanes, run)
-    spec = known_range(run, learned)
+    spec = run.read_spec()
     actor = {name: array[lane] for name, array in learned.actors.items()}
     facts = {
         "env": spec.env_id,
@@ -60,16 +58,6 @@ def read_policy(run: RunFolder, lane: int = 0, best: bool = False) -> Policy:
     }
     own, head = _own_inputs(actor, spec, learned), learned.config.make_backbone().head
     return Policy(spec, head, own, facts, tuple(learned.skipped))
-
-
-def known_range(run: RunFolder, learned: Learned) -> Spec:
-    """The run's environment with its own action range, which older versions did not write down."""
-    if "action_low" in read_json(run.spec):
-        return run.read_spec()
-    run.need_trust("the environment")
-    env, spec = make(learned.config.env)
-    env.close()
-    return spec
 
 
 def export_policy(policy: Policy, path: Path) -> int:

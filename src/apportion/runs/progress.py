@@ -7,13 +7,15 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
+
+from apportion.envs.faults import Fault, Faults
 
 LANES_SHOWN = 4  # more than this many are summed up
 SECONDS_BETWEEN_LINES = 10.0
@@ -222,3 +224,100 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}"
+
+
+# --- Lanes that had faults, in words
+
+
+def fault_facts(faults: Faults, seeds: Sequence[int], steps_per_iteration: int) -> list[dict[str, Any]]:
+    """One entry for each lane that had a fault: how often it was restarted, and since when it is frozen."""
+    found = []
+    for lane, (restarts, reason) in enumerate(zip(faults.restarts, faults.reasons, strict=True)):
+        if reason is None:
+            continue
+        frozen = faults.frozen.get(lane)
+        since = None if frozen is None else _step(frozen, steps_per_iteration)
+        entry = {"lane": lane, "seed": seeds[lane], "restarts": restarts, "frozen_since": since}
+        found.append(entry | {"reason": reason})
+    return found
+
+
+def faults_in_words(entries: Sequence[dict[str, Any]]) -> list[str]:
+    """A sentence for each such lane."""
+    return [_sentence(entry) for entry in entries]
+
+
+def fault_warnings(
+    news: Sequence[Fault], limit: int, seeds: Sequence[int], steps_per_iteration: int
+) -> list[str]:
+    """A warning for each fault, when it has just happened."""
+    said = []
+    for fault in news:
+        seed, step = seeds[fault.lane], _step(fault.iteration, steps_per_iteration)
+        if fault.restarts is None:
+            said.append(f"warning: seed {seed} is frozen from step {step:,} on: {fault.reason}")
+        else:
+            dropped = f"episode dropped, environment restarted ({fault.restarts} of {limit})"
+            said.append(f"warning: seed {seed}, by step {step:,}: {fault.reason}; {dropped}")
+    return said
+
+
+def _sentence(entry: dict[str, Any]) -> str:
+    if entry["frozen_since"] is not None:
+        return f"Seed {entry['seed']} is frozen since step {entry['frozen_since']:,}: {entry['reason']}."
+    times = "once" if entry["restarts"] == 1 else f"{entry['restarts']} times"
+    return f"The environment of seed {entry['seed']} was restarted {times}, last because: {entry['reason']}."
+
+
+def _step(iteration: int, steps_per_iteration: int) -> int:
+    """The first step whose line is without the lane."""
+    return (iteration + 1) * steps_per_iteration
+
+
+# --- Critics whose loss explodes
+
+
+GROWTH = 1_000.0  # times its median, at which a critic's loss has exploded
+ENOUGH = 20  # lines of the log before which nothing is usual
+LASTING = 3  # lines in a row: one bad batch is no divergence
+SMALLEST = 100.0  # a loss below may be a first reward that was found: learners get rewards of size 0.1 to 10
+
+_NAME = "critic_loss"
+
+
+class Watch:
+    """Follows the training metrics of all lanes, and has something to say when a lane diverges."""
+
+    def __init__(self, seeds: Sequence[int], normalised: bool) -> None:
+        self.seeds = seeds
+        self.losses: list[NDArray[np.float64]] = []  # [L] of each line so far
+        self.exploded: set[int] = set()
+        self.remedy = "a smaller --backbone.learning-rate may help"
+        if not normalised:
+            self.remedy += ", or to leave out --no-normalise"
+
+    def remember(self, entries: list[dict[str, Any]]) -> None:
+        """What a resumed run logged before."""
+        before = [entry[_NAME] for entry in entries if _NAME in entry]
+        self.losses = [np.array(lanes, np.float64) for lanes in before]  # None becomes NaN
+
+    def look(self, step: int, metrics: dict[str, NDArray[Any]]) -> list[str]:
+        """What to say after one more line."""
+        losses = metrics.get(_NAME)
+        if losses is None:
+            return []
+        self.losses.append(np.array(losses, np.float64))
+        if len(self.losses) < ENOUGH + LASTING:
+            return []
+        # Of all lines so far: a loss that grows slowly, but without end, leaves their median behind as well.
+        usual = np.median(np.nan_to_num(self.losses[:-LASTING], nan=np.inf), axis=0)
+        now = np.min(self.losses[-LASTING:], axis=0)
+        # False where a number is gone: such a lane is frozen, or has not begun to learn.
+        large = now > np.maximum(GROWTH * usual, SMALLEST)
+        new = sorted(set(np.flatnonzero(large).tolist()) - self.exploded)
+        self.exploded |= set(new)
+        return [
+            f"seed {self.seeds[lane]} diverges: by step {step} its critic's loss is {now[lane]:.2g}, "
+            f"{now[lane] / max(usual[lane], 1e-30):,.0f} times its median; {self.remedy}"
+            for lane in new
+        ]

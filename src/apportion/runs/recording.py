@@ -12,32 +12,26 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.children import StopRequest
+from apportion.core.config import UserError, check
 from apportion.core.spec import Spec
 from apportion.core.types import Metrics
 from apportion.envs.factories import only_here
 from apportion.envs.workers import Pool
 from apportion.runs import best as bests
-from apportion.runs import checkpoint, trouble
+from apportion.runs import checkpoint, progress
 from apportion.runs import saved as saving
 from apportion.runs.atomic import write_json
 from apportion.runs.best import Best
-from apportion.runs.divergence import Watch
 from apportion.runs.folder import RunFolder
-from apportion.runs.listening import Audience, Listener
-from apportion.runs.logs import STORED, Kind, MetricsLog
+from apportion.runs.listeners import Audience, Events, Listener
+from apportion.runs.logs import STORED, Kind, MetricsLog, WaitingLine, Write
 from apportion.runs.notes import notes, on_age, read_status
-from apportion.runs.progress import Progress, over_some
-from apportion.runs.settings import Checkpoints as Checkpoints
-from apportion.runs.settings import as_data, changes
-from apportion.runs.settings import read_settings as read_settings
-from apportion.runs.signals import StopRequest
-from apportion.runs.tensorboard import Events
-from apportion.runs.waiting import WaitingLine, Write
+from apportion.runs.progress import Progress, Watch, over_some
+from apportion.runs.settings import Checkpoints, as_data, changes, read_settings
 from apportion.training import devices, loop, memory
 from apportion.training.conformance import check_own
-from apportion.training.evaluator import Report
+from apportion.training.evaluate import Report
 from apportion.training.loop import Saved, Snapshot
 from apportion.training.settings import Config
 
@@ -99,7 +93,7 @@ def resume(
 
 def _stuck(run: RunFolder) -> str:
     """Why a run whose seeds are all frozen cannot go on."""
-    why = trouble.in_words(read_status(run)[0].get("faults", []))
+    why = progress.faults_in_words(read_status(run)[0].get("faults", []))
     said = f": {why[0]}" if why else "."
     return f"every seed of {run.path} is frozen{said} Start a new run"
 
@@ -170,7 +164,7 @@ class _Recorder:
             idle = devices.advice(self.config.lanes)
             here = [_ONLY_HERE] if only_here(self.config.env.id) else []
             start = f"Writing to {self.run.path}. The first updates compile, which takes a while."
-            before = [*self.notes, *trouble.in_words(self._faults())]
+            before = [*self.notes, *progress.faults_in_words(self._faults())]
             self._say([*before, *([idle] if idle else []), *here, start])
             self.progress.frozen(len(self.pool.faults.frozen))
             step = first
@@ -188,7 +182,7 @@ class _Recorder:
             stuck = len(self.pool.faults.frozen) == self.config.lanes
             self._finish("frozen" if stuck else "finished" if step >= total else "stopped", step)
         if stuck:
-            why = trouble.in_words(self._faults())[0]
+            why = progress.faults_in_words(self._faults())[0]
             raise UserError(f"no seed is left to train in {self.run.path}. {why}")
         return Outcome(self.run, step, stop.signal if step < total else None)
 
@@ -314,14 +308,15 @@ class _Recorder:
         write_json(self.run.status, {**status, "faults": faults} if faults else status)
 
     def _faults(self) -> list[dict[str, Any]]:
-        return trouble.facts(self.pool.faults, self.config.seeds, self.config.schedule.steps_per_iteration)
+        steps = self.config.schedule.steps_per_iteration
+        return progress.fault_facts(self.pool.faults, self.config.seeds, steps)
 
     def _tell_faults(self) -> None:
         faults, schedule = self.pool.faults, self.config.schedule
         news = faults.news()
         if news:
             seeds, limit = self.config.seeds, self.config.env.restarts
-            self._say(trouble.news_in_words(news, limit, seeds, schedule.steps_per_iteration))
+            self._say(progress.fault_warnings(news, limit, seeds, schedule.steps_per_iteration))
             self.progress.frozen(len(faults.frozen))
 
     def _log(self, step: int, kind: Kind, values: dict[str, Any]) -> None:

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expanded
-from apportion.core.config import check
-from apportion.core.telling import Tell
+from apportion.core.config import Tell, check
 from apportion.data.logged import Log
 from apportion.data.rows import Rows
 from apportion.data.writing import CREDIT, REWARD
@@ -18,7 +17,7 @@ from apportion.runs.explain import Precision, Steps
 from apportion.runs.explaining import Explainer
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, read_learned
-from apportion.runs.logged import learners_record, people_s, read_for
+from apportion.runs.logged import learners_record, plain_episode, read_for
 from apportion.training.evaluate import make_redistribute
 from apportion.training.offline import episode_arrays
 from apportion.training.uneven import Group, groups, padded_to
@@ -125,7 +124,7 @@ def _credit(run: RunFolder, log: Log, precision: Precision, tell: Tell) -> tuple
     lanes, count = range(explainer.config.lanes), len(log.totals)
     found, spreads = [], []
     for numbers in _together(np.array([len(each) for each in log.actions], np.int64)):
-        shown = [people_s(spec, log, number) for number in numbers]
+        shown = [plain_episode(spec, log, number) for number in numbers]
         parts = [Steps.of_episode(each["observations"], each["actions"]) for each in shown]
         steps = Steps(*(np.concatenate(part) for part in zip(*parts, strict=True)))
         explained = [explainer.explain(lane, steps) for lane in lanes]

@@ -7,17 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expand_actions, expand_observations
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 from apportion.core.spec import Spec
 from apportion.envs.make import EnvConfig
-from apportion.envs.ranges import learners_actions
+from apportion.envs.spaces import learners_actions
 from apportion.runs.credit import INTERVAL, need_credit, read_credit
 from apportion.runs.explain import RewardOf, Steps, compile_reward, why_not_alone
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
 from apportion.runs.logged import from_origins
-from apportion.runs.policy import known_range
 from apportion.training import agent as agents
 from apportion.training.outcomes import Outcomes
 from apportion.training.settings import Config
@@ -39,7 +37,7 @@ def learned_rewards(
     credit = read_credit(run) if interval is None else need_credit(run)
     learned = read_learned(run, best)
     check_lane(lane, learned.config.lanes, run)
-    spec = known_range(run, learned)
+    spec = run.read_spec()
     observations, actions = from_origins(run, observations, actions)
     taken = expand_actions(spec, learners_actions(spec, actions))
     seen = expand_observations(spec, _learners_observations(spec, learned.config.env, observations))
@@ -73,7 +71,7 @@ def learned_rewards(
 @lru_cache(maxsize=8)
 def _compiled(config: Config, outcomes: Outcomes, states: int) -> RewardOf:
     """Once for all who ask about rewards of the same settings."""
-    return compile_reward(outcomes.told(agents.in_own_units(config.make_step_method())), states)
+    return compile_reward(outcomes.in_outcome_units(agents.in_own_units(config.make_method())), states)
 
 
 def _learners_observations(spec: Spec, env: EnvConfig, observations: Any) -> NDArray[np.float32]:

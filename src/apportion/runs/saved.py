@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from apportion.core.config import check
-from apportion.core.schema import fields
+from apportion.core.config import check, from_dict
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
-from apportion.envs.chunk import blank_chunk
-from apportion.envs.wire import Arrays, under
+from apportion.envs.lane import blank_chunk
+from apportion.envs.wire import Arrays, strip_prefix
 from apportion.runs import checkpoint
 from apportion.runs.checkpoint import Stored, check_like
 from apportion.runs.schemas import FaultsMeta, TrainingMeta
@@ -50,7 +49,7 @@ def write(
         "iteration": saved.iteration,
         "seconds": seconds,
         "settings": settings,
-        "faults": fields(FaultsMeta, saved.faults),
+        "faults": from_dict(FaultsMeta, saved.faults),
     }
     checkpoint.save(folder, step, saved.agent, dict(meta), keep, raw, {LOG: log})
 
@@ -60,16 +59,18 @@ def read(folder: Path, config: Config, spec: Spec) -> Read:
     agent, replay = _template(config, spec)
 
     def whole(stored: Stored) -> Read:
-        meta = fields(TrainingMeta, stored.meta, "meta")
+        meta = from_dict(TrainingMeta, stored.meta, "meta")
         wanted = meta["iteration"] * config.schedule.steps_per_iteration
         check(wanted == stored.step, f"iteration {meta['iteration']} ends at step {wanted}")
         check(LOG in stored.files, f"{LOG} is missing")
         saved = Saved(
             iteration=meta["iteration"],
             agent=checkpoint.restore(agent, stored),
-            replay=_unfilled(under(stored.raw, "replay/"), replay),
-            pending=_pending(under(stored.raw, "pending/"), config, spec),
-            where=[_where(under(stored.raw, f"where/{lane}/"), lane, spec) for lane in range(config.lanes)],
+            replay=_unfilled(strip_prefix(stored.raw, "replay/"), replay),
+            pending=_pending(strip_prefix(stored.raw, "pending/"), config, spec),
+            where=[
+                _where(strip_prefix(stored.raw, f"where/{lane}/"), lane, spec) for lane in range(config.lanes)
+            ],
             faults=_faults(meta["faults"], config.lanes),
         )
         return Read(stored.step, saved, meta["seconds"], stored.files[LOG], [])

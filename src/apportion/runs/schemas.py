@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 
 Vector = tuple[float | bool, ...]
 Matrix = tuple[Vector, ...]
@@ -22,7 +21,7 @@ class GraphFile(TypedDict):
 
 
 class SpecFile(TypedDict):
-    """spec.json; older versions wrote less."""
+    """spec.json."""
 
     env_id: str
     observation_names: tuple[str, ...]
@@ -30,12 +29,12 @@ class SpecFile(TypedDict):
     max_episode_steps: int
     max_segment_steps: int
     true_graph: GraphFile | None
-    discrete: NotRequired[bool]
-    action_low: NotRequired[tuple[float, ...]]
-    action_high: NotRequired[tuple[float, ...]]
-    first_action: NotRequired[int]
-    padded: NotRequired[int]
-    levels: NotRequired[tuple[int, ...]]
+    discrete: bool
+    action_low: tuple[float, ...]
+    action_high: tuple[float, ...]
+    first_action: int
+    padded: int
+    levels: tuple[int, ...]
 
 
 class FaultsMeta(TypedDict):
@@ -131,9 +130,9 @@ def check_spec(data: SpecFile) -> None:
     """Sizes that fit together."""
     states, actions = len(data["observation_names"]), len(data["action_names"])
     check(states > 0, "names of observations are missing")
-    padded = data.get("padded", 0)
+    padded = data["padded"]
     check(0 <= padded < states, f"padded={padded} must be from 0 to {states - 1}")
-    for bounds in (data.get("action_low", ()), data.get("action_high", ())):
+    for bounds in (data["action_low"], data["action_high"]):
         check(len(bounds) in (0, actions), f"action_low and action_high must have {actions} numbers")
     graph = data["true_graph"]
     if graph is not None:

@@ -7,8 +7,7 @@ every checkpoint, too, and decides.
 from dataclasses import dataclass
 from typing import Any
 
-from apportion.core.config import check, from_dict, to_dict
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check, from_dict, to_dict
 from apportion.runs.atomic import plain
 from apportion.runs.folder import RunFolder
 from apportion.training.settings import Config

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.runs.atomic import Arrays, read_tensors, write_tensors
 
 Episode = dict[str, NDArray[Any]]  # observations [T+1, S], actions [T, A], true_rewards [T], ...

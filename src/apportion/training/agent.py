@@ -49,7 +49,7 @@ class AgentState(NamedTuple):
     imagination: Imagination | None = None  # None where nobody imagines
 
 
-class Lesson(NamedTuple):
+class PolicyBatch(NamedTuple):
     """What one update of the policy learns from."""
 
     transitions: Transitions  # with the dimensions only that the policy may see
@@ -83,7 +83,8 @@ def update_model(
     """Optimise the generative model with segments D1 and transitions D2, both in the learners' units."""
     model, metrics = method.update(state.method, batch, key)
     state = state._replace(method=model)
-    return state, metrics | {"policy_mask_on": jnp.mean(seen(method, state))}
+    states = batch.transitions.observation.shape[-1]
+    return state, metrics | {"policy_mask_on": jnp.mean(seen(method, state, states))}
 
 
 def in_units(
@@ -106,15 +107,20 @@ def in_units(
     return state._replace(method=model, scaling=scales.in_unit(scaling, factor))
 
 
-def seen(method: Method, state: AgentState) -> Float[Array, "S"]:
+def policy_mask(method: Method, states: int, state: State) -> Float[Array, "S"]:
+    """1 where the policy may look: everywhere, unless the method says where."""
+    return jnp.ones(states) if method.policy_mask is None else method.policy_mask(state)
+
+
+def seen(method: Method, state: AgentState, states: int) -> Float[Array, "S"]:
     """1 where the policy may look: at what the method shows it, and at the clock."""
-    shown, clocks = method.policy_mask(state.method), scales.clocks(state.scaling)
+    shown, clocks = policy_mask(method, states, state.method), scales.clocks(state.scaling)
     return shown if clocks is None else jnp.maximum(shown, clocks)
 
 
-def lesson(
+def policy_batch(
     method: Method, limit: Limit, state: AgentState, transitions: Transitions, key: PRNGKeyArray
-) -> Lesson:
+) -> PolicyBatch:
     """Steps with the model's rewards, and what it remembers besides, as the policy may see them."""
     if method.recall is not None and transitions.acted is None:  # what others did is off-policy
         key, recall_key = random.split(key)
@@ -124,20 +130,21 @@ def lesson(
     # Now, for to a reward model a time limit is no end.
     ends = over(limit, scales.clocks(state.scaling), transitions)
     transitions = transitions._replace(terminated=ends)
-    shown = _mask_observations(transitions, seen(method, state))
-    return Lesson(shown, scales.for_policy(state.scaling, rewards), key)
+    shown = _mask_observations(transitions, seen(method, state, transitions.observation.shape[-1]))
+    return PolicyBatch(shown, scales.for_policy(state.scaling, rewards), key)
 
 
-def update_policy(backbone: Backbone, state: AgentState, lesson: Lesson) -> tuple[AgentState, Metrics]:
+def update_policy(backbone: Backbone, state: AgentState, lesson: PolicyBatch) -> tuple[AgentState, Metrics]:
     """Optimise the policy."""
     policy, metrics = backbone.update(state.backbone, *lesson)
     return state._replace(backbone=policy), metrics
 
 
-def actor(method: Method, backbone: Backbone, state: AgentState) -> dict[str, Array]:
-    """Plain arrays with which a worker acts, the policy mask among them: the same mask as in learning."""
+def actor(method: Method, backbone: Backbone, state: AgentState, states: int) -> dict[str, Array]:
+    """Plain arrays with which a worker acts on so many observed numbers, the policy mask among them: the same
+    mask as in learning."""
     units = {} if state.scaling is None else {"mean": state.scaling.mean, "scale": state.scaling.scale}
-    return {"mask": seen(method, state), **units, **backbone.actor(state.backbone)}
+    return {"mask": seen(method, state, states), **units, **backbone.actor(state.backbone)}
 
 
 def in_own_units(method: Method) -> Method:

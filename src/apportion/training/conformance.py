@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 from apportion.core.registry import own
 from apportion.core.spec import Spec
 from apportion.core.types import Acted, Backbone, Batch, Dynamics, Method, Sampling, State, Transitions
@@ -44,7 +43,9 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
         state = method.init(key, spec)
         after, metrics = method.update(state, batch, key)
         found = {"state": state, "after": after, "metrics": metrics}
-        found |= {"reward": method.reward(state, batch.transitions), "mask": method.policy_mask(state)}
+        found["reward"] = method.reward(state, batch.transitions)
+        if method.policy_mask is not None:
+            found["mask"] = method.policy_mask(state)
         if method.edges is not None:
             found["edges"] = tuple(method.edges(state))
         if method.credit is not None and batch.segments is not None:
@@ -60,7 +61,8 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
     _check_state(f"--method {name}", found)
     _check_form(f"--method {name}: repaid", found["state"], found.get("repaid", found["state"]))
     _check_shape(f"--method {name}: reward", found["reward"], (batch_size,))
-    _check_shape(f"--method {name}: policy_mask", found["mask"], (states,))
+    if "mask" in found:
+        _check_shape(f"--method {name}: policy_mask", found["mask"], (states,))
     if "credit" in found:
         _check_shape(f"--method {name}: credit", found["credit"], (wanted.segments, spec.max_segment_steps))
     blocks = ((states,), (actions,), (states, states), (actions, states))
@@ -68,7 +70,7 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
         _check_shape(f"--method {name}: edges", block, shape)
     if "dynamics" in found:
         _check_state(f"--method {name}: dynamics", found["dynamics"])
-        shapes = ((batch_size, states), (batch_size,), (batch_size,))
+        shapes = ((batch_size, states), (batch_size,))
         for part, shape in zip(found["dynamics"]["imagined"], shapes, strict=False):
             _check_shape(f"--method {name}: dynamics.imagine", part, shape)
 

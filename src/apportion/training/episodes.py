@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.data.replay import Chunk
-from apportion.envs.checks import not_finite
 from apportion.envs.lane import LARGEST_REWARD
+from apportion.envs.spaces import not_finite
 
 
 class Episode(NamedTuple):

@@ -225,7 +225,7 @@ def _compile(method: Method, spec: Spec) -> _Programs:
 
     def view(agent: AgentState) -> tuple[Array, Array, Array]:
         units = scales.unknown(spec) if agent.scaling is None else agent.scaling
-        return units.mean, units.scale, method.policy_mask(agent.method)
+        return units.mean, units.scale, agents.policy_mask(method, spec.observation_size, agent.method)
 
     @lru_cache(maxsize=8)
     def learn(batch_size: int) -> Callable[..., Any]:

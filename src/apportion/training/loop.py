@@ -6,8 +6,9 @@ seed and the iteration's number, so a run can stop after any iteration and conti
 """
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,19 +24,81 @@ from apportion.data.replay import Chunk, Replay
 from apportion.envs.faults import Faults
 from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool, default_workers
-from apportion.nn.lanes import choose, joined
+from apportion.nn.lanes import choose
 from apportion.training import agent as agents
-from apportion.training import devices, rollouts
+from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
-from apportion.training.collector import Collector
-from apportion.training.evaluator import Evaluator, Report
-from apportion.training.islands import Islands, kept_or_taken_back
+from apportion.training.evaluate import Evaluator, Report
 from apportion.training.revisions import Reviser
 from apportion.training.settings import Config, Schedule
-from apportion.training.updates import updates
+from apportion.training.updates import Islands, keep_if_finite, updates, with_log_density
+
+# --- Steps beside the updates: workers act with one policy while lanes learn from earlier steps
+
+
+class _Collected(NamedTuple):
+    """What all lanes' environments did in one iteration."""
+
+    arrays: Arrays  # of the chunk, on the host
+    chunk: Chunk  # [L, ...] on the devices
+
+
+class Collector:
+    """Keeps one chunk of steps ahead, brought by a thread of its own.
+
+    Whoever launches updates, which on a GPU may take as long as they last, therefore waits neither for the
+    actor nor for the environments.
+    """
+
+    def __init__(self, pool: Pool, schedule: Schedule) -> None:
+        self.pool = pool
+        self.schedule = schedule
+        self.segments = np.zeros(pool.lanes, np.int64)  # closed so far, per lane
+        self._thread = ThreadPoolExecutor(1)
+        self._under_way: Callable[[], _Collected]  # waits for the chunk ahead
+
+    def begin(self, actor: dict[str, Array], iteration: int) -> None:
+        """Let the environments act as soon as the actor is there; in this process, when somebody waits."""
+        bring = partial(self._bring, actor, iteration)
+        self._under_way = self._thread.submit(bring).result if self.pool.has_spare_workers else cache(bring)
+
+    def go_on_from(self, pending: Arrays, segments: Any) -> None:
+        """Start from a chunk that was collected before, after so many closed segments of each lane."""
+        ahead = self._on_devices(pending)
+        self._under_way = lambda: ahead
+        self.segments += np.asarray(segments)
+
+    def take(self) -> Chunk:
+        """The chunk under way, as soon as it is there; from now on its segments count."""
+        arrays, chunk = self._under_way()
+        self.segments = self.segments + arrays["segments"]
+        return chunk
+
+    def wait(self) -> Arrays:
+        """Until no chunk is under way, so that the workers can be asked for other things."""
+        return self._under_way().arrays
+
+    def close(self) -> None:
+        """Without waiting: closing the pool dismisses who never answers, and so ends the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _bring(self, actor: dict[str, Array], iteration: int) -> _Collected:
+        """At random while the steps still belong to the warm-up."""
+        steps = self.schedule.steps_per_iteration
+        random = iteration * steps < self.schedule.warmup_steps
+        self.pool.start_chunk(None if random else jax.device_get(actor), steps, iteration)
+        return self._on_devices(self.pool.finish_chunk())
+
+    def _on_devices(self, arrays: Arrays) -> _Collected:
+        fields: dict[str, Any] = arrays
+        return _Collected(arrays, devices.spread(Chunk(**fields), self.pool.lanes))
+
 
 _INIT, _UPDATE, _EVALUATE = range(3)  # separate streams of randomness for one lane
+
+
+# --- The loop
 
 
 class Saved(NamedTuple):
@@ -76,8 +139,7 @@ def open_pool(config: Config, faults: dict[str, Any] | None = None) -> Pool:
 def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
     """Fresh state of all lanes."""
     config.check_actions(spec)
-    fresh = [_compile_init(each, spec)(_lane_keys(each.seeds, _INIT, 0)) for each in config.members]
-    agent = joined(fresh)
+    agent = _compile_init(config, spec)(_lane_keys(config.seeds, _INIT, 0))
     schedule = config.schedule
     capacity = replays.capacity_for(spec, schedule.replay_steps, schedule.steps_per_iteration)
     replay = replays.init(spec, capacity, config.make_backbone().log_density is not None)
@@ -202,7 +264,7 @@ def _compile(config: Config, spec: Spec) -> _Programs:
 
     def insert(agent: AgentState, replay: Replay, chunk: Chunk, origin: UInt32[Array, "3"]) -> Replay:
         random = origin[2] * schedule.steps_per_iteration < schedule.warmup_steps
-        return replays.insert(replay, rollouts.noted(method, backbone, spec, agent, chunk, random))
+        return replays.insert(replay, with_log_density(method, backbone, spec, agent, chunk, random))
 
     def learn(
         agent: AgentState,
@@ -219,14 +281,14 @@ def _compile(config: Config, spec: Spec) -> _Programs:
             agent = agent._replace(method=method.survey(agent.method, looked))
         credit = replay.credit
         agent, replay, metrics = updates(config, spec, agent, replay, since, _key(origin))
-        agent, metrics, sound = kept_or_taken_back(before, agent, metrics, learns, sound)
-        if method.credit is not None or method.kept is not None:
+        agent, metrics, sound = keep_if_finite(before, agent, metrics, learns, sound)
+        if method.credit is not None:
             # Of a lane that does not learn, it came from a model that is not kept.
             replay = replay._replace(credit=choose(learns, replay.credit, credit))
         return agent, replay, metrics, actor(agent), sound
 
     def actor(agent: AgentState) -> dict[str, Array]:
-        return agents.actor(method, backbone, agent)
+        return agents.actor(method, backbone, agent, spec.observation_size)
 
     return _Programs(
         learn=devices.compiled(learn, config.lanes, donate=(0, 1)),

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
 from apportion.data.room import free_bytes

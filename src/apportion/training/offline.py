@@ -28,8 +28,7 @@ from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
-from apportion.training.evaluate import Evaluation, judge
-from apportion.training.evaluator import beliefs
+from apportion.training.evaluate import Evaluation, beliefs, judge
 from apportion.training.outcomes import Outcomes
 from apportion.training.settings import Config
 from apportion.training.uneven import paddings, redistribute_in_groups
@@ -107,16 +106,17 @@ def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged, known: f
     lengths = np.array([len(record.actions) for record in paid], np.int64)
     learn = _compile(config, spec, min(fitting.check_every, fitting.updates), lengths)
     judging = _Judging(config, spec, data)
+    mask = partial(agents.policy_mask, method, spec.observation_size)
     steps = list(range(fitting.check_every, fitting.updates + 1, fitting.check_every)) or [fitting.updates]
     for number, step in enumerate(steps):
         keys = jnp.stack([_key(seed, number) for seed in config.seeds])
         agent, metrics = learn(agent, replay, keys)
-        look = judging.look(step, agent, metrics, method.policy_mask)
+        look = judging.look(step, agent, metrics, mask)
         ahead = bool(np.all(judging.smallest > known)) and known > 0
         patience = -(-fitting.patience // HURRY) if ahead else fitting.patience
         if number + 1 == len(steps) or judging.settled(step, patience * fitting.check_every):
             best = devices.spread(look.agent, config.lanes)
-            yield judging.look(step, best, metrics, method.policy_mask)._replace(last=True)
+            yield judging.look(step, best, metrics, mask)._replace(last=True)
             return
         yield look
 
@@ -173,7 +173,7 @@ class _Judging:
     """Compares what learned rewards sum up to with what was paid, and keeps each lane's best."""
 
     def __init__(self, config: Config, spec: Spec, data: Logged) -> None:
-        method = data.outcomes.told(agents.in_own_units(config.make_method()))
+        method = data.outcomes.in_outcome_units(agents.in_own_units(config.make_method()))
         self.level = data.outcomes.level
         self.lanes, records = config.lanes, data.held_out[:MOST_JUDGED]
         # Of doubles: outcomes may be large numbers that differ little.

@@ -32,7 +32,7 @@ class Outcomes(NamedTuple):
         rest = record.total - self.level - self.step * len(record.actions)
         return record._replace(total=rest / self.unit)
 
-    def told(self, method: Method) -> Method:
+    def in_outcome_units(self, method: Method) -> Method:
         """A method that has learned so, with its rewards in the unit of the outcomes."""
 
         def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:

@@ -6,7 +6,7 @@ The sparsity weights λ1..λ5 of the MuJoCo tasks are those of the GRD paper's a
 from dataclasses import replace
 from typing import Any
 
-from apportion.backbones import crossq, ddpg, dqn, flashsac, sac, simba, td3
+from apportion.backbones import crossq, dqn, flashsac, sac, simba, td3
 from apportion.envs.make import EnvConfig
 from apportion.methods import (
     align_rudder,
@@ -51,7 +51,7 @@ SMALL_BACKBONES: dict[str, Any] = {
         hidden=(32,), critic_hidden=(64,), batch_size=64, learning_rate=1e-3, discount=0.95
     ),
     "td3": td3.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
-    "ddpg": ddpg.Config(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
+    "ddpg": td3.DDPGConfig(hidden=(64, 64), batch_size=64, learning_rate=1e-3, discount=0.95),
 }
 
 SMALL_METHODS: dict[str, Any] = {

@@ -6,14 +6,10 @@ from typing import Any
 
 from apportion import backbones, methods
 from apportion.backbones.actor_critic import DecayConfig
-from apportion.core.config import check, from_dict, to_dict
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check, from_dict, to_dict
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Method
 from apportion.envs.make import EnvConfig
-from apportion.training.exact_sum import exact_sum
-from apportion.training.imagination import Imagine
-from apportion.training.varied import Varied, method_configs
 
 MOST_LANES = 10_000  # in one process; more are a typing error
 MOST_REPLAY_STEPS = 10**15  # the same
@@ -67,6 +63,20 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class Imagine:
+    """How much of what the policy learns from is imagined."""
+
+    share: float = 0.0
+    """Share of imagined steps in the policy's batches; 0: none. The method must have a model: grd has."""
+    after: int = 500
+    """Updates of the model before its steps are used."""
+
+    def __post_init__(self) -> None:
+        check(0 <= self.share <= 1, f"imagine.share={self.share} must be from 0 to 1")
+        check(self.after >= 0, f"imagine.after={self.after} must not be negative")
+
+
+@dataclass(frozen=True)
 class _Parts:
     """What `Config.to_dict` writes; each part is read by its own class."""
 
@@ -76,10 +86,8 @@ class _Parts:
     schedule: dict[str, Any]
     seed: int
     lanes: int
-    normalise: bool = False  # older runs took observations as they came
-    exact_sum: bool = False
-    imagine: dict[str, Any] = field(default_factory=dict)
-    varied: dict[str, Any] | None = None
+    normalise: bool
+    imagine: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -95,9 +103,7 @@ class Config:
     seed: int = 0
     lanes: int = 1
     normalise: bool = True
-    exact_sum: bool = False
     imagine: Imagine = field(default_factory=Imagine)
-    varied: Varied | None = None
 
     def __post_init__(self) -> None:
         method = methods.find(self.method)
@@ -111,34 +117,15 @@ class Config:
         if self.backbone_config is None and backbone is not None:
             object.__setattr__(self, "backbone_config", backbone.config())
         check(
-            not self.exact_sum or self.make_step_method().sampling.segments > 0,
-            f"{self.method} fits no rewards to what segments paid: leave out --method.exact-sum",
-        )
-        check(
             self.normalise or backbone is None or self.make_backbone().returns is None,
             f"{self.backbone} needs rewards in its own unit: leave out --no-normalise and --preset paper",
         )
         if self.imagines:
             self._check_model()
-        if self.varied is not None:
-            self.varied.shares(self.lanes)
-            method_configs(self.method, self.method_config, self.varied)
 
     @property
     def seeds(self) -> list[int]:
         return [self.seed + lane for lane in range(self.lanes)]
-
-    @property
-    def members(self) -> "list[Config]":
-        """One training for each value of what lanes differ in; this one alone where they do not."""
-        if self.varied is None:
-            return [self]
-        configs = method_configs(self.method, self.method_config, self.varied)
-        shares = self.varied.shares(self.lanes)
-        return [
-            replace(self, method_config=each, seed=seeds[0], lanes=len(seeds), varied=None)
-            for each, seeds in zip(configs, (self.seeds[lanes] for lanes in shares), strict=True)
-        ]
 
     @property
     def has_policy(self) -> bool:
@@ -152,7 +139,7 @@ class Config:
     def _check_model(self) -> None:
         """Imagined steps need a method with a model, and a policy that learns from what others did."""
         check(
-            self.make_step_method().dynamics is not None,
+            self.make_method().dynamics is not None,
             f"{self.method} has no model to imagine steps with: leave out --imagine.share, or add "
             f"--method {' or '.join(methods.with_dynamics())}",
         )
@@ -162,10 +149,6 @@ class Config:
         )
 
     def make_method(self) -> Method:
-        return exact_sum(self.make_step_method()) if self.exact_sum else self.make_step_method()
-
-    def make_step_method(self) -> Method:
-        """For steps of which no segment is known: exact_sum has no say."""
         return methods.find(self.method).make(self.method_config)
 
     def make_backbone(self) -> Backbone:
@@ -192,9 +175,7 @@ class Config:
             "seed": self.seed,
             "lanes": self.lanes,
             "normalise": self.normalise,
-            "exact_sum": self.exact_sum,
             "imagine": to_dict(self.imagine),
-            **({} if self.varied is None else {"varied": to_dict(self.varied)}),
         }
 
     def check_actions(self, spec: Spec) -> None:
@@ -228,7 +209,5 @@ class Config:
             seed=parts.seed,
             lanes=parts.lanes,
             normalise=parts.normalise,
-            exact_sum=parts.exact_sum,
             imagine=from_dict(Imagine, parts.imagine, "imagine."),
-            varied=None if parts.varied is None else from_dict(Varied, parts.varied, "varied."),
         )

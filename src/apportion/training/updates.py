@@ -4,24 +4,40 @@ Algorithm 1 of the GRD paper with one of each. Steps and segments are drawn befo
 """
 
 import dataclasses
+import math
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from numpy.typing import NDArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import Batch, Method, Metrics, Returns, Sampling, Transitions
+from apportion.core.types import (
+    Acted,
+    Backbone,
+    Batch,
+    Dynamics,
+    Method,
+    Metrics,
+    Returns,
+    Sampling,
+    Transitions,
+)
 from apportion.data import replay as replays
-from apportion.data.replay import Draw, Replay
+from apportion.data.replay import Chunk, Draw, Replay
+from apportion.envs.faults import Faults
+from apportion.nn.lanes import choose
 from apportion.training import agent as agents
-from apportion.training import imagination, rollouts
+from apportion.training import devices
 from apportion.training import scaling as scales
-from apportion.training.agent import AgentState
+from apportion.training.agent import AgentState, Imagination
 from apportion.training.limits import Limit
-from apportion.training.settings import Config
+from apportion.training.settings import Config, Imagine
 
 _WATCHED_STEPS = 1024
 _WATCHED_RUNS = 8  # of so many steps, for returns
@@ -73,7 +89,7 @@ def updates(
         # Of what a chunk closes, one segment at the most began before it.
         places = config.schedule.steps_per_iteration + spec.max_segment_steps
         key = policy_keys[0]
-        agent, policy_metrics = rollouts.learn(method, backbone, limit, agent, replay, since, places, key)
+        agent, policy_metrics = learn_on_policy(method, backbone, limit, agent, replay, since, places, key)
         metrics |= policy_metrics
     return agent, replay, metrics
 
@@ -92,12 +108,12 @@ def policy_round(
     method, backbone = config.make_method(), config.make_backbone()
     if config.imagines:
         assert method.dynamics is not None
-        agent, metrics = repeat(partial(imagination.learn, method.dynamics), agent, steps)
-        mix = partial(imagination.mixed, config.imagine, method, backbone, agent)
+        agent, metrics = repeat(partial(learn_model, method.dynamics), agent, steps)
+        mix = partial(with_imagined, config.imagine, method, backbone, agent)
         steps, share = jax.vmap(mix)(steps, imagine_keys)
         metrics |= {"imagined_share": jnp.mean(share)}
     # The model stands still for a round: all of its rewards in one pass.
-    lessons = jax.vmap(partial(agents.lesson, method, limit, agent))(steps, policy_keys)
+    lessons = jax.vmap(partial(agents.policy_batch, method, limit, agent))(steps, policy_keys)
     agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
     return agent, metrics | policy_metrics
 
@@ -107,10 +123,9 @@ def kept_credit(
 ) -> Float[Array, "N"]:
     """The replay's credit with what the method gives to the steps of a batch's segments, in the environment's
     unit; as it was for methods that give none."""
-    keep = method.kept or method.credit
-    if keep is None or raw.segments is None or seen.segments is None:
+    if method.credit is None or raw.segments is None or seen.segments is None:
         return replay.credit
-    given = keep(agent.method, seen.segments) * scales.unit(agent.scaling)
+    given = method.credit(agent.method, seen.segments) * scales.unit(agent.scaling)
     return replays.with_credit(replay, raw.segments, given).credit
 
 
@@ -159,3 +174,170 @@ def repeat(update: Callable[[Any, Any], tuple[Any, Metrics]], state: Any, inputs
 
     state, values = jax.lax.scan(step, state, inputs)
     return state, dict(zip(names, jnp.mean(values, axis=0), strict=True))
+
+
+# --- On-policy backbones: the log density of each action when it comes in, the newest steps in their order.
+# While they learn nobody acts, so the policy that acted is the agent as it is when a chunk comes in. The
+# replay keeps densities: a segment may be closed, and so be learned from, iterations after its first step.
+
+
+def with_log_density(
+    method: Method, backbone: Backbone, spec: Spec, agent: AgentState, chunk: Chunk, random: Bool[Array, ""]
+) -> Chunk:
+    """The chunk with the log density of each action: the policy's, or that of actions at random."""
+    if backbone.log_density is None:
+        return chunk
+    seen = scales.observations(agent.scaling, chunk.observation)
+    seen = seen * jnp.broadcast_to(agents.seen(method, agent, seen.shape[-1]), seen.shape)
+    chosen = backbone.log_density(agent.backbone, seen, chunk.action)
+    anything = -math.log(spec.action_size) if spec.discrete else -spec.action_size * math.log(2)
+    return chunk._replace(log_density=jnp.where(random, anything, chosen))
+
+
+def newest_steps(replay: Replay, since: Int[Array, ""], places: int) -> Transitions:
+    """The steps from number `since` on, in their order."""
+    assert replay.log_density is not None
+    capacity = replay.paid.shape[0]
+    numbers = since + jnp.arange(places)
+    real = numbers < replay.steps
+    numbers = jnp.minimum(numbers, replay.steps - 1)
+    segments = replays.segments_of(replay, numbers)
+    found = replays.gather_transitions(replay, numbers, segments)
+    row = replay.segment_start[segments % capacity] + found.step_in_segment
+    # The observation after an episode's last step has a row of its own: there, rows do not follow.
+    follows = real & jnp.append(real[1:], False) & (jnp.append(row[1:], 0) == row + 1)
+    return found._replace(acted=Acted(replay.log_density[row % capacity], follows, real))
+
+
+def learn_on_policy(
+    method: Method,
+    backbone: Backbone,
+    limit: Limit,
+    agent: AgentState,
+    replay: Replay,
+    since: Int[Array, ""],
+    places: int,
+    key: PRNGKeyArray,
+) -> tuple[AgentState, Metrics]:
+    """One update of the policy from the steps since then; nothing moves where there are none."""
+    steps = scales.transitions(agent.scaling, newest_steps(replay, since, places))
+    lesson = agents.policy_batch(method, limit, agent, steps, key)
+    learned, metrics = agents.update_policy(backbone, agent, lesson)
+    return choose(replay.steps > since, learned, agent), metrics
+
+
+# --- Imagined steps: model-based policy optimisation (Janner et al., NeurIPS 2019) with branches of one step,
+# in the model that GRD learns. They start at states from the replay; the method rewards them as real ones.
+
+
+def learn_model(dynamics: Dynamics, agent: AgentState, steps: Transitions) -> tuple[AgentState, Metrics]:
+    """One update of the model, by real steps."""
+    before = agent.imagination
+    assert before is not None
+    model, metrics = dynamics.update(before.model, agent.method, steps)
+    return agent._replace(imagination=Imagination(model, before.updates + 1)), metrics
+
+
+def with_imagined(
+    imagine: Imagine,
+    method: Method,
+    backbone: Backbone,
+    agent: AgentState,
+    real: Transitions,
+    key: PRNGKeyArray,
+) -> tuple[Transitions, Float[Array, ""]]:
+    """Real steps, the first of them replaced by steps that the policy takes in the model from the same
+    states; and the share that is."""
+    assert method.dynamics is not None
+    assert agent.imagination is not None
+    size, count = len(real.paid), round(imagine.share * len(real.paid))
+    start = real.observation[:count]
+    act_key, lead_key = jax.random.split(key)
+    seen = start * jnp.broadcast_to(agents.seen(method, agent, start.shape[-1]), start.shape)
+
+    def act(observation: Float[Array, "S"], key: PRNGKeyArray) -> Float[Array, "A"]:
+        return backbone.act(agent.backbone, observation, key, True)
+
+    action = jax.vmap(act)(seen, jax.random.split(act_key, count))
+    found = method.dynamics.imagine(agent.imagination.model, agent.method, start, action, lead_key)
+    nothing, place = jnp.zeros(count), jnp.zeros(count, jnp.int32)
+    steps = Transitions(
+        observation=start,
+        action=action,
+        next_observation=scales.within_reach(agent.scaling, found.next_observation),
+        paid=nothing,  # by no segment
+        true_reward=nothing,
+        terminated=found.terminated,
+        segment_total=nothing,
+        segment_length=place + 1,
+        step_in_segment=place,
+        step_in_episode=place,
+        credit=nothing,
+    )
+    ready = agent.imagination.updates >= imagine.after
+
+    def choose(real: Array, imagined: Array) -> Array:
+        return jnp.concatenate([jnp.where(ready, imagined, real[:count]), real[count:]])
+
+    return jax.tree.map(choose, real, steps), ready.astype(jnp.float32) * count / size
+
+
+# --- Which lanes learn, and which are frozen because their losses are no numbers. Whether an update left
+# numbers is decided on the device, where it is taken back. The host hears of it two iterations later, when
+# that costs no waiting: by then the environments have acted on what came of it.
+
+
+_UNREAD = 2  # iterations that may be under way
+
+LOST = "its losses are no numbers any more (NaN): a smaller --backbone.learning-rate may help"
+
+
+class Islands:
+    """Follows all lanes through a training."""
+
+    def __init__(self, faults: Faults, lanes: int) -> None:
+        self.faults = faults
+        self.lanes = lanes
+        self.sound: Array = devices.spread(jnp.ones(lanes, bool), lanes)  # [L] False: its losses are gone
+        self._unread: deque[tuple[int, Array]] = deque()  # of each iteration, `sound` after it
+
+    def learning(self, iteration: int, segments: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """[L] which lanes learn in this iteration: those that have something to learn from."""
+        return (segments > 0) & ~self.frozen(iteration)
+
+    def frozen(self, iteration: int) -> NDArray[np.bool_]:
+        """[L] which lanes stand still in this iteration, as far as the host knows."""
+        return np.isin(np.arange(self.lanes), list(self.faults.frozen_by(iteration)))
+
+    def updated(self, iteration: int, sound: Bool[Array, "L"]) -> None:
+        """What an iteration's updates left behind."""
+        self.sound = sound
+        self._unread.append((iteration, sound))
+        self._read(_UNREAD)
+
+    def settle(self) -> None:
+        """Wait until all that was computed is known here, too."""
+        self._read(0)
+
+    def _read(self, leave: int) -> None:
+        while len(self._unread) > leave:
+            iteration, sound = self._unread.popleft()
+            for lane in np.flatnonzero(~np.asarray(sound)).tolist():
+                self.faults.freeze(lane, iteration, LOST)
+
+
+def keep_if_finite(
+    before: AgentState, after: AgentState, metrics: Metrics, learns: Bool[Array, ""], sound: Bool[Array, ""]
+) -> tuple[AgentState, Metrics, Bool[Array, ""]]:
+    """One lane after its updates: as before, if it was not to learn or its losses are no numbers.
+
+    `sound` is False from then on. Metrics of a lane that does not learn are NaN.
+    """
+    losses = [value for name, value in metrics.items() if name.endswith("loss")]
+    finite = jnp.all(jnp.array([jnp.isfinite(loss) for loss in losses], bool))
+    sound = sound & (finite | ~learns)
+    learned = learns & sound
+
+    agent = choose(learned, after, before)
+    shown = {name: jnp.where(learned, value, jnp.nan) for name, value in metrics.items()}
+    return agent, shown, sound

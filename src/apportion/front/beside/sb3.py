@@ -13,8 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 from apportion.envs.acting import standardise
 from apportion.envs.spaces import spec_of
 from apportion.training.episodes import Unfinished

@@ -7,19 +7,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.errors import UserError
+from apportion.core.config import UserError
 from apportion.core.spec import BLOCKS
 from apportion.front.paper.experiments import Experiment, Planned, Request, Settings
 from apportion.report import drawing
-from apportion.report.comparison.comparing import TOGETHER, compare_curves
 from apportion.report.comparison.figure import draw_comparison
 from apportion.report.comparison.reading import curves_of
-from apportion.report.comparison.results import Comparison
-from apportion.report.curves import per_lane
+from apportion.report.comparison.results import TOGETHER, Comparison, compare_curves
 from apportion.report.figures import Labelled, draw_rewards, draw_robustness, draw_structure, evaluations
+from apportion.report.overview import per_lane
 from apportion.report.statistics import interval, mean
 from apportion.runs.atomic import plain, read_json, write_json
-from apportion.runs.evaluation import Playing, evaluate_run
+from apportion.runs.evaluation import EvaluationSettings, evaluate_run
 from apportion.runs.folder import RunFolder, versions
 from apportion.training.evaluate import pearson
 
@@ -155,7 +154,7 @@ def _under_noise(each: Done, folder: Path, smoke: bool) -> Values:
         data = _read(file)
         if any(data.get(name) != value for name, value in wanted.items()):
             dims = tuple(str(dim) for dim in DEAD) if std else ()
-            data = evaluate_run(each.run, Playing(episodes, noise=std, noise_dims=dims)).data
+            data = evaluate_run(each.run, EvaluationSettings(episodes, noise=std, noise_dims=dims)).data
             file.parent.mkdir(exist_ok=True)
             write_json(file, data)
         values[f"{std:g}"] = np.asarray(data["returns"], np.float64)

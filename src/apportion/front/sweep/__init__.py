@@ -1,6 +1,6 @@
 """Many trainings, each an ordinary run folder of one sweep folder.
 
-A `Job` (jobs.py) is one training under a name. `read_plan` (planning.py) makes jobs of a TOML file; whoever
+A `Job` (planning.py) is one training under a name. `read_plan` makes jobs of a TOML file; whoever
 wants others makes them directly. `carry_out` (carrying.py) checks them, runs those that are not finished, on
 this machine or on a Ray cluster, and says how each stands:
 

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from apportion.front.sweep.standing import Standing, State
+from apportion.front.sweep.folder import Standing, State
 
 ROWS = 30  # of the live table
 SECONDS_BETWEEN_LINES = 60.0  # about a job that is still at work

@@ -1,24 +1,24 @@
 """Carry out jobs: those that are finished stay as they are, the others begin or go on where they stopped."""
 
 import math
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
-from apportion.core.config import check, nearest
+from apportion.core.children import StopRequest
+from apportion.core.config import UserError, check, nearest
+from apportion.front.run import Run
 from apportion.front.sweep import on_ray
 from apportion.front.sweep.board import Board
-from apportion.front.sweep.commands import train_words
-from apportion.front.sweep.folder import SweepFolder
-from apportion.front.sweep.jobs import Job, check_jobs
+from apportion.front.sweep.folder import Standing, SweepFolder, advanced, is_frozen, look, newest_checkpoint
 from apportion.front.sweep.local import Local
+from apportion.front.sweep.planning import Job, check_jobs, default_folder, plan, read_plan, train_words
 from apportion.front.sweep.process import Task
-from apportion.front.sweep.standing import Standing, advanced, is_frozen, look, newest_checkpoint
-from apportion.runs.locks import is_held
-from apportion.runs.signals import StopRequest
+from apportion.runs.folder import is_held
 
 SECONDS_BETWEEN_LOOKS = 0.25  # whether a job has ended
 SECONDS_BETWEEN_READS = 2.0  # of what each has logged: there may be hundreds, on a slow disk
@@ -163,3 +163,37 @@ class _Course:
                 else:
                     after = replace(after, state="failed", reason=reason)
             self.standings[name] = after
+
+
+# --- `apportion.sweep`
+
+
+def sweep(
+    what: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    engine: Literal["local", "ray"] = "local",
+    jobs: int | None = None,
+    per_gpu: int = 1,
+    address: str | None = None,
+    quiet: bool = False,
+) -> list[Run]:
+    """Train all that a sweep file asks for, or go on with it, and give the runs in the order of its jobs.
+
+    `what` is the file, or a mapping of the same form: {"sweep": {"tasks": [...], ...}, "set": {...}}, which
+    needs `out`. The other arguments are flags of `apportion sweep`. UserError names the jobs that failed,
+    when the others are done; Ctrl-C lets those at work save and end, and the same call goes on.
+    """
+    if isinstance(what, Mapping):
+        check(out is not None, "where should the runs of this sweep go? Give out")
+        planned, default = plan(what), Path()
+    else:
+        planned, default = read_plan(Path(what)), default_folder(what)
+    folder = default if out is None else Path(out)
+    carried = carry_out(planned, folder, How(engine, jobs, per_gpu, address), quiet)
+    if carried.signal is not None:
+        raise KeyboardInterrupt("the sweep was stopped, and saved: the same call goes on")
+    if carried.failed:
+        reasons = "; ".join(f"{each.job.name} failed: {each.reason}" for each in carried.failed)
+        raise UserError(reasons)
+    return [Run.open(each.run) for each in carried.standings]

@@ -12,12 +12,10 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
+from apportion.core.config import UserError, check
 from apportion.front.sweep.folder import SweepFolder
 from apportion.front.sweep.local import CORES_PER_JOB
-from apportion.front.sweep.process import Task
-from apportion.front.sweep.remote import Errand, carry, sees
+from apportion.front.sweep.process import RemoteJob, Task, carry, sees
 
 RETRIES = 20  # lost machines, for one job; each time it goes on from its checkpoint
 SECONDS_TO_ANSWER = 30.0  # for a machine that is there
@@ -84,8 +82,8 @@ class OnRay:
     def start(self, task: Task) -> None:
         self._began[task.name] = task.log.stat().st_size if task.log.exists() else 0
         modules, threads = os.environ.get("PYTHONPATH"), os.environ.get("OMP_NUM_THREADS")
-        errand = Errand(task, self._folder.stop, modules, threads)
-        self._running[self._remote.remote(errand)] = task
+        job = RemoteJob(task, self._folder.stop, modules, threads)
+        self._running[self._remote.remote(job)] = task
 
     def working(self, name: str) -> bool:
         """Whether some machine has begun with it: it says so in the log."""

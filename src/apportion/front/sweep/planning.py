@@ -12,30 +12,100 @@
     [vary]                            # a job for each combination of these
     "method.hidden" = [[64, 64], [256, 256]]
 
-A setting of a method or backbone goes to those that have it; one that nobody has is refused. One that a
-method's state holds as numbers, such as GRD's λ, makes no more jobs: its values are lanes of one process.
+A setting of a method or backbone goes to those that have it; one that nobody has is refused.
 """
 
 import itertools
+import json
 import os
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from apportion.core.config import check, from_dict, nearest
-from apportion.core.errors import UserError
-from apportion.front.choosing import flat, known_settings
-from apportion.front.sweep.jobs import Job
+from apportion.core.config import UserError, check, from_dict, nearest
+from apportion.core.spec import Spec
+from apportion.envs.factories import only_here
+from apportion.envs.make import EnvConfig, make
+from apportion.front.choosing import Chosen, choose, flat, known_settings
 from apportion.methods import METHODS
+from apportion.runs.atomic import plain
 from apportion.runs.folder import readable_name
 from apportion.training.presets import default_backbone
-from apportion.training.varied import flags_of_lanes
+
+# --- Jobs
+
+
+LOGS = "logs"  # beside the run folders, so that no job may have that name
+
+
+@dataclass(frozen=True)
+class Job:
+    """What `apportion train` would be told. Seeds are lanes of one process."""
+
+    name: str  # of the run folder, within the sweep's
+    env: str
+    method: str = "grd"
+    backbone: str | None = None  # by default what suits the task
+    seeds: int = 1
+    seed: int = 0
+    steps: int | None = None  # by default what suits the task
+    preset: str = "default"
+    settings: Mapping[str, Any] = field(default_factory=dict)  # other flags, by name
+
+    def chosen(self) -> Chosen:
+        """Every setting of the training; UserError where they do not hold up."""
+        steps = {} if self.steps is None else {"steps": self.steps}
+        given = {**self.settings, **steps}
+        return choose(self.env, self.method, self.backbone, self.seeds, self.seed, self.preset, given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data: two jobs with the same are the same."""
+        data: dict[str, Any] = plain(vars(self))
+        return data
+
+
+def check_jobs(jobs: Sequence[Job]) -> None:
+    """Complain of whatever would keep a job from starting, before any does: names, settings, environments."""
+    check(len(jobs) > 0, "there is no job to do")
+    names: set[str] = set()
+    specs: dict[EnvConfig, Spec] = {}
+    for job in jobs:
+        fit = re.fullmatch(r"\w[\w.-]*", job.name) is not None and job.name != LOGS
+        check(fit, f"{job.name!r} is no name for a job: use letters, digits, dots and hyphens")
+        check(job.name not in names, f"two jobs are named {job.name!r}")
+        names.add(job.name)
+        try:
+            _check_training(job, specs)
+        except UserError as error:
+            raise UserError(f"job {job.name}: {error}{_in_a_file(str(error))}") from error
+
+
+def _in_a_file(reason: str) -> str:
+    """Where a sweep file has the flag that a reason names, if it names one."""
+    if re.search(r"--backbone\b(?!\.)", reason):
+        return " (in a sweep file it stands in backbones of [sweep])"
+    return " (a flag is a key of [set] in a sweep file)" if "--" in reason else ""
+
+
+def _check_training(job: Job, specs: dict[EnvConfig, Spec]) -> None:
+    """Environments of the same settings are made once, and only to look at them."""
+    config = job.chosen().config
+    check(not only_here(config.env.id), "its environment is known to this process only: put it in a module")
+    if config.env not in specs:
+        env, specs[config.env] = make(config.env)
+        env.close()
+    config.check_actions(specs[config.env])
+
 
 LONGEST_VALUE = 24  # characters of a varied value in a job's name; what is longer is numbered
 
 Settings = dict[str, Any]  # by the names of flags
+
+
+# --- Sweep files
 
 
 @dataclass(frozen=True)
@@ -150,10 +220,6 @@ def _jobs(sweep: Sweep, each: Combination, fixed: Settings, varied: Settings) ->
     """One for each combination of the varied settings that matter here."""
     settings = {name: value for name, value in fixed.items() if name in each.known}
     axes = {name: values for name, values in varied.items() if name in each.known}
-    in_lanes = flags_of_lanes(each.method)  # values of these need no jobs of their own
-    together = next((name for name in axes if name in in_lanes), None)
-    if together is not None:
-        settings["vary"] = {together: axes.pop(together)}
     for chosen in itertools.product(*(enumerate(values, start=1) for values in axes.values())):
         words = [each.task.removeprefix("apportion/"), each.method, each.backbone]
         own = dict(settings)
@@ -194,3 +260,34 @@ def _with_own_names(jobs: list[Job]) -> Iterator[Job]:
 
 def _renamed(job: Job, name: str) -> Job:
     return Job(**{**vars(job), "name": name})
+
+
+# --- Commands that train them
+
+
+def train_words(job: Job, run: Path) -> list[str]:
+    """The words after `apportion`, for a run folder that is not there yet."""
+    config = job.chosen().config
+    words = ["train", job.env, "--out", str(run), "--method", job.method, "--backbone", config.backbone]
+    words += ["--seeds", str(job.seeds), "--seed", str(job.seed)]
+    words += [] if job.preset == "default" else ["--preset", job.preset]
+    words += [] if job.steps is None else ["--steps", str(job.steps)]
+    for name, value in flat(job.settings).items():
+        words += _flag(name.replace("_", "-"), value)
+    return words
+
+
+def _flag(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, bool):
+        group, dot, last = name.rpartition(".")
+        yield f"--{name}" if value else f"--{group}{dot}no-{last}"
+    elif isinstance(value, list | tuple):
+        yield from (f"--{name}", *map(_word, value))
+    elif _word(value).startswith("-"):  # else it would be taken for a flag
+        yield f"--{name}={_word(value)}"
+    else:
+        yield from (f"--{name}", _word(value))
+
+
+def _word(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, Mapping) else str(value)

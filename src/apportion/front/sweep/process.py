@@ -4,12 +4,19 @@ Ray's workers import this file, so it needs neither JAX nor the rest of the pack
 """
 
 import os
+import runpy
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from apportion.core.children import die_with_parent
+from apportion.core.config import UserError
 
 
 class Task(NamedTuple):
@@ -27,7 +34,7 @@ class Child:
 
     def __init__(self, task: Task, variables: Mapping[str, str]) -> None:
         self._task = task
-        command = [sys.executable, "-m", "apportion.front.sweep.child", str(os.getpid()), str(task.run)]
+        command = [sys.executable, "-m", "apportion.front.sweep.process", str(os.getpid()), str(task.run)]
         with task.log.open("ab") as log:
             self._since = log.seek(0, os.SEEK_END)
             self._process = subprocess.Popen(
@@ -73,3 +80,98 @@ class Child:
         said = [line.strip() for line in lines if line.strip()]
         after = f", after saying {said[-1]!r}" if said else ""
         return f"it ended with exit code {code}{after} (see {self._task.log})"
+
+
+# --- What that process does: `apportion train`, or `apportion resume` where there is a checkpoint
+
+
+PATIENCE = 60.0  # seconds for an earlier process of the same job to be gone, on a machine that was lost
+
+
+def command(run: Path, train: list[str]) -> list[str]:
+    """The words after `apportion`. A run that was killed before its first checkpoint begins anew."""
+    from apportion.front.sweep.folder import has_checkpoint
+
+    if not run.exists():
+        return train
+    free = _is_free(run)
+    if has_checkpoint(run):
+        return ["resume", str(run)]
+    if free:
+        shutil.rmtree(run)
+    return train
+
+
+def _is_free(run: Path) -> bool:
+    """Whether nobody writes the run, now or soon."""
+    from apportion.runs.folder import RunFolder
+
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with RunFolder(run).lock():
+                return True
+        except UserError:
+            if time.monotonic() > end:
+                return False
+        time.sleep(0.2)
+
+
+def main(parent: str, run: str, *train: str) -> None:
+    die_with_parent(int(parent))
+    sys.argv = ["apportion", *command(Path(run), list(train))]
+    runpy.run_module("apportion", run_name="__main__", alter_sys=True)
+
+
+# --- What Ray's workers do
+
+
+SECONDS_BETWEEN_LOOKS = 0.5
+
+
+class RemoteJob(NamedTuple):
+    task: Task
+    stop: Path  # there when it should save and end
+    modules: str | None  # PYTHONPATH where the sweep was called
+    threads: str | None  # OMP_NUM_THREADS there
+
+
+def carry(job: RemoteJob) -> str | None:
+    """Carry out one job, or go on with it; why it failed, if it did."""
+    if job.stop.exists():
+        return None
+    with job.task.log.open("a") as log:
+        log.write(f"on {socket.gethostname()}\n")
+    child = Child(job.task, _variables(job))
+    try:
+        asked = False
+        while not child.ended(SECONDS_BETWEEN_LOOKS):
+            if job.stop.exists() and not asked:
+                child.stop()
+                asked = True
+    except BaseException:
+        child.kill()
+        raise
+    return child.problem()
+
+
+def _variables(job: RemoteJob) -> dict[str, str]:
+    """Of this machine, but for two. Modules of one's own are found as where the sweep was called. And Ray
+    limits the threads of its workers, which would change the last digits of sums."""
+    variables = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
+    paths = [path for path in (job.modules, os.environ.get("PYTHONPATH")) if path]
+    variables |= {"PYTHONPATH": os.pathsep.join(paths)} if paths else {}
+    variables.pop("OMP_NUM_THREADS", None)
+    return variables if job.threads is None else {**variables, "OMP_NUM_THREADS": job.threads}
+
+
+def sees(probe: Path, token: str) -> bool:
+    """Whether the file that the driver wrote is here, too, and others may stand beside it."""
+    try:
+        return probe.read_text() == token and os.access(probe.parent, os.W_OK)
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

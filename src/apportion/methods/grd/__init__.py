@@ -7,7 +7,7 @@ Policies see the dimensions with a path to the reward, or to the end of an episo
 
 from apportion.core.types import Method
 from apportion.methods.grd import closed_form, published
-from apportion.methods.grd.config import Config as Config
+from apportion.methods.grd.parts import Config as Config
 
 
 def make(config: Config) -> Method:

@@ -29,10 +29,10 @@ from apportion.graph import ENOUGH_SEGMENTS, additive, looking
 from apportion.graph.additive import Additive
 from apportion.methods.grd import dynamics
 from apportion.methods.grd import judge as judges
-from apportion.methods.grd.config import Config
 from apportion.methods.grd.judge import FREE, RESTRICTED, Judge
 from apportion.methods.grd.parts import (
     MAX_ROWS,
+    Config,
     Looked,
     after,
     all_edges,
@@ -123,9 +123,9 @@ def make(config: Config) -> Method:
         init,
         update,
         reward,
+        sampling,
         policy_mask,
         edges=known_edges,
-        sampling=sampling,
         revision=_revision(config),
         reads=reads,
         doubts=lambda state: state.looked.doubts,

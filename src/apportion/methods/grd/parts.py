@@ -1,18 +1,122 @@
 """What both forms of GRD stand on: a reward network behind edges, the policy's view, looks at the data."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Edges, Metrics, Record
 from apportion.graph import ENOUGH_SEGMENTS, Endings
 from apportion.graph.certificate import Doubt, marks
 from apportion.graph.looking import Searched, Seen
-from apportion.methods.grd.config import Config
-from apportion.nn import masks
+
+
+@dataclass(frozen=True)
+class Config:
+    """GRD: reward and dynamics networks behind learned causal edges."""
+
+    sparsity: tuple[float, float, float, float, float] = (1e-5, 1e-5, 1e-5, 1e-6, 1e-5)
+    """λ1..λ5: weights of log P for the edges s→r, a→r, s→s between dimensions, s→s to itself, a→s."""
+    structure: Literal["closed-form", "gradient"] = "closed-form"
+    """How edges are found: by regression on all episodes so far, or by gradient, as published."""
+    base: bool = True
+    """In closed form only: fit an additive reward, and let the network behind the edges learn the rest."""
+    compact: Literal["closure", "one-hop", "parents", "none"] = "closure"
+    """What the policy sees: all ancestors of the reward, its parents and theirs, its parents only, or every
+    dimension (the paper's ablation "w/o CR"). An episode's end counts as the reward does."""
+    segments: int | None = None
+    """Segments (whole episodes when the reward comes at the end) per reward update: M. When not given, so
+    many as have 4,000 steps together, from 4 to 8; 4 with edges by gradient."""
+    update_every: int | None = None
+    """Updates of the policy for one of the reward model; fewer where these do not divide an iteration's. When
+    not given, 10 for segments of 4,000 steps and fewer in proportion; 1 with edges by gradient."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers of the reward and dynamics networks."""
+    learning_rate: float | None = None
+    """Adam's step for the networks. When not given, 1e-3; 3e-4 with edges by gradient."""
+    edge_learning_rate: float = 3e-4
+    """Adam's step for the edge logits."""
+    initial_edge_logit: float = 5.0
+    """Where edge logits start; positive: every edge is on until the data speak against it."""
+    temperature: float = 1.0
+    """Temperature of the straight-through Gumbel-softmax."""
+    components: int = 3
+    """Gaussians in the mixture that predicts each next-state dimension."""
+    log_std_range: tuple[float, float] = (-5.0, 2.0)
+    """Where the mixture's log standard deviations are clamped."""
+    target_identity: bool = True
+    """Tell the shared dynamics network which dimension it predicts; False is the published form."""
+
+    def __post_init__(self) -> None:
+        check(
+            len(self.sparsity) == 5 and min(self.sparsity) >= 0,
+            f"method.sparsity={self.sparsity} must be five numbers, none negative",
+        )
+        rate = self.learning_rate
+        check(rate is None or rate > 0, f"method.learning_rate={rate} must be positive")
+        check(
+            self.edge_learning_rate >= 0, f"method.edge_learning_rate={self.edge_learning_rate} is negative"
+        )
+        for name in ("segments", "update_every"):
+            given = getattr(self, name)
+            check(given is None or given >= 1, f"method.{name}={given} must be at least 1")
+        check(len(self.hidden) >= 1, "method.hidden needs at least one layer")
+        check(min(self.hidden) >= 1, f"method.hidden={self.hidden} must be at least 1 each")
+        check(self.temperature > 0, f"method.temperature={self.temperature} must be positive")
+        check(self.components >= 1, f"method.components={self.components} must be at least 1")
+        check(self.log_std_range[0] < self.log_std_range[1], "method.log_std_range must rise")
+
+
+# --- Edges as masks
+
+
+def edge_probability(logits: Float[Array, "*E"]) -> Float[Array, "*E"]:
+    """P(edge) = exp(ψ0) / (exp(ψ0) + exp(ψ1)) = sigmoid(ψ0 - ψ1)."""
+    return jax.nn.sigmoid(logits)
+
+
+def sample_mask(
+    key: PRNGKeyArray, logits: Float[Array, "*E"], temperature: float = 1.0
+) -> Float[Array, "*E"]:
+    """A hard 0/1 sample of each edge whose gradient is the soft sample's (straight-through Gumbel-softmax).
+
+    The difference of two Gumbel noises is logistic: soft = sigmoid((logit + noise) / temperature).
+    """
+    noise = jax.random.logistic(key, logits.shape, logits.dtype)
+    soft = jax.nn.sigmoid((logits + noise) / temperature)
+    hard = (soft >= 0.5).astype(logits.dtype)
+    return hard + (soft - jax.lax.stop_gradient(soft))
+
+
+def greedy_mask(logits: Float[Array, "*E"]) -> Float[Array, "*E"]:
+    """1 where ψ0 >= ψ1, else 0."""
+    return (logits >= 0).astype(logits.dtype)
+
+
+def one_hop(state_to_reward: Float[Array, "S"], state_to_state: Float[Array, "S S"]) -> Float[Array, "S"]:
+    """The dimensions in `state_to_reward`, and those with an edge to one of them (equation 7)."""
+    return jnp.maximum(state_to_reward, (state_to_state @ state_to_reward > 0).astype(state_to_reward.dtype))
+
+
+def closure(state_to_reward: Float[Array, "S"], state_to_state: Float[Array, "S S"]) -> Float[Array, "S"]:
+    """Every dimension with a path to the reward: one hop, repeated until nothing is added."""
+
+    def grows(masks: tuple[Array, Array]) -> Array:
+        before, after = masks
+        return jnp.any(before != after)
+
+    def hop(masks: tuple[Array, Array]) -> tuple[Array, Array]:
+        _, mask = masks
+        return mask, one_hop(mask, state_to_state)
+
+    _, mask = jax.lax.while_loop(grows, hop, (state_to_reward, one_hop(state_to_reward, state_to_state)))
+    return mask
+
 
 MAX_ROWS = 400_000  # steps that one search for edges looks at
 
@@ -46,7 +150,7 @@ def compact(on: Edges, ends: Float[Array, "S"], config: Config) -> Float[Array, 
     matters = jnp.maximum(on.state_to_reward, ends)
     if config.compact == "parents":
         return matters
-    widen = masks.closure if config.compact == "closure" else masks.one_hop
+    widen = closure if config.compact == "closure" else one_hop
     return widen(matters, on.state_to_state)
 
 

@@ -1,11 +1,7 @@
 """GRD as published: a reward network and a dynamics network, each seeing only the inputs that sampled edges
 let through; the edges are learned with them (equations 4 to 6 of the paper).
-
-One departure can be asked for: edges that start again from where regression on all episodes sets them, each
-time these have doubled (structure "hybrid").
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -14,33 +10,11 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import (
-    Batch,
-    Edges,
-    Method,
-    Metrics,
-    Record,
-    Revision,
-    Sampling,
-    Segments,
-    Transitions,
-)
-from apportion.graph import ENOUGH_SEGMENTS, looking
-from apportion.methods.grd import dynamics
-from apportion.methods.grd.config import Config
+from apportion.core.types import Batch, Edges, Method, Metrics, Sampling, Segments, Transitions
+from apportion.methods.grd import dynamics, parts
 from apportion.methods.grd.dynamics import predicted
-from apportion.methods.grd.parts import (
-    MAX_ROWS,
-    Looked,
-    after,
-    all_edges,
-    compact,
-    nothing_looked_at,
-    reward_mask,
-    seen_in,
-    shares_on,
-)
-from apportion.nn import losses, masks, optimise
+from apportion.methods.grd.parts import Config, all_edges, compact, reward_mask, shares_on
+from apportion.nn import losses, optimise
 from apportion.nn.networks import MLP, MixtureDynamics
 from apportion.nn.optimise import Optimiser
 
@@ -58,8 +32,7 @@ class State(NamedTuple):
     reward_optimiser: Optimiser
     dynamics_optimiser: Optimiser
     edge_optimiser: Optimiser
-    sparsity: Float[Array, "5"]  # λ1..λ5, in the state so that lanes may differ
-    looked: Looked | None  # only where edges are searched for
+    sparsity: Float[Array, "5"]  # λ1..λ5
 
 
 def make(config: Config) -> Method:
@@ -72,7 +45,6 @@ def make(config: Config) -> Method:
             dynamics_optimiser=optimise.start(model.dynamics, rate),
             edge_optimiser=optimise.start(model.edges, config.edge_learning_rate),
             sparsity=jnp.asarray(config.sparsity, jnp.float32),
-            looked=nothing_looked_at(spec) if config.structure == "hybrid" else None,
         )
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
@@ -98,11 +70,10 @@ def make(config: Config) -> Method:
 
     def policy_mask(state: State) -> Float[Array, "S"]:
         on = edges_on(state)
-        ends = jnp.zeros_like(on.state_to_reward) if state.looked is None else state.looked.ends
-        return compact(on, ends, config)
+        return compact(on, jnp.zeros_like(on.state_to_reward), config)
 
     def edges(state: State) -> Edges:
-        return jax.tree.map(masks.edge_probability, state.model.edges)
+        return jax.tree.map(parts.edge_probability, state.model.edges)
 
     def reads(state: State) -> Float[Array, "D"]:
         return reward_mask(edges_on(state))
@@ -112,10 +83,9 @@ def make(config: Config) -> Method:
         init,
         update,
         reward,
+        sampling,
         policy_mask,
         edges,
-        sampling,
-        _revision(config),
         reads=reads,
         dynamics=dynamics.make(config, edges_on, own=lambda state: state.model.dynamics),
         repaid=repaid,
@@ -127,44 +97,9 @@ def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> St
     return state._replace(model=state.model._replace(reward=state.model.reward.moved(factor, more)))
 
 
-class Found(NamedTuple):
-    """What a look brings."""
-
-    edges: Edges  # masks
-    looked: Looked
-
-
 def edges_on(state: State) -> Edges:
     """Edges that are on, as masks."""
-    return jax.tree.map(masks.greedy_mask, state.model.edges)
-
-
-def _revision(config: Config) -> Revision | None:
-    if config.structure == "gradient":
-        return None
-    return Revision(look, partial(accept, config=config), _findings, ENOUGH_SEGMENTS, 2.0, MAX_ROWS)
-
-
-def _findings(state: State) -> Found:
-    assert state.looked is not None
-    return Found(edges_on(state), state.looked)
-
-
-def look(state: State, records: list[Record], segments: int) -> Found:
-    """Search for the edges anew."""
-    before = _findings(state)
-    found = looking.apart_if_large(looking.search, seen_in(records))
-    return Found(*after(before.edges, before.looked, found, segments))
-
-
-def accept(state: State, found: Found, config: Config) -> State:
-    """Set the edges anew. Gradients go on from there, and must overcome the evidence to change an edge."""
-    logits = jax.tree.map(lambda on: config.initial_edge_logit * (2 * on - 1), found.edges)
-    return state._replace(
-        model=state.model._replace(edges=logits),
-        edge_optimiser=optimise.start(logits, config.edge_learning_rate),
-        looked=found.looked,
-    )
+    return jax.tree.map(parts.greedy_mask, state.model.edges)
 
 
 # --- Losses
@@ -187,7 +122,7 @@ def model_loss(
         "reward_loss": reward_loss,
         "dynamics_loss": dynamics_loss,
         "sparsity_loss": sparsity_loss,
-        **shares_on(jax.tree.map(masks.greedy_mask, model.edges)),
+        **shares_on(jax.tree.map(parts.greedy_mask, model.edges)),
     }
     return reward_loss + dynamics_loss + sparsity_loss, metrics
 
@@ -219,7 +154,7 @@ def _dynamics_loss(
 def sample_masks(key: PRNGKeyArray, logits: tuple[Array, Array], temperature: float) -> tuple[Array, Array]:
     """Both blocks of edges in one draw: random numbers are what takes longest to compile."""
     flat, blocks = ravel_pytree(logits)
-    return blocks(masks.sample_mask(key, flat, temperature))
+    return blocks(parts.sample_mask(key, flat, temperature))
 
 
 def _init_model(config: Config, key: PRNGKeyArray, states: int, actions: int) -> Model:

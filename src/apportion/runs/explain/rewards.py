@@ -16,9 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import NDArray
 
-from apportion.core.config import check
-from apportion.core.errors import UserError
-from apportion.core.telling import Tell, nobody
+from apportion.core.config import Tell, UserError, check, silent
 from apportion.core.types import Method, State, Transitions
 from apportion.runs.explain import shapley
 from apportion.runs.explain.shapley import Doubles, Players
@@ -138,7 +136,7 @@ def explain_reward(
     precision: Precision,
     rng: np.random.Generator,
     owners: NDArray[np.int64] | None = None,
-    tell: Tell = nobody,
+    tell: Tell = silent,
 ) -> Explanation:
     """Contributions at each step, relative to the background; `reward_of` is the method's, compiled. Entries
     [D] of a one-hot vector have the same owner, and are one player."""

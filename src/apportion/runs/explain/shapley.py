@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.telling import Tell, nobody
+from apportion.core.config import Tell, silent
 
 Function = Callable[[NDArray[Any]], NDArray[Any]]  # [N, C] → [N]
 Doubles = NDArray[np.float64]
@@ -49,7 +49,7 @@ def exact(
     rows: NDArray[Any],
     background: NDArray[Any],
     players: Players,
-    tell: Tell = nobody,
+    tell: Tell = silent,
 ) -> Shapley:
     """From all 2^P coalitions, for rows [T, C] and background [K, C]."""
     values, of_background = _double(function(rows)), _double(function(background))
@@ -75,7 +75,7 @@ def sampled(
     players: Players,
     rounds: int,
     rng: np.random.Generator,
-    tell: Tell = nobody,
+    tell: Tell = silent,
 ) -> Shapley:
     """From `rounds` pairs of orders, the second one reversed, for each background row and explained row."""
     values, of_background = _double(function(rows)), _double(function(background))

@@ -1,4 +1,8 @@
-"""Align-RUDDER as a method: settings, state, looks at demonstrations, and the score of an episode."""
+"""Align-RUDDER (Patil et al., ICML 2022): reward for coming along the way that demonstrations went.
+
+What demonstrations have in common, in its order, is found by aligning them as biologists align sequences; a
+step earns by what it adds to the score of an episode against that profile.
+"""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,14 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
+from scipy.cluster.vq import vq
 
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Method, Metrics, Record, Revision, Sampling, Segments, Transitions
 from apportion.data.logged import read_npz
-from apportion.methods.align_rudder import alignment
-from apportion.methods.align_rudder.clusters import centres_of
-from apportion.nn.segments import sum_exactly
+from apportion.nn.losses import sum_exactly
 
 GROWTH = 1.5  # the best episodes are looked for anew when there are so many times more
 MOST_ROWS = 100_000  # steps that a look takes
@@ -53,7 +56,6 @@ class State(NamedTuple):
     profile: Float[Array, "P K"]  # position-specific scores; 0 where there is no column
     scale: Float[Array, ""]  # reward for one unit of score; 0 before the first look
     shared: Float[Array, ""]  # how many events the demonstrations share
-    policy_mask: Float[Array, "S"]  # all ones
 
 
 def make(config: Config) -> Method:
@@ -64,7 +66,6 @@ def make(config: Config) -> Method:
             profile=jnp.zeros((config.columns, config.symbols)),
             scale=jnp.zeros(()),
             shared=jnp.zeros(()),
-            policy_mask=jnp.ones(states),
         )
 
     def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
@@ -72,9 +73,6 @@ def make(config: Config) -> Method:
 
     def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
         return transitions.credit
-
-    def policy_mask(state: State) -> Float[Array, "S"]:
-        return state.policy_mask
 
     def credit(state: State, segments: Segments) -> Float[Array, "M T"]:
         scores = prefix_scores(state.profile, symbols_of(state.centres, segments), segments.mask)
@@ -93,7 +91,7 @@ def make(config: Config) -> Method:
         shown=shown,
     )
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, policy_mask, None, sampling, revision=revision, credit=credit)
+    return Method(init, update, reward, sampling, revision=revision, credit=credit)
 
 
 # --- The score of an episode
@@ -139,15 +137,15 @@ def look(config: Config, state: State, records: list[Record]) -> State:
     if len(demonstrations) < 2 or not own:
         return state
     centres = centres_of(_reached(demonstrations), _reached(own), config.symbols)
-    ways = [alignment.events(_symbols(centres, record))[:MOST_EVENTS] for record in demonstrations]
-    usual = [alignment.events(_symbols(centres, record)) for record in own]
-    background = alignment.frequencies(usual, config.symbols)
-    aligned = alignment.align(ways, alignment.substitution(background))
-    profile = _fitted(alignment.profile(aligned, background), config.columns)
+    ways = [events(_symbols(centres, record))[:MOST_EVENTS] for record in demonstrations]
+    usual = [events(_symbols(centres, record)) for record in own]
+    background = frequencies(usual, config.symbols)
+    aligned = align(ways, substitution(background))
+    fitted = _fitted(profile(aligned, background), config.columns)
     new = state._replace(
         centres=jnp.asarray(centres, jnp.float32),
-        profile=jnp.asarray(profile, jnp.float32),
-        shared=jnp.asarray(np.sum(profile.any(axis=1)), jnp.float32),
+        profile=jnp.asarray(fitted, jnp.float32),
+        shared=jnp.asarray(np.sum(fitted.any(axis=1)), jnp.float32),
     )
     return new._replace(scale=jnp.asarray(_scale(new.profile, ways, demonstrations, own), jnp.float32))
 
@@ -189,3 +187,136 @@ def _read(path: str) -> tuple[Record, ...]:
         Record(observations.astype(np.float32), actions.astype(np.float32), float(total), False, -1 - index)
         for index, (observations, actions, total) in enumerate(episodes)
     )
+
+
+# --- Alignment
+
+
+Sequence = NDArray[np.int64]
+Scores = NDArray[np.float64]
+
+ABSENT = -1  # where a sequence has nothing in a column
+MISMATCH, GAP = -1.0, -0.5  # beside a match of 1 on the average
+
+
+def events(symbols: Sequence) -> Sequence:
+    """Without what repeats the symbol before it."""
+    return symbols[np.flatnonzero(np.diff(symbols, prepend=ABSENT))]
+
+
+def substitution(frequency: Scores) -> Scores:
+    """[K, K] what it is worth to put one symbol above another: rare ones that agree say more."""
+    surprise = -np.log(frequency)
+    return np.where(np.eye(len(frequency), dtype=bool), surprise / np.mean(surprise), MISMATCH)
+
+
+def align(sequences: list[Sequence], worth: Scores) -> NDArray[np.int64]:
+    """[N, C] the sequences with gaps: the one most like all others first, then the next most alike."""
+    likeness = np.array([[best_path(worth[np.ix_(a, b)])[0] for b in sequences] for a in sequences])
+    centre = int(np.argmax(likeness.sum(axis=1)))
+    order = sorted(range(len(sequences)), key=lambda i: (i != centre, -likeness[centre, i], i))
+    aligned = sequences[centre][None, :]
+    for index in order[1:]:
+        aligned = _joined(aligned, sequences[index], worth)
+    return aligned[np.argsort(order)]
+
+
+def best_path(scores: Scores) -> tuple[float, list[tuple[int, int]]]:
+    """Needleman and Wunsch: the best way to walk through both, and which rows meet which columns on it."""
+    rows, columns = scores.shape
+    steps = GAP * np.arange(columns + 1)
+    table = np.empty((rows + 1, columns + 1))
+    table[0] = steps
+    for row in range(rows):
+        entered = table[row] + GAP
+        entered[1:] = np.maximum(entered[1:], table[row, :-1] + scores[row])
+        # The best place to the left from which gaps lead here.
+        table[row + 1] = np.maximum.accumulate(entered - steps) + steps
+    met, row, column = [], rows, columns
+    while row and column:
+        here = table[row, column]
+        if np.isclose(here, table[row - 1, column - 1] + scores[row - 1, column - 1]):
+            row, column = row - 1, column - 1
+            met.append((row, column))
+        elif np.isclose(here, table[row - 1, column] + GAP):
+            row -= 1
+        else:
+            column -= 1
+    return float(table[-1, -1]), met[::-1]
+
+
+def profile(aligned: NDArray[np.int64], background: Scores) -> Scores:
+    """[C, K] log of how much likelier each symbol is in each column than elsewhere.
+
+    Only columns that at least half of the sequences share. The background counts as one sequence more.
+    """
+    shared = aligned[:, np.mean(aligned != ABSENT, axis=0) >= 0.5]
+    symbols = np.arange(len(background))
+    counts = np.sum(shared[:, :, None] == symbols, axis=0)
+    present = np.sum(shared != ABSENT, axis=0)[:, None]
+    return np.asarray(np.log((counts + background) / (present + 1.0) / background))
+
+
+def frequencies(sequences: list[Sequence], symbols: int) -> Scores:
+    """[K] how often each symbol comes, none of them never."""
+    counts = np.bincount(np.concatenate(sequences), minlength=symbols) + 1.0
+    return np.asarray(counts / counts.sum())
+
+
+def _joined(aligned: NDArray[np.int64], sequence: Sequence, worth: Scores) -> NDArray[np.int64]:
+    """With one sequence more: a column's worth for a symbol is the mean over those who are there."""
+    there = aligned != ABSENT
+    pairs = np.where(there[:, :, None], worth[np.where(there, aligned, 0)], 0.0)  # [N, C, K]
+    mean = pairs.sum(axis=0) / there.sum(axis=0)[:, None]
+    _, met = best_path(mean[:, sequence])
+    return _merged(aligned, sequence, met)
+
+
+def _merged(aligned: NDArray[np.int64], sequence: Sequence, met: list[tuple[int, int]]) -> NDArray[Any]:
+    """All columns of the alignment and all symbols of the sequence, those that met in one column."""
+    columns, column, position = [], 0, 0
+    nothing = np.full(len(aligned), ABSENT)
+    for meets_column, meets_position in [*met, (aligned.shape[1], len(sequence))]:
+        columns += [[*aligned[:, c], ABSENT] for c in range(column, meets_column)]
+        columns += [[*nothing, symbol] for symbol in sequence[position:meets_position]]
+        if meets_column < aligned.shape[1]:
+            columns.append([*aligned[:, meets_column], sequence[meets_position]])
+        column, position = meets_column + 1, meets_position + 1
+    return np.array(columns).T
+
+
+# --- Clusters
+
+
+ROUNDS = 20  # k-means has settled by then, or nearly so
+MOST_POINTS = 20_000
+
+Points = NDArray[np.float64]
+
+
+def centres_of(demonstrated: Points, usual: Points, count: int) -> Points:
+    """[K, S] of what demonstrations reached and of as much of what is usual."""
+    points = np.concatenate([_thinned(demonstrated, MOST_POINTS), _thinned(usual, len(demonstrated))])
+    centres = _far_apart(points, count)
+    for _ in range(ROUNDS):
+        nearest, _ = vq(points, centres)
+        sizes = np.bincount(nearest, minlength=count)
+        sums = np.stack([np.bincount(nearest, column, count) for column in points.T], axis=1)
+        centres = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
+    return centres
+
+
+def _far_apart(points: Points, count: int) -> Points:
+    """The point nearest to the mean, then always the one farthest from all chosen."""
+    away = np.sum((points - points.mean(axis=0)) ** 2, axis=1)
+    chosen = [points[np.argmin(away)]]
+    nearest = np.full(len(points), np.inf)
+    while len(chosen) < count:
+        nearest = np.minimum(nearest, np.sum((points - chosen[-1]) ** 2, axis=1))
+        chosen.append(points[np.argmax(nearest)])
+    return np.stack(chosen)
+
+
+def _thinned(points: Points, most: int) -> Points:
+    """Evenly chosen where there are more."""
+    return points[:: max(1, -(-len(points) // max(most, 1)))]
