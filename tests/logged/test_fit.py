@@ -26,6 +26,9 @@ def column(path: Path, name: str = "reward") -> Any:
     return read(path)[name].to_numpy()
 
 
+ENDS = ("_low", "_high")  # of intervals
+
+
 def test_hidden_rewards_are_found_from_outcomes(
     fitted: apportion.Run, table_file: Path, tmp_path: Path
 ) -> None:
@@ -59,7 +62,8 @@ def test_relabelling_adds_columns_and_touches_nothing_else(
 ) -> None:
     apportion.relabel(fitted, table_file, tmp_path / "new.csv", exact=True)
     before, after = table_file.read_text().splitlines(), (tmp_path / "new.csv").read_text().splitlines()
-    assert [line.rsplit(",", 1)[0] for line in after] == before
+    assert [line.rsplit(",", 3)[0] for line in after] == before
+    assert after[0].endswith(",reward,reward_low,reward_high")
     sums = polars.read_csv(tmp_path / "new.csv").group_by("episode", maintain_order=True)
     sums = sums.agg(polars.col("reward").sum(), polars.col("outcome").first())
     np.testing.assert_allclose(sums["reward"], sums["outcome"], rtol=1e-9)
@@ -70,7 +74,7 @@ def test_credit_adds_up_to_the_reward(fitted: apportion.Run, tmp_path: Path) -> 
     precision = apportion.runs.explain.Precision(background=8)
     apportion.relabel(fitted, few, tmp_path / "new.csv", credit=True, precision=precision)
     found = polars.read_csv(tmp_path / "new.csv")
-    shares = [name for name in found.columns if name.startswith("credit_")]
+    shares = [name for name in found.columns if name.startswith("credit_") and not name.endswith(ENDS)]
     assert shares == ["credit_s_0", "credit_s_1", "credit_s_2", "credit_a_0", "credit_baseline"]
     np.testing.assert_allclose(found.select(shares).sum_horizontal(), found["reward"], atol=1e-5)
     size = {name: float(found[name].abs().mean()) for name in shares}
@@ -88,7 +92,7 @@ def test_a_dimension_may_be_called_baseline(tmp_path: Path) -> None:
     precision = apportion.runs.explain.Precision(background=8)
     apportion.relabel(run, file, tmp_path / "new.csv", credit=True, precision=precision)
     found = polars.read_csv(tmp_path / "new.csv")
-    shares = [name for name in found.columns if name.startswith("credit_")]
+    shares = [name for name in found.columns if name.startswith("credit_") and not name.endswith(ENDS)]
     wanted = ("baseline", "baseline_", "s_2", "a_0", "baseline__")
     assert shares == [f"credit_{name}" for name in wanted]
     np.testing.assert_allclose(found.select(shares).sum_horizontal(), found["reward"], atol=1e-5)
@@ -203,7 +207,7 @@ def test_data_without_an_answer_are_called_so(tmp_path: Path, capsys: pytest.Cap
 
 def test_data_are_not_blamed_for_what_learning_missed() -> None:
     """Outcomes that are missed by far more than they differ: it was learning that failed."""
-    facts = {"episodes": 50, "held_out": 10, "unexplained": [0.2, 0.97, 113.4, None]}
+    facts = {"episodes": 50, "held_out": 10, "unexplained": [0.2, 0.97, 113.4, None], "credit": None}
     said = in_words(facts | {"supported": [True, False, False, False]}, [0, 1, 2, 3])
     assert [line.split(":")[0] for line in said[1:]] == [
         "The data cannot support an answer (seed 1)",

@@ -17,6 +17,7 @@ def lane(mean: list[float], absolute: list[float], undecided: Any = None) -> dic
         "mean": np.array(mean),
         "mean_absolute": np.array(absolute),
         "sampling_error": error,
+        "interval": None,
         "players": players,
         "undecided": undecided,
         "denied": None if undecided is None else ~undecided,

@@ -14,7 +14,9 @@ from apportion.data.columns import Columns
 from apportion.data.reading import read_log
 from apportion.front.logs import relabel, start_fit
 from apportion.runs.explain import Precision
+from apportion.runs.folder import RunFolder
 from apportion.runs.identifying import identify_log
+from apportion.runs.summary import fit_warnings
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged
 from apportion.training.settings import Config
@@ -117,9 +119,9 @@ def relabel_data(argv: list[str]) -> int:
         it is when not given."""
         credit: Flag = False
         """Also write what each dimension has earned: Shapley values, which add up to the reward."""
-        exact: bool = True
-        """Rewards of an episode sum up to its outcome, where that is known: what is missing is spread evenly
-        over its steps. With --no-exact they are what the run would say without knowing the outcome."""
+        exact: Flag = False
+        """Make the rewards of each episode sum up to its outcome: what is missing is spread evenly. Without
+        it a level that all outcomes have in common is nobody's."""
         precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=Precision)
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
@@ -136,6 +138,7 @@ def relabel_data(argv: list[str]) -> int:
             precision=args.precision,
             tell=tell,
         )
-    data = {"run": str(args.run), "data": args.data, "written": written}
+    notes = fit_warnings(RunFolder.open(args.run))
+    data = {"run": str(args.run), "data": args.data, "written": written, "notes": notes}
     print_data(data, args.output, lambda console, _: console.print(f"Wrote {written}", soft_wrap=True))
     return 0

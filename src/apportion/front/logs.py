@@ -73,7 +73,7 @@ def relabel(
     out: str | os.PathLike[str] | None = None,
     *,
     credit: bool = False,
-    exact: bool = True,
+    exact: bool = False,
     precision: Precision | None = None,
     tell: Tell = silent,
 ) -> str:
@@ -82,7 +82,7 @@ def relabel(
 
     Beside the reward stand `reward_low` and `reward_high`, between which it is in 90% of cases. With
     `credit`, each dimension's Shapley share is written, too; with `exact`, rewards of an episode sum up to
-    its outcome where that is known.
+    its outcome, a level that all outcomes have in common included.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     name, suffix = os.fspath(data), Path(data).suffix

@@ -30,6 +30,7 @@ SEGMENTS = 600  # by which variances are found; the posterior is of all,
 STEPS = 200_000  # as far as they have no more steps than that
 WIDE = 10.0  # prior variance of what every step earns, and of what every segment does
 _NEGLIGIBLE = 1e-8  # of all prior variance: features below it are left out of the posterior
+_ROUNDING = 1e-12  # of totals: what they differ by less than is none
 _ROWS = 2000  # whose features are computed at once
 
 
@@ -44,27 +45,23 @@ class Posterior(NamedTuple):
     per_step: Floats  # [K+1] what every step earns
     per_segment: Floats  # [K+1] a constant in every total; 0 where all are equally long
     noise: float  # variance of a step's reward that no feature explains
-    steps: float  # of a segment, on average
 
-    def rewards(self, x: NDArray[Any]) -> NDArray[np.float32]:
+    def rewards(self, x: NDArray[Any]) -> Floats:
         """[N, K+1] of rows [N, D]: the expected reward, then that of each draw."""
         weights = self.weights.T.astype(np.float32)
         parts = [self._values(rows) @ weights for rows in _blocks(x)]
-        level = (self.per_step + self.per_segment / self.steps).astype(np.float32)
-        return np.concatenate([np.zeros((0, len(level)), np.float32), *parts]) + level
+        return np.concatenate([np.zeros((0, len(self.per_step)), np.float32), *parts]) + self.per_step
 
     def expected(self, x: NDArray[Any]) -> Floats:
         """[N] of rows [N, D]."""
-        level = self.per_step[0] + self.per_segment[0] / self.steps
         parts = [self._values(rows) @ self.weights[0] for rows in _blocks(x)]
-        return np.asarray(level + np.concatenate([np.zeros(0), *parts]))
+        return np.asarray(self.per_step[0] + np.concatenate([np.zeros(0), *parts]))
 
     def totals(self, segments: list[NDArray[Any]]) -> tuple[Floats, Floats]:
         """Mean and variance of what segments pay: [E] each."""
-        sums = np.stack([self.rewards(rows).sum(axis=0, dtype=np.float64) for rows in segments])
+        sums = np.stack([self.rewards(rows).sum(axis=0) for rows in segments]) + self.per_segment
         lengths = np.array([len(rows) for rows in segments], np.float64)
-        own = (1 - lengths / self.steps)[:, None] * self.per_segment
-        return sums[:, 0] + own[:, 0], spread(sums + own) + lengths * self.noise
+        return sums[:, 0], spread(sums) + lengths * self.noise
 
     def shares(self, x: NDArray[Any], background: NDArray[Any]) -> "Shares":
         """Shapley values of each dimension, relative to rows of the background. Rewards are linear in the
@@ -101,7 +98,7 @@ class Posterior(NamedTuple):
     def of(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         features = Products(**{name: arrays[name] for name in Products._fields})
         own: dict[str, Any] = {name: arrays[name] for name in _OWN}
-        return cls(features, **own)._replace(noise=float(own["noise"]), steps=float(own["steps"]))
+        return cls(features, **own)._replace(noise=float(own["noise"]))
 
 
 class Shares(NamedTuple):
@@ -145,7 +142,7 @@ class Summed(NamedTuple):
     unit: Floats  # [P]
     sums: Floats  # [E, P]
     lengths: Floats  # [E]
-    level: float  # what a step is paid on average
+    levels: Floats  # [1 or 2] what a step is paid on average, and a segment besides where lengths differ
     left: Floats  # [E] what totals differ from that by
     size: float  # a guess of the standard deviation of a step's reward, between two extremes: steps of a
     # segment earn the same, or independently of each other
@@ -165,10 +162,12 @@ class Summed(NamedTuple):
         unit = np.sqrt(np.maximum(squares / steps.sum() - centre**2, 0.0))
         alive = unit > 1e-4 * np.maximum(np.abs(centre), 1e-4)
         sums = (sums[:, alive] - steps[:, None] * centre[alive]) / unit[alive]
-        level = float(totals.sum() / steps.sum())
-        size = float(np.std(totals / steps)) * float(steps.mean()) ** 0.25
-        left = totals - level * steps
-        return cls(features.take(alive), centre[alive], unit[alive], sums, steps, level, left, size or 1.0)
+        shape = _levels(steps)
+        levels = np.asarray(np.linalg.lstsq(shape, totals, rcond=None)[0], np.float64)
+        left = totals - shape @ levels
+        left = np.where(np.abs(left) > _ROUNDING * np.abs(totals).max(), left, 0.0)
+        size = float(np.std(left / steps)) * float(steps.mean()) ** 0.25
+        return cls(features.take(alive), centre[alive], unit[alive], sums, steps, levels, left, size or 1.0)
 
     def some(self, count: int) -> "Summed":
         """Of the first segments, which are in no order."""
@@ -176,20 +175,18 @@ class Summed(NamedTuple):
 
     def problem(self) -> Problem:
         return Problem(
-            self.features, self.sums, self.lengths, np.sqrt(WIDE) * self._levels(), self.left / self.size
+            self.features,
+            self.sums,
+            self.lengths,
+            np.sqrt(WIDE) * _levels(self.lengths),
+            self.left / self.size,
         )
-
-    def _levels(self) -> Floats:
-        """[E, 1 or 2] what a level per step, and one per segment, add to totals; alike in size."""
-        if np.ptp(self.lengths) == 0:
-            return self.lengths[:, None]
-        return np.stack([self.lengths, np.full_like(self.lengths, self.lengths.mean())], axis=1)
 
     def posterior(self, found: Found, rng: np.random.Generator) -> Posterior:
         """Of all segments: N((I + Aᵀ A)⁻¹ Aᵀ b, (I + Aᵀ A)⁻¹), in units of the prior's."""
         variances = found.variances(self.features)
         kept = np.flatnonzero(variances > _NEGLIGIBLE * max(float(variances.sum()), 1e-300))
-        levels = self._levels()
+        levels = _levels(self.lengths)
         scale = np.sqrt(np.append(variances[kept], np.full(levels.shape[1], WIDE)))
         noise = np.sqrt(found.noise * self.lengths)
         a = np.concatenate([self.sums[:, kept], levels], axis=1) * scale / noise[:, None]
@@ -198,8 +195,8 @@ class Summed(NamedTuple):
         mean = _solved(root, a.T @ (self.left / self.size / noise))
         draws = solve_triangular(root.T, rng.normal(size=(len(scale), DRAWS)), lower=False)
         weights = np.column_stack([mean, mean[:, None] + draws]).T * scale * self.size
-        per_step = self.level + weights[:, len(kept)]
-        own = weights[:, len(kept) + 1 :].sum(axis=1) * self.lengths.mean()
+        per_step, *per_segment = (weights[:, len(kept) :] + self.levels).T
+        own = sum(per_segment, np.zeros(len(weights))) * self.lengths.mean()
         return Posterior(
             self.features.take(kept),
             self.centre[kept],
@@ -208,8 +205,14 @@ class Summed(NamedTuple):
             per_step,
             own,
             float(found.noise * self.size**2),
-            float(self.lengths.mean()),
         )
+
+
+def _levels(lengths: Floats) -> Floats:
+    """[E, 1 or 2] what a level per step, and one per segment, add to totals; alike in size."""
+    if np.ptp(lengths) == 0:
+        return lengths[:, None]
+    return np.stack([lengths, np.full_like(lengths, lengths.mean())], axis=1)
 
 
 def spread(values: NDArray[Any]) -> Floats:

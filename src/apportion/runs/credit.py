@@ -23,6 +23,7 @@ from apportion.runs.folder import RunFolder
 
 Floats = NDArray[np.float64]
 
+MOST = 3.0  # times as much as outcomes allow, that steps' rewards of a certified run may vary
 INTERVAL = 0.9  # of the probability, where nobody asks for another
 SPEAKS = ("grd",)  # methods whose credit is the posterior's where that explains as much
 _CHECKED = 20_000  # steps of held-out episodes that tell how far totals determine credit
@@ -31,6 +32,7 @@ _BEHIND = 256  # steps to compare with,
 _EXPLAINED = 1000  # and steps that are compared, to name dimensions
 _NAMED = 0.2  # of what is not determined, that a dimension must have to be named
 _WELL = 0.9  # determined: nothing needs to be named
+_LEVEL = 0.3  # of the outcomes' spread: a level that is less is not worth a word
 _SAME = 0.02  # of a dimension's variance that is between episodes: less is the same in each
 
 
@@ -44,7 +46,7 @@ class Credit(NamedTuple):
 
     def of_steps(self, rows: NDArray[Any], learned: NDArray[Any]) -> "Steps":
         """Credit of steps [N, D] which the method gave `learned` [N]."""
-        draws = self.posterior.rewards(rows).astype(np.float64)
+        draws = self.posterior.rewards(rows)
         apart = learned - draws[:, 0]
         rest = 1 - self.share
         return Steps(
@@ -60,6 +62,7 @@ class Credit(NamedTuple):
     ) -> Iterator["Steps"]:
         """Of whole episodes [T, D], which the method gave `learned` [T] each, if it did; outcomes [E] are NaN
         where they are not known. Many are computed at once, for each call takes a while of its own."""
+        earned = totals - self.posterior.per_segment[0]
         ends = np.cumsum([len(rows) for rows in episodes])
         first = 0
         while first < len(episodes):
@@ -71,7 +74,7 @@ class Credit(NamedTuple):
             for number in range(first, last):
                 start = int(ends[number]) - len(episodes[number]) - before
                 own = whole.part(slice(start, int(ends[number]) - before))
-                yield own.paid(float(totals[number])) if np.isfinite(totals[number]) else own
+                yield own.paid(float(earned[number])) if np.isfinite(earned[number]) else own
             first = last
 
 
@@ -89,10 +92,10 @@ class Steps(NamedTuple):
             reward=self.reward[which], deviations=self.deviations[which], apart=self.apart[which]
         )
 
-    def paid(self, total: float) -> "Steps":
-        """Of a whole episode whose outcome is known: what is missing of it is spread evenly, and what draws
-        would pay more or less is no doubt any more."""
-        missing = (total - self.reward.sum()) / len(self.reward)
+    def paid(self, earned: float) -> "Steps":
+        """Of a whole episode of which it is known what its steps earned together: what is missing of it is
+        spread evenly, and what draws would pay more or less is no doubt any more."""
+        missing = (earned - self.reward.sum()) / len(self.reward)
         return self._replace(
             reward=self.reward + missing,
             deviations=self.deviations - self.deviations.mean(axis=0),
@@ -132,28 +135,37 @@ def fit_credit(spec: Spec, learned: list[Record], held_out: list[Record], seed: 
     unexplained = float(left.mean() / max(float(np.mean((paid - totals.mean()) ** 2)), 1e-300))
     widening = float(np.sqrt(max(1.0, float(np.mean(left / np.maximum(variance, 1e-300))))))
     credit = Credit(found, 1.0, widening, {})
-    determined = _determined(credit, behind, paid)
+    determined, allowed = _determined(credit, behind, paid)
     facts = {
         "unexplained": unexplained,
         "determined": determined,
+        "allowed": allowed,
         "undetermined": _undetermined(spec, found, behind) if determined < _WELL else [],
+        "level": float(found.per_segment[0]),
+        "level_matters": bool(abs(found.per_segment[0]) > _LEVEL * max(float(np.std(totals)), 1e-300)),
     }
     return credit._replace(facts=facts)
 
 
-def weighed(credit: Credit, method: str, unexplained: Floats) -> Credit:
+def weighed(credit: Credit, method: str, unexplained: Floats, varied: Floats) -> Credit:
     """Beside a method whose lanes leave these shares [L] of the variance of held-out outcomes unexplained:
-    the posterior has all of the credit while it leaves no more, and less the more it leaves."""
+    the posterior has all of the credit while it leaves no more, and less the more it leaves. How much the
+    steps' rewards of lanes vary, as standard deviations [L], is compared with what the posterior allows."""
     ratio = credit.facts["unexplained"] / max(float(np.median(unexplained)), 1e-300)
-    return credit._replace(share=min(1.0, ratio**-2) if method in SPEAKS else 0.0)
+    excess = (np.asarray(varied) / max(credit.facts["allowed"], 1e-300)).tolist()
+    return credit._replace(
+        share=min(1.0, ratio**-2) if method in SPEAKS else 0.0, facts={**credit.facts, "excess": excess}
+    )
 
 
-def _determined(credit: Credit, segments: list[NDArray[Any]], paid: Floats) -> float:
-    """The share of the variance of steps' credit that is not doubt."""
+def _determined(credit: Credit, segments: list[NDArray[Any]], paid: Floats) -> tuple[float, float]:
+    """The share of the variance of steps' credit that is not doubt, and how much steps may vary, doubt
+    included, as a standard deviation."""
     some = 1 + int(np.searchsorted(np.cumsum([len(rows) for rows in segments]), _CHECKED))
     steps = list(credit.of_episodes(segments[:some], None, paid))
     known = float(np.var(np.concatenate([each.reward for each in steps])))
-    return known / max(known + float(np.mean(np.concatenate([each.variance for each in steps]))), 1e-300)
+    whole = max(known + float(np.mean(np.concatenate([each.variance for each in steps]))), 1e-300)
+    return known / whole, float(np.sqrt(whole))
 
 
 def _undetermined(spec: Spec, found: Posterior, segments: list[NDArray[Any]]) -> list[dict[str, Any]]:
@@ -198,18 +210,29 @@ def need_credit(run: RunFolder) -> Credit:
     return found
 
 
+def varies_too_much(facts: dict[str, Any] | None, lane: int) -> bool:
+    """Whether a lane's rewards of steps vary by more than outcomes allow, however well they explain these."""
+    excess = [] if facts is None else facts.get("excess", [])
+    return bool(lane < len(excess) and excess[lane] > MOST)
+
+
 def in_words(facts: dict[str, Any] | None) -> list[str]:
     """How far totals determine what single steps earned."""
     if facts is None:
         return []
     said = f"Credit of single steps: determined to {facts['determined']:.0%} by these outcomes"
+    level = (
+        [f"Of every outcome, {facts['level']:.4g} is the same in all episodes, and the credit of no step."]
+        if facts["level_matters"]
+        else []
+    )
     causes = facts["undetermined"]
     if not causes:
-        return [f"{said}."]
+        return [f"{said}.", *level]
     alike = [each["name"] for each in causes if each["same_in_every_episode"]]
     others = [each["name"] for each in causes if not each["same_in_every_episode"]]
     why = list(_why(alike, others))
-    return [f"{said}: {'; '.join(why)}."]
+    return [f"{said}: {'; '.join(why)}.", *level]
 
 
 def _why(alike: list[str], others: list[str]) -> Iterator[str]:

@@ -31,6 +31,7 @@ from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
 from apportion.runs.logged import plain_episode, read_for
 from apportion.runs.notes import notes
+from apportion.runs.summary import fit_warnings
 
 _BACKGROUND, _ORDERS = range(2)  # separate streams of randomness for one lane's seed
 
@@ -194,7 +195,7 @@ def explain_run(
             "action_names": explainer.spec.action_names,
             "dimensions": _over_lanes(per_lane, names),
             "lanes": per_lane,
-            "skipped": [*explainer.learned.skipped, *explainer.few(), *notes(run)],
+            "skipped": [*explainer.learned.skipped, *explainer.few(), *notes(run), *fit_warnings(run)],
         }
     )
     return data

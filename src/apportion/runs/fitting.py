@@ -133,7 +133,12 @@ class _Recorder:
             for look in offline(self.config, self.fitting, expanded(self.spec), self.data, known):
                 step = look.step
                 if look.last:
-                    write_credit(self.run, weighed(credit, self.config.method, look.unexplained))
+                    varied = [
+                        np.concatenate([each["redistributed"] for each in lane]).std()
+                        for lane in look.evaluation.episodes
+                    ]
+                    found = weighed(credit, self.config.method, look.unexplained, np.array(varied))
+                    write_credit(self.run, found)
                 self._write(look)
                 progress.update(step)
                 progress.evaluation(*_shown(look))

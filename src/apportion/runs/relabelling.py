@@ -41,11 +41,12 @@ class Relabelled(NamedTuple):
 def relabel_rows(
     run: RunFolder, data: str, exact: bool, credit: bool, precision: Precision, tell: Tell
 ) -> Relabelled:
-    """Credit of other data, or of those that the run was fitted to. With `exact`, what an episode's rewards
-    miss of its outcome, where that is known, is spread evenly over its steps."""
+    """Credit of other data, or of those that the run was fitted to. What noise added to an outcome that is
+    known is spread evenly over the steps; with `exact`, so is a level that all outcomes have in common."""
     rows, log = read_for(run, data)
     unpaid = np.isnan(rows.totals)
     who = f"{data}: episode {np.argmax(unpaid) + 1} of {len(unpaid)} has no outcome"
+    check(not (exact and unpaid.any()), f"{who}: fill it in, or relabel without --exact")
     learned = read_learned(run)
     rewards = np.concatenate(_rewards(run, learned, log, tell))
     needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
@@ -63,16 +64,22 @@ def _with_intervals(
     run: RunFolder, log: Log, rows: Rows, learned: NDArray[np.float64], exact: bool
 ) -> tuple[NDArray[np.float64], Columns]:
     """[N] the credit of each step, and the ends of its interval."""
-    found, spec, totals = read_credit(run), run.read_spec(), rows.totals if exact else rows.totals * np.nan
-    if found is None:
-        missing = (totals - np.add.reduceat(learned, rows.starts)) / rows.lengths
-        return learned + np.repeat(np.nan_to_num(missing), rows.lengths), {}
-    episodes = [rows_of(learners_record(spec, log, number, number)) for number in range(len(totals))]
-    steps = list(found.of_episodes(episodes, rows.split(learned), totals))
-    ends = zip(*(each.within(INTERVAL) for each in steps), strict=True)
-    low, high = (np.concatenate(end) for end in ends)
-    reward = np.concatenate([each.reward for each in steps])
-    return reward, {f"{REWARD}_low": low, f"{REWARD}_high": high}
+    found, spec = read_credit(run), run.read_spec()
+    bounds: Columns = {}
+    reward = learned
+    if found is not None:
+        episodes = [rows_of(learners_record(spec, log, number, number)) for number in range(len(rows.totals))]
+        steps = list(found.of_episodes(episodes, rows.split(learned), rows.totals))
+        low, high = (
+            np.concatenate(end) for end in zip(*(each.within(INTERVAL) for each in steps), strict=True)
+        )
+        reward = np.concatenate([each.reward for each in steps])
+        bounds = {f"{REWARD}_low": low, f"{REWARD}_high": high}
+    if not exact:
+        return reward, bounds
+    missing = (rows.totals - np.add.reduceat(reward, rows.starts)) / rows.lengths
+    more = np.repeat(missing, rows.lengths)
+    return reward + more, {name: end + more for name, end in bounds.items()}
 
 
 def _free(name: str, taken: dict[str, NDArray[np.float64]]) -> str:

@@ -10,10 +10,13 @@ from apportion.runs import best as bests
 from apportion.runs.atomic import read_json
 from apportion.runs.certified import certificates
 from apportion.runs.credit import in_words as credit_in_words
+from apportion.runs.credit import varies_too_much
 from apportion.runs.folder import RunFolder
 from apportion.runs.notes import notes, read_status, read_versions
 from apportion.training.evaluate import structure_scores
 
+_HALF = 0.5  # of the credit's variance: with less that is determined, whoever uses it is told
+_VARIES = "rewards of steps vary more than outcomes allow"
 _FAR = 2.0  # times their variance, by which outcomes are missed: with one reward for all, it would be 1
 _SAME = 1e9  # of a variance that is none but rounding
 _NO_ANSWER = (
@@ -42,6 +45,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
     scores = _structure_scores(edges, spec)
     best, _ = bests.moments(run.best, run.sizes().lanes)
     status = read_status(run)[0]
+    data = _data(run, last)
     return {
         "run": str(run.path),
         "env": spec.env_id,
@@ -56,12 +60,12 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         **_last_score("success", last),
         "step_rewards": step_rewards(evaluations),
         "learned": len(metrics) > len(evaluations),
-        "data": _data(run, last),
+        "data": data,
         "best": best,
         "observation_names": list(spec.observation_names),
         "action_names": list(spec.action_names),
         "graph": _graph(edges),
-        "certificates": certificates(edges),
+        "certificates": _certified(certificates(edges), data),
         "true_graph": None if spec.true_graph is None else spec.true_graph.to_dict(),
         "structure": None if scores is None else {block: each["f1"] for block, each in scores.items()},
         "structure_scores": scores,
@@ -83,6 +87,32 @@ def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
         **told,
         "credit": known,
     }
+
+
+def _certified(
+    found: list[dict[str, Any]] | None, data: dict[str, Any] | None
+) -> list[dict[str, Any]] | None:
+    """Edges are not certified by rewards that vary more from step to step than outcomes allow."""
+    if found is None or data is None:
+        return found
+    return [
+        {**each, "reward": False, "doubts": [*each["doubts"], _VARIES]}
+        if varies_too_much(data["credit"], lane)
+        else each
+        for lane, each in enumerate(found)
+    ]
+
+
+def fit_warnings(run: RunFolder) -> list[str]:
+    """What a fit has said against its own answer: whoever uses it should hear it again."""
+    summary = summarise(run)
+    if summary["data"] is None:
+        return []
+    seeds = [summary["config"]["seed"] + lane for lane in range(summary["config"]["lanes"])]
+    said = in_words(summary["data"], seeds)
+    credit = summary["data"]["credit"]
+    doubtful = credit is not None and credit["determined"] < _HALF
+    return [each for each in said if _BEWARE in each or (doubtful and each in credit_in_words(credit))]
 
 
 def in_words(data: dict[str, Any] | None, seeds: list[int]) -> list[str]:

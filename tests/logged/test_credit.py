@@ -1,0 +1,151 @@
+"""Credit of single steps: what it is made of, its intervals, and what is said where outcomes cannot tell."""
+
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+from logged_data import SMALL, episodes, table, write_csv
+
+import apportion
+from apportion import cli
+from apportion.core.config import UserError
+from apportion.core.types import Record
+from apportion.graph import posterior
+from apportion.runs.credit import Credit, fit_credit, in_words, read_credit, varies_too_much, weighed
+from apportion.runs.logged import spec_of
+from apportion.runs.summary import fit_warnings
+
+EPISODES = episodes()
+
+
+@pytest.fixture(scope="module")
+def credit() -> Credit:
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(steps, 3)) for steps in rng.integers(5, 15, 80)]
+    totals = np.array([2 + each[:, 0].sum() for each in rows]) + rng.normal(0, 0.3, 80)
+    return Credit(posterior.fit(rows, totals, rng), 1.0, 1.0, {"unexplained": 0.1, "allowed": 2.0})
+
+
+def some(count: int = 5) -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    return [rng.normal(size=(steps, 3)) for steps in range(3, 3 + count)]
+
+
+def test_episodes_together_are_those_one_by_one(credit: Credit) -> None:
+    totals = np.array([1.0, np.nan, 3.0, 4.0, 5.0])
+    for rows, total, found in zip(some(), totals, credit.of_episodes(some(), None, totals), strict=True):
+        alone = credit.of_steps(rows, credit.posterior.expected(rows))
+        alone = alone if np.isnan(total) else alone.paid(total - credit.posterior.per_segment[0])
+        np.testing.assert_allclose(found.reward, alone.reward, atol=1e-5)
+        np.testing.assert_allclose(found.variance, alone.variance, rtol=1e-4)
+
+
+def test_a_known_outcome_is_summed_up_to_and_narrows_intervals(credit: Credit) -> None:
+    rows = some()[4]
+    before = credit.of_steps(rows, credit.posterior.expected(rows))
+    after = before.paid(7.0)
+    assert after.reward.sum() == pytest.approx(7.0)
+    assert after.variance.mean() < before.variance.mean()
+    low, high = after.within(0.9)
+    wider = after.within(0.99)
+    assert (wider[0] < low).all()
+    assert (low < after.reward).all()
+    assert (high < wider[1]).all()
+
+
+def test_the_posterior_speaks_while_it_explains_as_much(credit: Credit) -> None:
+    shares = [weighed(credit, "grd", np.array([left]), np.ones(1)).share for left in (0.5, 0.1, 0.05, 0.01)]
+    assert shares == pytest.approx([1.0, 1.0, 0.25, 0.01])
+    assert weighed(credit, "rd", np.array([0.5]), np.ones(1)).share == 0
+
+
+def test_what_a_method_says_otherwise_is_doubt(credit: Credit) -> None:
+    rows = some()[0]
+    said = credit.posterior.expected(rows) + 5.0
+    alone = credit.of_steps(rows, said)
+    np.testing.assert_allclose(alone.reward, said - 5.0, atol=1e-5)
+    beside = credit._replace(share=0.0).of_steps(rows, said)
+    np.testing.assert_allclose(beside.reward, said, atol=1e-5)
+    np.testing.assert_allclose(beside.variance, alone.variance + 25.0, rtol=1e-5)
+
+
+def test_rewards_that_vary_more_than_outcomes_allow_are_told(credit: Credit) -> None:
+    facts = weighed(credit, "grd", np.array([0.1, 0.1]), np.array([5.9, 6.1])).facts
+    assert [varies_too_much(facts, lane) for lane in (0, 1, 2)] == [False, True, False]
+    assert not varies_too_much(None, 0)
+
+
+def test_a_clock_that_every_episode_passes_is_named() -> None:
+    rng = np.random.default_rng(2)
+    time = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+    records = []
+    for number in range(150):
+        state, act = rng.normal(size=24).cumsum() * 0.3, rng.uniform(-1, 1, (24, 1))
+        seen = np.column_stack([np.sin(time), np.cos(time), state])
+        records.append(
+            Record(seen, act, float(np.sum((1 + np.sin(time)) * act[:, 0] + state)), False, number)
+        )
+    log = apportion.data.logged.Log(
+        [each.observations for each in records],
+        [each.actions for each in records],
+        np.array([each.total for each in records]),
+        ("sine", "cosine", "load"),
+        ("lever",),
+    )
+    found = fit_credit(spec_of("log", log), records[30:], records[:30], 0)
+    assert found.facts["determined"] < 0.9
+    assert {each["name"] for each in found.facts["undetermined"]} <= {"sine", "cosine"}
+    [said] = in_words(found.facts)
+    assert "sine" in said
+    assert "the same values in every episode" in said
+
+
+def test_intervals_from_python_and_in_files_hold_the_truth(fitted: apportion.Run, tmp_path: Path) -> None:
+    seen, done, _ = EPISODES[0]
+    reward, low, high = fitted.reward(seen, done, interval=0.9)
+    assert (low < reward).all()
+    assert (reward < high).all()
+    np.testing.assert_array_equal(fitted.reward(seen, done), reward)
+    with pytest.raises(UserError, match=r"interval=1\.5 must be between 0 and 1"):
+        fitted.reward(seen, done, interval=1.5)
+    few = episodes(20, seed=9)
+    file = write_csv(tmp_path / "few.csv", table(few))
+    apportion.relabel(fitted, file, tmp_path / "new.csv")
+    found, hidden = polars.read_csv(tmp_path / "new.csv"), np.concatenate([each[2] for each in few])
+    inside = (found["reward_low"].to_numpy() <= hidden) & (hidden <= found["reward_high"].to_numpy())
+    assert inside.mean() > 0.8
+    sums = found.group_by("episode", maintain_order=True).agg(
+        polars.col("reward").sum(), polars.col("outcome").first()
+    )
+    level = read_credit(fitted.folder).posterior.per_segment[0]
+    np.testing.assert_allclose(sums["reward"], sums["outcome"] - level, atol=1e-6)
+
+
+def test_damaged_credit_is_told(fitted: apportion.Run, tmp_path: Path) -> None:
+    path = fitted.folder.credit_arrays
+    whole = path.read_bytes()
+    try:
+        path.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(UserError, match=r"credit.safetensors is damaged .*: fit the run again"):
+            read_credit(fitted.folder)
+        path.unlink()
+        with pytest.raises(UserError, match=r"credit.safetensors is damaged"):
+            read_credit(fitted.folder)
+    finally:
+        path.write_bytes(whole)
+
+
+def test_outcomes_that_are_noise_warn_wherever_they_are_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(3)
+    luck = rng.normal(size=40)
+    rows = [row | {"outcome": float(luck[row["episode"]])} for row in table(EPISODES) if row["episode"] < 40]
+    file = write_csv(tmp_path / "noise.csv", rows)
+    quick = SMALL | {"updates": 40, "check_every": 20, "method.hidden": (4,), "method.segments": 4}
+    run = apportion.fit(file, states="s_", out=tmp_path / "run", settings=quick, quiet=True)
+    warnings = fit_warnings(run.folder)
+    assert any("cannot support an answer" in each or "No answer was learned" in each for each in warnings)
+    assert cli._run(["relabel", str(run.path), str(file), "--out", str(tmp_path / "new.csv")]) == 0
+    assert "Do not rely on these rewards" in " ".join(capsys.readouterr().err.split())
