@@ -7,7 +7,7 @@ UV := $(or $(shell command -v uv),$(BIN)/uv)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 install = $(UV) pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1)
 
-.PHONY: setup demo test check size paper-smoke soak fuzz kill audit docs cuda peers lock clean
+.PHONY: setup demo test release check size paper-smoke soak fuzz kill audit docs cuda peers lock clean
 
 setup: .venv/.ready
 
@@ -71,6 +71,15 @@ cuda: setup
 peers: setup
 	$(PIP) torch==2.13.0
 	$(call install,stable-baselines3==2.9.2 sbx-rl==0.28.0 wandb==0.31.0)
+
+# Wheel and source archive in dist/, and the demo from the wheel alone, in an environment of its own.
+release: setup
+	rm -rf dist build/release
+	$(call install,hatchling)
+	$(BIN)/hatchling build -d dist
+	$(PYTHON) -m venv build/release
+	build/release/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd build/release && bin/apportion --version && bin/python ../../examples/demo.py
 
 lock: setup
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

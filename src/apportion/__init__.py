@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from apportion.front.wrapper import RewardModelWrapper as RewardModelWrapper
     from apportion.graph import identify as identify
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Compared",
