@@ -138,7 +138,7 @@ def _packed(episode: Episode, shown: list[int]) -> dict[str, Any]:
     values = np.concatenate([episode["observations"][:length], episode["actions"]], axis=1)
     rewards: dict[str, Any] = {
         name: packing.floats(episode[name][:STEPS])
-        for name in ("true_rewards", "redistributed", "paid")
+        for name in ("true_rewards", "redistributed", "paid", "redistributed_low", "redistributed_high")
         if name in episode
     }
     sums = {name: float(np.sum(episode[name], dtype=np.float64)) for name in rewards}

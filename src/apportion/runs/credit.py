@@ -24,6 +24,7 @@ from apportion.runs.folder import RunFolder
 Floats = NDArray[np.float64]
 
 MOST = 3.0  # times as much as outcomes allow, that steps' rewards of a certified run may vary
+SURE = 2.0  # standard errors that a gain over the mean must have
 INTERVAL = 0.9  # of the probability, where nobody asks for another
 SPEAKS = ("grd",)  # methods whose credit is the posterior's where that explains as much
 _CHECKED = 20_000  # steps of held-out episodes that tell how far totals determine credit
@@ -131,13 +132,14 @@ def fit_credit(spec: Spec, learned: list[Record], held_out: list[Record], seed: 
     totals, paid = (np.array([record.total for record in each], np.float64) for each in (learned, held_out))
     found = posteriors.fit(rows, totals, np.random.default_rng(seed))
     mean, variance = found.totals(behind)
-    left = (paid - mean) ** 2
-    unexplained = float(left.mean() / max(float(np.mean((paid - totals.mean()) ** 2)), 1e-300))
+    left, plain = (paid - mean) ** 2, (paid - totals.mean()) ** 2
+    unexplained = float(left.mean() / max(float(plain.mean()), 1e-300))
     widening = float(np.sqrt(max(1.0, float(np.mean(left / np.maximum(variance, 1e-300))))))
     credit = Credit(found, 1.0, widening, {})
     determined, allowed = _determined(credit, behind, paid)
     facts = {
         "unexplained": unexplained,
+        "supported": bool(supported((plain - left)[None])[0]),
         "determined": determined,
         "allowed": allowed,
         "undetermined": _undetermined(spec, found, behind) if determined < _WELL else [],
@@ -145,6 +147,13 @@ def fit_credit(spec: Spec, learned: list[Record], held_out: list[Record], seed: 
         "level_matters": bool(abs(found.per_segment[0]) > _LEVEL * max(float(np.std(totals)), 1e-300)),
     }
     return credit._replace(facts=facts)
+
+
+def supported(gains: Floats) -> NDArray[np.bool_]:
+    """[L] whether held-out outcomes [L, E] are told better than by their mean, beyond chance, by how much
+    less each is missed by."""
+    error = gains.std(axis=1, ddof=1) / np.sqrt(gains.shape[1]) if gains.shape[1] > 1 else np.inf
+    return np.asarray(gains.mean(axis=1) > SURE * error)
 
 
 def weighed(credit: Credit, method: str, unexplained: Floats, varied: Floats) -> Credit:

@@ -18,7 +18,16 @@ from apportion.data.reading import Read
 from apportion.envs.wire import Arrays
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json
-from apportion.runs.credit import SPEAKS, fit_credit, weighed, write_credit
+from apportion.runs.credit import (
+    INTERVAL,
+    SPEAKS,
+    Credit,
+    fit_credit,
+    rows_of,
+    supported,
+    weighed,
+    write_credit,
+)
 from apportion.runs.explain.rewards import MOST_BEHIND
 from apportion.runs.folder import RunFolder
 from apportion.runs.listeners import Events
@@ -32,7 +41,6 @@ from apportion.training.settings import Config, Schedule
 
 FEWEST = 10  # episodes
 SHOWN = 16  # held-out episodes of each lane at least, for pages and explanations
-SURE = 2.0  # standard errors that a gain over the mean must have
 
 _NOT_LEARNING = ("observed", "oracle")
 # Their rewards are moved to sum to what a segment paid, held-out ones included: nothing would be held out.
@@ -130,6 +138,7 @@ class _Recorder:
             credit = fit_credit(self.spec, self.data.learned, self.data.held_out, self.config.seed)
             speaks = self.config.method in SPEAKS
             known = float(credit.facts["unexplained"]) if speaks else 0.0
+            found: Credit | None = None
             for look in offline(self.config, self.fitting, expanded(self.spec), self.data, known):
                 step = look.step
                 if look.last:
@@ -139,7 +148,7 @@ class _Recorder:
                     ]
                     found = weighed(credit, self.config.method, look.unexplained, np.array(varied))
                     write_credit(self.run, found)
-                self._write(look)
+                self._write(look, found)
                 progress.update(step)
                 progress.evaluation(*_shown(look))
                 if stop.requested and not look.last:
@@ -147,7 +156,7 @@ class _Recorder:
                     break
         self._status("stopped" if stop.requested else "finished", step)
 
-    def _write(self, look: Look) -> None:
+    def _write(self, look: Look, credit: Credit | None) -> None:
         metrics = jax.device_get(look.metrics)
         evaluation = look.evaluation
         scores: dict[str, Any] = {
@@ -163,7 +172,7 @@ class _Recorder:
         self.run.write_edges(look.step, collapsed(self.spec, look.beliefs))
         stored = [self.run.edges.name]
         if look.last:
-            self._save(look)
+            self._save(look, credit)
             stored.append(self.run.episodes.name)
         # The line comes after the files that it names: so these are there, or were damaged.
         self.log.write(look.step, "train", metrics)
@@ -171,11 +180,25 @@ class _Recorder:
         self.events.write(look.step, "train", metrics)
         self.events.write(look.step, "eval", scores)
 
-    def _save(self, look: Look) -> None:
+    def _credited(self, credit: Credit, lane: list[Arrays]) -> list[Arrays]:
+        """Held-out episodes with the credit of their steps, as if their outcomes were not known."""
+        rows = [rows_of(record) for record in self.data.held_out[: len(lane)]]
+        learned = [episode["redistributed"] for episode in lane]
+        found = credit.of_episodes(rows, learned, np.full(len(lane), np.nan))
+        credited = []
+        for episode, steps in zip(lane, found, strict=True):
+            ends = zip(("redistributed_low", "redistributed_high"), steps.within(INTERVAL), strict=True)
+            rewards = {"redistributed": steps.reward, **dict(ends)}
+            credited.append(episode | {name: each.astype(np.float32) for name, each in rewards.items()})
+        return credited
+
+    def _save(self, look: Look, credit: Credit | None = None) -> None:
         lanes = [
             [episode | shown for episode, shown in zip(lane, self.shown, strict=False)]
             for lane in look.evaluation.episodes
         ]
+        if credit is not None:
+            lanes = [self._credited(credit, lane) for lane in lanes]
         self.run.write_episodes(look.step, lanes)
         settings = as_data(self.config, Checkpoints())
         meta = {"best_looks": look.best, "seconds": time.monotonic() - self.began, "settings": settings}
@@ -189,12 +212,6 @@ class _Recorder:
         write_json(
             self.run.status, {"state": state, "step": step, "seconds": seconds, "lines": self.log.lines}
         )
-
-
-def supported(gains: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """[L] whether held-out outcomes are told better than by their mean, beyond chance."""
-    error = gains.std(axis=1, ddof=1) / np.sqrt(gains.shape[1]) if gains.shape[1] > 1 else np.inf
-    return np.asarray(gains.mean(axis=1) > SURE * error)
 
 
 def _shown(look: Look) -> tuple[list[float], list[float], list[float]]:

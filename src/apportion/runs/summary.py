@@ -80,8 +80,13 @@ def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
     if not run.data.is_file():
         return None
     facts = read_json(run.data)
-    told = {name: last.get(name) for name in ("unexplained", "supported")}
+    told: dict[str, Any] = {name: last.get(name) for name in ("unexplained", "supported")}
     known = read_json(run.credit) if run.credit.is_file() else None
+    if known is not None and known["share"] > 0 and told["unexplained"] is not None:
+        # Credit is the posterior's where it explains more, and leaves no more than either of the two.
+        left, good = known["unexplained"], known["supported"]
+        told["unexplained"] = [left if each is None else min(each, left) for each in told["unexplained"]]
+        told["supported"] = [each or good for each in told["supported"]]
     return {
         **{name: facts[name] for name in ("data", "episodes", "held_out", "notes")},
         **told,

@@ -110,6 +110,7 @@ function showEpisode(parts, view) {
     const y = view.sums ? summed(values) : values;
     return { x: steps, y, name: title, mode: steps.length === 1 ? "markers" : "lines", line: { color: colour, width }, marker: { color: colour }, customdata: y.map(number), hovertemplate: "%{customdata}" };
   });
+  if (!view.sums) traces.unshift(...bandTraces(episode, steps, c));
   if (payments) traces.push(payments);
   plot(parts.plot, traces, {
     hovermode: "x unified", hoverdistance: -1, showlegend: true, margin: { l: 52, r: 12, t: 32, b: 40 },
@@ -122,6 +123,13 @@ function showEpisode(parts, view) {
     parts.plot.on("plotly_click", ({ points: [point] }) => moveTo(parts, view, Math.round(point.x)));
   }
   moveTo(parts, view, view.t);
+}
+
+// Between which bounds a step's reward lies in 90% of cases, where that is known.
+function bandTraces(episode, steps, c) {
+  if (!episode.redistributed_low) return [];
+  const edge = (name, more) => ({ x: steps, y: rewardsOf(episode, name), mode: "lines", line: { width: 0 }, hoverinfo: "skip", ...more });
+  return [edge("redistributed_low", { showlegend: false }), edge("redistributed_high", { name: "90% interval", fill: "tonexty", fillcolor: `${c.reward}33` })];
 }
 
 // Where the environment paid: its own sum is on another scale, so per step only the place is marked.
