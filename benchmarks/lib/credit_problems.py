@@ -17,10 +17,11 @@ class Log(NamedTuple):
     actions: list[Floats]  # [T, A]
     rewards: list[Floats]  # [T] the truth
     terminated: NDArray[np.bool_]  # [E]
+    level: float = 0.0  # that every outcome has besides
 
     @property
     def totals(self) -> Floats:
-        return np.array([each.sum() for each in self.rewards])
+        return self.level + np.array([each.sum() for each in self.rewards])
 
 
 Reward = Callable[[Floats, Floats], Floats]  # of states [T, S] and actions [T, A]
@@ -206,8 +207,8 @@ def traces(rng: Rng) -> Log:
         seen = np.column_stack([before, first, rng.normal(size=len(kinds))])
         observations.append(np.concatenate([seen, seen[-1:]]))
         actions.append(kinds)
-        rewards.append(before[:, 1] * kinds[:, 3] + 0.7 / len(kinds) + rng.normal(0, 0.05, len(kinds)))
-    return Log(observations, actions, rewards, np.zeros(1500, np.bool_))
+        rewards.append(before[:, 1] * kinds[:, 3] + rng.normal(0, 0.05, len(kinds)))
+    return Log(observations, actions, rewards, np.zeros(1500, np.bool_), level=0.7)
 
 
 def _thresholds(x: Floats, a: Floats) -> Floats:
