@@ -19,7 +19,7 @@ def segments(rng, count=120, steps=20, dims=4):
 def products(rows):
     some = np.concatenate(rows)
     single = Products.single(Scale.over(rows), some)
-    return single.joined(single.pairs_of_lines())
+    return single.joined(single.plain_pairs())
 
 
 def found_with(features, noise=-2.0):

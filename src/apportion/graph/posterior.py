@@ -7,7 +7,7 @@ however well it would explain the last per mille of the totals.
 
 v_p = v_block Π_d g_d over the dimensions d of a feature: a variance for each kind of feature, and a relevance
 0 < g <= 1 for each dimension. They and σ² maximise the evidence -½ yᵀC⁻¹y - ½ log|C|, C = S V Sᵀ + σ² diag(T)
-with S the summed features, times a prior by which a dimension is relevant or is not (evidence.py). The
+with S the summed features, times a prior by which a dimension is relevant or is not (relevance.py). The
 posterior is in closed form. Draws from it are kept: what is computed from rewards gets its error bar by
 computing it from each.
 """
@@ -126,7 +126,7 @@ def fit(rows: list[NDArray[Any]], totals: NDArray[Any], rng: np.random.Generator
 
     with threadpool_limits(1, "blas"):  # matrices are small: threads would wait for each other
         paired = len(scale.dims) <= relevance.PAIRED
-        first = summed(single.joined(single.pairs_of_lines()) if paired else single)
+        first = summed(single.joined(single.plain_pairs()) if paired else single)
         found = relevance.search(first.some(SEGMENTS).problem()).before(3 if paired else 2)
         rich = summed(single.rich(found.relevant))
         problem = rich.some(SEGMENTS).problem()

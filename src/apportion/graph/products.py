@@ -3,6 +3,10 @@
 Functions of one dimension, standardised: z, z² - 1, |z|, tanh z, sign z, two hinges that begin a standard
 deviation from the mean, and cos(πk F(z)) with F its empirical distribution function. A dimension of two
 values has the first only.
+
+Factors of products are counted from the ends of a dimension's range, as a price or a switch is: where one of
+them is at its end, the others have no effect. So a product holds effects of its dimensions alone as well, and
+where totals cannot tell these, as of a price that is the same every day, that is doubt, too.
 """
 
 from collections import Counter
@@ -19,7 +23,7 @@ COSINES = 6
 LINE, SQUARE, SIZE, TANH, SIGN, ABOVE, BELOW, RISING, FALLING, STEP, WAVES = range(11)
 FUNCTIONS = WAVES + COSINES
 FACTORS = 3  # at the most
-_GATES = (RISING, FALLING)
+_GATES = (RISING, FALLING)  # from one end of the range, or from the other
 _IN_PAIRS = (*_GATES, SIZE, STEP, ABOVE, BELOW)
 _IN_TRIPLES = (*_GATES, STEP)
 _TRIPLED = 8  # dimensions with products of three
@@ -56,8 +60,8 @@ class Products(NamedTuple):
             for function in ((LINE,) if binary[dim] else _ALONE)
         )
 
-    def pairs_of_lines(self) -> Iterator[Feature]:
-        """Of all dimensions, rising and falling."""
+    def plain_pairs(self) -> Iterator[Feature]:
+        """Products of two of all dimensions, each rising or falling."""
         pairs = combinations(range(len(self.used)), 2)
         return (((i, f), (j, g)) for i, j in pairs for f, g in product(_GATES, repeat=2))
 
