@@ -48,7 +48,7 @@ def film(
     """Pictures of some steps (by default all) of a stored episode, as large as fits into `size`."""
     check_renders(config)
     if "seed" not in episode:
-        raise UserError("this episode was stored without its seed: give --seed, or train again")
+        raise UserError("this episode was stored without its seed: it cannot be played again")
     length = len(episode["actions"])
     wanted = set(range(length + 1) if steps is None else steps)
     beyond = sorted(step for step in wanted if not 0 <= step <= length)
