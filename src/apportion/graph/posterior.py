@@ -28,7 +28,7 @@ from apportion.graph.relevance import Found, Problem
 DRAWS = 128  # from the posterior: a standard deviation of so many is right to 6%
 SEGMENTS = 600  # by which variances are found; the posterior is of all,
 STEPS = 200_000  # as far as they have no more steps than that
-WIDE = 10.0  # prior variance of what every step earns, and of what every segment does
+WIDE = 10.0  # prior variance of what every step earns
 _NEGLIGIBLE = 1e-8  # of all prior variance: features below it are left out of the posterior
 _ROUNDING = 1e-12  # of totals: what they differ by less than is none
 _ROWS = 2000  # whose features are computed at once
@@ -43,7 +43,7 @@ class Posterior(NamedTuple):
     unit: Floats  # [P] and standard deviation
     weights: Floats  # [K+1, P] the mean of the posterior, then draws from it
     per_step: Floats  # [K+1] what every step earns
-    per_segment: Floats  # [K+1] a constant in every total; 0 where all are equally long
+    per_segment: float  # a constant in every total; 0 where steps explain what totals have in common
     noise: float  # variance of a step's reward that no feature explains
 
     def rewards(self, x: NDArray[Any]) -> Floats:
@@ -98,7 +98,7 @@ class Posterior(NamedTuple):
     def of(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         features = Products(**{name: arrays[name] for name in Products._fields})
         own: dict[str, Any] = {name: arrays[name] for name in _OWN}
-        return cls(features, **own)._replace(noise=float(own["noise"]))
+        return cls(features, **own)._replace(per_segment=float(own["per_segment"]), noise=float(own["noise"]))
 
 
 class Shares(NamedTuple):
@@ -120,18 +120,26 @@ def fit(rows: list[NDArray[Any]], totals: NDArray[Any], rng: np.random.Generator
     rows, lengths = [rows[number] for number in order], lengths[order]
     totals, scale = np.asarray(totals, np.float64)[order], Scale.over(rows)
     single = Products.single(scale, np.concatenate(rows))
-
-    def summed(features: Products) -> Summed:
-        return Summed.of(features, rows, lengths, totals)
-
     with threadpool_limits(1, "blas"):  # matrices are small: threads would wait for each other
-        paired = len(scale.dims) <= relevance.PAIRED
-        first = summed(single.joined(single.plain_pairs()) if paired else single)
-        found = relevance.search(first.some(SEGMENTS).problem()).before(3 if paired else 2)
-        rich = summed(single.rich(found.relevant))
-        problem = rich.some(SEGMENTS).problem()
-        found = relevance.averaged(problem, relevance.search(problem, found))
-        return rich.posterior(found, rng)
+        found = [
+            _searched(single, rows, lengths, totals, own) for own in (False, True)[: 1 + _differ(lengths)]
+        ]
+        problem, best = max(found, key=lambda each: each[0].likelihood(each[1]))
+        return problem.posterior(best, rng)
+
+
+def _searched(
+    single: Products, rows: list[NDArray[Any]], lengths: NDArray[np.int64], totals: Floats, own: bool
+) -> tuple["Summed", Found]:
+    """The best variances, with a constant in every total besides, its `own`, or without: where steps explain
+    what totals have in common, it is theirs."""
+    paired = len(single.used) <= relevance.PAIRED
+    plain = single.joined(single.plain_pairs()) if paired else single
+    first = Summed.of(plain, rows, lengths, totals, own)
+    found = relevance.search(first.some(SEGMENTS).problem()).before(3 if paired else 2)
+    rich = Summed.of(single.rich(found.relevant), rows, lengths, totals, own)
+    problem = rich.some(SEGMENTS).problem()
+    return rich, relevance.averaged(problem, relevance.search(problem, found))
 
 
 class Summed(NamedTuple):
@@ -142,14 +150,20 @@ class Summed(NamedTuple):
     unit: Floats  # [P]
     sums: Floats  # [E, P]
     lengths: Floats  # [E]
-    levels: Floats  # [1 or 2] what a step is paid on average, and a segment besides where lengths differ
+    level: float  # what a step is paid on average,
+    own: float  # and perhaps a segment besides
     left: Floats  # [E] what totals differ from that by
     size: float  # a guess of the standard deviation of a step's reward, between two extremes: steps of a
     # segment earn the same, or independently of each other
 
     @classmethod
     def of(
-        cls, features: Products, rows: list[NDArray[Any]], lengths: NDArray[np.int64], totals: Floats
+        cls,
+        features: Products,
+        rows: list[NDArray[Any]],
+        lengths: NDArray[np.int64],
+        totals: Floats,
+        own: bool = False,
     ) -> "Summed":
         sums, squares = np.zeros((len(rows), features.size)), np.zeros(features.size)
         for number, each in enumerate(rows):
@@ -161,13 +175,20 @@ class Summed(NamedTuple):
         centre = sums.sum(axis=0) / steps.sum()
         unit = np.sqrt(np.maximum(squares / steps.sum() - centre**2, 0.0))
         alive = unit > 1e-4 * np.maximum(np.abs(centre), 1e-4)
-        sums = (sums[:, alive] - steps[:, None] * centre[alive]) / unit[alive]
-        shape = _levels(steps)
-        levels = np.asarray(np.linalg.lstsq(shape, totals, rcond=None)[0], np.float64)
-        left = totals - shape @ levels
+        # What is the same in every segment, as a first step is, nobody can tell from a constant: it has none.
+        same = np.ptp(sums[:, alive], axis=0) <= 1e-6 * np.abs(sums[:, alive]).max(axis=0)
+        sums = np.where(same, 0.0, (sums[:, alive] - steps[:, None] * centre[alive]) / unit[alive])
+        # What totals have in common apart from their length stays as it is here: free to move, it would take
+        # over what steps do.
+        shape = np.stack([steps, np.ones_like(steps)][: 1 + own], axis=1)
+        level, *rest = np.linalg.lstsq(shape, totals, rcond=None)[0].tolist()
+        besides = float(sum(rest))
+        left = totals - level * steps - besides
         left = np.where(np.abs(left) > _ROUNDING * np.abs(totals).max(), left, 0.0)
         size = float(np.std(left / steps)) * float(steps.mean()) ** 0.25
-        return cls(features.take(alive), centre[alive], unit[alive], sums, steps, levels, left, size or 1.0)
+        return cls(
+            features.take(alive), centre[alive], unit[alive], sums, steps, level, besides, left, size or 1.0
+        )
 
     def some(self, count: int) -> "Summed":
         """Of the first segments, which are in no order."""
@@ -178,41 +199,39 @@ class Summed(NamedTuple):
             self.features,
             self.sums,
             self.lengths,
-            np.sqrt(WIDE) * _levels(self.lengths),
+            np.sqrt(WIDE) * self.lengths[:, None],
             self.left / self.size,
         )
+
+    def likelihood(self, found: Found) -> float:
+        """Of the totals in their own unit: evidence has them in units of steps."""
+        return found.evidence - min(SEGMENTS, len(self.sums)) * float(np.log(self.size))
 
     def posterior(self, found: Found, rng: np.random.Generator) -> Posterior:
         """Of all segments: N((I + Aᵀ A)⁻¹ Aᵀ b, (I + Aᵀ A)⁻¹), in units of the prior's."""
         variances = found.variances(self.features)
         kept = np.flatnonzero(variances > _NEGLIGIBLE * max(float(variances.sum()), 1e-300))
-        levels = _levels(self.lengths)
-        scale = np.sqrt(np.append(variances[kept], np.full(levels.shape[1], WIDE)))
+        scale = np.sqrt(np.append(variances[kept], WIDE))
         noise = np.sqrt(found.noise * self.lengths)
-        a = np.concatenate([self.sums[:, kept], levels], axis=1) * scale / noise[:, None]
+        a = np.column_stack([self.sums[:, kept], self.lengths]) * scale / noise[:, None]
         gram = np.eye(len(scale)) + a.T @ a
         root = cholesky(gram, lower=True)
         mean = _solved(root, a.T @ (self.left / self.size / noise))
         draws = solve_triangular(root.T, rng.normal(size=(len(scale), DRAWS)), lower=False)
         weights = np.column_stack([mean, mean[:, None] + draws]).T * scale * self.size
-        per_step, *per_segment = (weights[:, len(kept) :] + self.levels).T
-        own = sum(per_segment, np.zeros(len(weights))) * self.lengths.mean()
         return Posterior(
             self.features.take(kept),
             self.centre[kept],
             self.unit[kept],
             weights[:, : len(kept)],
-            per_step,
-            own,
+            self.level + weights[:, len(kept)],
+            self.own,
             float(found.noise * self.size**2),
         )
 
 
-def _levels(lengths: Floats) -> Floats:
-    """[E, 1 or 2] what a level per step, and one per segment, add to totals; alike in size."""
-    if np.ptp(lengths) == 0:
-        return lengths[:, None]
-    return np.stack([lengths, np.full_like(lengths, lengths.mean())], axis=1)
+def _differ(lengths: NDArray[np.int64]) -> bool:
+    return bool(np.ptp(lengths) > 0)
 
 
 def spread(values: NDArray[Any]) -> Floats:

@@ -63,7 +63,7 @@ class Credit(NamedTuple):
     ) -> Iterator["Steps"]:
         """Of whole episodes [T, D], which the method gave `learned` [T] each, if it did; outcomes [E] are NaN
         where they are not known. Many are computed at once, for each call takes a while of its own."""
-        earned = totals - self.posterior.per_segment[0]
+        earned = totals - self.posterior.per_segment
         ends = np.cumsum([len(rows) for rows in episodes])
         first = 0
         while first < len(episodes):
@@ -143,8 +143,8 @@ def fit_credit(spec: Spec, learned: list[Record], held_out: list[Record], seed: 
         "determined": determined,
         "allowed": allowed,
         "undetermined": _undetermined(spec, found, behind) if determined < _WELL else [],
-        "level": float(found.per_segment[0]),
-        "level_matters": bool(abs(found.per_segment[0]) > _LEVEL * max(float(np.std(totals)), 1e-300)),
+        "level": float(found.per_segment),
+        "level_matters": bool(abs(found.per_segment) > _LEVEL * max(float(np.std(totals)), 1e-300)),
     }
     return credit._replace(facts=facts)
 
