@@ -45,10 +45,10 @@ class Credit(NamedTuple):
     widening: float  # of its standard deviations, so that totals of held-out episodes are covered
     facts: dict[str, Any]  # what `show` tells
 
-    def of_steps(self, rows: NDArray[Any], learned: NDArray[Any]) -> "Steps":
-        """Credit of steps [N, D] which the method gave `learned` [N]."""
+    def of_steps(self, rows: NDArray[Any], learned: NDArray[Any] | None) -> "Steps":
+        """Credit of steps [N, D] which the method gave `learned` [N], if it gave any."""
         draws = self.posterior.rewards(rows)
-        apart = learned - draws[:, 0]
+        apart = np.zeros(len(draws)) if learned is None else learned - draws[:, 0]
         rest = 1 - self.share
         return Steps(
             draws[:, 0] + rest * apart,
@@ -70,8 +70,7 @@ class Credit(NamedTuple):
             before = ends[first] - len(episodes[first])
             last = max(first + 1, int(np.searchsorted(ends, before + _AT_ONCE, side="right")))
             rows = np.concatenate(episodes[first:last])
-            given = self.posterior.expected(rows) if learned is None else np.concatenate(learned[first:last])
-            whole = self.of_steps(rows, given)
+            whole = self.of_steps(rows, None if learned is None else np.concatenate(learned[first:last]))
             for number in range(first, last):
                 start = int(ends[number]) - len(episodes[number]) - before
                 own = whole.part(slice(start, int(ends[number]) - before))
