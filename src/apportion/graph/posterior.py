@@ -43,7 +43,7 @@ class Posterior(NamedTuple):
     unit: Floats  # [P] and standard deviation
     weights: Floats  # [K+1, P] the mean of the posterior, then draws from it
     per_step: Floats  # [K+1] what every step earns
-    per_segment: float  # a constant in every total; 0 where steps explain what totals have in common
+    per_segment: Floats  # [K+1] a constant in every total; 0 where steps explain what totals have in common
     noise: float  # variance of a step's reward that no feature explains
 
     def rewards(self, x: NDArray[Any]) -> Floats:
@@ -98,7 +98,7 @@ class Posterior(NamedTuple):
     def of(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         features = Products(**{name: arrays[name] for name in Products._fields})
         own: dict[str, Any] = {name: arrays[name] for name in _OWN}
-        return cls(features, **own)._replace(per_segment=float(own["per_segment"]), noise=float(own["noise"]))
+        return cls(features, **own)._replace(noise=float(own["noise"]))
 
 
 class Shares(NamedTuple):
@@ -150,9 +150,9 @@ class Summed(NamedTuple):
     unit: Floats  # [P]
     sums: Floats  # [E, P]
     lengths: Floats  # [E]
-    level: float  # what a step is paid on average,
-    own: float  # and perhaps a segment besides
+    level: float  # what a step is paid on average
     left: Floats  # [E] what totals differ from that by
+    own: float  # prior standard deviation of a constant in every total, in units of steps; 0: there is none
     size: float  # a guess of the standard deviation of a step's reward, between two extremes: steps of a
     # segment earn the same, or independently of each other
 
@@ -178,30 +178,28 @@ class Summed(NamedTuple):
         # What is the same in every segment, as a first step is, nobody can tell from a constant: it has none.
         same = np.ptp(sums[:, alive], axis=0) <= 1e-6 * np.abs(sums[:, alive]).max(axis=0)
         sums = np.where(same, 0.0, (sums[:, alive] - steps[:, None] * centre[alive]) / unit[alive])
-        # What totals have in common apart from their length stays as it is here: free to move, it would take
-        # over what steps do.
-        shape = np.stack([steps, np.ones_like(steps)][: 1 + own], axis=1)
-        level, *rest = np.linalg.lstsq(shape, totals, rcond=None)[0].tolist()
-        besides = float(sum(rest))
-        left = totals - level * steps - besides
+        level = float(totals.sum() / steps.sum())
+        left = totals - level * steps
         left = np.where(np.abs(left) > _ROUNDING * np.abs(totals).max(), left, 0.0)
-        size = float(np.std(left / steps)) * float(steps.mean()) ** 0.25
-        return cls(
-            features.take(alive), centre[alive], unit[alive], sums, steps, level, besides, left, size or 1.0
-        )
+        size = float(np.std(left / steps)) * float(steps.mean()) ** 0.25 or 1.0
+        constant = np.sqrt(WIDE) * float(np.std(left)) / size if own else 0.0
+        return cls(features.take(alive), centre[alive], unit[alive], sums, steps, level, left, constant, size)
 
     def some(self, count: int) -> "Summed":
         """Of the first segments, which are in no order."""
         return self._replace(sums=self.sums[:count], lengths=self.lengths[:count], left=self.left[:count])
 
     def problem(self) -> Problem:
-        return Problem(
-            self.features,
-            self.sums,
-            self.lengths,
-            np.sqrt(WIDE) * self.lengths[:, None],
-            self.left / self.size,
-        )
+        levels = self.levels() * self.level_scale()
+        return Problem(self.features, self.sums, self.lengths, levels, self.left / self.size)
+
+    def levels(self) -> Floats:
+        """[E, 2] how often each total has what every step earns, and a constant of its own."""
+        return np.stack([self.lengths, np.ones_like(self.lengths)], axis=1)
+
+    def level_scale(self) -> Floats:
+        """[2] their prior standard deviations."""
+        return np.array([np.sqrt(WIDE), self.own])
 
     def likelihood(self, found: Found) -> float:
         """Of the totals in their own unit: evidence has them in units of steps."""
@@ -211,9 +209,9 @@ class Summed(NamedTuple):
         """Of all segments: N((I + Aᵀ A)⁻¹ Aᵀ b, (I + Aᵀ A)⁻¹), in units of the prior's."""
         variances = found.variances(self.features)
         kept = np.flatnonzero(variances > _NEGLIGIBLE * max(float(variances.sum()), 1e-300))
-        scale = np.sqrt(np.append(variances[kept], WIDE))
+        scale = np.append(np.sqrt(variances[kept]), self.level_scale())
         noise = np.sqrt(found.noise * self.lengths)
-        a = np.column_stack([self.sums[:, kept], self.lengths]) * scale / noise[:, None]
+        a = np.column_stack([self.sums[:, kept], self.levels()]) * scale / noise[:, None]
         gram = np.eye(len(scale)) + a.T @ a
         root = cholesky(gram, lower=True)
         mean = _solved(root, a.T @ (self.left / self.size / noise))
@@ -225,7 +223,7 @@ class Summed(NamedTuple):
             self.unit[kept],
             weights[:, : len(kept)],
             self.level + weights[:, len(kept)],
-            self.own,
+            weights[:, len(kept) + 1],
             float(found.noise * self.size**2),
         )
 

@@ -63,7 +63,8 @@ class Credit(NamedTuple):
     ) -> Iterator["Steps"]:
         """Of whole episodes [T, D], which the method gave `learned` [T] each, if it did; outcomes [E] are NaN
         where they are not known. Many are computed at once, for each call takes a while of its own."""
-        earned = totals - self.posterior.per_segment
+        constant = self.posterior.per_segment
+        earned = totals - constant[0]
         ends = np.cumsum([len(rows) for rows in episodes])
         first = 0
         while first < len(episodes):
@@ -74,7 +75,8 @@ class Credit(NamedTuple):
             for number in range(first, last):
                 start = int(ends[number]) - len(episodes[number]) - before
                 own = whole.part(slice(start, int(ends[number]) - before))
-                yield own.paid(float(earned[number])) if np.isfinite(earned[number]) else own
+                known = np.isfinite(earned[number])
+                yield own.paid(float(earned[number]), constant - constant[0]) if known else own
             first = last
 
 
@@ -92,13 +94,14 @@ class Steps(NamedTuple):
             reward=self.reward[which], deviations=self.deviations[which], apart=self.apart[which]
         )
 
-    def paid(self, earned: float) -> "Steps":
-        """Of a whole episode of which it is known what its steps earned together: what is missing of it is
-        spread evenly, and what draws would pay more or less is no doubt any more."""
+    def paid(self, earned: float, besides: Floats) -> "Steps":
+        """Of a whole episode of which it is known what its steps earned together, up to what draws [K+1] have
+        paid `besides`: what is missing of it is spread evenly, and what draws would pay more or less is no
+        doubt any more."""
         missing = (earned - self.reward.sum()) / len(self.reward)
         return self._replace(
             reward=self.reward + missing,
-            deviations=self.deviations - self.deviations.mean(axis=0),
+            deviations=self.deviations - self.deviations.mean(axis=0) - besides / len(self.reward),
             noise=self.noise * (1 - 1 / len(self.reward)),
         )
 
@@ -142,8 +145,8 @@ def fit_credit(spec: Spec, learned: list[Record], held_out: list[Record], seed: 
         "determined": determined,
         "allowed": allowed,
         "undetermined": _undetermined(spec, found, behind) if determined < _WELL else [],
-        "level": float(found.per_segment),
-        "level_matters": bool(abs(found.per_segment) > _LEVEL * max(float(np.std(totals)), 1e-300)),
+        "level": float(found.per_segment[0]),
+        "level_matters": bool(abs(found.per_segment[0]) > _LEVEL * max(float(np.std(totals)), 1e-300)),
     }
     return credit._replace(facts=facts)
 
