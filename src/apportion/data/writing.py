@@ -19,6 +19,7 @@ from apportion.data.rows import Rows
 
 _NEWLINE = "\r\n"
 REWARD, PAID, CREDIT = "reward", "paid_reward", "credit"
+CHANGE = "probability_change"
 
 Floats = NDArray[np.float64]
 Credit = dict[str, Floats]  # [N] of each dimension, and the baseline

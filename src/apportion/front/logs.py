@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from apportion.core.config import Tell, UserError, check, nearest, silent
 from apportion.data.columns import Columns
@@ -35,6 +35,8 @@ def fit(
     terminated: str | None = None,
     without: str | None = None,
     lags: int = 0,
+    seen: str | None = None,
+    outcome_kind: Literal["auto", "amount", "yes-no"] = "auto",
     seeds: int = 1,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
@@ -43,11 +45,11 @@ def fit(
 ) -> Run:
     """Learn a decomposition from logged episodes, into a run folder.
 
-    `data` is a CSV, Parquet, NPZ or HDF5 file, or the id of a Minari data set; what follows up to `lags` says
-    which columns of a table are what. `settings` are other flags of `apportion fit` by name, such as
-    {"updates": 2_000, "method.hidden": (64, 64)}.
+    `data` is a CSV, Parquet, NPZ or HDF5 file, or the id of a Minari data set; what follows up to `seen` says
+    which columns of a table are what, and `outcome_kind` whether outcomes are amounts, or yes and no.
+    `settings` are other flags of `apportion fit` by name: {"updates": 2_000, "method.hidden": (64, 64)}.
     """
-    columns = Columns(episode, step, states, actions, outcome, terminated, without, lags)
+    columns = Columns(episode, step, states, actions, outcome, terminated, without, lags, seen, outcome_kind)
     config = dataclasses.replace(logged(os.fspath(data), method), seed=seed, lanes=seeds)
     known = [field.name for field in dataclasses.fields(Fitting)]
     given = {name: value for name, value in (settings or {}).items() if not name.startswith("method")}

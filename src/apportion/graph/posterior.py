@@ -10,6 +10,10 @@ v_p = v_block Π_d g_d over the dimensions d of a feature: a variance for each k
 with S the summed features, times a prior by which a dimension is relevant or is not (relevance.py). The
 posterior is in closed form. Draws from it are kept: what is computed from rewards gets its error bar by
 computing it from each.
+
+Where totals are yes or no, Σ_t r(x_t) and a constant are the log odds of yes, without any noise; evidence and
+posterior are Laplace's approximations. How common yes is says nothing of steps, but shifts the constant: so
+where some segments have to do for all, as many are taken of the rarer kind as there can be.
 """
 
 from collections.abc import Iterator
@@ -17,10 +21,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.special import expit, logit
 from threadpoolctl import threadpool_limits
 
-from apportion.graph import relevance
+from apportion.graph import bernoulli, relevance
 from apportion.graph.features import Floats, Scale
 from apportion.graph.products import Products
 from apportion.graph.relevance import Found, Problem
@@ -29,6 +34,8 @@ DRAWS = 128  # from the posterior: a standard deviation of so many is right to 6
 SEGMENTS = 600  # by which variances are found; the posterior is of all,
 STEPS = 200_000  # as far as they have no more steps than that
 WIDE = 10.0  # prior variance of what every step earns
+_BASE = 25.0  # prior variance of the log odds of a segment, about those of all
+_LOG_ODDS = 1.5  # how much log odds of segments vary, as a guess
 _NEGLIGIBLE = 1e-8  # of all prior variance: features below it are left out of the posterior
 _ROUNDING = 1e-12  # of totals: what they differ by less than is none
 _ROWS = 2000  # whose features are computed at once
@@ -43,8 +50,10 @@ class Posterior(NamedTuple):
     unit: Floats  # [P] and standard deviation
     weights: Floats  # [K+1, P] the mean of the posterior, then draws from it
     per_step: Floats  # [K+1] what every step earns
-    per_segment: float  # a constant in every total; 0 where steps explain what totals have in common
+    per_segment: Floats  # [K+1] a constant in every total; 0 where steps explain what totals have in common
     noise: float  # variance of a step's reward that no feature explains
+    yes_no: bool  # whether totals are yes (1) or no (0), and their log odds are what sums up
+    matters: Floats  # [D] probability that the dimension of a row earns anything; 0 for those not read
 
     def rewards(self, x: NDArray[Any]) -> Floats:
         """[N, K+1] of rows [N, D]: the expected reward, then that of each draw."""
@@ -58,10 +67,19 @@ class Posterior(NamedTuple):
         return np.asarray(self.per_step[0] + np.concatenate([np.zeros(0), *parts]))
 
     def totals(self, segments: list[NDArray[Any]]) -> tuple[Floats, Floats]:
-        """Mean and variance of what segments pay: [E] each."""
-        sums = np.stack([self.rewards(rows).sum(axis=0) for rows in segments]) + self.per_segment
+        """Mean and variance of what segments pay, or of their log odds: [E] each."""
+        sums = self.sums(segments)
         lengths = np.array([len(rows) for rows in segments], np.float64)
         return sums[:, 0], spread(sums) + lengths * self.noise
+
+    def sums(self, segments: list[NDArray[Any]]) -> Floats:
+        """[E, K+1] what segments pay, or their log odds: as expected, and by each draw."""
+        starts = np.cumsum([0, *(len(rows) for rows in segments[:-1])])
+        return np.add.reduceat(self.rewards(np.concatenate(segments)), starts, axis=0) + self.per_segment
+
+    def probabilities(self, segments: list[NDArray[Any]]) -> Floats:
+        """[E] of yes, over all that log odds may be."""
+        return np.asarray(expit(self.sums(segments)[:, 1:]).mean(axis=1))
 
     def shares(self, x: NDArray[Any], background: NDArray[Any]) -> "Shares":
         """Shapley values of each dimension, relative to rows of the background. Rewards are linear in the
@@ -98,7 +116,7 @@ class Posterior(NamedTuple):
     def of(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         features = Products(**{name: arrays[name] for name in Products._fields})
         own: dict[str, Any] = {name: arrays[name] for name in _OWN}
-        return cls(features, **own)._replace(per_segment=float(own["per_segment"]), noise=float(own["noise"]))
+        return cls(features, **own)._replace(noise=float(own["noise"]), yes_no=bool(own["yes_no"]))
 
 
 class Shares(NamedTuple):
@@ -112,32 +130,57 @@ class Shares(NamedTuple):
 _OWN = tuple(name for name in Posterior._fields if name != "features")
 
 
-def fit(rows: list[NDArray[Any]], totals: NDArray[Any], rng: np.random.Generator) -> Posterior:
-    """From segments: their rows [T, D], and what each was paid."""
+def fit(
+    rows: list[NDArray[Any]],
+    totals: NDArray[Any],
+    rng: np.random.Generator,
+    yes_no: bool = False,
+    owners: NDArray[np.int64] | None = None,
+) -> Posterior:
+    """From segments: their rows [T, D], and what each was paid, or whether it came to a yes (1) or no (0).
+    Dimensions with the same owner [D] are entries of one input."""
+    lengths, totals = np.array([len(each) for each in rows], np.int64), np.asarray(totals, np.float64)
     order = rng.permutation(len(rows))
-    lengths = np.array([len(each) for each in rows], np.int64)
+    if yes_no and lengths.sum() > STEPS:
+        order = balanced(totals, order, int(STEPS / lengths.mean()))
     order = order[: max(1, int(np.searchsorted(np.cumsum(lengths[order]), STEPS, side="right")))]
-    rows, lengths = [rows[number] for number in order], lengths[order]
-    totals, scale = np.asarray(totals, np.float64)[order], Scale.over(rows)
-    single = Products.single(scale, np.concatenate(rows))
+    shift = (logit(totals[order].mean()) - logit(totals.mean())) if yes_no else 0.0
+    rows, lengths, totals = [rows[number] for number in order], lengths[order], totals[order]
+    single = Products.single(Scale.over(rows), np.concatenate(rows), owners)
+    ways = (True,) if yes_no else (False, True)[: 1 + _differ(lengths)]
     with threadpool_limits(1, "blas"):  # matrices are small: threads would wait for each other
-        found = [
-            _searched(single, rows, lengths, totals, own) for own in (False, True)[: 1 + _differ(lengths)]
-        ]
+        found = [_searched(single, rows, lengths, totals, own, yes_no) for own in ways]
         problem, best = max(found, key=lambda each: each[0].likelihood(each[1]))
-        return problem.posterior(best, rng)
+        posterior = problem.posterior(best, rng)
+    matters = np.zeros(rows[0].shape[1])
+    matters[single.used] = best.probabilities[single.inputs]
+    return posterior._replace(per_segment=posterior.per_segment - shift, matters=matters)
+
+
+def balanced(totals: Floats, order: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """So many segments of an order, with as many of the rarer of yes and no as there are, or half, in no
+    order again."""
+    kinds = [order[totals[order] > 0], order[totals[order] <= 0]]
+    rare = min(min(map(len, kinds)), count // 2)
+    chosen = [kind[: rare if len(kind) == min(map(len, kinds)) else count - rare] for kind in kinds]
+    return order[np.isin(order, np.concatenate(chosen))]
 
 
 def _searched(
-    single: Products, rows: list[NDArray[Any]], lengths: NDArray[np.int64], totals: Floats, own: bool
+    single: Products,
+    rows: list[NDArray[Any]],
+    lengths: NDArray[np.int64],
+    totals: Floats,
+    own: bool,
+    yes_no: bool,
 ) -> tuple["Summed", Found]:
     """The best variances, with a constant in every total besides, its `own`, or without: where steps explain
     what totals have in common, it is theirs."""
     paired = len(single.used) <= relevance.PAIRED
     plain = single.joined(single.plain_pairs()) if paired else single
-    first = Summed.of(plain, rows, lengths, totals, own)
+    first = Summed.of(plain, rows, lengths, totals, own, yes_no)
     found = relevance.search(first.some(SEGMENTS).problem()).before(3 if paired else 2)
-    rich = Summed.of(single.rich(found.relevant), rows, lengths, totals, own)
+    rich = Summed.of(single.rich(found.relevant), rows, lengths, totals, own, yes_no)
     problem = rich.some(SEGMENTS).problem()
     return rich, relevance.averaged(problem, relevance.search(problem, found))
 
@@ -152,9 +195,10 @@ class Summed(NamedTuple):
     lengths: Floats  # [E]
     level: float  # what a step is paid on average,
     own: float  # and perhaps a segment besides
-    left: Floats  # [E] what totals differ from that by
+    left: Floats  # [E] what totals differ from that by; of yes and no, these
     size: float  # a guess of the standard deviation of a step's reward, between two extremes: steps of a
     # segment earn the same, or independently of each other
+    yes_no: bool = False
 
     @classmethod
     def of(
@@ -164,6 +208,7 @@ class Summed(NamedTuple):
         lengths: NDArray[np.int64],
         totals: Floats,
         own: bool = False,
+        yes_no: bool = False,
     ) -> "Summed":
         sums, squares = np.zeros((len(rows), features.size)), np.zeros(features.size)
         for number, each in enumerate(rows):
@@ -178,6 +223,10 @@ class Summed(NamedTuple):
         # What is the same in every segment, as a first step is, nobody can tell from a constant: it has none.
         same = np.ptp(sums[:, alive], axis=0) <= 1e-6 * np.abs(sums[:, alive]).max(axis=0)
         sums = np.where(same, 0.0, (sums[:, alive] - steps[:, None] * centre[alive]) / unit[alive])
+        kept = (features.take(alive), centre[alive], unit[alive], sums, steps)
+        if yes_no:
+            size = _LOG_ODDS * float(steps.mean()) ** -0.75
+            return cls(*kept, 0.0, float(logit(totals.mean())), totals, size, True)
         # What totals have in common apart from their length stays as it is here: free to move, it would take
         # over what steps do.
         shape = np.stack([steps, np.ones_like(steps)][: 1 + own], axis=1)
@@ -186,15 +235,22 @@ class Summed(NamedTuple):
         left = totals - level * steps - besides
         left = np.where(np.abs(left) > _ROUNDING * np.abs(totals).max(), left, 0.0)
         size = float(np.std(left / steps)) * float(steps.mean()) ** 0.25
-        return cls(
-            features.take(alive), centre[alive], unit[alive], sums, steps, level, besides, left, size or 1.0
-        )
+        return cls(*kept, level, besides, left, size or 1.0)
 
     def some(self, count: int) -> "Summed":
         """Of the first segments, which are in no order."""
-        return self._replace(sums=self.sums[:count], lengths=self.lengths[:count], left=self.left[:count])
+        which = np.arange(min(count, len(self.left)))
+        if self.yes_no and len(which) < len(self.left):
+            which = balanced(self.left, np.arange(len(self.left)), count)
+        fewer = self._replace(sums=self.sums[which], lengths=self.lengths[which], left=self.left[which])
+        return fewer._replace(own=float(logit(fewer.left.mean()))) if self.yes_no else fewer
 
     def problem(self) -> Problem:
+        if self.yes_no:
+            levels = np.column_stack(
+                [np.sqrt(WIDE) * self.size * self.lengths, np.full(len(self.left), _BASE**0.5)]
+            )
+            return Problem(self.features, self.size * self.sums, self.lengths, levels, self.left, self.own)
         return Problem(
             self.features,
             self.sums,
@@ -211,22 +267,30 @@ class Summed(NamedTuple):
         """Of all segments: N((I + Aᵀ A)⁻¹ Aᵀ b, (I + Aᵀ A)⁻¹), in units of the prior's."""
         variances = found.variances(self.features)
         kept = np.flatnonzero(variances > _NEGLIGIBLE * max(float(variances.sum()), 1e-300))
-        scale = np.sqrt(np.append(variances[kept], WIDE))
-        noise = np.sqrt(found.noise * self.lengths)
-        a = np.column_stack([self.sums[:, kept], self.lengths]) * scale / noise[:, None]
-        gram = np.eye(len(scale)) + a.T @ a
-        root = cholesky(gram, lower=True)
-        mean = _solved(root, a.T @ (self.left / self.size / noise))
+        scale = self.size * np.sqrt(np.append(variances[kept], WIDE))
+        columns = np.column_stack([self.sums[:, kept], self.lengths]) * scale
+        if self.yes_no:
+            scale = np.append(scale, _BASE**0.5)
+            columns = np.column_stack([columns, np.full(len(columns), _BASE**0.5)])
+            mean, root = bernoulli.mode(columns, self.left, self.own)
+        else:
+            noise = self.size * np.sqrt(found.noise * self.lengths)
+            a = columns / noise[:, None]
+            root = cholesky(np.eye(len(scale)) + a.T @ a, lower=True)
+            mean = cho_solve((root, True), a.T @ (self.left / noise))
         draws = solve_triangular(root.T, rng.normal(size=(len(scale), DRAWS)), lower=False)
-        weights = np.column_stack([mean, mean[:, None] + draws]).T * scale * self.size
+        weights = np.column_stack([mean, mean[:, None] + draws]).T * scale
+        count = len(kept)
         return Posterior(
             self.features.take(kept),
             self.centre[kept],
             self.unit[kept],
-            weights[:, : len(kept)],
-            self.level + weights[:, len(kept)],
-            self.own,
-            float(found.noise * self.size**2),
+            weights[:, :count],
+            self.level + weights[:, count],
+            self.own + (weights[:, -1] if self.yes_no else np.zeros(len(weights))),
+            0.0 if self.yes_no else float(found.noise * self.size**2),
+            self.yes_no,
+            np.zeros(0),
         )
 
 
@@ -237,11 +301,6 @@ def _differ(lengths: NDArray[np.int64]) -> bool:
 def spread(values: NDArray[Any]) -> Floats:
     """[...] variance of draws [..., K+1] about the mean of the posterior, which comes first."""
     return np.asarray(np.mean((values[..., 1:] - values[..., :1]) ** 2, axis=-1), np.float64)
-
-
-def _solved(root: Floats, wanted: Floats) -> Floats:
-    half = solve_triangular(root, wanted, lower=True)
-    return np.asarray(solve_triangular(root.T, half, lower=False))
 
 
 def _blocks(x: NDArray[Any], rows: int = _ROWS) -> Iterator[NDArray[Any]]:

@@ -1,0 +1,107 @@
+"""Totals that are yes or no: P(yes) = σ(base + f) with f ~ N(0, K) the sum of a segment's rewards, in log
+odds. Laplace's approximation (Rasmussen and Williams, 2006, sections 3.4 and 5.5): a Gaussian about the mode,
+with p the probabilities there and W = p (1 - p) what each total tells."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_solve, cholesky
+from scipy.special import expit, log_expit
+
+from apportion.graph.features import Floats
+
+_ITERATIONS = 50  # of Newton's method, which needs about five
+_SETTLED = 1e-9  # gain of the log density that ends it
+_LEAST = 1e-10  # of p (1 - p): below, rounding
+
+
+class Seen(NamedTuple):
+    """What totals say of a covariance K of their sums."""
+
+    evidence: float
+    response: Floats  # [E] K⁻¹ f̂; of numbers (K + noise)⁻¹ totals
+    inverse: Floats  # [E, E] (K + W⁻¹)⁻¹; of numbers (K + noise)⁻¹
+    pull: Floats  # [E] how the evidence grows with K · response, for the mode moves; of numbers 0
+
+
+class Laplace:
+    """The evidence of yes and no as a function of K. Each search for the mode begins where the last ended."""
+
+    def __init__(self, totals: Floats, base: float) -> None:
+        self.totals, self.base = totals, base
+        self.response = np.zeros_like(totals)
+
+    def __call__(self, covariance: Floats) -> Seen:
+        f, root, weight = self._mode(covariance)
+        sharp = np.sqrt(weight)
+        inverse = sharp[:, None] * cho_solve((root, True), np.diag(sharp))
+        fit = log_likelihood(self.totals, self.base + f) - 0.5 * float(self.response @ f)
+        variance = np.diag(covariance) - np.einsum("ij,ji->i", covariance, inverse @ covariance)
+        # The curvature p (1 - p) changes by p (1 - p) (1 - 2p) where the mode moves.
+        moved = -0.5 * variance * weight * (1 - 2 * expit(self.base + f))
+        pull = moved - inverse @ (covariance @ moved)
+        return Seen(fit - float(np.sum(np.log(np.diag(root)))), self.response, inverse, pull)
+
+    def _mode(self, covariance: Floats) -> tuple[Floats, Floats, Floats]:
+        """f̂, the Cholesky factor of I + √W K √W, and W."""
+        response, f, gain = self.response, covariance @ self.response, np.inf
+        for _ in range(_ITERATIONS):
+            p = expit(self.base + f)
+            weight = np.maximum(p * (1 - p), _LEAST)
+            sharp = np.sqrt(weight)
+            root = cholesky(np.eye(len(f)) + sharp[:, None] * covariance * sharp, lower=True)
+            if gain < _SETTLED * (1 + len(f)):
+                break
+            wanted = weight * f + self.totals - p
+            step = wanted - sharp * cho_solve((root, True), sharp * (covariance @ wanted)) - response
+            along = covariance @ step
+            size, gain = climbed(partial(self._density, response, step, f, along))
+            response, f = response + size * step, f + size * along
+        self.response = response
+        return f, root, weight
+
+    def _density(self, response: Floats, step: Floats, f: Floats, along: Floats, size: float) -> float:
+        moved = f + size * along
+        return log_likelihood(self.totals, self.base + moved) - 0.5 * float((response + size * step) @ moved)
+
+
+def climbed(density: Callable[[float], float]) -> tuple[float, float]:
+    """How much of a step of Newton's does not lead down, halved until it does not, and what it gains."""
+    before, size = density(0.0), 1.0
+    while (after := density(size)) < before and size > 1e-6:
+        size /= 2
+    return size, after - before
+
+
+def log_losses(log_odds: Floats | float, totals: Floats) -> Floats:
+    """[..., E] -log p of yes (1) and no (0)."""
+    return np.asarray(-log_expit(np.where(totals > 0, log_odds, -np.asarray(log_odds))))
+
+
+def log_likelihood(totals: Floats, log_odds: Floats) -> float:
+    """Σ log p of yes (1) and no (0)."""
+    return -float(np.sum(log_losses(log_odds, totals)))
+
+
+def mode(columns: Floats, totals: Floats, base: float) -> tuple[Floats, Floats]:
+    """[Q] the most probable weights of columns [E, Q], which are N(0, 1) a priori, and the Cholesky factor
+    [Q, Q] of their precision there."""
+    weights = np.zeros(columns.shape[1])
+    gain = np.inf
+    for _ in range(_ITERATIONS):
+        p = expit(base + columns @ weights)
+        weighted = columns * np.sqrt(np.maximum(p * (1 - p), _LEAST))[:, None]
+        root = cholesky(np.eye(len(weights)) + weighted.T @ weighted, lower=True)
+        if gain < _SETTLED * (1 + len(totals)):
+            return weights, root
+        step = cho_solve((root, True), columns.T @ (totals - p) - weights)
+        size, gain = climbed(partial(_along, weights, step, columns, totals, base))
+        weights = weights + size * step
+    return weights, root
+
+
+def _along(weights: Floats, step: Floats, columns: Floats, totals: Floats, base: float, size: float) -> float:
+    moved = weights + size * step
+    return log_likelihood(totals, base + columns @ moved) - 0.5 * float(moved @ moved)
