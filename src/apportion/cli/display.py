@@ -159,6 +159,31 @@ def identification(console: Console, data: dict[str, Any]) -> None:
         console.print(Text(f"Beware: {note}.", style="yellow"))
 
 
+def kinds(console: Console, data: dict[str, Any]) -> None:
+    """What `apportion credit` prints."""
+    unit = "episodes of yes" if data["unit"] == "yes" else "the outcome"
+    outcomes = f"{data['episodes']:,} episodes, outcomes of {number(data['outcomes'])} together"
+    table = Table(title=Text(f"Credit by {data['by']}, in {unit}: {outcomes}"), title_justify="left")
+    rules = [
+        name for name in ("first", "last", "linear", "time_decay", "removal") if name in data["kinds"][0]
+    ]
+    columns = ("n", "credit", "90% interval", "share", "own", "others", *rules)
+    table.add_column(data["by"])
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right", no_wrap=True)
+    for row in data["kinds"]:
+        ends = f"{amount(row['low'])} to {amount(row['high'])}"
+        parts = [amount(row[name]) for name in ("own", "others", *rules)]
+        table.add_row(
+            Text(row["value"]), f"{row['n']:,}", amount(row["credit"]), ends, f"{row['share']:.0%}", *parts
+        )
+    console.print(table)
+    console.print(
+        f"own is the part of {data['by']} itself, others that of all other columns and of what every step "
+        "earns. What is left of the outcomes, no step earned."
+    )
+
+
 _VERDICT_STYLES = {"present": "bold", "absent": "dim", "undecided": "yellow"}
 
 

@@ -1,9 +1,10 @@
 """The front door for logged episodes: `apportion.fit` and `apportion.relabel`. The verbs call the same."""
 
+import csv
 import dataclasses
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -99,3 +100,13 @@ def relabel(
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     atomic.replace(Path(target), lambda temp: write_copy(name, temp, *found))
     return target
+
+
+def write_kinds(path: Path, kinds: Sequence[Mapping[str, Any]]) -> Path:
+    """What `Run.credit` found as a CSV file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(kinds[0]))
+        writer.writeheader()
+        writer.writerows(kinds)
+    return path

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expanded
-from apportion.core.config import Tell, check
+from apportion.core.config import Tell, check, silent
 from apportion.data.logged import Log
 from apportion.data.rows import Rows
 from apportion.data.writing import CHANGE, CREDIT, REWARD
@@ -63,6 +63,11 @@ def relabel_rows(
         shares[_free("baseline", shares)] = reward - sum(shares.values())
         bounds |= more
     return Relabelled(rows, reward, shares, bounds)
+
+
+def method_rewards(run: RunFolder, log: Log) -> list[NDArray[np.float64]]:
+    """[T] of each episode, by what the run's method has learned: the mean over lanes."""
+    return _rewards(run, read_learned(run), log, silent)
 
 
 def _with_intervals(
