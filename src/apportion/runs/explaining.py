@@ -191,6 +191,7 @@ def explain_run(
             "env": explainer.spec.env_id,
             "method": explainer.config.method,
             "source": source,
+            "unit": "log odds of yes" if explainer.learned.outcomes.yes_no else None,
             "background": min(each.explanations[0].background for each in found),
             "exact": all(each["exact"] for each in per_lane),
             "observation_names": explainer.spec.observation_names,

@@ -31,6 +31,7 @@ from apportion.runs.credit import (
 )
 from apportion.runs.explain.rewards import MOST_BEHIND
 from apportion.runs.folder import RunFolder
+from apportion.runs.identifying import check_answers
 from apportion.runs.listeners import Events
 from apportion.runs.logged import learners_record, plain_episode, spec_of
 from apportion.runs.logs import STORED, MetricsLog
@@ -41,7 +42,6 @@ from apportion.training.outcomes import measure
 from apportion.training.settings import Config, Schedule
 
 FEWEST = 10  # episodes
-FEWEST_ANSWERS = 5  # of yes, and of no
 SHOWN = 16  # held-out episodes of each lane at least, for pages and explanations
 
 _NOT_LEARNING = ("observed", "oracle")
@@ -70,7 +70,10 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     count = len(log.totals)
     check(count >= FEWEST, f"{source.data} holds {count} episodes: at least {FEWEST} are needed")
     if log.answers is not None:
-        _check_answers(config.method, source.data, log)
+        ways = f"choose --method {', '.join(ANSWERING)}, or --outcome-kind amount"
+        answers = config.method in ANSWERING
+        check(answers, f"{config.method} has no loss for outcomes that are yes or no: {ways}")
+        check_answers(log, source.data)
     spec = spec_of(source.data, log)
     held_out = _held_out(log, fitting.held_out, np.random.default_rng(config.seed))
     config = replace(config, schedule=_schedule(fitting))
@@ -91,17 +94,6 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     with run.lock():
         _Recorder(run, config, fitting, spec, data, shown).record(quiet)
     return run
-
-
-def _check_answers(method: str, data: str, log: Log) -> None:
-    ways = f"choose --method {', '.join(ANSWERING)}, or --outcome-kind amount"
-    check(method in ANSWERING, f"{method} has no loss for outcomes that are yes or no: {ways}")
-    yes = int(log.totals.sum())
-    rarer = min((yes, "yes"), (len(log.totals) - yes, "no"))
-    check(
-        rarer[0] >= FEWEST_ANSWERS,
-        f"{data}: {rarer[0]} of {len(log.totals)} outcomes are {rarer[1]}, and {FEWEST_ANSWERS} are needed",
-    )
 
 
 def _held_out(log: Log, share: float, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from apportion.core.categories import input_names, input_owners
 from apportion.core.config import Tell, check, nearest, silent
+from apportion.core.spec import Spec
 from apportion.data.encoding import MOST_CATEGORIES, UNKNOWN
 from apportion.data.logged import Log
 from apportion.data.rows import Column, Rows
@@ -31,11 +32,9 @@ class _Kinds(NamedTuple):
     names: list[str]  # [V]
     codes: NDArray[np.int64]  # [N]
 
-    def sums(self, values: Floats, steps: slice = slice(None)) -> Floats:
-        """[V, ...] of values [N, ...] of some steps."""
-        found = np.zeros((len(self.names), *values.shape[1:]))
-        np.add.at(found, self.codes[steps], values)
-        return found
+    def sums(self, values: Floats) -> Floats:
+        """[V] of values [N]."""
+        return np.asarray(np.bincount(self.codes, values, len(self.names)), np.float64)
 
 
 def credit_by(run: RunFolder, data: str | None, by: str, tell: Tell = silent) -> dict[str, Any]:
@@ -44,30 +43,7 @@ def credit_by(run: RunFolder, data: str | None, by: str, tell: Tell = silent) ->
     credit = need_credit(run)
     source = str(read_facts(run)["data"]) if data is None else data
     rows, log = read_for(run, source)
-    kinds = _kinds(rows, by)
-    drawn, first = _credit(run, credit, rows, log, kinds, tell)
-    low, high = quantiles(drawn, INTERVAL)
-    shares = drawn / np.where(drawn.sum(axis=0) == 0, np.nan, drawn.sum(axis=0))
-    share_low, share_high = quantiles(shares, INTERVAL)
-    own = _own(run, credit, log, kinds, by, first)
-    rules = _rules(kinds, rows, log)
-    counts = np.bincount(kinds.codes, minlength=len(kinds.names))
-    table = [
-        {
-            "value": name,
-            "n": int(counts[place]),
-            "credit": float(drawn[place, 0]),
-            "low": float(low[place]),
-            "high": float(high[place]),
-            "share": float(shares[place, 0]),
-            "share_low": float(share_low[place]),
-            "share_high": float(share_high[place]),
-            "own": float(own[place]),
-            "others": float(drawn[place, 0] - own[place]),
-            **{rule: float(values[place]) for rule, values in rules.items()},
-        }
-        for place, name in enumerate(kinds.names)
-    ]
+    learned = None if credit.share == 1 else method_rewards(run, log)
     return {
         "run": str(run.path),
         "data": source,
@@ -75,9 +51,45 @@ def credit_by(run: RunFolder, data: str | None, by: str, tell: Tell = silent) ->
         "unit": "outcome" if log.answers is None else "yes",
         "episodes": len(rows.lengths),
         "outcomes": float(np.nansum(log.totals)),
-        "kinds": sorted(table, key=lambda each: -each["credit"]),
+        "kinds": credit_of_kinds(run.read_spec(), credit, rows, log, by, learned, tell),
         "notes": fit_warnings(run),
     }
+
+
+def credit_of_kinds(
+    spec: Spec,
+    credit: Credit,
+    rows: Rows,
+    log: Log,
+    by: str,
+    learned: list[Floats] | None = None,
+    tell: Tell = silent,
+) -> list[dict[str, Any]]:
+    """A row for each value of a column, beside a method that gave steps `learned` rewards, if one counts."""
+    kinds = _kinds(rows, by)
+    episodes = [rows_of(learners_record(spec, log, number, number)) for number in range(len(rows.lengths))]
+    drawn, rates = _credit(credit, episodes, rows, log, kinds, learned, tell)
+    shares = drawn / np.where(drawn.sum(axis=0) == 0, np.nan, drawn.sum(axis=0))
+    (low, high), (share_low, share_high) = quantiles(drawn, INTERVAL), quantiles(shares, INTERVAL)
+    mine = input_owners(spec) == input_names(spec).index(by)
+    own = _own(credit, np.concatenate(episodes), kinds, mine, rates)
+    columns = {
+        "n": np.bincount(kinds.codes, minlength=len(kinds.names)),
+        "credit": drawn[:, 0],
+        "low": low,
+        "high": high,
+        "share": shares[:, 0],
+        "share_low": share_low,
+        "share_high": share_high,
+        "own": own,
+        "others": drawn[:, 0] - own,
+        **_rules(kinds, rows, log),
+    }
+    table: list[dict[str, Any]] = [
+        {"value": name, **{key: values[place].item() for key, values in columns.items()}}
+        for place, name in enumerate(kinds.names)
+    ]
+    return sorted(table, key=lambda each: -each["credit"])
 
 
 def _kinds(rows: Rows, by: str) -> _Kinds:
@@ -98,43 +110,39 @@ def _text(value: Any) -> str:
 
 
 def _credit(
-    run: RunFolder, credit: Credit, rows: Rows, log: Log, kinds: _Kinds, tell: Tell
+    credit: Credit,
+    episodes: list[Floats],
+    rows: Rows,
+    log: Log,
+    kinds: _Kinds,
+    learned: list[Floats] | None,
+    tell: Tell,
 ) -> tuple[Floats, Floats]:
     """[V, K+1] what all steps of a kind earned, and [N] what the outcome gains for each unit of reward."""
-    spec, count = run.read_spec(), len(rows.lengths)
-    episodes = [rows_of(learners_record(spec, log, number, number)) for number in range(count)]
-    learned = None if credit.share == 1 else method_rewards(run, log)
-    rng = np.random.default_rng(0)
-    draws = credit.posterior.weights.shape[0]
+    rng, draws = np.random.default_rng(0), credit.posterior.weights.shape[0]
     found, weight = np.zeros((len(kinds.names), draws)), np.zeros(draws)
     rates = np.ones(len(kinds.codes))
-    for number, (start, steps) in enumerate(
-        zip(rows.starts.tolist(), credit.of_episodes(episodes, learned, log.totals), strict=True)
-    ):
+    every = zip(rows.starts.tolist(), credit.of_episodes(episodes, learned, log.totals), strict=True)
+    for number, (start, steps) in enumerate(every):
         earned = steps.drawn() if log.answers is None else credit.divided(steps)
         where = slice(start, start + len(earned))
         if log.answers is not None:
             rates[where] = earned[:, 0].sum() / (steps.reward.sum() or 1.0)
         times = np.append(1.0, rng.poisson(1.0, draws - 1))
-        found += kinds.sums(earned * times, where)
+        np.add.at(found, kinds.codes[where], earned * times)
         weight += times
-        tell(number + 1, count)
-    return found * count / np.maximum(weight, 1.0), rates
+        tell(number + 1, len(episodes))
+    return found * len(episodes) / np.maximum(weight, 1.0), rates
 
 
-def _own(run: RunFolder, credit: Credit, log: Log, kinds: _Kinds, by: str, rates: Floats) -> Floats:
+def _own(credit: Credit, rows: Floats, kinds: _Kinds, mine: NDArray[np.bool_], rates: Floats) -> Floats:
     """[V] of the credit what the column itself has: its Shapley values, as `relabel --credit` writes them."""
-    spec, rng = run.read_spec(), np.random.default_rng(0)
-    rows = np.concatenate(
-        [rows_of(learners_record(spec, log, number, number)) for number in range(len(log.totals))]
-    )
-    order = rng.permutation(len(rows))
+    order = np.random.default_rng(0).permutation(len(rows))
     some = np.sort(order[:_APART])
     shares = credit.posterior.shares(rows[some], rows[order[-_BEHIND:]]).mean[:, :-1]
-    mine = shares[:, input_owners(spec) == input_names(spec).index(by)].sum(axis=1) * rates[some]
     fewer = _Kinds(kinds.names, kinds.codes[some])
-    means = fewer.sums(mine) / np.maximum(np.bincount(fewer.codes, minlength=len(kinds.names)), 1)
-    return np.asarray(means * np.bincount(kinds.codes, minlength=len(kinds.names)))
+    seen, count = (np.bincount(each.codes, minlength=len(kinds.names)) for each in (fewer, kinds))
+    return np.asarray(fewer.sums(shares[:, mine].sum(axis=1) * rates[some]) * count / np.maximum(seen, 1))
 
 
 # --- What simple rules say
