@@ -34,7 +34,8 @@ def identify_graph(argv: list[str]) -> int:
         """Find which dimensions feed the reward, and each other, in logged episodes."""
 
         data: Data
-        """A table (.csv, .parquet) with a row for each step; arrays (.npz) observations [E, T+1, S], actions
+        """A table (.csv, .parquet) with a row for each step; JSON Lines (.jsonl) with a line for each
+        episode, an object with a list of steps; arrays (.npz) observations [E, T+1, S], actions
         [E, T, A], lengths [E], totals [E]; if you like terminated [E] (whether an episode ended by itself),
         observation_names [S], action_names [A]; a file of d3rlpy (.h5); or the id of a Minari data set."""
         columns: tyro.conf.OmitArgPrefixes[Columns] = field(default_factory=Columns)
@@ -85,8 +86,8 @@ def _fit_flags(config: Config) -> Any:
         """Learn from logged episodes which steps earned their outcomes, into a run folder. No simulator."""
 
         data: Data
-        """A table (.csv, .parquet) with a row for each step, arrays (.npz), a file of d3rlpy (.h5), or the id
-        of a Minari data set."""
+        """A table (.csv, .parquet) with a row for each step, JSON Lines (.jsonl) with a line for each
+        episode, arrays (.npz), a file of d3rlpy (.h5), or the id of a Minari data set."""
         columns: tyro.conf.OmitArgPrefixes[Columns] = field(default_factory=Columns)
         out: Path | None = None
         """Run folder to write; runs/DATA-METHOD-TIME when not given."""

@@ -1,8 +1,8 @@
 """Which column of a table is what: as the user says, else by its name."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 from apportion.core.config import UserError, check, nearest
 
@@ -54,6 +54,8 @@ class Columns:
     """Columns to leave aside, such as a second outcome or a remark: a comma list of names or prefixes."""
     lags: int = 0
     """Let the reward of a step depend on so many earlier steps, too: each becomes a dimension."""
+    steps: str | None = None
+    """Of JSON Lines: the field with an episode's list of steps, where there is more than one list."""
     seen: str | None = None
     """Let the reward of a step depend on which categories of these columns came before it in its episode: a
     comma list, such as channel. All of a column's together are one input."""
@@ -62,6 +64,9 @@ class Columns:
 
     def __post_init__(self) -> None:
         check(0 <= self.lags <= 100, f"--lags {self.lags} must be from 0 to 100")
+
+    def replaced(self, **changes: Any) -> "Columns":
+        return replace(self, **changes)
 
 
 class Choice(NamedTuple):
@@ -74,6 +79,7 @@ class Choice(NamedTuple):
     outcome: str
     guessed: tuple[str, ...]  # which of these fields nobody gave
     terminated: str | None = None  # runs of older versions do not say
+    steps: str | None = None  # of JSON Lines, the field with the list of steps
     unsure: str | None = None  # a column like that, where every end is true: cuts may be meant as well
 
     @property

@@ -37,6 +37,7 @@ class Coded:
     fill: float = 0.0  # what stands for a missing number, or before the first step: there also for categories
     marked: bool = False  # whether another column says where one was missing
     origin: float = 0.0  # what numbers are counted from
+    part_of: str = ""  # the vector that it belongs to
 
     @classmethod
     def of(cls, source: str, name: str, column: Column) -> "Coded":
@@ -104,7 +105,10 @@ class Encoding:
     def of(cls, rows: Rows, lags: int, seen: str | None = None) -> "Encoding":
         """As these rows need it."""
         states, actions = (
-            tuple(Coded.of(rows.source, name, column) for name, column in part.items())
+            tuple(
+                replace(Coded.of(rows.source, name, column), part_of=rows.parts.get(name, ""))
+                for name, column in part.items()
+            )
             for part in (rows.states, rows.actions)
         )
         told = rows.terminated is not None and not rows.may_be_cuts
@@ -151,6 +155,7 @@ class Encoding:
             *self._past("={} before"),
         ]
         levels = [len(coded.levels) for coded in self.states] + [0] * len(marks)
+        vectors = {c.name: c.part_of for c in (*self.states, *self.actions) if c.part_of}
         inputs = [*names[: len(names) - len(self._past(""))], *self._past(" before")]
         acted = [len(coded.levels) for coded in self.actions]
         after = None if rows.last is None or not self.followed else self._after(rows, len(marks))
@@ -172,7 +177,7 @@ class Encoding:
             observation_names=(*names, *late_names),
             action_names=action_names,
             levels=(*levels, *late, *acted),
-            inputs=(*inputs, *late_names, *action_names),
+            inputs=tuple(vectors.get(name, name) for name in (*inputs, *late_names, *action_names)),
             terminated=rows.terminated if self.ended else None,
             notes=(*rows.notes, *self._notes(rows), *self._equals(rows)),
         )

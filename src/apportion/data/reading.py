@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.config import Tell, UserError, check, silent
-from apportion.data import d3rlpy, minari_sets, tables
+from apportion.data import d3rlpy, json_lines, minari_sets, tables
 from apportion.data.columns import FIELDS, Choice, Columns
 from apportion.data.encoding import Encoding
 from apportion.data.logged import Log, load_npz, read_npz
@@ -16,7 +16,7 @@ from apportion.data.rows import Rows
 
 NPZ = (".npz",)
 SIZES = (1e-30, 1e36)  # of the largest outcome: what single precision holds, with room for rewards of steps
-ENDINGS = (*tables.CSV, *tables.PARQUET, *NPZ, *d3rlpy.HDF5)
+ENDINGS = (*tables.CSV, *tables.PARQUET, *json_lines.JSON_LINES, *NPZ, *d3rlpy.HDF5)
 
 
 class Source(NamedTuple):
@@ -38,6 +38,9 @@ def read_rows(
     path = Path(data)
     if path.suffix in (*tables.CSV, *tables.PARQUET):
         choice, rows = tables.read_table(path, columns, tell, paid)
+        return Source(data, choice), rows
+    if path.suffix in json_lines.JSON_LINES:
+        choice, rows = json_lines.read_json_lines(path, columns, tell, paid)
         return Source(data, choice), rows
     if (path / "config.json").exists():
         raise UserError(f"{data} is a run: apportion show has its graph; give logged episodes here")

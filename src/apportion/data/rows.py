@@ -1,6 +1,8 @@
 """Logged steps as a file has them, whatever its format: one row for each, episodes one after the other."""
 
 import itertools
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +33,8 @@ class Rows(NamedTuple):
     may_be_cuts: bool = False  # whether ends that count as by themselves here may be mere ends, cuts as well
     notes: tuple[str, ...] = ()  # on how the file is written
     yes_no: bool = False  # whether outcomes were words for yes (1) and no (0)
+    parts: Mapping[str, str] = MappingProxyType({})  # columns that are parts of a vector, and which
+    steps: str | None = None  # of JSON Lines, the field with the list of steps
 
     @property
     def starts(self) -> NDArray[np.int64]:

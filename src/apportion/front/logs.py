@@ -36,6 +36,7 @@ def fit(
     terminated: str | None = None,
     without: str | None = None,
     lags: int = 0,
+    steps: str | None = None,
     seen: str | None = None,
     outcome_kind: Literal["auto", "amount", "yes-no"] = "auto",
     seeds: int = 1,
@@ -46,11 +47,13 @@ def fit(
 ) -> Run:
     """Learn a decomposition from logged episodes, into a run folder.
 
-    `data` is a CSV, Parquet, NPZ or HDF5 file, or the id of a Minari data set; what follows up to `seen` says
-    which columns of a table are what, and `outcome_kind` whether outcomes are amounts, or yes and no.
+    `data` is a CSV, Parquet, JSON Lines, NPZ or HDF5 file, or the id of a Minari data set; what follows up to
+    `seen` says which columns are what, and `outcome_kind` whether outcomes are amounts, or yes and no.
     `settings` are other flags of `apportion fit` by name: {"updates": 2_000, "method.hidden": (64, 64)}.
     """
-    columns = Columns(episode, step, states, actions, outcome, terminated, without, lags, seen, outcome_kind)
+    columns = Columns(
+        episode, step, states, actions, outcome, terminated, without, lags, steps, seen, outcome_kind
+    )
     config = dataclasses.replace(logged(os.fspath(data), method), seed=seed, lanes=seeds)
     known = [field.name for field in dataclasses.fields(Fitting)]
     given = {name: value for name, value in (settings or {}).items() if not name.startswith("method")}

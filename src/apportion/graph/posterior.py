@@ -35,7 +35,9 @@ SEGMENTS = 600  # by which variances are found; the posterior is of all,
 STEPS = 200_000  # as far as they have no more steps than that
 WIDE = 10.0  # prior variance of what every step earns
 _BASE = 25.0  # prior variance of the log odds of a segment, about those of all
-_LOG_ODDS = 4.0  # how much log odds of segments may vary: twice what is usual, so that few answers stay doubtful
+_LOG_ODDS = (
+    4.0  # how much log odds of segments may vary: twice what is usual, so that few answers stay doubtful
+)
 _NEGLIGIBLE = 1e-8  # of all prior variance: features below it are left out of the posterior
 _ROUNDING = 1e-12  # of totals: what they differ by less than is none
 _ROWS = 2000  # whose features are computed at once
@@ -176,7 +178,7 @@ def _searched(
 ) -> tuple["Summed", Found]:
     """The best variances, with a constant in every total besides, its `own`, or without: where steps explain
     what totals have in common, it is theirs."""
-    paired = len(single.used) <= relevance.PAIRED
+    paired = int(np.sum(~single.vector)) <= relevance.PAIRED
     plain = single.joined(single.plain_pairs()) if paired else single
     first = Summed.of(plain, rows, lengths, totals, own, yes_no)
     found = relevance.search(first.some(SEGMENTS).problem()).before(3 if paired else 2)

@@ -60,16 +60,22 @@ class Products(NamedTuple):
         return bare._with(
             ((dim, function),)
             for dim in range(len(used))
-            for function in ((LINE,) if binary[dim] else _ALONE)
+            for function in ((LINE,) if binary[dim] or bare.vector[dim] else _ALONE)
         )
+
+    @property
+    def vector(self) -> NDArray[np.bool_]:
+        """[K] parts of vectors: directions matter as they are, without functions of them, or products."""
+        return np.asarray(~self.binary & (np.bincount(self.inputs)[self.inputs] > 1))
 
     def plain_pairs(self) -> Iterator[Feature]:
         """Products of two of all dimensions, each rising or falling."""
-        pairs = combinations(range(len(self.used)), 2)
+        pairs = combinations(np.flatnonzero(~self.vector).tolist(), 2)
         return (((i, f), (j, g)) for i, j in pairs for f, g in product(_GATES, repeat=2))
 
     def rich(self, dims: NDArray[np.int64]) -> Self:
         """With products of two of these dimensions, and of three of the first."""
+        dims = dims[~self.vector[dims]]
         more = [
             tuple(zip(chosen, functions, strict=True))
             for count, which, of in ((2, dims, _IN_PAIRS), (3, dims[:_TRIPLED], _IN_TRIPLES))
