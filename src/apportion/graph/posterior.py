@@ -13,7 +13,8 @@ computing it from each.
 
 Where totals are yes or no, Σ_t r(x_t) and a constant are the log odds of yes, without any noise; evidence and
 posterior are Laplace's approximations. How common yes is says nothing of steps, but shifts the constant: so
-where some segments have to do for all, as many are taken of the rarer kind as there can be.
+where some segments have to do for all, as many are taken of the rarer kind as there can be. Some answers may
+be flipped, whatever was earned: how many, the evidence says.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
-from scipy.special import expit, logit
+from scipy.special import logit
 from threadpoolctl import threadpool_limits
 
 from apportion.graph import bernoulli, relevance
@@ -38,6 +39,10 @@ _BASE = 25.0  # prior variance of the log odds of a segment, about those of all
 _LOG_ODDS = (
     4.0  # how much log odds of segments may vary: twice what is usual, so that few answers stay doubtful
 )
+FLIPS = (0.0, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25)  # shares of flipped answers that are tried in turn,
+_RARE = 0.2  # of all: an answer that is more common has enough among any segments
+_PLAUSIBLE = 0.9  # of the rarer answer's share at the most,
+_CLEARLY = 0.5  # while the logarithm of the evidence grows by this much
 _NEGLIGIBLE = 1e-8  # of all prior variance: features below it are left out of the posterior
 _ROUNDING = 1e-12  # of totals: what they differ by less than is none
 _ROWS = 2000  # whose features are computed at once
@@ -54,6 +59,7 @@ class Posterior(NamedTuple):
     per_step: Floats  # [K+1] what every step earns
     per_segment: Floats  # [K+1] a constant in every total; 0 where steps explain what totals have in common
     noise: float  # variance of a step's reward that no feature explains
+    flips: float  # share of yes and no that is flipped, whatever steps earned
     yes_no: bool  # whether totals are yes (1) or no (0), and their log odds are what sums up
     matters: Floats  # [D] probability that the dimension of a row earns anything; 0 for those not read
 
@@ -81,7 +87,7 @@ class Posterior(NamedTuple):
 
     def probabilities(self, segments: list[NDArray[Any]]) -> Floats:
         """[E] of yes, over all that log odds may be."""
-        return np.asarray(expit(self.sums(segments)[:, 1:]).mean(axis=1))
+        return np.asarray(bernoulli.probability(self.sums(segments)[:, 1:], self.flips).mean(axis=1))
 
     def shares(self, x: NDArray[Any], background: NDArray[Any]) -> "Shares":
         """Shapley values of each dimension, relative to rows of the background. Rewards are linear in the
@@ -118,7 +124,9 @@ class Posterior(NamedTuple):
     def of(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         features = Products(**{name: arrays[name] for name in Products._fields})
         own: dict[str, Any] = {name: arrays[name] for name in _OWN}
-        return cls(features, **own)._replace(noise=float(own["noise"]), yes_no=bool(own["yes_no"]))
+        return cls(features, **own)._replace(
+            noise=float(own["noise"]), flips=float(own["flips"]), yes_no=bool(own["yes_no"])
+        )
 
 
 class Shares(NamedTuple):
@@ -160,8 +168,10 @@ def fit(
 
 
 def balanced(totals: Floats, order: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """So many segments of an order, with as many of the rarer of yes and no as there are, or half, in no
-    order again."""
+    """So many segments of an order, with as many of the rarer of yes and no as there are, or half, if it is
+    rare, in no order again."""
+    if min(totals.mean(), 1 - totals.mean()) > _RARE:
+        return order[:count]
     kinds = [order[totals[order] > 0], order[totals[order] <= 0]]
     rare = min(min(map(len, kinds)), count // 2)
     chosen = [kind[: rare if len(kind) == min(map(len, kinds)) else count - rare] for kind in kinds]
@@ -181,10 +191,31 @@ def _searched(
     paired = int(np.sum(~single.vector)) <= relevance.PAIRED
     plain = single.joined(single.plain_pairs()) if paired else single
     first = Summed.of(plain, rows, lengths, totals, own, yes_no)
-    found = relevance.search(first.some(SEGMENTS).problem()).before(3 if paired else 2)
+    found, flips = _flips(first) if yes_no else (relevance.search(first.some(SEGMENTS).problem()), 0.0)
+    found = found.before(3 if paired else 2)
     rich = Summed.of(single.rich(found.relevant), rows, lengths, totals, own, yes_no)
+    rich = rich.flipped(flips) if yes_no else rich
     problem = rich.some(SEGMENTS).problem()
     return rich, relevance.averaged(problem, relevance.search(problem, found))
+
+
+def _flips(first: "Summed") -> tuple[Found, float]:
+    """The best variances, and the share of flipped answers by which the evidence is largest."""
+    best, chosen, rarer = None, 0.0, min(first.left.mean(), 1 - first.left.mean())
+    for share in FLIPS:
+        if share > _PLAUSIBLE * rarer:
+            break
+        found = relevance.search(first.flipped(share).some(SEGMENTS).problem(), best)
+        if best is not None and found.evidence < best.evidence + _CLEARLY:
+            break
+        best, chosen = found, share
+    assert best is not None
+    return best, chosen
+
+
+def _log_odds(said: Floats, flips: float) -> float:
+    """Of yes, on the whole, before some are flipped."""
+    return float(logit((np.mean(said) - flips) / (1 - 2 * flips)))
 
 
 class Summed(NamedTuple):
@@ -201,6 +232,7 @@ class Summed(NamedTuple):
     size: float  # a guess of the standard deviation of a step's reward, between two extremes: steps of a
     # segment earn the same, or independently of each other
     yes_no: bool = False
+    flips: float = 0.0
 
     @classmethod
     def of(
@@ -228,7 +260,7 @@ class Summed(NamedTuple):
         kept = (features.take(alive), centre[alive], unit[alive], sums, steps)
         if yes_no:
             size = _LOG_ODDS * float(steps.mean()) ** -0.75
-            return cls(*kept, 0.0, float(logit(totals.mean())), totals, size, True)
+            return cls(*kept, 0.0, _log_odds(totals, 0.0), totals, size, True)
         # What totals have in common apart from their length stays as it is here: free to move, it would take
         # over what steps do.
         shape = np.stack([steps, np.ones_like(steps)][: 1 + own], axis=1)
@@ -245,14 +277,20 @@ class Summed(NamedTuple):
         if self.yes_no and len(which) < len(self.left):
             which = balanced(self.left, np.arange(len(self.left)), count)
         fewer = self._replace(sums=self.sums[which], lengths=self.lengths[which], left=self.left[which])
-        return fewer._replace(own=float(logit(fewer.left.mean()))) if self.yes_no else fewer
+        return fewer.flipped(self.flips) if self.yes_no else fewer
+
+    def flipped(self, share: float) -> "Summed":
+        """The same, where so many answers are flipped."""
+        return self._replace(flips=share, own=_log_odds(self.left, share))
 
     def problem(self) -> Problem:
         if self.yes_no:
             levels = np.column_stack(
                 [np.sqrt(WIDE) * self.size * self.lengths, np.full(len(self.left), _BASE**0.5)]
             )
-            return Problem(self.features, self.size * self.sums, self.lengths, levels, self.left, self.own)
+            return Problem(
+                self.features, self.size * self.sums, self.lengths, levels, self.left, self.own, self.flips
+            )
         return Problem(
             self.features,
             self.sums,
@@ -274,7 +312,7 @@ class Summed(NamedTuple):
         if self.yes_no:
             scale = np.append(scale, _BASE**0.5)
             columns = np.column_stack([columns, np.full(len(columns), _BASE**0.5)])
-            mean, root = bernoulli.mode(columns, self.left, self.own)
+            mean, root = bernoulli.mode(columns, self.left, self.own, self.flips)
         else:
             noise = self.size * np.sqrt(found.noise * self.lengths)
             a = columns / noise[:, None]
@@ -291,6 +329,7 @@ class Summed(NamedTuple):
             self.level + weights[:, count],
             self.own + (weights[:, -1] if self.yes_no else np.zeros(len(weights))),
             0.0 if self.yes_no else float(found.noise * self.size**2),
+            self.flips,
             self.yes_no,
             np.zeros(0),
         )

@@ -41,6 +41,7 @@ class Problem(NamedTuple):
     levels: Floats  # [E, K] of prior variance 1
     totals: Floats  # [E]
     base: float | None = None  # log odds of a segment without its steps, where totals are yes (1) or no (0)
+    flips: float = 0.0  # share of these that are flipped
 
 
 class Found(NamedTuple):
@@ -116,7 +117,7 @@ class _Objective:
         self.owners = problem.features.owners.astype(np.float64)
         self.blocks, self.portions = problem.features.blocks, problem.features.portions
         self.levels = problem.levels @ problem.levels.T
-        self.laplace = None if problem.base is None else Laplace(problem.totals, problem.base)
+        self.laplace = None if problem.base is None else Laplace(problem.totals, problem.base, problem.flips)
 
     def evidence(self, at: Floats) -> float:
         """Without the prior."""

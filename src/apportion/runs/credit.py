@@ -94,7 +94,7 @@ class Credit(NamedTuple):
         slope = expit(base) * expit(-base)  # where all cancel each other
         large = np.abs(total) > _CANCELLED
         rate = np.where(large, (expit(base + total) - expit(base)) / np.where(large, total, 1.0), slope)
-        return np.asarray(drawn * rate)
+        return np.asarray(drawn * rate * (1 - 2 * self.posterior.flips))
 
     def changes(self, steps: "Steps", interval: float) -> tuple[Floats, Floats, Floats]:
         """[T] by how much each step of a whole episode changed the probability of yes, beside the usual step
@@ -102,6 +102,7 @@ class Credit(NamedTuple):
         drawn = steps.drawn()
         log_odds = self.posterior.per_segment + drawn.sum(axis=0)
         found = expit(log_odds) - expit(log_odds - (drawn - self.posterior.per_step))
+        found *= 1 - 2 * self.posterior.flips
         return found[:, 0], *quantiles(found, interval)
 
 
@@ -208,6 +209,7 @@ def _judged_answers(found: Posterior, behind: list[NDArray[Any]], said: Floats, 
     facts = {
         "log_loss": float(left.mean()),
         "constant_log_loss": float(plain.mean()),
+        "flips": found.flips,
         "calibration": calibration(probability, said),
     }
     return left, plain, 1.0, facts
@@ -332,10 +334,16 @@ def told_in_words(facts: dict[str, Any] | None, others: int, left: str) -> str:
         return f"The log loss of {others:,} others is {left} of a constant's."
     groups = "; ".join(f"{each['said']:.0%} for {each['expected']:.0%}" for each in facts["calibration"])
     few = f" Only {facts['rarer']} are of the rarer kind: few to tell from." if facts["rarer"] < FEW else ""
+    flipped = (
+        f" It looks as if {facts['flips']:.0%} of the outcomes were flipped, whatever steps did; rewards are "
+        "log odds before that."
+        if facts["flips"]
+        else ""
+    )
     return (
         f"Rewards are log odds of yes. The log loss of {others:,} others is {facts['log_loss']:.3f}, a "
         f"constant's {facts['constant_log_loss']:.3f}. Yes was said, in groups by what was expected: "
-        f"{groups}.{few}"
+        f"{groups}.{few}{flipped}"
     )
 
 
