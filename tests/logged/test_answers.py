@@ -101,13 +101,14 @@ def test_methods_without_a_loss_for_answers_and_too_few_answers_are_refused(tmp_
 # --- The model
 
 
-def test_the_evidence_of_answers_has_the_slope_that_it_claims() -> None:
+@pytest.mark.parametrize("flips", [0.0, 0.1])
+def test_the_evidence_of_answers_has_the_slope_that_it_claims(flips: float) -> None:
     rng = np.random.default_rng(0)
     rows = [rng.normal(size=(8, 3)) for _ in range(40)]
     said = np.array([rng.random() < expit(each[:, 0].sum()) for each in rows], np.float64)
     single = Products.single(Scale.over(rows), np.concatenate(rows))
     problem = Summed.of(single, rows, np.full(40, 8), said, True, yes_no=True).problem()
-    objective = relevance._Objective(problem)
+    objective = relevance._Objective(problem._replace(flips=flips))
     at = rng.normal(-1.5, 0.5, 3 + BLOCKS + 1)
     _, slope = objective(at)
     for place in range(len(at)):
@@ -252,3 +253,14 @@ def test_what_came_before_is_one_input(tmp_path: Path) -> None:
     assert not first[0, 1:].any()
     for step in range(1, len(first)):
         assert set(np.flatnonzero(first[step, 1:])) == set(first[:step, 0].astype(int))
+
+
+def test_flipped_answers_are_told_from_weak_effects() -> None:
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(6, 2)) for _ in range(1500)]
+    said = np.array([rng.random() < expit(4 * each[:, 0].sum()) for each in rows])
+    said ^= rng.random(1500) < 0.2
+    found = posterior.fit(rows, said.astype(np.float64), rng, yes_no=True)
+    assert found.flips >= 0.1
+    effect = np.diff(found.expected(np.array([[0.0, 0.0], [1.0, 0.0]])))[0]
+    assert effect > 2

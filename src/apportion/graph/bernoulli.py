@@ -43,7 +43,11 @@ class Laplace:
         variance = np.diag(covariance) - np.einsum("ij,ji->i", covariance, inverse @ covariance)
         nearby = [information(self.base + f + step, self.flips) for step in (_NEAR, -_NEAR)]
         moved = -0.5 * variance * (nearby[0] - nearby[1]) / (2 * _NEAR)  # W changes where the mode moves
-        pull = moved - inverse @ (covariance @ moved)
+        slopes = [slope(self.totals, self.base + f + step, self.flips) for step in (_NEAR, -_NEAR)]
+        curvature = (slopes[1] - slopes[0]) / (
+            2 * _NEAR
+        )  # by which the mode moves: W, where nothing is flipped
+        pull = np.linalg.solve(np.eye(len(f)) + curvature[:, None] * covariance, moved)
         return Seen(fit - float(np.sum(np.log(np.diag(root)))), self.response, inverse, pull)
 
     def _mode(self, covariance: Floats) -> tuple[Floats, Floats, Floats]:
