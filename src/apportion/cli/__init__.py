@@ -31,6 +31,7 @@ VERBS = {
     "identify": Verb("find who feeds the reward in logged episodes", "logged.identify_graph"),
     "fit": Verb("learn from logged episodes which steps earned their outcomes", "logged.fit"),
     "relabel": Verb("write logged episodes again, with the reward of each step", "logged.relabel_data"),
+    "credit": Verb("say what each kind of step earned, such as each channel", "logged.credit"),
     "paper": Verb("run an experiment of the GRD paper, and set it beside what it prints", "paper.paper"),
     "list": Verb("list methods, backbones or environments", "verbs.list_things"),
 }

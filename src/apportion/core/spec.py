@@ -54,6 +54,7 @@ class Spec:
     first_action: int = 0  # the environment's own number of the first discrete action
     padded: int = 0  # how many of the last dimensions are zeros that the environment itself does not give
     levels: tuple[int, ...] = ()  # [S+A] how many categories a dimension has, 0: numbers; empty: all numbers
+    inputs: tuple[str, ...] = ()  # [S+A] of which input each is a part, such as a vector; empty: each its own
 
     def __post_init__(self) -> None:
         if self.max_episode_steps < 1:
@@ -89,6 +90,7 @@ class Spec:
             "first_action": self.first_action,
             "padded": self.padded,
             "levels": list(self.levels),
+            "inputs": list(self.inputs),
         }
 
     @classmethod
@@ -108,4 +110,5 @@ class Spec:
             first_action=data["first_action"],
             padded=data["padded"],
             levels=tuple(data["levels"]),
+            inputs=tuple(data.get("inputs", ())),
         )

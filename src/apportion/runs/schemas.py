@@ -35,6 +35,7 @@ class SpecFile(TypedDict):
     first_action: int
     padded: int
     levels: tuple[int, ...]
+    inputs: NotRequired[tuple[str, ...]]
 
 
 class FaultsMeta(TypedDict):
