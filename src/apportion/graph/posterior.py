@@ -61,7 +61,8 @@ class Posterior(NamedTuple):
     noise: float  # variance of a step's reward that no feature explains
     flips: float  # share of yes and no that is flipped, whatever steps earned
     yes_no: bool  # whether totals are yes (1) or no (0), and their log odds are what sums up
-    matters: Floats  # [D] probability that the dimension of a row earns anything; 0 for those not read
+    matters: Floats  # [C] probability that a dimension of a row earns anything; 0 for those not read. Rows
+    # have C dimensions, and then how far the first of these move in that step, if that is known
 
     def rewards(self, x: NDArray[Any]) -> Floats:
         """[N, K+1] of rows [N, D]: the expected reward, then that of each draw."""
@@ -90,20 +91,22 @@ class Posterior(NamedTuple):
         return np.asarray(bernoulli.probability(self.sums(segments)[:, 1:], self.flips).mean(axis=1))
 
     def shares(self, x: NDArray[Any], background: NDArray[Any]) -> "Shares":
-        """Shapley values of each dimension, relative to rows of the background. Rewards are linear in the
-        weights: so are these, by those of each feature."""
-        means, shape = self.features.means(background), np.shape(x)
+        """Shapley values of each dimension and its move, relative to rows of the background. Rewards are
+        linear in the weights: so are these, by those of each feature."""
+        means, shape = self.features.means(background), (len(x), len(self.matters))
+        whose = np.where(self.features.dims < 0, -1, self.features.used[self.features.dims] % shape[1])
+        read = np.unique(whose[whose >= 0])
         weights = (self.weights / self.unit).T.astype(np.float32)
         mean, variance = np.zeros(shape), np.zeros(shape)
         average = np.zeros((shape[1], weights.shape[1]))
         for start in range(0, len(x), _ROWS // 4):
             rows = np.asarray(x)[start : start + _ROWS // 4]
-            parts = np.zeros((len(self.features.used), len(rows), weights.shape[1]), np.float32)
+            parts = np.zeros((len(read), len(rows), weights.shape[1]), np.float32)
             for factor, values in enumerate(self.features.shapley(rows, means)):
-                for dim in range(len(parts)):
-                    mine = np.flatnonzero(self.features.dims[:, factor] == dim)
-                    parts[dim] += values[:, mine] @ weights[mine]
-            for part, dim in zip(parts, self.features.used, strict=True):
+                for part, dim in zip(parts, read, strict=True):
+                    mine = np.flatnonzero(whose[:, factor] == dim)
+                    part += values[:, mine] @ weights[mine]
+            for part, dim in zip(parts, read, strict=True):
                 mean[start : start + len(rows), dim] = part[:, 0]
                 variance[start : start + len(rows), dim] = spread(part)
                 average[dim] += part.sum(axis=0, dtype=np.float64) / max(len(x), 1)
@@ -132,9 +135,9 @@ class Posterior(NamedTuple):
 class Shares(NamedTuple):
     """Shapley values of N steps."""
 
-    mean: Floats  # [N, D]
-    variance: Floats  # [N, D]
-    average: Floats  # [D, K+1] over all steps: the expected one, then that of each draw
+    mean: Floats  # [N, C]
+    variance: Floats  # [N, C]
+    average: Floats  # [C, K+1] over all steps: the expected one, then that of each draw
 
 
 _OWN = tuple(name for name in Posterior._fields if name != "features")
@@ -146,9 +149,11 @@ def fit(
     rng: np.random.Generator,
     yes_no: bool = False,
     owners: NDArray[np.int64] | None = None,
+    moves: int = 0,
 ) -> Posterior:
     """From segments: their rows [T, D], and what each was paid, or whether it came to a yes (1) or no (0).
-    Dimensions with the same owner [D] are entries of one input."""
+    Dimensions with the same owner [D] are entries of one input. So many of the last are how far the first of
+    them move in that step."""
     lengths, totals = np.array([len(each) for each in rows], np.int64), np.asarray(totals, np.float64)
     order = rng.permutation(len(rows))
     if yes_no and lengths.sum() > STEPS:
@@ -156,7 +161,7 @@ def fit(
     order = order[: max(1, int(np.searchsorted(np.cumsum(lengths[order]), STEPS, side="right")))]
     shift = (logit(totals[order].mean()) - logit(totals.mean())) if yes_no else 0.0
     rows, lengths, totals = [rows[number] for number in order], lengths[order], totals[order]
-    single = Products.single(Scale.over(rows), np.concatenate(rows), owners)
+    single = Products.single(Scale.over(rows), np.concatenate(rows), owners, moves)
     ways = (True,) if yes_no else (False, True)[: 1 + _differ(lengths)]
     with threadpool_limits(1, "blas"):  # matrices are small: threads would wait for each other
         found = [_searched(single, rows, lengths, totals, own, yes_no) for own in ways]
@@ -164,6 +169,7 @@ def fit(
         posterior = problem.posterior(best, rng)
     matters = np.zeros(rows[0].shape[1])
     matters[single.used] = best.probabilities[single.inputs]
+    matters = matters[: len(matters) - moves]
     return posterior._replace(per_segment=posterior.per_segment - shift, matters=matters)
 
 
@@ -188,7 +194,7 @@ def _searched(
 ) -> tuple["Summed", Found]:
     """The best variances, with a constant in every total besides, its `own`, or without: where steps explain
     what totals have in common, it is theirs."""
-    paired = int(np.sum(~single.vector)) <= relevance.PAIRED
+    paired = int(np.sum(~single.plain)) <= relevance.PAIRED
     plain = single.joined(single.plain_pairs()) if paired else single
     first = Summed.of(plain, rows, lengths, totals, own, yes_no)
     found, flips = _flips(first) if yes_no else (relevance.search(first.some(SEGMENTS).problem()), 0.0)

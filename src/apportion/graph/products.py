@@ -7,6 +7,9 @@ values has the first only.
 Factors of products are counted from the ends of a dimension's range, as a price or a switch is: where one of
 them is at its end, the others have no effect. So a product holds effects of its dimensions alone as well, and
 where totals cannot tell these, as of a price that is the same every day, that is doubt, too.
+
+How far a step moved a state, s' - s, is a feature as it is: over an episode such moves come to the last state
+less the first, so that totals tell little of them, and what they may earn is mostly doubt.
 """
 
 from collections import Counter
@@ -43,39 +46,41 @@ class Products(NamedTuple):
     std: Floats  # [K]
     binary: NDArray[np.bool_]  # [K] dimensions of two values, which are not clipped
     quantiles: Floats  # [QUANTILES, K] of standardised values
+    plain: NDArray[np.bool_]  # [K] entries of vectors, and moves: without functions of them, or products
     inputs: NDArray[np.int64]  # [K] of which input each is an entry: one of a category, or of a vector
     dims: NDArray[np.int64]  # [P, FACTORS] of each factor; -1 where there are fewer
     functions: NDArray[np.int64]  # [P, FACTORS]
 
     @classmethod
-    def single(cls, scale: Scale, some: NDArray[Any], owners: NDArray[np.int64] | None = None) -> Self:
+    def single(
+        cls, scale: Scale, some: NDArray[Any], owners: NDArray[np.int64] | None = None, moves: int = 0
+    ) -> Self:
         """All functions of single dimensions, as far as they vary in some rows and are no copies. Dimensions
-        with the same owner [D] are entries of one input."""
-        used = scale.dims
+        with the same owner [D] are entries of one input; so many of the last are moves s' - s."""
+        used, values = scale.dims, np.array([len(np.unique(some[:, dim])) for dim in scale.dims], np.int64)
+        moved = used >= some.shape[1] - moves
+        counted = ~moved | (values > 3)  # what has two values changes, but does not move
+        used, values, moved = used[counted], values[counted], moved[counted]
         inputs = np.unique(used if owners is None else owners[used], return_inverse=True)[1]
-        binary = np.array([len(np.unique(some[:, dim])) <= 2 for dim in used], np.bool_)
+        binary = values <= 2
+        plain = moved | (~binary & (np.bincount(inputs)[inputs] > 1))
         quantiles = (scale.quantiles[:, used] - scale.mean[used]) / scale.std[used]
         empty = np.zeros((0, FACTORS), np.int64)
-        bare = cls(used, scale.mean[used], scale.std[used], binary, quantiles, inputs, empty, empty)
+        bare = cls(used, scale.mean[used], scale.std[used], binary, quantiles, plain, inputs, empty, empty)
         return bare._with(
             ((dim, function),)
             for dim in range(len(used))
-            for function in ((LINE,) if binary[dim] or bare.vector[dim] else _ALONE)
+            for function in ((LINE,) if binary[dim] or plain[dim] else _ALONE)
         )
-
-    @property
-    def vector(self) -> NDArray[np.bool_]:
-        """[K] parts of vectors: directions matter as they are, without functions of them, or products."""
-        return np.asarray(~self.binary & (np.bincount(self.inputs)[self.inputs] > 1))
 
     def plain_pairs(self) -> Iterator[Feature]:
         """Products of two of all dimensions, each rising or falling."""
-        pairs = combinations(np.flatnonzero(~self.vector).tolist(), 2)
+        pairs = combinations(np.flatnonzero(~self.plain).tolist(), 2)
         return (((i, f), (j, g)) for i, j in pairs for f, g in product(_GATES, repeat=2))
 
     def rich(self, dims: NDArray[np.int64]) -> Self:
         """With products of two of these dimensions, and of three of the first."""
-        dims = dims[~self.vector[dims]]
+        dims = dims[~self.plain[dims]]
         more = [
             tuple(zip(chosen, functions, strict=True))
             for count, which, of in ((2, dims, _IN_PAIRS), (3, dims[:_TRIPLED], _IN_TRIPLES))

@@ -86,7 +86,7 @@ def search(problem: Problem, before: Found | None = None) -> Found:
     )
     relevances, blocks, log_noise = best.x[:dims], best.x[dims:-1], float(best.x[-1])
     found = Found(relevances, blocks, log_noise, np.zeros(0, np.int64), -float(best.fun))
-    varied = found.variances(problem.features) @ (problem.features.looks_at & ~problem.features.vector)
+    varied = found.variances(problem.features) @ (problem.features.looks_at & ~problem.features.plain)
     order = np.argsort(-varied, kind="stable")
     return found._replace(relevant=order[varied[order] > _LEAST * varied.max(initial=1e-300)][:_RICH])
 

@@ -158,11 +158,21 @@ def half_width(interval: float) -> float:
 
 
 def rows_of(record: Record) -> NDArray[np.float64]:
-    """[T, S + A + 1] of an episode: state, action, and whether the step is an end."""
+    """[T, 2 S + A + 1] of an episode."""
     length = len(record.actions)
     end = np.zeros((length, 1))
     end[-1] = record.terminated
-    return np.concatenate([record.observations[:length], record.actions, end], axis=1, dtype=np.float64)
+    # Where nobody knows the observation after the last step, that step moved nothing.
+    following = np.concatenate([record.observations[1:], record.observations[-1:]])[:length]
+    return as_rows(record.observations[:length], record.actions, end, following)
+
+
+def as_rows(
+    observations: NDArray[Any], actions: NDArray[Any], ends: NDArray[Any], following: NDArray[Any]
+) -> NDArray[np.float64]:
+    """[N, 2 S + A + 1] of steps: state, action, whether the step is an end, and how far the state moved."""
+    moved = np.subtract(following, observations, dtype=np.float64)
+    return np.concatenate([observations, actions, ends, moved], axis=1, dtype=np.float64)
 
 
 def fit_credit(
@@ -171,8 +181,9 @@ def fit_credit(
     """From the episodes that a method learns from, too; held-out ones tell how far it can be relied on."""
     rows, behind = [rows_of(record) for record in learned], [rows_of(record) for record in held_out]
     totals, paid = (np.array([record.total for record in each], np.float64) for each in (learned, held_out))
-    whose = np.append(input_owners(spec), len(input_names(spec)))
-    found = posteriors.fit(rows, totals, np.random.default_rng(seed), yes_no, whose)
+    whose, moves = np.append(input_owners(spec), len(input_names(spec))), learned[0].observations.shape[1]
+    whose = np.append(whose, whose[:moves] + len(input_names(spec)) + 1)
+    found = posteriors.fit(rows, totals, np.random.default_rng(seed), yes_no, whose, moves)
     judged = _judged_answers if yes_no else _judged_amounts
     left, plain, widening, more = judged(found, behind, paid, float(totals.mean()))
     credit = Credit(found, 1.0, widening, {})
@@ -266,7 +277,7 @@ def _undetermined(spec: Spec, found: Posterior, segments: list[NDArray[Any]]) ->
     doubt = found.shares(rows[chosen[:_EXPLAINED]], rows[chosen[-_BEHIND:]]).variance.mean(axis=0)
     between = np.var([each.mean(axis=0) for each in segments], axis=0) / np.maximum(rows.var(axis=0), 1e-300)
     whose, names = np.append(input_owners(spec), -1), (*input_names(spec), "an end")
-    alike = {names[dim]: bool(share < _SAME) for dim, share in zip(whose, between, strict=True)}
+    alike = {names[dim]: bool(share < _SAME) for dim, share in zip(whose, between, strict=False)}
     parts: dict[str, float] = {}
     for dim, value in zip(whose, doubt, strict=True):
         parts[names[dim]] = parts.get(names[dim], 0.0) + float(value)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.graph.posterior import Shares, spread
-from apportion.runs.credit import Credit
+from apportion.runs.credit import Credit, as_rows
 from apportion.runs.explain import Explanation, Steps
 
 Doubles = NDArray[np.float64]
@@ -17,7 +17,7 @@ def by_posterior(credit: Credit, steps: Steps, background: Steps, owners: NDArra
     # Two halves of the background tell how far another one would move them.
     halves = [_owned(found.shares(rows, behind[first::2]), owners) for first in (0, 1)]
     moved = (halves[0].mean - halves[1].mean) / 2
-    read = found.features.used[np.unique(found.features.dims[found.features.dims >= 0])]
+    read = found.features.used[np.unique(found.features.dims[found.features.dims >= 0])] % len(found.matters)
     return Explanation(
         contributions=whole.mean,
         standard_errors=np.abs(moved),
@@ -53,9 +53,9 @@ def mixed(credit: Credit, known: Explanation, learned: Explanation) -> Explanati
 
 
 def _rows(steps: Steps) -> Doubles:
-    """[N, S + A + 1]; none of them is an end."""
+    """[N, 2 S + A + 1]; none of them is an end."""
     end = np.zeros((len(steps.actions), 1))
-    return np.concatenate([steps.observations, steps.actions, end], axis=1, dtype=np.float64)
+    return as_rows(steps.observations, steps.actions, end, steps.next_observations)
 
 
 def _owned(shares: Shares, owners: NDArray[np.int64]) -> Shares:

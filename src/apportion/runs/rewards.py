@@ -11,7 +11,7 @@ from apportion.core.config import UserError, check
 from apportion.core.spec import Spec
 from apportion.envs.make import EnvConfig
 from apportion.envs.spaces import learners_actions
-from apportion.runs.credit import INTERVAL, need_credit, read_credit
+from apportion.runs.credit import INTERVAL, as_rows, need_credit, read_credit
 from apportion.runs.explain import RewardOf, Steps, compile_reward, why_not_alone
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
@@ -62,7 +62,8 @@ def learned_rewards(
     check(not unknown, f"{name} also looks at where a step leads: give observations [T+1, S]")
     if credit is None:
         return rewards, None, None
-    rows = np.concatenate([steps.observations, steps.actions, np.zeros((len(taken), 1))], axis=1)
+    following = np.concatenate([seen[1:], seen[-1:]])[: len(taken)]
+    rows = as_rows(steps.observations, steps.actions, np.zeros((len(taken), 1)), following)
     found = credit.of_steps(rows, rewards)
     low, high = found.within(interval or INTERVAL)
     return found.reward.astype(np.float32), low.astype(np.float32), high.astype(np.float32)
