@@ -226,9 +226,10 @@ class Summed(NamedTuple):
     unit: Floats  # [P]
     sums: Floats  # [E, P]
     lengths: Floats  # [E]
-    level: float  # what a step is paid on average,
-    own: float  # and perhaps a segment besides
+    level: float  # what a step is paid on average
     left: Floats  # [E] what totals differ from that by; of yes and no, these
+    base: float  # log odds of yes on the whole; of numbers 0
+    constant: float  # prior standard deviation of what every total has besides; 0: it has nothing
     size: float  # a guess of the standard deviation of a step's reward, between two extremes: steps of a
     # segment earn the same, or independently of each other
     yes_no: bool = False
@@ -260,16 +261,13 @@ class Summed(NamedTuple):
         kept = (features.take(alive), centre[alive], unit[alive], sums, steps)
         if yes_no:
             size = _LOG_ODDS * float(steps.mean()) ** -0.75
-            return cls(*kept, 0.0, _log_odds(totals, 0.0), totals, size, True)
-        # What totals have in common apart from their length stays as it is here: free to move, it would take
-        # over what steps do.
-        shape = np.stack([steps, np.ones_like(steps)][: 1 + own], axis=1)
-        level, *rest = np.linalg.lstsq(shape, totals, rcond=None)[0].tolist()
-        besides = float(sum(rest))
-        left = totals - level * steps - besides
+            return cls(*kept, 0.0, totals, _log_odds(totals, 0.0), _BASE**0.5, size, True)
+        level = float(totals.sum() / steps.sum())
+        left = totals - level * steps
         left = np.where(np.abs(left) > _ROUNDING * np.abs(totals).max(), left, 0.0)
+        constant = np.sqrt(WIDE) * float(np.std(left)) if own else 0.0
         size = float(np.std(left / steps)) * float(steps.mean()) ** 0.25
-        return cls(*kept, level, besides, left, size or 1.0)
+        return cls(*kept, level, left, 0.0, constant, size or 1.0)
 
     def some(self, count: int) -> "Summed":
         """Of the first segments, which are in no order."""
@@ -281,23 +279,22 @@ class Summed(NamedTuple):
 
     def flipped(self, share: float) -> "Summed":
         """The same, where so many answers are flipped."""
-        return self._replace(flips=share, own=_log_odds(self.left, share))
+        return self._replace(flips=share, base=_log_odds(self.left, share))
 
     def problem(self) -> Problem:
+        levels = self.levels() * self.level_scale()
         if self.yes_no:
-            levels = np.column_stack(
-                [np.sqrt(WIDE) * self.size * self.lengths, np.full(len(self.left), _BASE**0.5)]
-            )
-            return Problem(
-                self.features, self.size * self.sums, self.lengths, levels, self.left, self.own, self.flips
-            )
-        return Problem(
-            self.features,
-            self.sums,
-            self.lengths,
-            np.sqrt(WIDE) * self.lengths[:, None],
-            self.left / self.size,
-        )
+            sums = self.size * self.sums
+            return Problem(self.features, sums, self.lengths, levels, self.left, self.base, self.flips)
+        return Problem(self.features, self.sums, self.lengths, levels / self.size, self.left / self.size)
+
+    def levels(self) -> Floats:
+        """[E, 2] how often each total has what every step earns, and a constant of its own."""
+        return np.stack([self.lengths, np.ones_like(self.lengths)], axis=1)
+
+    def level_scale(self) -> Floats:
+        """[2] their prior standard deviations."""
+        return np.array([np.sqrt(WIDE) * self.size, self.constant])
 
     def likelihood(self, found: Found) -> float:
         """Of the totals in their own unit: evidence has them in units of steps."""
@@ -307,12 +304,10 @@ class Summed(NamedTuple):
         """Of all segments: N((I + Aᵀ A)⁻¹ Aᵀ b, (I + Aᵀ A)⁻¹), in units of the prior's."""
         variances = found.variances(self.features)
         kept = np.flatnonzero(variances > _NEGLIGIBLE * max(float(variances.sum()), 1e-300))
-        scale = self.size * np.sqrt(np.append(variances[kept], WIDE))
-        columns = np.column_stack([self.sums[:, kept], self.lengths]) * scale
+        scale = np.append(self.size * np.sqrt(variances[kept]), self.level_scale())
+        columns = np.column_stack([self.sums[:, kept], self.levels()]) * scale
         if self.yes_no:
-            scale = np.append(scale, _BASE**0.5)
-            columns = np.column_stack([columns, np.full(len(columns), _BASE**0.5)])
-            mean, root = bernoulli.mode(columns, self.left, self.own, self.flips)
+            mean, root = bernoulli.mode(columns, self.left, self.base, self.flips)
         else:
             noise = self.size * np.sqrt(found.noise * self.lengths)
             a = columns / noise[:, None]
@@ -327,7 +322,7 @@ class Summed(NamedTuple):
             self.unit[kept],
             weights[:, :count],
             self.level + weights[:, count],
-            self.own + (weights[:, -1] if self.yes_no else np.zeros(len(weights))),
+            self.base + weights[:, count + 1],
             0.0 if self.yes_no else float(found.noise * self.size**2),
             self.flips,
             self.yes_no,

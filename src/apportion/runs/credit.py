@@ -70,9 +70,8 @@ class Credit(NamedTuple):
         """Of whole episodes [T, D], which the method gave `learned` [T] each, if it did; outcomes [E] are NaN
         where they are not known; yes or no does not tell what steps earned together. Many are computed at
         once, for each call takes a while of its own."""
-        earned = (
-            np.full(len(totals), np.nan) if self.posterior.yes_no else totals - self.posterior.per_segment[0]
-        )
+        constant = self.posterior.per_segment
+        earned = np.full(len(totals), np.nan) if self.posterior.yes_no else totals - constant[0]
         ends = np.cumsum([len(rows) for rows in episodes])
         first = 0
         while first < len(episodes):
@@ -83,7 +82,8 @@ class Credit(NamedTuple):
             for number in range(first, last):
                 start = int(ends[number]) - len(episodes[number]) - before
                 own = whole.part(slice(start, int(ends[number]) - before))
-                yield own.paid(float(earned[number])) if np.isfinite(earned[number]) else own
+                known = np.isfinite(earned[number])
+                yield own.paid(float(earned[number]), constant - constant[0]) if known else own
             first = last
 
     def divided(self, steps: "Steps") -> Floats:
@@ -120,13 +120,14 @@ class Steps(NamedTuple):
             reward=self.reward[which], deviations=self.deviations[which], apart=self.apart[which]
         )
 
-    def paid(self, earned: float) -> "Steps":
-        """Of a whole episode of which it is known what its steps earned together: what is missing of it is
-        spread evenly, and what draws would pay more or less is no doubt any more."""
+    def paid(self, earned: float, besides: Floats) -> "Steps":
+        """Of a whole episode of which it is known what its steps earned together, up to what draws [K+1] have
+        paid `besides`: what is missing of it is spread evenly, and what draws would pay more or less is no
+        doubt any more."""
         missing = (earned - self.reward.sum()) / len(self.reward)
         return self._replace(
             reward=self.reward + missing,
-            deviations=self.deviations - self.deviations.mean(axis=0),
+            deviations=self.deviations - self.deviations.mean(axis=0) - besides / len(self.reward),
             noise=self.noise * (1 - 1 / len(self.reward)),
         )
 
