@@ -14,7 +14,7 @@ from scipy.special import expit, log_expit
 from apportion.graph.features import Floats
 
 _ITERATIONS = 50  # of Newton's method, which needs about five
-_SETTLED = 1e-9  # gain of the log density that ends it
+_SETTLED = 1e-12  # gain of the log density that ends it
 _LEAST = 1e-10  # of W: below, rounding
 _NEAR = 1e-4  # log odds, between which a slope is measured
 

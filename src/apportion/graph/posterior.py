@@ -39,7 +39,7 @@ _BASE = 25.0  # prior variance of the log odds of a segment, about those of all
 _LOG_ODDS = (
     4.0  # how much log odds of segments may vary: twice what is usual, so that few answers stay doubtful
 )
-FLIPS = (0.0, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25)  # shares of flipped answers that are tried in turn,
+FLIPS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)  # shares of flipped answers that are tried in turn,
 _RARE = 0.2  # of all: an answer that is more common has enough among any segments
 _PLAUSIBLE = 0.9  # of the rarer answer's share at the most,
 _CLEARLY = 0.5  # while the logarithm of the evidence grows by this much
