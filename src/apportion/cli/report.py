@@ -12,6 +12,7 @@ from rich.text import Text
 from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.output import NoEnv, Output, print_data, remember_compilations
 from apportion.core.config import check
+from apportion.core.terminal import say
 from apportion.report.drawing import need_matplotlib
 from apportion.report.figures import write_figures
 from apportion.report.page import Extras, Names, check_fit, make_page, page_of, read_names
@@ -80,4 +81,4 @@ def report(argv: list[str]) -> int:
 
 
 def _say(reason: str) -> None:
-    print(reason, file=sys.stderr)
+    say(reason)
