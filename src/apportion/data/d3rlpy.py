@@ -45,7 +45,7 @@ def read(path: Path) -> Rows:
         with package.File(path, "r") as file:
             names = [name for name in (*FLAT, *_OTHER_ENDS) if name in file]
             flat = is_flat(file)
-            arrays = _arrays(path, file, names if flat else _dumped_names(path.name, file))
+            arrays = _arrays(path, file, names if flat else _dumped_names(path, file))
             return flat_rows(str(path), arrays) if flat else _dumped_rows(str(path), arrays)
     except UserError:
         raise
@@ -109,18 +109,17 @@ def _flags(values: Array) -> NDArray[np.bool_]:
     return np.asarray(values).reshape(-1).astype(np.bool_)
 
 
-def _dumped_names(source: str, file: Any) -> list[str]:
+def _dumped_names(path: Path, file: Any) -> list[str]:
     """Arrays of a dump, by episodes: `num_episodes`, which older versions called `total_size`."""
     [counted] = [name for name in _COUNTS if name in file][:1] or [""]
-    check(bool(counted), f"{source} has neither the arrays {', '.join(FLAT)}, nor the episodes of d3rlpy")
-    count = int(file[counted][()])
-    check(
-        0 < count <= len(file), f"{source} holds no episode" if count == 0 else f"{source}: {counted}={count}"
-    )
+    check(bool(counted), f"{path} has neither the arrays {', '.join(FLAT)}, nor the episodes of d3rlpy")
+    count = int(_arrays(path, file, [counted])[counted])
+    check(count > 0, f"{path} holds no episode")
+    check(count <= len(file), f"{path} has not {count} episodes, as {counted} says: mend it")
     names = [f"{part}_{number}" for part in _PARTS for number in range(count)]
     missing = [name for name in names if name not in file]
     says = "only vectors and numbers can be read, not tuples"
-    check(not missing, f"{source} has no {missing[0] if missing else ''!r}: {says}")
+    check(not missing, f"{path} has no {missing[0] if missing else ''!r}: {says}")
     return names + [name for name in (f"terminated_{number}" for number in range(count)) if name in file]
 
 

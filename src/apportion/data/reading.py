@@ -38,9 +38,11 @@ def read_rows(
     choice, rows = _read_rows(data, columns, tell, paid)
     for name, column in (*rows.states.items(), *rows.actions.items(), *(rows.last or {}).items()):
         if column.dtype != object:
-            wrong = np.flatnonzero(np.abs(np.asarray(column, np.float64)) > SIZES[1])
-            said = f"{data}: {column[wrong[:1]]} in column {name!r} is more than learners can hold"
-            check(not wrong.size, f"{said}: mend it, or give another unit")
+            size = np.abs(np.asarray(column, np.float64))
+            row = int(np.argmax(size > SIZES[1]))  # not a number is one that is missing
+            what = "infinity" if np.isinf(size[row]) else f"{column[row]:.2g}, more than learners can hold"
+            said = f"{data}, row {row + 1}: column {name!r} holds {what}: mend it, or leave it empty"
+            check(not size[row] > SIZES[1], said)
     return Source(data, choice), rows
 
 

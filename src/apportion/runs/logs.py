@@ -89,12 +89,13 @@ def examine(path: Path, lanes: int | None = None) -> Logged:
     """All of a metrics file; a last line that a crash tore is left out without a word.
 
     Evaluations run beside the training, so theirs may stand behind those of later steps."""
+    content, bad = b"", list[str]()
     try:
-        content, bad = files.read_bytes(path, files.LOG_BYTES), []
+        content = files.read_bytes(path, files.LOG_BYTES)
     except FileNotFoundError:
-        content, bad = b"", []
+        pass
     except OSError as error:
-        content, bad = b"", [f"{path} is left out: {error.strerror}"]
+        bad.append(f"{path} is left out: {error.strerror}")
     lines: list[tuple[bytes, dict[str, Any]]] = []
     seen: set[tuple[int, str]] = set()
     rows = content.split(b"\n")

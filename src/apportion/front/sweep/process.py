@@ -36,18 +36,11 @@ class Child:
 
     def __init__(self, task: Task, variables: Mapping[str, str]) -> None:
         self._task = task
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "apportion.front.sweep.process",
-            str(os.getpid()),
-            str(task.run),
-        ]
+        program = [sys.executable, "-P", "-m", "apportion.front.sweep.process"]
         with os.fdopen(own(task.log, os.O_WRONLY | os.O_APPEND), "ab") as log:
             self._since = log.seek(0, os.SEEK_END)
             self._process = subprocess.Popen(
-                [*command, *task.words],
+                [*program, str(os.getpid()), str(task.run), *task.words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
