@@ -15,6 +15,7 @@ from apportion.cli import display
 from apportion.cli.arguments import flag_value, naming_settings, parse, usage_errors
 from apportion.cli.output import Flag, NoEnv, Output, RunPath, print_data, remember_compilations
 from apportion.core.config import UserError, check
+from apportion.core.registry import from_folder
 from apportion.core.terminal import say
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.front.choosing import starting_point
@@ -42,7 +43,7 @@ def train(argv: list[str]) -> int:
     if config.backbone == "dqn" and not flag_value(argv, "--backbone", "") and not args.output.quiet:
         say(f"{args.id} has discrete actions: --backbone dqn")
     remember_compilations()
-    out = args.out or default_path(config.env.id, config.method)
+    out = from_folder(args.out or default_path(config.env.id, config.method, from_folder(Path("runs"))))
     with _listeners(args.wandb, out, config.to_dict()) as listeners:
         return _ended(lambda: start(config, args.checkpoints, out, args.output.quiet, listeners), args.output)
 
@@ -170,9 +171,9 @@ def evaluate(argv: list[str]) -> int:
     if args.video is not None:
         video.check_video(args.video, env)
     data, episodes = evaluate_run(run, args.playing, args.best)
-    print_data(data, args.output, display.evaluation, args.out)
+    print_data(data, args.output, display.evaluation, args.out and from_folder(args.out))
     if args.video is not None:
-        video.write_video(env, video.best_lane(data["returns"], episodes)[0], args.video)
+        video.write_video(env, video.best_lane(data["returns"], episodes)[0], from_folder(args.video))
     return 0
 
 
