@@ -171,7 +171,7 @@ def evaluate(argv: list[str]) -> int:
     if args.video is not None:
         video.check_video(args.video, env)
     data, episodes = evaluate_run(run, args.playing, args.best)
-    print_data(data, args.output, display.evaluation, args.out and from_folder(args.out))
+    print_data(data, args.output, display.evaluation, args.out)
     if args.video is not None:
         video.write_video(env, video.best_lane(data["returns"], episodes)[0], from_folder(args.video))
     return 0
