@@ -42,7 +42,7 @@ from apportion.data.reading import read_log
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, versions
-from lib.damage import MEANT, another_task, kinds, taken_names
+from lib.damage import MEANT, another_task, kinds, put_back
 
 ENV = "apportion/Greenhouse-v0"
 SETTINGS = shlex.split(
@@ -190,12 +190,7 @@ class Damaged:
         if everything:
             self.renew()
         else:
-            if path.is_dir() and not path.is_symlink():
-                path.rmdir()
-            path.unlink(missing_ok=True)
-            path.write_bytes(whole)
-            for left in taken_names(path):
-                left.unlink(missing_ok=True)
+            put_back(path, whole)
 
     def renew(self) -> None:
         """The whole run again, as new files."""

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,15 @@ def linked_names(path: Path, rng: random.Random) -> None:
     """Under names that a writer might take for a while."""
     for each in taken_names(path):
         each.symlink_to(_canary(path))
+
+
+def put_back(path: Path, whole: bytes) -> None:
+    """A file as it was, whatever has taken its place."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    for each in (path, *taken_names(path)):
+        each.unlink(missing_ok=True)
+    path.write_bytes(whole)
 
 
 def taken_names(path: Path) -> list[Path]:
