@@ -300,6 +300,35 @@ def test_environments_that_change_the_folder_leave_the_run_where_it_was_asked_fo
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+BROKEN = """
+import gymnasium
+class Odd(BaseException):
+    pass
+class Broken(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+    def __init__(self):
+        raise ZeroDivisionError("the motor is hot")
+class Strange(Broken):
+    def __init__(self):
+        raise Odd("so it is")
+"""
+
+
+def test_environments_that_break_are_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a sweep, and in the training's own process."""
+    (tmp_path / "broken_env_of_42.py").write_text(BROKEN)
+    (tmp_path / "sweep.toml").write_text('[sweep]\ntasks = ["broken_env_of_42:Broken"]\nmethods = ["rd"]\n')
+    monkeypatch.chdir(tmp_path)
+    answer = apportion("sweep", "sweep.toml")
+    assert answer.err.splitlines()[-1].startswith("error: job ")
+    assert "ZeroDivisionError: the motor is hot" in answer.err.splitlines()[-1]
+    answer = apportion(
+        "train", "broken_env_of_42:Strange", "--workers", "0", "--env.max-episode-steps", "5", "--quiet"
+    )
+    assert answer.err.splitlines()[-1] == "error: the environment raised Odd: so it is"
+
+
 def test_products_and_levels_without_end_are_refused() -> None:
     table = {
         "sweep": {"tasks": ["apportion/Greenhouse-v0"]},

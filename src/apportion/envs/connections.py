@@ -84,7 +84,12 @@ class InlineConnection:
 
     def request(self, head: dict[str, Any], arrays: Arrays) -> None:
         with contextlib.redirect_stdout(sys.stderr):  # what environments print is no result of ours
-            self.replies.append(self.server.answer(Message(head, arrays)))
+            try:
+                self.replies.append(self.server.answer(Message(head, arrays)))
+            except (Exception, KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException as error:  # which would take a worker along
+                raise UserError(f"the environment raised {type(error).__name__}: {error}") from error
 
     def reply(self) -> Message:
         return self.replies.pop(0)
