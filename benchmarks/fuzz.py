@@ -352,7 +352,7 @@ def _state(run: RunFolder) -> Any:
     loaded = checkpoint.load_arrays(run.checkpoints)
     arrays = {**loaded.tree, **loaded.raw}
     entries = [{key: each[key] for key in each if key != "seconds"} for each in run.read_metrics()]
-    found = [path for folder in (run.edges, run.episodes) for path in folder.glob("*") if path.is_file()]
+    found = [path for folder in (run.edges, run.episodes) for path in folder.glob("step_*.safetensors")]
     files = {str(path): path.read_bytes() for path in found}
     config = run.read_config()
     return {
