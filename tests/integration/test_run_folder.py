@@ -184,7 +184,7 @@ def test_the_default_folder_is_under_runs(tmp_path: Path, monkeypatch: pytest.Mo
     answer = apportion("train", GREENHOUSE, *tiny("oracle", "--steps", "200", "--json"))
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("greenhouse-v0-oracle-")
-    assert answer.json["run"] == f"runs/{folder.name}"
+    assert answer.json["run"] == str(folder)
 
 
 def test_progress_goes_to_stderr(out: Path) -> None:

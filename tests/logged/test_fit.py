@@ -1,10 +1,12 @@
 """Fitting to outcome-only logs finds the hidden reward of each step, in a run that all verbs understand."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import h5py
+import jax
 import logged_data as data
 import minari
 import numpy as np
@@ -13,6 +15,8 @@ import pytest
 
 import apportion
 from apportion import cli
+from apportion.core.config import UserError
+from apportion.runs.learned import Learned, read_learned
 from apportion.runs.logged import read_facts
 from apportion.runs.summary import in_words
 from apportion.training.evaluate import pearson
@@ -79,6 +83,31 @@ def test_credit_adds_up_to_the_reward(fitted: apportion.Run, tmp_path: Path) -> 
     np.testing.assert_allclose(found.select(shares).sum_horizontal(), found["reward"], atol=1e-5)
     size = {name: float(found[name].abs().mean()) for name in shares}
     assert size["credit_s_2"] < 0.2 * min(size["credit_s_0"], size["credit_a_0"])
+
+
+def test_a_seed_that_diverged_is_left_out(
+    fitted: apportion.Run, table_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It made every reward NaN."""
+    learned = read_learned(fitted.folder)
+
+    def broken(lanes: tuple[int, ...]) -> Learned:
+        def lose(leaf: Any) -> Any:
+            lost = np.array(leaf)
+            if lost.dtype.kind == "f":
+                lost[list(lanes)] = np.nan
+            return lost
+
+        return dataclasses.replace(learned, agent=jax.tree.map(lose, learned.agent))
+
+    for lanes, said in (((1,), ["seed 1 has no finite reward and is left out"]), ((), [])):
+        found = broken(lanes)
+        assert found.left_out() == said
+        monkeypatch.setattr("apportion.runs.relabelling.read_learned", lambda _, found=found: found)
+        apportion.relabel(fitted, table_file, tmp_path / f"{len(lanes)}.csv")
+        assert polars.read_csv(tmp_path / f"{len(lanes)}.csv")["reward"].is_finite().all()
+    with pytest.raises(UserError, match="not finite in any seed"):
+        broken((0, 1)).left_out()
 
 
 def test_a_dimension_may_be_called_baseline(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from rich.text import Text
 from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.display import EDGE_ROWS, amount
 from apportion.cli.output import Flag, NoEnv, Output, RunPath, bar, print_data, remember_compilations
+from apportion.core.registry import from_folder
 from apportion.report.credit import check_plot, plot_credit
 from apportion.runs.explain import Precision
 from apportion.runs.explaining import Selection, explain_run
@@ -50,7 +51,7 @@ def explain(argv: list[str]) -> int:
         data = explain_run(run, args.selection, args.precision, args.best, tell)
     print_data(data, args.output, _tables, args.out)
     if args.plot is not None:
-        plot_credit(data, args.plot)
+        plot_credit(data, from_folder(args.plot))
     return 0
 
 

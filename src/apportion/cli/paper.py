@@ -1,6 +1,5 @@
 """`apportion paper`: the experiments of the GRD paper, one command each."""
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ from rich.text import Text
 from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.output import Output, print_data
 from apportion.core.config import check
+from apportion.core.terminal import say
 from apportion.front.paper.experiments import EXPERIMENTS, Choice, Request, Scale, find
 from apportion.front.paper.running import Outcome, run_experiment
 from apportion.front.sweep.carrying import How
@@ -75,8 +75,8 @@ def _unfinished(outcome: Outcome, folder: Path) -> int:
     """The exit code, after a line for each training that failed, or for how to go on."""
     carried = outcome.carried
     for each in carried.failed:
-        print(f"error: {each.job.name} failed: {each.reason}", file=sys.stderr)
+        say(f"error: {each.job.name} failed: {each.reason}")
     if carried.signal is None:
         return 1
-    print(f"Stopped and saved in {folder}. The same command goes on.", file=sys.stderr)
+    say(f"Stopped and saved in {folder}. The same command goes on.")
     return 128 + carried.signal

@@ -12,6 +12,8 @@ from rich.text import Text
 from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.output import NoEnv, Output, print_data, remember_compilations
 from apportion.core.config import check
+from apportion.core.registry import from_folder
+from apportion.core.terminal import say
 from apportion.report.drawing import need_matplotlib
 from apportion.report.figures import write_figures
 from apportion.report.page import Extras, Names, check_fit, make_page, page_of, read_names
@@ -46,7 +48,7 @@ def report(argv: list[str]) -> int:
         args = parse(Report, argv, "apportion report")
         check(len(args.runs) > 0, "no run folder given: name at least one")
     runs = [RunFolder.open(path, trusted=not args.no_env) for path in args.runs]
-    out = page_of(runs, args.out)
+    out = page_of(runs, args.out and from_folder(args.out))
     names: Names = {}
     if args.names is not None:
         names = read_names(args.names)
@@ -60,7 +62,7 @@ def report(argv: list[str]) -> int:
     written = make_page(runs, out, names, args.extras, None if args.output.quiet else _say)
     drawn: list[Path] = []
     if args.figures is not None:
-        drawn = write_figures(runs, args.figures, args.format, args.noise_results)
+        drawn = write_figures(runs, from_folder(args.figures), args.format, args.noise_results)
     data = {
         "report": str(written.path),
         "bytes": written.size,
@@ -80,4 +82,4 @@ def report(argv: list[str]) -> int:
 
 
 def _say(reason: str) -> None:
-    print(reason, file=sys.stderr)
+    say(reason)

@@ -1,7 +1,6 @@
 """`apportion sweep`: many trainings from one file."""
 
 import shlex
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,8 @@ from rich.text import Text
 
 from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.output import Flag, Output, print_data
+from apportion.core.registry import from_folder
+from apportion.core.terminal import say
 from apportion.front.sweep.board import table
 from apportion.front.sweep.carrying import Carried, How, carry_out, survey
 from apportion.front.sweep.planning import default_folder, read_plan, train_words
@@ -54,7 +55,7 @@ def sweep(argv: list[str]) -> int:
     """Train all that a file asks for, or go on with it."""
     with usage_errors():
         args = parse(Sweep, argv, "apportion sweep")
-    jobs, folder = read_plan(args.file), args.out or default_folder(args.file)
+    jobs, folder = read_plan(args.file), from_folder(args.out or default_folder(args.file))
     carried = survey(jobs, folder) if args.dry_run else carry_out(jobs, folder, args.how, args.output.quiet)
     data = {"out": str(folder), "done": carried.done, "jobs": [each.to_dict() for each in carried.standings]}
 
@@ -71,10 +72,10 @@ def sweep(argv: list[str]) -> int:
 def _code(carried: Carried) -> int:
     """The exit code, after a line for each job that failed, or for how to go on."""
     for each in carried.failed:
-        print(f"error: job {each.job.name} failed: {each.reason}", file=sys.stderr)
+        say(f"error: job {each.job.name} failed: {each.reason}")
     if carried.signal is None:
         return 0 if carried.done else 1
     finished = sum(each.state == "finished" for each in carried.standings)
     line = f"Stopped and saved, {finished} of {len(carried.standings)} jobs are finished."
-    print(f"{line} The same command goes on.", file=sys.stderr)
+    say(f"{line} The same command goes on.")
     return 128 + carried.signal

@@ -1,6 +1,5 @@
 """What each verb does: read its flags, call the layers below, print."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from apportion.cli import display
 from apportion.cli.arguments import flag_value, naming_settings, parse, usage_errors
 from apportion.cli.output import Flag, NoEnv, Output, RunPath, print_data, remember_compilations
 from apportion.core.config import UserError, check
+from apportion.core.registry import from_folder
+from apportion.core.terminal import say
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.front.choosing import starting_point
 from apportion.front.run import Run, Stopped, load, start
@@ -40,9 +41,9 @@ def train(argv: list[str]) -> int:
     with usage_errors():
         args, config = _train_settings(argv)
     if config.backbone == "dqn" and not flag_value(argv, "--backbone", "") and not args.output.quiet:
-        print(f"{args.id} has discrete actions: --backbone dqn", file=sys.stderr)
+        say(f"{args.id} has discrete actions: --backbone dqn")
     remember_compilations()
-    out = args.out or default_path(config.env.id, config.method)
+    out = from_folder(args.out or default_path(config.env.id, config.method, from_folder(Path("runs"))))
     with _listeners(args.wandb, out, config.to_dict()) as listeners:
         return _ended(lambda: start(config, args.checkpoints, out, args.output.quiet, listeners), args.output)
 
@@ -172,7 +173,7 @@ def evaluate(argv: list[str]) -> int:
     data, episodes = evaluate_run(run, args.playing, args.best)
     print_data(data, args.output, display.evaluation, args.out)
     if args.video is not None:
-        video.write_video(env, video.best_lane(data["returns"], episodes)[0], args.video)
+        video.write_video(env, video.best_lane(data["returns"], episodes)[0], from_folder(args.video))
     return 0
 
 
@@ -245,7 +246,7 @@ def _ended(training: Callable[[], Run], output: Output) -> int:
     except Stopped as stopped:
         run, code = stopped.run, 128 + stopped.signal
         line = f"Stopped at step {stopped.step:,} and saved. Continue: apportion resume {run.path}"
-        print(line, file=sys.stderr)
+        say(line)
     print_data(run.summary(), output, display.summary)
     return code
 

@@ -19,7 +19,7 @@ from apportion.core.config import UserError
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _PR_SET_PDEATHSIG = 1
-_STOPS = (signal.SIGINT, signal.SIGTERM)
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last one when a terminal is closed
 # Products in a child are small, and the other cores are for the learner and other children.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -33,7 +33,8 @@ def start(module: str, descriptors: Sequence[int], stream: int) -> subprocess.Po
     path = os.pathsep.join(place or os.getcwd() for place in sys.path)
     return _starter.submit(
         subprocess.Popen,
-        [sys.executable, "-m", module, str(os.getpid()), *map(str, descriptors)],
+        # -P: files of the current folder stand for no package.
+        [sys.executable, "-P", "-m", module, str(os.getpid()), *map(str, descriptors)],
         stdin=stream,
         stdout=stream,
         # The same search path as here, so that a user's module is found; its own process group, so that
@@ -136,7 +137,7 @@ def main() -> None:
         pickle.dump((result, failure), file, protocol=5)
 
 
-# --- One SIGINT or SIGTERM asks to save and end, another Ctrl-C ends at once
+# --- One SIGINT, SIGTERM or SIGHUP asks to save and end, another Ctrl-C ends at once
 
 
 class StopRequest:
@@ -160,8 +161,9 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for each in (signal.SIGINT, signal.SIGTERM):
-                self._previous[each] = signal.signal(each, self._receive)
+            for each in _STOPS:
+                if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # as with nohup
+                    self._previous[each] = signal.signal(each, self._receive)
         return self
 
     def __exit__(

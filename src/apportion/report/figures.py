@@ -1,7 +1,6 @@
 """The figures of the GRD paper, from our runs, as static files: learning curves (its Figures 3 and 5), causal
 structure over training (4), robustness to noise (6), decomposed against true rewards (7)."""
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError, check
+from apportion.core.config import UserError, check, parse_json
+from apportion.core.files import read_bytes
 from apportion.core.spec import BLOCKS, Spec
 from apportion.report import drawing
 from apportion.report.drawing import COLOURS, shortened
@@ -229,7 +229,7 @@ def _std(result: dict[str, Any]) -> float:
 
 def _read_noise(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_bytes())
+        data = parse_json(read_bytes(path, linked=True))
     except FileNotFoundError as error:
         raise UserError(f"no file {path}") from error
     except ValueError as error:

@@ -17,6 +17,7 @@ A setting of a method or backbone goes to those that have it; one that nobody ha
 
 import itertools
 import json
+import math
 import os
 import re
 import tomllib
@@ -26,8 +27,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from apportion.core.config import UserError, check, from_dict, nearest
+from apportion.core.files import read_bytes
 from apportion.core.spec import Spec
 from apportion.envs.factories import only_here
+from apportion.envs.faults import FAILURES, Trouble
 from apportion.envs.make import EnvConfig, make
 from apportion.front.choosing import Chosen, choose, flat, known_settings
 from apportion.methods import METHODS
@@ -38,6 +41,7 @@ from apportion.training.presets import default_backbone
 # --- Jobs
 
 
+MOST_JOBS = 1_000  # of one task with one method: more are a mistake, and take long to list
 LOGS = "logs"  # beside the run folders, so that no job may have that name
 
 
@@ -95,7 +99,12 @@ def _check_training(job: Job, specs: dict[EnvConfig, Spec]) -> None:
     config = job.chosen().config
     check(not only_here(config.env.id), "its environment is known to this process only: put it in a module")
     if config.env not in specs:
-        env, specs[config.env] = make(config.env)
+        trouble = Trouble(0, set())
+        try:
+            env, specs[config.env] = make(config.env)
+        except FAILURES as error:
+            trouble.note(error)
+            raise UserError(trouble.reasons[0]) from error
         env.close()
     config.check_actions(specs[config.env])
 
@@ -145,7 +154,9 @@ class Combination(NamedTuple):
 def read_plan(file: Path) -> list[Job]:
     """The jobs of a TOML file."""
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8-sig"))  # some editors begin it with a mark
+        data = tomllib.loads(
+            read_bytes(file, linked=True).decode("utf-8-sig")
+        )  # some editors begin it with a mark
     except OSError as error:
         raise UserError(f"{file} cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:  # also of numbers and tables without end
@@ -196,8 +207,11 @@ def _check_settings(fixed: Settings, varied: Settings, sweep: Sweep, combination
     for name, values in varied.items():
         check(isinstance(values, list | tuple), f"vary.{name} must be a list of values, one for each job")
         check(len(values) > 0, f"vary.{name} is empty: give it values, or leave it out")
+        check(len(values) <= MOST_JOBS, f"vary.{name} has more than {MOST_JOBS:,} values: name fewer")
         check(all(values.count(value) == 1 for value in values), f"vary.{name} has a value twice")
         check(name not in fixed, f"{name} stands in [set] and in [vary]: leave one out")
+    count = math.prod(map(len, varied.values()))
+    check(count <= MOST_JOBS, f"[vary] makes {count:,} jobs of each task: name fewer values")
     given_twice = sweep.steps is not None and "steps" in {*fixed, *varied}
     check(not given_twice, "steps stands in [sweep] and below: leave one out")
 
