@@ -5,7 +5,6 @@ Where only running statistics count, batch norms fold into the layers beside the
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -69,16 +68,16 @@ class UnitResidual(eqx.Module):
         it by the share `rate`."""
         found: list[tuple[Array, Array]] = []
 
-        def norm(x: Float[Array, "B _I"], relu: bool = True) -> Float[Array, "B _I"]:
-            parts = (part[len(found)] for part in (self.scales, self.shifts, statistics.means))
-            x, moments = batch_norm(x, *parts, relu)
+        def norm(x: Float[Array, "B _I"]) -> Float[Array, "B _I"]:
+            layer = len(found)
+            x, moments = batch_norm(x, self.scales[layer], self.shifts[layer], statistics.means[layer])
             found.append(moments)
             return x
 
-        x = norm(x, relu=False) @ self.weights[0]
+        x = norm(x) @ self.weights[0]
         blocks = self.weights[1:-1]
         for first, second in zip(blocks[::2], blocks[1::2], strict=True):
-            x = x + norm(norm(x @ first) @ second)
+            x = x + jax.nn.relu(norm(jax.nn.relu(norm(x @ first)) @ second))
         x = rms_norm(x)
         outputs = dense(x * rows(self.rms_scale, x), self.weights[-1], self.bias)
         means = [m + rate * (f - m) for m, (f, _) in zip(statistics.means, found, strict=True)]
@@ -116,46 +115,33 @@ class FoldedResidual(eqx.Module):
         return dense(rms_norm(x), weights[-1], biases[-1])
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
+@jax.custom_vjp
 def batch_norm(
-    x: Float[Array, "B I"],
-    scale: Float[Array, "I"],
-    shift: Float[Array, "I"],
-    near: Float[Array, "I"],
-    relu: bool,
+    x: Float[Array, "B I"], scale: Float[Array, "I"], shift: Float[Array, "I"], near: Float[Array, "I"]
 ) -> tuple[Float[Array, "B I"], tuple[Float[Array, "I"], Float[Array, "I"]]]:
-    """scale x̂ + shift, or the ReLU of that, and mean and variance of the batch, which give no gradient.
+    """scale x̂ + shift, and the batch's mean and variance, which no gradient goes through from outside.
 
     Both moments come from one pass over the batch, relative to what is `near` its mean: sums of squares of
-    large numbers would lose what small ones differ by. The slopes, below, take two.
+    large numbers would lose what small ones differ by. The slopes below take one pass more, and one to apply
+    them; those that JAX derives take four.
     """
     away = x - rows(near, x)
     first, second = jnp.mean(away, axis=0), jnp.mean(away**2, axis=0)
     mean, variance = near + first, jnp.maximum(second - first**2, 0.0)
     factor = scale * jax.lax.rsqrt(variance + EPSILON)
-    found = x * rows(factor, x) + rows(shift - mean * factor, x)
-    return jax.nn.relu(found) if relu else found, (mean, variance)
+    return x * rows(factor, x) + rows(shift - mean * factor, x), (mean, variance)
 
 
-def _forward(x: Array, scale: Array, shift: Array, near: Array, relu: bool) -> Any:
-    found, (mean, variance) = batch_norm(x, scale, shift, near, relu)
-    return (found, (mean, variance)), (x, scale, shift, mean, jax.lax.rsqrt(variance + EPSILON))
+def _forward(x: Array, scale: Array, shift: Array, near: Array) -> Any:
+    normed, (mean, variance) = batch_norm(x, scale, shift, near)
+    return (normed, (mean, variance)), (x, mean, jax.lax.rsqrt(variance + EPSILON), scale)
 
 
-def _backward(relu: bool, kept: tuple[Array, ...], slopes: Any) -> tuple[Array, Array, Array, Array]:
-    x, scale, shift, mean, inverse = kept
-
-    def below(x: Array, slope: Array) -> tuple[Array, Array]:
-        """x̂, and the slope of scale x̂ + shift."""
-        unscaled = (x - rows(mean, x)) * rows(inverse, x)
-        if relu:
-            slope = jnp.where(unscaled * rows(scale, x) + rows(shift, x) > 0, slope, 0.0)
-        return unscaled, slope
-
-    unscaled, slope = below(x, slopes[0])
+def _backward(kept: tuple[Array, Array, Array, Array], slopes: Any) -> tuple[Array, Array, Array, Array]:
+    x, mean, inverse, scale = kept
+    slope, _ = slopes
+    unscaled = (x - rows(mean, x)) * rows(inverse, x)
     of_shift, of_scale = jnp.sum(slope, axis=0), jnp.sum(slope * unscaled, axis=0)
-    # Computed again, for that is cheaper than to write it down and read it again.
-    unscaled, slope = below(*jax.lax.optimization_barrier((x, slopes[0])))
     rest = slope - rows(of_shift / len(x), x) - unscaled * rows(of_scale / len(x), x)
     return rest * rows(scale * inverse, x), of_scale, of_shift, jnp.zeros_like(mean)
 
