@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -110,13 +110,11 @@ def make(config: Config) -> Backbone:
     ) -> tuple[State, Metrics]:
         actor_key, target_key = jax.random.split(key)
         due = state.updates % config.actor_every == 0
-        before = {name: getattr(state, name) for name in _ACTORS}  # no more: a branch copies what it returns
-        after = jax.lax.cond(
+        state = jax.lax.cond(
             in_any_lane(due),
-            lambda: choose(due, _update_actor(state, transitions, actor_key, config), before),
-            lambda: before,
+            lambda: choose(due, _update_actor(state, transitions, actor_key, config), state),
+            lambda: state,
         )
-        state = state._replace(**after)
         state, metrics = _update_critics(state, transitions, rewards, target_key, config)
         metrics |= {"actor_loss": state.actor_loss, "entropy": state.entropy}
         metrics |= {"temperature": jnp.exp(state.log_temperature)}
@@ -233,20 +231,8 @@ def _pooled(probabilities: Float[Array, "J B K"], config: Config) -> Float[Array
 
 # --- Actor and temperature
 
-_ACTORS = (  # what they change
-    "actor",
-    "actor_statistics",
-    "actor_optimiser",
-    "log_temperature",
-    "temperature_optimiser",
-    "actor_loss",
-    "entropy",
-)
 
-
-def _update_actor(
-    state: State, transitions: Transitions, key: PRNGKeyArray, config: Config
-) -> dict[str, Any]:
+def _update_actor(state: State, transitions: Transitions, key: PRNGKeyArray, config: Config) -> State:
     """A step of the actor, which learns from s and s' in one batch, up the critics' values at s, where they
     judge by their running statistics; then one of the temperature."""
     judges = jax.vmap(UnitResidual.folded)(state.critics, state.critic_statistics)
@@ -270,15 +256,15 @@ def _update_actor(
         config.entropy_for(transitions.action.shape[-1]),
         share,
     )
-    return {
-        "actor": actor.unit(),
-        "actor_statistics": statistics,
-        "actor_optimiser": actor_optimiser,
-        "log_temperature": log_temperature,
-        "temperature_optimiser": temperature_optimiser,
-        "actor_loss": actor_loss,
-        "entropy": entropy,
-    }
+    return state._replace(
+        actor=actor.unit(),
+        actor_statistics=statistics,
+        log_temperature=log_temperature,
+        actor_optimiser=actor_optimiser,
+        temperature_optimiser=temperature_optimiser,
+        actor_loss=actor_loss,
+        entropy=entropy,
+    )
 
 
 def _values(

@@ -5,7 +5,6 @@ Where only running statistics count, batch norms fold into the layers beside the
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -69,10 +68,11 @@ class UnitResidual(eqx.Module):
         found: list[tuple[Array, Array]] = []
 
         def norm(x: Float[Array, "B _I"]) -> Float[Array, "B _I"]:
-            layer = len(found)
-            x, moments = batch_norm(x, self.scales[layer], self.shifts[layer], statistics.means[layer])
-            found.append(moments)
-            return x
+            mean, variance = jnp.mean(x, axis=0), jnp.var(x, axis=0)
+            factor = self.scales[len(found)] * jax.lax.rsqrt(variance + EPSILON)
+            offset = self.shifts[len(found)] - mean * factor
+            found.append((mean, variance))
+            return x * rows(factor, x) + rows(offset, x)
 
         x = norm(x) @ self.weights[0]
         blocks = self.weights[1:-1]
@@ -113,40 +113,6 @@ class FoldedResidual(eqx.Module):
             inside = jax.nn.relu(dense(x, weights[layer], biases[layer]))
             x = x + jax.nn.relu(dense(inside, weights[layer + 1], biases[layer + 1]))
         return dense(rms_norm(x), weights[-1], biases[-1])
-
-
-@jax.custom_vjp
-def batch_norm(
-    x: Float[Array, "B I"], scale: Float[Array, "I"], shift: Float[Array, "I"], near: Float[Array, "I"]
-) -> tuple[Float[Array, "B I"], tuple[Float[Array, "I"], Float[Array, "I"]]]:
-    """scale x̂ + shift, and the batch's mean and variance, which no gradient goes through from outside.
-
-    Both moments come from one pass over the batch, relative to what is `near` its mean: sums of squares of
-    large numbers would lose what small ones differ by. The slopes below take one pass more, and one to apply
-    them; those that JAX derives take four.
-    """
-    away = x - rows(near, x)
-    first, second = jnp.mean(away, axis=0), jnp.mean(away**2, axis=0)
-    mean, variance = near + first, jnp.maximum(second - first**2, 0.0)
-    factor = scale * jax.lax.rsqrt(variance + EPSILON)
-    return x * rows(factor, x) + rows(shift - mean * factor, x), (mean, variance)
-
-
-def _forward(x: Array, scale: Array, shift: Array, near: Array) -> Any:
-    normed, (mean, variance) = batch_norm(x, scale, shift, near)
-    return (normed, (mean, variance)), (x, mean, jax.lax.rsqrt(variance + EPSILON), scale)
-
-
-def _backward(kept: tuple[Array, Array, Array, Array], slopes: Any) -> tuple[Array, Array, Array, Array]:
-    x, mean, inverse, scale = kept
-    slope, _ = slopes
-    unscaled = (x - rows(mean, x)) * rows(inverse, x)
-    of_shift, of_scale = jnp.sum(slope, axis=0), jnp.sum(slope * unscaled, axis=0)
-    rest = slope - rows(of_shift / len(x), x) - unscaled * rows(of_scale / len(x), x)
-    return rest * rows(scale * inverse, x), of_scale, of_shift, jnp.zeros_like(mean)
-
-
-batch_norm.defvjp(_forward, _backward)
 
 
 def rms_norm(x: Float[Array, "*B H"]) -> Float[Array, "*B H"]:
