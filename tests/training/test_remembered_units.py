@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 import builders
+from apportion.backbones import BACKBONES
 from apportion.core.types import Batch, Survey
 from apportion.data.memory import Centres, Memory, all_segments, filled
+from apportion.envs import acting
 from apportion.methods import METHODS
 from apportion.methods.align_rudder import symbols_of
 from apportion.training import agent as agents
 from apportion.training import scaling
 from apportion.training.agent import AgentState
+from apportion.training.limits import Limit
 
 BEFORE = scaling.unknown(builders.SPEC)._replace(unit=jnp.asarray(2.0))
 NOW = BEFORE._replace(mean=BEFORE.mean + 0.5, scale=BEFORE.scale * 0.1, unit=jnp.asarray(100.0))
@@ -81,3 +84,35 @@ def test_what_is_foreseen_is_measured_in_the_new_unit() -> None:
     state: Any = _moved("rudder").method
     rate = np.asarray(SEGMENTS.total).sum() / np.asarray(SEGMENTS.length).sum() / 100
     np.testing.assert_allclose(state.statistics.rate, rate, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["crossq", "flashsac"])
+def test_a_policy_with_running_statistics_acts_the_same_in_other_units(name: str) -> None:
+    """Until its statistics had come there, it acted as if all observations had moved."""
+    sizes = {"hidden": (8, 8), "critic_hidden": (8, 8), "batch_size": 6}
+    backbone = BACKBONES[name].make(BACKBONES[name].config(**sizes))
+    hidden = jnp.ones(builders.SPEC.observation_size).at[0].set(0.0)
+    method = METHODS["oracle"].make(METHODS["oracle"].config())._replace(policy_mask=lambda _: hidden)
+    start = agents.init(method, backbone, jax.random.key(0), builders.SPEC, BEFORE)
+    builders.assert_equal(
+        agents.in_units(method, start, NOW).backbone, start.backbone
+    )  # nothing was seen yet
+    lesson = agents.policy_batch(
+        method, Limit(9, "pause"), start, builders.transitions(0, 6), jax.random.key(1)
+    )
+    learn = jax.jit(lambda state: agents.update_policy(backbone, state, lesson)[0])
+    learned = learn(learn(learn(start)))  # CrossQ's actor waits for its third
+
+    def actions(state: AgentState) -> Any:
+        actor = builders.numpy(agents.actor(method, backbone, state, builders.SPEC.observation_size))
+        rows = np.asarray(builders.transitions(1, 7).observation)
+        return [acting.act(actor, backbone.head, row, None) for row in rows]
+
+    units = BEFORE._replace(mean=BEFORE.mean + 0.5, scale=BEFORE.scale * 0.8)
+    moved = agents.in_units(method, learned, units)
+    # All but for what is added to variances.
+    np.testing.assert_allclose(actions(moved), actions(learned), atol=1e-3)
+    judges: Any = (learned.backbone, moved.backbone)
+    before, after = (state.critic_statistics.means[0] for state in judges)
+    np.testing.assert_allclose(after[..., 1:3], 0.8 * (before[..., 1:3] - 0.5), rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(after[..., 3:], before[..., 3:])

@@ -109,10 +109,8 @@ def episode_outcomes(
     if not paid and _absent(outcome).all():
         return np.full(len(lengths), np.nan)
     if outcome.dtype == object:
-        check(
-            not _absent(outcome).all(),
-            f"{source}: column {name!r} is empty: fill in what each episode was paid",
-        )
+        if _absent(outcome).all():
+            raise UserError(f"{source}: column {name!r} is empty: fill in what each episode was paid")
         outcome = _said(source, name, outcome)
     starts = np.cumsum(lengths) - lengths
     before_last = np.ones(len(outcome), np.bool_)

@@ -92,7 +92,8 @@ def in_units(
 ) -> AgentState:
     """With other units. Where that of pay has moved, rewards stay what they are to the environment, as far as
     a method can see to that, and optimisers forget slopes that were of another size. Segments that a method
-    remembers follow their units, as those that it draws from the replay do. Before anything was paid
+    remembers follow their units, as those that it draws from the replay do; so do running statistics of what
+    a policy sees, which would take hundreds of updates to come there. Before anything was paid
     nothing was learned: networks start at size one in whatever unit comes first, and, where every step earns
     so much `more` than that, from there."""
     assert state.scaling is not None
@@ -104,7 +105,9 @@ def in_units(
         model = method.repaid(model, factor, more)
     model = choose((factor != 1) | (more != 0), model, state.method)
     model = scales.remembered(state.scaling, scaling, model)
-    return state._replace(method=model, scaling=scales.in_unit(scaling, factor))
+    visible = seen(method, state, len(scaling.mean))
+    policy = scales.followed(state.scaling, scaling, state.backbone, visible)
+    return state._replace(method=model, backbone=policy, scaling=scales.in_unit(scaling, factor))
 
 
 def policy_mask(method: Method, states: int, state: State) -> Float[Array, "S"]:

@@ -20,9 +20,12 @@ from apportion.data.memory import Centres, Memory
 from apportion.data.replay import Replay
 from apportion.data.replay import survey as survey_of
 from apportion.envs.acting import FARTHEST, standardise
+from apportion.nn.lanes import choose
+from apportion.nn.renorm import Statistics
 from apportion.training import limits
 
 Model = TypeVar("Model")
+Policy = TypeVar("Policy")
 
 FIRST, GROWTH = 150 / 256, 2 ** (1 / 3)  # segments at the first measurement, and until the next: see Revision
 USUAL_REWARDS = (0.1, 10.0)  # root mean squares of rewards that backbones take as they come
@@ -166,7 +169,7 @@ def remembered(before: Scaling, now: Scaling, model: Model) -> Model:
 
     In one step, for large means would take what is small with them. What was cut stays so.
     """
-    ratio, shift = now.scale / before.scale, (before.mean - now.mean) * now.scale
+    ratio, shift = _change(before, now)
 
     def one(node: Any) -> Any:
         if not isinstance(node, (Memory, Centres)):
@@ -180,6 +183,33 @@ def remembered(before: Scaling, now: Scaling, model: Model) -> Model:
 
     moved: Model = jax.tree.map(one, model, is_leaf=lambda node: isinstance(node, (Memory, Centres)))
     return moved
+
+
+def followed(before: Scaling, now: Scaling, policy: Policy, seen: Float[Array, "S"]) -> Policy:
+    """A backbone's state whose running statistics of observations are in other units: to networks that
+    normalise their inputs the same observation stays the same. What a policy may not see is 0 in any unit;
+    statistics of nothing stay as they start."""
+    ratio, shift = _change(before, now)
+    states = len(ratio)
+
+    def one(node: Any) -> Any:
+        if not isinstance(node, Statistics):
+            return node
+        mean, variance = node.means[0], node.variances[0]  # of states, then of actions where these are inputs
+        factor, more, wider = (
+            jnp.broadcast_to(x, mean[..., :states].shape) for x in (ratio, shift * seen, ratio**2)
+        )
+        means = [mean.at[..., :states].multiply(factor).at[..., :states].add(more), *node.means[1:]]
+        variances = [variance.at[..., :states].multiply(wider), *node.variances[1:]]
+        return choose(jnp.any(node.batches > 0), node._replace(means=means, variances=variances), node)
+
+    moved: Policy = jax.tree.map(one, policy, is_leaf=lambda node: isinstance(node, Statistics))
+    return moved
+
+
+def _change(before: Scaling, now: Scaling) -> tuple[Float[Array, "S"], Float[Array, "S"]]:
+    """What standardised observations are multiplied with, and what is added then, from unit to unit."""
+    return now.scale / before.scale, (before.mean - now.mean) * now.scale
 
 
 def clocks(scaling: Scaling | None) -> Float[Array, "S"] | None:
