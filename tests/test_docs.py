@@ -26,7 +26,7 @@ import tyro
 import scripts
 from apportion import cli
 from apportion.backbones import BACKBONES
-from apportion.cli import compare, logged, paper, sweep, verbs
+from apportion.cli import compare, logged, sweep, verbs
 from apportion.core import registry
 from apportion.core.config import to_dict
 from apportion.core.registry import Entry
@@ -250,7 +250,7 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logged, "read_log", stop)
     monkeypatch.setattr(logged, "relabel", stop)
     monkeypatch.setattr(compare, "compare_runs", stop)
-    monkeypatch.setattr(paper, "run_experiment", stop)
+    monkeypatch.setattr(sweep, "run_experiment", stop)
     monkeypatch.setattr(sweep, "read_plan", stop)
 
 

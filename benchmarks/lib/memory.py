@@ -8,7 +8,7 @@ import jax
 
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
-from apportion.training.memory import of_lane, size_of
+from apportion.training.loop import of_lane, size_of
 from lib import workload
 from lib.workload import SIZES
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from apportion.data import replay as replays
-from apportion.training.memory import of_lane
+from apportion.training.loop import of_lane
 from apportion.training.presets import preset
 from lib import memory, updates, workload
 from lib.workload import Size

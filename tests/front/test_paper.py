@@ -14,8 +14,7 @@ from apportion.core.config import UserError
 from apportion.core.spec import BLOCKS
 from apportion.front.paper import presenting
 from apportion.front.paper.experiments import EXPERIMENTS, Experiment, Request, Scale, plan
-from apportion.front.paper.presenting import DEAD, Done, present
-from apportion.front.paper.running import run_experiment
+from apportion.front.paper.presenting import DEAD, Done, present, run_experiment
 from apportion.methods import METHODS
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder

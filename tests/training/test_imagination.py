@@ -18,7 +18,7 @@ from apportion.training import agent as agents
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState, Imagination
 from apportion.training.conformance import check_method
-from apportion.training.limits import Limit
+from apportion.training.scaling import Limit
 from apportion.training.settings import Config, Imagine, Schedule
 from apportion.training.updates import updates, with_imagined
 from builders import BUTTONS, SPEC, assert_equal, transitions

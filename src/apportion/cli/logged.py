@@ -8,7 +8,7 @@ import tyro
 
 from apportion.cli import display
 from apportion.cli.arguments import flag_value, naming_settings, parse, usage_errors
-from apportion.cli.output import Flag, Output, RunPath, bar, print_data, remember_compilations
+from apportion.cli.display import Flag, Output, RunPath, bar, print_data, remember_compilations
 from apportion.core.config import check
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log

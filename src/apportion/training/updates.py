@@ -36,7 +36,7 @@ from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState, Imagination
-from apportion.training.limits import Limit
+from apportion.training.scaling import Limit
 from apportion.training.settings import Config, Imagine
 
 _WATCHED_STEPS = 1024
