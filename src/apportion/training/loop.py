@@ -34,7 +34,7 @@ from apportion.training.agent import AgentState
 from apportion.training.evaluate import Evaluator, Report
 from apportion.training.revisions import Reviser
 from apportion.training.settings import Config, Schedule
-from apportion.training.updates import Islands, keep_if_finite, updates, with_log_density
+from apportion.training.updates import Islands, keep_if_finite, key_from, surveyed, updates, with_log_density
 
 # --- Steps beside the updates: workers act with one policy while lanes learn from earlier steps
 
@@ -284,11 +284,9 @@ def _compile(config: Config, spec: Spec) -> _Programs:
     ) -> tuple[AgentState, Replay, Metrics, dict[str, Array], Bool[Array, ""]]:
         before, since = agent, replay.steps
         replay = insert(agent, replay, chunk, origin)
-        if method.survey is not None:
-            looked = scales.survey(agent.scaling, replays.survey(replay, spec.max_segment_steps))
-            agent = agent._replace(method=method.survey(agent.method, looked))
+        agent = surveyed(method, spec, agent, replay)
         credit = replay.credit
-        agent, replay, metrics = updates(config, spec, agent, replay, since, _key(origin))
+        agent, replay, metrics = updates(config, spec, agent, replay, since, key_from(origin))
         agent, metrics, sound = keep_if_finite(before, agent, metrics, learns, sound)
         if method.credit is not None:
             # Of a lane that does not learn, it came from a model that is not kept.
@@ -322,12 +320,7 @@ def _origins(seeds: list[int], stream: int, iteration: int) -> NDArray[np.uint32
     return np.array([(seed, stream, iteration) for seed in seeds], np.uint32)
 
 
-def _key(origin: UInt32[Array, "3"]) -> PRNGKeyArray:
-    seed, stream, iteration = origin
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), stream), iteration)
-
-
-_keys = jax.jit(jax.vmap(_key))
+_keys = jax.jit(jax.vmap(key_from))
 
 
 # --- What a training keeps in memory
