@@ -222,6 +222,7 @@ def test_the_table_of_swimmer_has_the_papers_rows_below_ours(tmp_path: Path) -> 
 # --- From the command line
 
 
+@pytest.mark.slow
 def test_an_experiment_from_its_trainings_to_its_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,8 @@ from driver import GREENHOUSE, apportion, remarks, tiny
 from apportion.data import room
 from apportion.training import loop
 
+pytestmark = pytest.mark.slow
+
 FULL = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7.05GiB"
 
 

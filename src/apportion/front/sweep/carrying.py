@@ -127,92 +127,7 @@ def _engine(how: How, place: SweepFolder, jobs: int) -> Engine:
     return Local(how.jobs, how.per_gpu)
 
 
-class _Course:
-    """The jobs of a sweep on their way."""
-
-    def __init__(self, place: SweepFolder, engine: Engine, standings: Sequence[Standing]) -> None:
-        self.place = place
-        self.engine = engine
-        self.standings = {each.job.name: each for each in standings}
-        self.waiting = [each.job for each in standings if each.state != "finished"]
-        self.running: dict[str, int | None] = {}  # jobs at work, and the newest checkpoint they started from
-        self.read_at = -math.inf
-
-    def run(self, quiet: bool) -> Carried:
-        asked = False
-        with StopRequest() as stop, Board(quiet) as board:
-            while self.running or (self.waiting and not stop.requested):
-                if stop.requested and not asked:
-                    self.engine.stop()
-                    asked = True
-                    board.message("Stopping: jobs at work save first. Another Ctrl-C ends them at once.")
-                while self.waiting and len(self.running) < self.engine.room and not stop.requested:
-                    self._start(self.waiting.pop(0))
-                self._look(stop.requested, board)
-                board.show(list(self.standings.values()))
-                time.sleep(SECONDS_BETWEEN_LOOKS)
-        carried = Carried(list(self.standings.values()), stop.signal)
-        return carried._replace(signal=None) if carried.done else carried
-
-    def _start(self, job: Job) -> None:
-        run = self.place.run(job)
-        self.running[job.name] = newest_checkpoint(run)
-        self.engine.start(Task(job.name, train_words(job, run), run, self.place.log(job), Path.cwd()))
-
-    def _look(self, stopping: bool, board: Board) -> None:
-        if time.monotonic() - self.read_at > SECONDS_BETWEEN_READS:
-            for name in filter(self.engine.working, self.running):
-                self.standings[name] = advanced(replace(self.standings[name], state="running"))
-            self.read_at = time.monotonic()
-        for name, problem in self.engine.ended().items():
-            job = self.standings[name].job
-            after = look(job, self.place.run(job))
-            came_further = newest_checkpoint(after.run) != self.running.pop(name)
-            if after.state != "finished" and not stopping:
-                reason = problem or f"it ended early (see {self.place.log(job)})"
-                if came_further and not is_frozen(after.run):
-                    board.message(f"{name}: {reason.rstrip('.')}. It goes on from its newest checkpoint.")
-                    self.waiting.append(job)  # behind the others: what ended it may need a while to pass
-                else:
-                    after = replace(after, state="failed", reason=reason)
-            self.standings[name] = after
-
-
-# --- `apportion.sweep`
-
-
-def sweep(
-    what: str | os.PathLike[str] | Mapping[str, Any],
-    *,
-    out: str | os.PathLike[str] | None = None,
-    engine: Literal["local", "ray"] = "local",
-    jobs: int | None = None,
-    per_gpu: int = 1,
-    address: str | None = None,
-    quiet: bool = False,
-) -> list[Run]:
-    """Train all that a sweep file asks for, or go on with it, and give the runs in the order of its jobs.
-
-    `what` is the file, or a mapping of the same form: {"sweep": {"tasks": [...], ...}, "set": {...}}, which
-    needs `out`. The other arguments are flags of `apportion sweep`. UserError names the jobs that failed,
-    when the others are done; Ctrl-C lets those at work save and end, and the same call goes on.
-    """
-    if isinstance(what, Mapping):
-        check(out is not None, "where should the runs of this sweep go? Give out")
-        planned, default = plan(what), Path()
-    else:
-        planned, default = read_plan(Path(what)), default_folder(what)
-    folder = default if out is None else Path(out)
-    carried = carry_out(planned, folder, How(engine, jobs, per_gpu, address), quiet)
-    if carried.signal is not None:
-        raise KeyboardInterrupt("the sweep was stopped, and saved: the same call goes on")
-    if carried.failed:
-        reasons = "; ".join(f"{each.job.name} failed: {each.reason}" for each in carried.failed)
-        raise UserError(reasons)
-    return [Run.open(each.run) for each in carried.standings]
-
-
-# --- How all jobs stand, on stderr
+# --- How all jobs stand, on stderr: a live table on a terminal, a line for each change elsewhere
 
 
 ROWS = 30  # of the live table
@@ -305,3 +220,91 @@ def in_words(standing: Standing) -> str:
         return f"{standing.state}: {standing.reason}"
     score = f", return {standing.score}" if standing.score else ""
     return f"{standing.state}, step {standing.step:,}/{standing.steps:,}{score}"
+
+
+# --- The course of a sweep
+
+
+class _Course:
+    """The jobs of a sweep on their way."""
+
+    def __init__(self, place: SweepFolder, engine: Engine, standings: Sequence[Standing]) -> None:
+        self.place = place
+        self.engine = engine
+        self.standings = {each.job.name: each for each in standings}
+        self.waiting = [each.job for each in standings if each.state != "finished"]
+        self.running: dict[str, int | None] = {}  # jobs at work, and the newest checkpoint they started from
+        self.read_at = -math.inf
+
+    def run(self, quiet: bool) -> Carried:
+        asked = False
+        with StopRequest() as stop, Board(quiet) as board:
+            while self.running or (self.waiting and not stop.requested):
+                if stop.requested and not asked:
+                    self.engine.stop()
+                    asked = True
+                    board.message("Stopping: jobs at work save first. Another Ctrl-C ends them at once.")
+                while self.waiting and len(self.running) < self.engine.room and not stop.requested:
+                    self._start(self.waiting.pop(0))
+                self._look(stop.requested, board)
+                board.show(list(self.standings.values()))
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+        carried = Carried(list(self.standings.values()), stop.signal)
+        return carried._replace(signal=None) if carried.done else carried
+
+    def _start(self, job: Job) -> None:
+        run = self.place.run(job)
+        self.running[job.name] = newest_checkpoint(run)
+        self.engine.start(Task(job.name, train_words(job, run), run, self.place.log(job), Path.cwd()))
+
+    def _look(self, stopping: bool, board: Board) -> None:
+        if time.monotonic() - self.read_at > SECONDS_BETWEEN_READS:
+            for name in filter(self.engine.working, self.running):
+                self.standings[name] = advanced(replace(self.standings[name], state="running"))
+            self.read_at = time.monotonic()
+        for name, problem in self.engine.ended().items():
+            job = self.standings[name].job
+            after = look(job, self.place.run(job))
+            came_further = newest_checkpoint(after.run) != self.running.pop(name)
+            if after.state != "finished" and not stopping:
+                reason = problem or f"it ended early (see {self.place.log(job)})"
+                if came_further and not is_frozen(after.run):
+                    board.message(f"{name}: {reason.rstrip('.')}. It goes on from its newest checkpoint.")
+                    self.waiting.append(job)  # behind the others: what ended it may need a while to pass
+                else:
+                    after = replace(after, state="failed", reason=reason)
+            self.standings[name] = after
+
+
+# --- `apportion.sweep`
+
+
+def sweep(
+    what: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    engine: Literal["local", "ray"] = "local",
+    jobs: int | None = None,
+    per_gpu: int = 1,
+    address: str | None = None,
+    quiet: bool = False,
+) -> list[Run]:
+    """Train all that a sweep file asks for, or go on with it, and give the runs in the order of its jobs.
+
+    `what` is the file, or a mapping of the same form: {"sweep": {"tasks": [...], ...}, "set": {...}}, which
+    needs `out`. The other arguments are flags of `apportion sweep`. UserError names the jobs that failed,
+    when the others are done; Ctrl-C lets those at work save and end, and the same call goes on.
+    """
+    if isinstance(what, Mapping):
+        check(out is not None, "where should the runs of this sweep go? Give out")
+        planned, default = plan(what), Path()
+    else:
+        planned, default = read_plan(Path(what)), default_folder(what)
+    folder = default if out is None else Path(out)
+    carried = carry_out(planned, folder, How(engine, jobs, per_gpu, address), quiet)
+    if carried.signal is not None:
+        raise KeyboardInterrupt("the sweep was stopped, and saved: the same call goes on")
+    if carried.failed:
+        reasons = "; ".join(f"{each.job.name} failed: {each.reason}" for each in carried.failed)
+        raise UserError(reasons)
+    return [Run.open(each.run) for each in carried.standings]
