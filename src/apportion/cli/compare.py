@@ -14,11 +14,9 @@ from rich.text import Text
 from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.display import NoEnv, Output, amount, print_data, remember_compilations
 from apportion.core.config import check
-from apportion.front.run import Compared
-from apportion.report.comparison.figure import check_file
-from apportion.report.comparison.results import Metric, compare_runs, read_random
+from apportion.report.comparison import Metric, compare_runs, read_random
 from apportion.report.drawing import need_matplotlib
-from apportion.report.figures import write_figures
+from apportion.report.figures import check_file, write_figures
 from apportion.report.page import Extras, Names, check_fit, make_page, page_of, read_names
 from apportion.runs.folder import RunFolder
 
@@ -54,7 +52,7 @@ def compare(argv: list[str]) -> int:
         if args.figure is not None:
             check_file(args.figure)
     random = None if args.random is None else read_random(args.random)
-    found = Compared(compare_runs(args.runs, args.metric, args.at, random, not args.no_env))
+    found = compare_runs(args.runs, args.metric, args.at, random, not args.no_env)
     if args.csv is not None:
         found.write_csv(args.csv)
     if args.figure is not None:

@@ -29,7 +29,7 @@ from apportion.front.choosing import starting_point
 from apportion.front.run import Run, Stopped, load, start
 from apportion.methods import METHODS
 from apportion.report import video
-from apportion.report.credit import check_plot, plot_credit
+from apportion.report.figures import check_plot, plot_credit
 from apportion.runs.evaluation import EvaluationSettings, evaluate_run
 from apportion.runs.explain import Precision
 from apportion.runs.explaining import Selection, explain_run

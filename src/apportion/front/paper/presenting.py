@@ -15,10 +15,16 @@ from apportion.front.paper.experiments import Experiment, Planned, Request, Sett
 from apportion.front.sweep.carrying import Carried, How, carry_out
 from apportion.front.sweep.folder import SweepFolder
 from apportion.report import drawing
-from apportion.report.comparison.figure import draw_comparison
-from apportion.report.comparison.reading import curves_of
-from apportion.report.comparison.results import TOGETHER, Comparison, compare_curves
-from apportion.report.figures import Labelled, draw_rewards, draw_robustness, draw_structure, evaluations
+from apportion.report.comparison import TOGETHER, Compared, compare_curves
+from apportion.report.curves import curves_of
+from apportion.report.figures import (
+    Labelled,
+    draw_comparison,
+    draw_rewards,
+    draw_robustness,
+    draw_structure,
+    evaluations,
+)
 from apportion.report.overview import per_lane
 from apportion.report.statistics import interval, mean
 from apportion.runs.atomic import plain, read_json, write_json
@@ -232,7 +238,7 @@ def _figures(
     return [file for file in found if file is not None], {}, []
 
 
-def _compared(experiment: Experiment, done: Sequence[Done], settings: Settings) -> Comparison:
+def _compared(experiment: Experiment, done: Sequence[Done], settings: Settings) -> Compared:
     curves = [
         curve
         for run, planned in ((each.run, each.planned) for each in done if each.planned.settings == settings)
