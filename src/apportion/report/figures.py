@@ -1,7 +1,7 @@
 """Static figures: those of the GRD paper from our runs, comparisons, and what `apportion explain` finds.
 
-Of the paper: learning curves (its Figures 3 and 5), causal structure over training (4), robustness to noise (6),
-decomposed against true rewards (7).
+Of the paper: learning curves (its Figures 3 and 5), causal structure over training (4), robustness to noise
+(6), decomposed against true rewards (7).
 """
 
 import io

@@ -127,9 +127,6 @@ def main(parent: str, run: str, *train: str) -> None:
 # --- What Ray's workers do
 
 
-SECONDS_BETWEEN_LOOKS = 0.5
-
-
 class RemoteJob(NamedTuple):
     task: Task
     stop: Path  # there when it should save and end
@@ -146,7 +143,7 @@ def carry(job: RemoteJob) -> str | None:
     child = Child(job.task, _variables(job))
     try:
         asked = False
-        while not child.ended(SECONDS_BETWEEN_LOOKS):
+        while not child.ended(0.5):
             if job.stop.exists() and not asked:
                 child.stop()
                 asked = True
