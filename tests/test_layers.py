@@ -89,7 +89,7 @@ def test_methods_and_backbones_know_nothing_of_each_other_nor_of_their_siblings(
         assert own or name[0] not in ("methods", "backbones"), f"{file} imports {'.'.join(name)}"
 
 
-LIGHT_CORE = ("children", "config", "registry", "spec")
+LIGHT_CORE = ("children", "config", "files", "registry", "spec")
 LIGHT = {f"core/{name}.py" for name in LIGHT_CORE} | {file for file in FILES if unit_of(file) == "envs"}
 
 

@@ -45,6 +45,17 @@ def test_it_learns_what_episodes_are_paid() -> None:
     assert abs(sum(rewards) - sum(true)) < 0.5 * abs(sum(true)) + 1
 
 
+def test_actions_beyond_the_bounds_count_as_the_bounds() -> None:
+    found = []
+    for beyond in (0.0, 50.0):
+        env = make()
+        play(env, 2)
+        env.reset(seed=5)
+        found.append(env.step(env.action_space.high + np.float32(beyond))[1])
+        assert env._unfinished.actions[-1].max() <= 1
+    assert found[0] == found[1]
+
+
 def test_the_first_episodes_pay_as_they_do() -> None:
     first, second, third = play(make(), 3)
     for episode in (first, second):

@@ -58,13 +58,12 @@ def uneven_log(path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "seed"), [("grd", 0), ("grd", 3), ("rd", 0), ("rrd", 0), ("transformer", 0)]
+    ("method", "seed"), [("grd", 0), ("grd", 3), ("rd", 0), ("rrd", 0), ("transformer", 0), ("diaster", 0)]
 )
 def test_padding_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, seed: int
 ) -> None:
-    """Whether the long one is held out (seed 3) or not. But for rounding, so these are five updates only; and
-    for methods whose random numbers have the shape of what they see, as diaster's."""
+    """Whether the long one is held out (seed 3) or not. But for rounding: these are five updates only."""
     file, found = uneven_log(tmp_path / "log.csv"), []
     settings = {"updates": 5, "check_every": 5, "method.segments": 4}
     for worth in (0.5, 0.0):

@@ -129,7 +129,9 @@ def test_kinds_of_states_are_the_places(state: Any) -> None:
     found = centres_of(PLACES.repeat(9, 0).astype(np.float64), PLACES.astype(np.float64), 5)
     assert {tuple(row) for row in np.round(found)} == {tuple(row) for row in PLACES}
     np.testing.assert_allclose(
-        sorted(np.round(np.asarray(state.centres), 0).tolist()), sorted(PLACES.tolist()), atol=0.5
+        sorted(np.round(np.asarray(state.centres.observations), 0).tolist()),
+        sorted(PLACES.tolist()),
+        atol=0.5,
     )
 
 

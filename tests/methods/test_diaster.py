@@ -34,7 +34,7 @@ def _alone(state: diaster.State, data: Segments, m: int, start: int, end: int) -
     """f of a run of steps by itself: the network has seen nothing else."""
     inputs = diaster.inputs_of(state.statistics, data)[m : m + 1]
     padded = jnp.zeros_like(inputs).at[:, : end - start].set(inputs[:, start:end])
-    return float(state.networks.part(padded)[0, end - start - 1])
+    return float(state.networks.part(padded, state.per_step)[0, end - start - 1])
 
 
 def test_the_parts_of_a_cut_segment_are_valued_apart(state: diaster.State) -> None:
@@ -45,7 +45,7 @@ def test_the_parts_of_a_cut_segment_are_valued_apart(state: diaster.State) -> No
         if place < length:
             value += _alone(state, data, m, place, length)
         errors.append((value - targets[m]) ** 2)
-    found = diaster.part_loss(state.networks.part, state.statistics, data, cut)
+    found = diaster.part_loss(state.networks.part, state.statistics, state.per_step, data, cut)
     np.testing.assert_allclose(found, np.mean(errors), rtol=1e-4)
 
 
@@ -54,20 +54,20 @@ def test_a_network_that_starts_anew_has_forgotten() -> None:
     x = normal(np.random.default_rng(0), 2, 6, 3)
     starts = jnp.asarray(np.arange(6)[None, :] == np.array([[2], [4]]))
     other = x.at[:, :2].set(7.0)
-    np.testing.assert_array_equal(lstm(x, starts)[0, 2:], lstm(other, starts)[0, 2:])
-    assert (lstm(x, starts)[1, 2:4] != lstm(other, starts)[1, 2:4]).all()
+    np.testing.assert_array_equal(lstm(x, 1.0, starts)[0, 2:], lstm(other, 1.0, starts)[0, 2:])
+    assert (lstm(x, 1.0, starts)[1, 2:4] != lstm(other, 1.0, starts)[1, 2:4]).all()
 
 
 def test_differences_sum_to_what_was_paid(state: diaster.State) -> None:
     data = segments(5, 8)
-    found = np.asarray(diaster.differences(state.networks.part, state.statistics, data))
+    found = np.asarray(diaster.differences(state.networks.part, state.statistics, state.per_step, data))
     np.testing.assert_allclose(found.sum(axis=1), data.total, rtol=1e-4, atol=1e-5)
     assert not found[~np.asarray(data.mask)].any()
 
 
 def test_the_loss_of_single_steps_equals_numpy(state: diaster.State) -> None:
     data = segments(5, 4)
-    worth = np.asarray(diaster.differences(state.networks.part, state.statistics, data))
+    worth = np.asarray(diaster.differences(state.networks.part, state.statistics, state.per_step, data))
     steps = numpy(METHOD.reward(state, _as_steps(data)))
     scale = float(state.per_step) * (float(state.statistics.surplus) ** 0.5 + 1e-6)
     errors = ((steps - worth) / scale)[np.asarray(data.mask)]

@@ -182,8 +182,7 @@ def _with_bases(state: State) -> State:
 
 
 def test_losses_and_held_out_errors_equal_numpy(state: State) -> None:
-    """Segments teach by their length, and every eighth by its number teaches nothing: the error of its total
-    judges."""
+    """Segments teach by their length, and one in eight teaches nothing: the error of its total judges."""
     state = _with_bases(state)
     data = builders.batch(0, 4, 9)._replace(segments=SEGMENTS)
     after, metrics = jax.jit(METHOD.update)(state, data, jax.random.key(1))
@@ -191,9 +190,9 @@ def test_losses_and_held_out_errors_equal_numpy(state: State) -> None:
         (RESTRICTED, "reward_loss", "held_out_error"),
         (FREE, "free_reward_loss", "free_held_out_error"),
     ):
-        errors, lengths = _plain_errors(state, place)
-        kept = [0, 8]  # of the numbers 0 .. 8
-        learned = np.average(np.square(errors)[1:8], weights=lengths[1:8])
+        errors, lengths = map(np.asarray, _plain_errors(state, place))
+        kept = judge.is_held_out(np.arange(9))
+        learned = np.average(np.square(errors)[~kept], weights=lengths[~kept])
         np.testing.assert_allclose(metrics[loss], learned, rtol=1e-4)
         judged = np.average(np.square(errors)[kept], weights=np.square(lengths)[kept])
         np.testing.assert_allclose(metrics[held_out], np.sqrt(judged), rtol=1e-4)
@@ -209,7 +208,7 @@ def test_held_out_segments_teach_nothing(state: State) -> None:
     data = builders.batch(0, 4, 9)
     assert data.segments is not None
     kept = judge.is_held_out(data.segments.number)
-    assert kept.tolist() == [True, *[False] * 7, True]
+    assert 0 < kept.sum() < len(kept)
     other = data.segments._replace(total=jnp.where(kept, 1e3, data.segments.total))
     update = jax.jit(METHOD.update)
     found, expected = (
@@ -221,8 +220,18 @@ def test_held_out_segments_teach_nothing(state: State) -> None:
 
 def test_nothing_is_fitted_to_held_out_segments(state: State) -> None:
     records = _records(100)
-    other = [record._replace(total=1e3) if record.number % 8 == 0 else record for record in records]
+    kept = judge.is_held_out(np.array([record.number for record in records]))
+    other = [record._replace(total=1e3) if out else record for record, out in zip(records, kept, strict=True)]
     builders.assert_equal(_look(state, other).rewards, _look(state, records).rewards)
+
+
+def test_one_segment_in_eight_is_held_out_at_every_place_of_an_episode() -> None:
+    numbers = np.arange(16_000)
+    kept = judge.is_held_out(numbers)
+    assert judge.is_held_out(jnp.asarray(numbers, jnp.int32)).tolist() == kept.tolist()
+    for windows in (5, 8, 16):
+        shares = [kept[numbers % windows == place].mean() for place in range(windows)]
+        assert 0.09 < min(shares) <= max(shares) < 0.16
 
 
 def test_without_an_edge_the_restricted_reward_tells_only_ends_from_other_steps(state: State) -> None:

@@ -110,7 +110,7 @@ def _plain_outputs(state: rudder.State, data: Segments, m: int) -> np.ndarray:
 
 def test_no_step_is_told_what_comes_after_it() -> None:
     lstm = LSTM.init(jax.random.key(0), 3, 5)
-    network = jax.jit(lambda x: lstm(x))
+    network = jax.jit(lambda x: lstm(x, 1.0))
     x = np.random.default_rng(0).normal(size=(2, 6, 3)).astype(np.float32)
     for t in range(6):
         other = np.where(np.arange(6)[None, :, None] < t, x, np.float32(7))

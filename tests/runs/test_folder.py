@@ -200,10 +200,11 @@ def test_a_resume_drops_later_snapshots_and_torn_files(run: RunFolder) -> None:
     for step in (100, 200, 300):
         run.write_edges(step, MASK)
         run.write_episodes(step, [[], []])
-    (run.edges / ".step_000000000300.safetensors.tmp").touch()
+    (run.edges / f".step_000000000300.safetensors.{'0f' * 8}.tmp").touch()
+    (run.edges / ".mine").mkdir()
     run.truncate_after(200)
     assert run.read_edges()[0].tolist() == run.episode_steps() == [100, 200]
-    assert list(run.edges.glob(".*")) == []
+    assert [path.name for path in run.edges.glob(".*")] == [".mine"]  # it was refused for ever
 
 
 HOLD = """

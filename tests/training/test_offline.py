@@ -5,7 +5,7 @@ import numpy as np
 import builders
 from apportion.core.types import Record
 from apportion.data import replay as replays
-from apportion.training.offline import fill
+from apportion.training.offline import fill, with_last
 
 RNG = np.random.default_rng(0)
 LENGTHS = [4, 1, 6]
@@ -19,6 +19,14 @@ RECORDS = [
     )
     for number, length in enumerate(LENGTHS)
 ]
+
+
+def test_the_last_step_cannot_be_told_by_leading_nowhere() -> None:
+    """Where a log does not have the last observation; a category stays what it was."""
+    seen = np.array([[0.0, 5.0, 1.0], [1.0, 4.5, 0.0], [2.0, 4.0, 1.0]], np.float32)
+    np.testing.assert_array_equal(with_last(seen, 3)[-1], [3.0, 3.5, 1.0])
+    np.testing.assert_array_equal(with_last(seen[:1], 1)[-1], seen[0])
+    assert with_last(seen, 2) is seen
 
 
 def test_a_filled_replay_holds_the_episodes_and_how_they_ended() -> None:

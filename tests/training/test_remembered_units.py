@@ -9,8 +9,9 @@ import pytest
 
 import builders
 from apportion.core.types import Batch, Survey
-from apportion.data.memory import Memory, all_segments, filled
+from apportion.data.memory import Centres, Memory, all_segments, filled
 from apportion.methods import METHODS
+from apportion.methods.align_rudder import symbols_of
 from apportion.training import agent as agents
 from apportion.training import scaling
 from apportion.training.agent import AgentState
@@ -52,6 +53,21 @@ def test_remembered_segments_are_those_of_the_replay(name: str) -> None:
         rows: Any = (kept.observations[place, : length + 1], drawn.observations[number, : length + 1])
         np.testing.assert_allclose(*rows, rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(kept.total[place], drawn.total[number], rtol=1e-5)
+
+
+def test_what_is_told_apart_stays_so_in_other_units() -> None:
+    """Align-RUDDER's centres stayed in the units of the look that found them."""
+    method = METHODS["align-rudder"].make(METHODS["align-rudder"].config())
+    centres = Centres(jax.random.normal(jax.random.key(1), (8, 3)), jnp.ones(3))
+    found = method.init(jax.random.key(0), builders.SPEC)._replace(centres=centres, scale=jnp.asarray(3.0))
+    now = NOW._replace(scale=NOW.scale * jnp.asarray([1.0, 5.0, 20.0]))
+    moved: Any = agents.in_units(method, AgentState(found, None, BEFORE), now).method
+    before, after = (scaling.segments(each, builders.segments(0, 40)) for each in (BEFORE, now))
+    real = np.asarray(before.mask)
+    expected = np.asarray(symbols_of(centres, before))[real]
+    assert len(set(expected.tolist())) > 4
+    np.testing.assert_array_equal(np.asarray(symbols_of(moved.centres, after))[real], expected)
+    np.testing.assert_allclose(moved.scale, 3.0 * 2 / 100)
 
 
 def test_the_best_are_compared_in_the_new_unit() -> None:

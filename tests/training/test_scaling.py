@@ -42,6 +42,21 @@ def test_mean_and_spread_are_those_of_the_rows_written(offset: float) -> None:
     assert float(found.scale[2]) == 1  # it never varied, so nothing is known about its size
 
 
+def test_rounding_is_not_brought_to_size_one_and_nothing_that_was_seen_is_cut() -> None:
+    """Noise of 1e-12 became as large as what matters; an object that had once been lifted, and was at rest
+    else, was as high as it can be for a learner, however high it was."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(500, 3)) * [1e-12, 6e-4, 1.0]
+    rows[7, 1] = 0.3
+    found = scaling.measured(UNKNOWN, _replay(rows))
+    seen = np.asarray(scaling.observations(found, jnp.asarray(rows, jnp.float32)))
+    assert np.abs(seen[:, 0]).max() < 1e-6
+    assert 9.9 < seen[7, 1] <= acting.FARTHEST
+    half = scaling.observations(found, jnp.asarray([[0.0, 0.15, 0.0]], jnp.float32))
+    assert 4.9 < float(half[0, 1]) < 5.1
+    assert np.std(seen[:, 2]) == pytest.approx(1, abs=1e-3)
+
+
 def test_learners_and_workers_see_the_same() -> None:
     rng = np.random.default_rng(1)
     rows = (rng.normal(size=(50, 3)) * [3, 1e4, 1e-3] + [1, -1e5, 0]).astype(np.float32)

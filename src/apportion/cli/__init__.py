@@ -11,6 +11,8 @@ import sys
 from typing import NamedTuple, NoReturn
 
 from apportion.core.config import UserError, nearest
+from apportion.core.registry import FOLDER
+from apportion.core.terminal import say
 
 
 class Verb(NamedTuple):
@@ -39,8 +41,7 @@ VERBS = {
 def main(argv: list[str] | None = None) -> None:
     """Entry point of the `apportion` command."""
     words = sys.argv[1:] if argv is None else argv
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # as with `python -m`: module:Id finds modules in the current folder
+    os.environ[FOLDER] = os.getcwd()  # for modules that somebody names
     _print_anything()
     try:
         code = _run(words)
@@ -48,7 +49,7 @@ def main(argv: list[str] | None = None) -> None:
             sys.stdout.flush()  # here, so that a reader who left is noticed while somebody can deal with it
         sys.exit(code)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}")
         sys.exit(2 if error.usage else 1)
     except BrokenPipeError:
         # The reader of our output left, as `head` does; Python would complain once more while closing stdout.
@@ -59,7 +60,7 @@ def main(argv: list[str] | None = None) -> None:
         if _while_interrupted(error):
             _interrupted()
         where = f": {error.filename}" if error.filename else ""
-        print(f"error: {error.strerror or error}{where}", file=sys.stderr)
+        say(f"error: {error.strerror or error}{where}")
         sys.exit(1)
     except KeyboardInterrupt:  # while starting, or the second one
         _interrupted()

@@ -14,6 +14,7 @@ from rich.text import Text
 from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.display import NoEnv, Output, amount, print_data, remember_compilations
 from apportion.core.config import check
+from apportion.core.terminal import say
 from apportion.report.comparison import Metric, compare_runs, read_random
 from apportion.report.drawing import need_matplotlib
 from apportion.report.figures import check_file, write_figures
@@ -175,7 +176,7 @@ def report(argv: list[str]) -> int:
     remember_compilations()
     if not args.output.quiet:
         print(f"Reading {len(runs)} run(s) ...", file=sys.stderr)
-    written = make_page(runs, out, names, args.extras, None if args.output.quiet else _say)
+    written = make_page(runs, out, names, args.extras, None if args.output.quiet else say)
     drawn: list[Path] = []
     if args.figures is not None:
         drawn = write_figures(runs, args.figures, args.format, args.noise_results)
@@ -195,7 +196,3 @@ def report(argv: list[str]) -> int:
 
     print_data(data, args.output, tables)
     return 0
-
-
-def _say(reason: str) -> None:
-    print(reason, file=sys.stderr)

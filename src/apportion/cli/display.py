@@ -20,6 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from apportion.core.config import Tell
+from apportion.core.files import write_bytes
+from apportion.core.terminal import all_inert, say
+from apportion.core.terminal import console as new_console
 from apportion.runs.certified import UNDECIDED, in_words
 from apportion.runs.learned import moment_in_words
 from apportion.runs.progress import faults_in_words
@@ -270,20 +273,13 @@ class Output:
 def bar(what: str, output: Output) -> Iterator[Tell]:
     """A bar on a terminal while something takes long."""
     shown = not output.quiet and sys.stderr is not None and sys.stderr.isatty()
-    with Progress(console=Console(stderr=True), transient=True, disable=not shown) as progress:
+    with Progress(console=new_console(stderr=True), transient=True, disable=not shown) as progress:
         task = progress.add_task(what, total=None)
 
         def tell(done: int, of: int) -> None:
             progress.update(task, completed=done, total=of)
 
         yield tell
-
-
-class _Stdout(Console):
-    """Where tables go. Rich would end the process with code 1 when the reader leaves; here `main` decides."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
 
 
 def print_data(
@@ -302,28 +298,30 @@ def print_data(
 
 
 def _print(data: dict[str, Any], output: Output, tables: Callable[[Console, dict[str, Any]], None]) -> None:
-    if sys.stderr is not None and not output.quiet:
+    if not output.quiet:
         for line in (*data.get("notes", ()), *data.get("skipped", ())):
-            print(line, file=sys.stderr)
+            say(line)
     if sys.stdout is None:  # closed before the start
         return
     if output.json:
         print(json.dumps(data))
     elif not output.quiet:
-        tables(_stdout(), data)
+        tables(_stdout(), all_inert(data))
 
 
 def _stdout() -> Console:
     """Files and pipes have no edge: tables there are as wide as they need to be."""
     if sys.stdout.isatty():
-        return _Stdout()
-    return _Stdout(soft_wrap=True, width=None if "COLUMNS" in os.environ else WIDEST)
+        return new_console()
+    return new_console(
+        width=int(os.environ["COLUMNS"]) if os.environ.get("COLUMNS", "").isdigit() else WIDEST
+    )
 
 
 def write_data(data: dict[str, Any], file: Path) -> None:
     """Data as a JSON file, in a folder that is made where there is none."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(data, indent=2) + "\n")
+    write_bytes(file, (json.dumps(data, indent=2) + "\n").encode())
 
 
 # --- Compiled programs, kept between runs
@@ -334,10 +332,10 @@ def remember_compilations() -> None:
     compiled code need not run on another."""
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
-    root = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    folder = root / "apportion" / f"{platform.machine()}-{platform.node()}"
     try:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = root / "apportion" / f"{platform.machine()}-{platform.node()}"
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return  # a home without room for a cache is no reason not to train
+    except (OSError, RuntimeError):
+        return  # no home, or one without room for a cache, is no reason not to train
     jax.config.update("jax_compilation_cache_dir", str(folder))  # type: ignore[no-untyped-call]

@@ -16,6 +16,7 @@ from apportion.front.logs import relabel, start_fit
 from apportion.runs.explain import Precision
 from apportion.runs.folder import RunFolder
 from apportion.runs.identifying import identify_log
+from apportion.runs.learned import read_learned
 from apportion.runs.summary import fit_warnings
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged
@@ -138,7 +139,8 @@ def relabel_data(argv: list[str]) -> int:
             precision=args.precision,
             tell=tell,
         )
-    notes = fit_warnings(RunFolder.open(args.run))
+    run = RunFolder.open(args.run)
+    notes = [*fit_warnings(run), *read_learned(run).left_out()]
     data = {"run": str(args.run), "data": args.data, "written": written, "notes": notes}
     print_data(data, args.output, lambda console, _: console.print(f"Wrote {written}", soft_wrap=True))
     return 0

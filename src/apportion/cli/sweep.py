@@ -1,7 +1,6 @@
 """`apportion sweep`: many trainings from one file; `apportion paper`: the experiments of the GRD paper."""
 
 import shlex
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from rich.text import Text
 from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.display import Flag, Output, print_data
 from apportion.core.config import check
+from apportion.core.terminal import say
 from apportion.front.paper.experiments import EXPERIMENTS, Choice, Request, Scale, find
 from apportion.front.paper.presenting import run_experiment
 from apportion.front.sweep.carrying import Carried, How, carry_out, survey, table
@@ -73,12 +73,12 @@ def sweep(argv: list[str]) -> int:
 def _code(carried: Carried, folder: Path) -> int:
     """The exit code, after a line for each job that failed, or for how to go on."""
     for each in carried.failed:
-        print(f"error: job {each.job.name} failed: {each.reason}", file=sys.stderr)
+        say(f"error: job {each.job.name} failed: {each.reason}")
     if carried.signal is None:
         return 0 if carried.done else 1
     finished = sum(each.state == "finished" for each in carried.standings)
     line = f"Stopped and saved in {folder}, {finished} of {len(carried.standings)} jobs are finished."
-    print(f"{line} The same command goes on.", file=sys.stderr)
+    say(f"{line} The same command goes on.")
     return 128 + carried.signal
 
 

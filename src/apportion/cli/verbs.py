@@ -1,6 +1,5 @@
 """What each verb does: read its flags, call the layers below, print."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from apportion.cli.display import (
     remember_compilations,
 )
 from apportion.core.config import UserError, check
+from apportion.core.terminal import say
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.front.choosing import starting_point
 from apportion.front.run import Run, Stopped, load, start
@@ -51,7 +51,7 @@ def train(argv: list[str]) -> int:
     with usage_errors():
         args, config = _train_settings(argv)
     if config.backbone == "dqn" and not flag_value(argv, "--backbone", "") and not args.output.quiet:
-        print(f"{args.id} has discrete actions: --backbone dqn", file=sys.stderr)
+        say(f"{args.id} has discrete actions: --backbone dqn")
     remember_compilations()
     out = args.out or default_path(config.env.id, config.method)
     with _listeners(args.wandb, out, config.to_dict()) as listeners:
@@ -291,7 +291,7 @@ def _ended(training: Callable[[], Run], output: Output) -> int:
     except Stopped as stopped:
         run, code = stopped.run, 128 + stopped.signal
         line = f"Stopped at step {stopped.step:,} and saved. Continue: apportion resume {run.path}"
-        print(line, file=sys.stderr)
+        say(line)
     print_data(run.summary(), output, display.summary)
     return code
 

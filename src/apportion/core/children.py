@@ -32,7 +32,8 @@ def start(module: str, descriptors: Sequence[int], stream: int) -> subprocess.Po
     path = os.pathsep.join(place or os.getcwd() for place in sys.path)
     return _starter.submit(
         subprocess.Popen,
-        [sys.executable, "-m", module, str(os.getpid()), *map(str, descriptors)],
+        # -P: files of the current folder stand for no package.
+        [sys.executable, "-P", "-m", module, str(os.getpid()), *map(str, descriptors)],
         stdin=stream,
         stdout=stream,
         # The same search path as here, so that a user's module is found; its own process group, so that

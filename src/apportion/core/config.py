@@ -15,6 +15,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from apportion.core.files import JSON_DEPTH, LARGEST_WHOLE
+
 
 class UserError(Exception):
     """Something outside the package is wrong; the message says what, and what to change."""
@@ -31,9 +33,6 @@ def check(condition: bool, message: str) -> None:
 
 
 T = TypeVar("T")
-
-DEPTH = 32  # of nested lists and objects; what we write has six at the most
-LARGEST = 2**63  # whole numbers must be smaller: beyond, arrays cannot hold them
 
 _NAMES = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a text"}
 
@@ -55,7 +54,7 @@ def parse_json(content: bytes | str) -> Any:
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    _check_depth(data, DEPTH)
+    _check_depth(data, JSON_DEPTH)
     return data
 
 
@@ -120,7 +119,7 @@ def _scalar(hint: Any, value: Any, where: str) -> Any:
     if hint is str:
         return _need(isinstance(value, str), value, where, wanted)
     if hint is int:
-        whole = isinstance(value, numbers.Integral) and not truth and abs(int(value)) < LARGEST
+        whole = isinstance(value, numbers.Integral) and not truth and abs(int(value)) < LARGEST_WHOLE
         return int(_need(whole, value, where, wanted))
     number = isinstance(value, numbers.Real) and not truth and math.isfinite(value)
     return float(_need(number, value, where, wanted))
@@ -177,7 +176,7 @@ def _refuse(value: Any, where: str, wanted: str) -> Any:
 
 def _shown(value: Any) -> str:
     """Short enough for a line, whatever it is."""
-    if isinstance(value, int) and abs(value) >= LARGEST:
+    if isinstance(value, int) and abs(value) >= LARGEST_WHOLE:
         return "a huge number"
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -207,7 +206,7 @@ def _float(text: str) -> float:
 
 
 def _int(text: str) -> int:
-    if len(text) > len(str(LARGEST)) + 1 or abs(int(text)) >= LARGEST:
+    if len(text) > len(str(LARGEST_WHOLE)) + 1 or abs(int(text)) >= LARGEST_WHOLE:
         raise ValueError(f"{text[:20]} is too large")
     return int(text)
 

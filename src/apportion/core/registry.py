@@ -7,8 +7,11 @@ Its settings are what the argument's annotation says: a frozen dataclass with a 
 import dataclasses
 import importlib
 import inspect
+import os
+import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -73,9 +76,28 @@ def _required(field: "dataclasses.Field[Any]") -> bool:
 # --- What users name as module:name
 
 
+FOLDER = "APPORTION_FOLDER"  # in our processes' environment: the folder in which the command was given
+
+
+@contextmanager
+def in_this_folder() -> Iterator[None]:
+    """Modules of the folder in which the command was given are found, behind all others, and only here, where
+    somebody has named one: else a file of any folder could stand for a package."""
+    folder = os.environ.get(FOLDER)
+    known = folder is None or folder in sys.path
+    if folder is not None and not known:
+        sys.path.append(folder)
+    try:
+        yield
+    finally:
+        if folder is not None and not known and folder in sys.path:
+            sys.path.remove(folder)
+
+
 def import_name(given: str, what: str) -> Any:
     """What stands under module:name; `what` says in complaints what it was given as."""
     module, _, name = given.rpartition(":")
+    check(bool(module and name), f"{what} {given}: say module:name")
     fix = f"say my_module:{name} in the folder of my_module.py, or put that folder on PYTHONPATH"
     check("/" not in module and not module.endswith(".py"), f"{module!r} is a path, not a module: {fix}")
     found: Any = _import_module(module, f"{what} {given}")
@@ -88,7 +110,8 @@ def import_name(given: str, what: str) -> Any:
 
 def _import_module(module: str, whose: str) -> Any:
     try:
-        return importlib.import_module(module)
+        with in_this_folder():
+            return importlib.import_module(module)
     except ImportError as error:
         fix = f"install it, or put its folder on PYTHONPATH ({_one_line(error)})"
         raise UserError(f"cannot import the module {module!r} of {whose}: {fix}") from error

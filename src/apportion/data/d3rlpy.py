@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError
+from apportion.core.config import UserError, check
+from apportion.data.npz import REAL, check_unpacked
 from apportion.data.room import check_room
 from apportion.data.rows import Column, Rows
 
 HDF5 = (".h5", ".hdf5")
 FLAT = ("observations", "actions", "rewards", "terminals")
+_PARTS = ("observations", "actions", "rewards")
+_COUNTS = ("num_episodes", "total_size")
 _OTHER_ENDS = ("timeouts", "episode_terminals")  # beside terminals: of episodes that were cut, or of all
 
 Array = NDArray[Any]
@@ -37,16 +40,38 @@ def read(path: Path) -> Rows:
     """The steps of an HDF5 file in either layout."""
     if not path.is_file():
         raise UserError(f"no file {path}")
+    package = h5py()
     try:
-        with h5py().File(path, "r") as file:
-            check_room(str(path), sum(each.size for each in file.values() if hasattr(each, "size")))
-            if is_flat(file):
-                return flat_rows(
-                    str(path), {name: file[name][()] for name in (*FLAT, *_OTHER_ENDS) if name in file}
-                )
-            return _dumped_rows(str(path), file)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read as HDF5 ({error}): write it again") from error
+        with package.File(path, "r") as file:
+            names = [name for name in (*FLAT, *_OTHER_ENDS) if name in file]
+            flat = is_flat(file)
+            arrays = _arrays(path, file, names if flat else _dumped_names(path, file))
+            return flat_rows(str(path), arrays) if flat else _dumped_rows(str(path), arrays)
+    except UserError:
+        raise
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError, MemoryError, AttributeError) as error:
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise UserError(f"{path} cannot be read as HDF5 ({reason}): write it again") from error
+
+
+def _arrays(path: Path, file: Any, names: list[str]) -> dict[str, Array]:
+    """Arrays of real numbers that stand in the file itself, checked before the first is unpacked."""
+    package, found = h5py(), {}
+    for name in names:
+        check(
+            isinstance(file.get(name, getlink=True), package.HardLink),
+            f"{path}: {name} is a link to somewhere else: write it as an array",
+        )
+        each = found[name] = file[name]
+        plain = isinstance(each, package.Dataset) and not each.is_virtual and not each.external
+        check(plain, f"{path}: {name} is no array of this file: write it as one")
+        check(
+            each.dtype.kind in REAL, f"{path}: {name} holds {each.dtype}, not real numbers: convert it first"
+        )
+    check_room(str(path), sum(each.size for each in found.values()))
+    stored = sum(each.id.get_storage_size() for each in found.values())
+    check_unpacked(path, sum(each.nbytes for each in found.values()), stored)
+    return {name: np.asarray(each[()]) for name, each in found.items()}
 
 
 def is_flat(names: Any) -> bool:
@@ -68,9 +93,10 @@ def flat_rows(source: str, arrays: Mapping[str, Array]) -> Rows:
 def flat_lengths(source: str, arrays: Mapping[str, Array]) -> NDArray[np.int64]:
     """[E] steps of each episode: up to and with each end, and what is left after the last one."""
     count = len(np.asarray(arrays["rewards"]).reshape(-1))
-    for name in ("observations", "actions", "terminals"):
-        if len(arrays[name]) != count:
-            raise UserError(f"{source}: {name} has {len(arrays[name])} rows, but rewards {count}: mend it")
+    for name in ("observations", "actions", "terminals", *_OTHER_ENDS):
+        array = np.asarray(arrays.get(name, arrays["terminals"]))
+        rows = array.size if name in ("terminals", *_OTHER_ENDS) else len(np.atleast_1d(array))
+        check(rows == count, f"{source}: {name} has {rows} rows, but rewards {count}: mend it")
     ends = np.zeros(count, np.bool_)
     for name in ("terminals", *_OTHER_ENDS):
         if name in arrays:
@@ -83,24 +109,23 @@ def _flags(values: Array) -> NDArray[np.bool_]:
     return np.asarray(values).reshape(-1).astype(np.bool_)
 
 
-def episode_count(file: Any) -> int:
-    """Of a dump: `num_episodes`, which older versions called `total_size`."""
-    for name in ("num_episodes", "total_size"):
-        if name in file:
-            return int(file[name][()])
-    raise UserError(
-        f"{Path(file.filename).name} has neither the arrays {', '.join(FLAT)}, nor the episodes of d3rlpy"
-    )
+def _dumped_names(path: Path, file: Any) -> list[str]:
+    """Arrays of a dump, by episodes: `num_episodes`, which older versions called `total_size`."""
+    [counted] = [name for name in _COUNTS if name in file][:1] or [""]
+    check(bool(counted), f"{path} has neither the arrays {', '.join(FLAT)}, nor the episodes of d3rlpy")
+    count = int(_arrays(path, file, [counted])[counted])
+    check(count > 0, f"{path} holds no episode")
+    check(count <= len(file), f"{path} has not {count} episodes, as {counted} says: mend it")
+    names = [f"{part}_{number}" for part in _PARTS for number in range(count)]
+    missing = [name for name in names if name not in file]
+    says = "only vectors and numbers can be read, not tuples"
+    check(not missing, f"{path} has no {missing[0] if missing else ''!r}: {says}")
+    return names + [name for name in (f"terminated_{number}" for number in range(count)) if name in file]
 
 
-def _dumped_rows(source: str, file: Any) -> Rows:
-    count = episode_count(file)
-    if count == 0:
-        raise UserError(f"{source} holds no episode")
-    observations, actions, rewards = (
-        [_part(source, file, f"{name}_{number}") for number in range(count)]
-        for name in ("observations", "actions", "rewards")
-    )
+def _dumped_rows(source: str, file: Mapping[str, Array]) -> Rows:
+    count = sum(name.startswith("rewards_") for name in file)
+    observations, actions, rewards = ([file[f"{name}_{n}"] for n in range(count)] for name in _PARTS)
     lengths = np.array([len(each) for each in rewards], np.int64)
     for number, (seen, done, length) in enumerate(zip(observations, actions, lengths, strict=True)):
         if not len(seen) == len(done) == length or length == 0:
@@ -110,7 +135,7 @@ def _dumped_rows(source: str, file: Any) -> Rows:
     flat = np.concatenate([np.asarray(each, np.float64).reshape(-1) for each in rewards])
     ended = [f"terminated_{number}" for number in range(count)]
     told = all(name in file for name in ended)
-    terminated = np.array([bool(file[name][()]) for name in ended]) if told else None
+    terminated = np.array([bool(file[name]) for name in ended]) if told else None
     return _rows(source, seen_at, done_at, flat, lengths, terminated, told)
 
 
@@ -122,12 +147,6 @@ def _joined(source: str, name: str, parts: list[Array]) -> Array:
                 f"{parts[0].shape[1:]}: mend it"
             )
     return np.concatenate(parts)
-
-
-def _part(source: str, file: Any, name: str) -> Array:
-    if name not in file:
-        raise UserError(f"{source} has no {name!r}: only vectors and numbers can be read, not tuples")
-    return np.asarray(file[name][()])
 
 
 def _rows(

@@ -53,11 +53,6 @@ class Coded:
                 coded, fill=float(np.argmax(np.bincount(coded._codes(source, column).astype(int))))
             )
         values = np.asarray(column, np.float64)
-        if np.isinf(values).any():
-            row = int(np.argmax(np.isinf(values))) + 1
-            raise UserError(
-                f"{source}, row {row}: column {name!r} holds infinity: mend it, or leave it empty"
-            )
         known = values[~np.isnan(values)]
         if not known.size:
             raise UserError(f"{source}: column {name!r} holds no value: leave it out")

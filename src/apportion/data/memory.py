@@ -28,6 +28,13 @@ class Memory(NamedTuple):
     score: Float[Array, "K"]
 
 
+class Centres(NamedTuple):
+    """Observations that others are compared with. They follow the learners' units, as a memory does."""
+
+    observations: Float[Array, "K S"]
+    unit: Float[Array, "S"]  # in which distances count: one of the moment of the comparison, in those of now
+
+
 def init(spec: Spec, size: int) -> Memory:
     """Nothing yet, in so many places."""
     steps = spec.max_segment_steps

@@ -2,7 +2,6 @@
 nothing is unpacked before it is known to be wanted, of numbers, and as large as it says."""
 
 import ast
-import os
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.config import UserError
+from apportion.core.files import ARRAY_HEAD, COMPRESSED, UNPACKED, memory
 
 REAL = "biuf"  # kinds of NumPy types: truth values and real numbers
 TEXT = "U"
 
 _START = b"\x93NUMPY"
-_LONGEST_HEAD = 10_000  # bytes; that of a plain array has 128
-_LARGE = 64 * 2**20  # bytes; smaller ones may be compressed as much as they like
-_COMPRESSED = 200  # times; real data are not, but a trap is
 
 
 class _Head(NamedTuple):
@@ -47,6 +44,10 @@ def read_arrays(
             names = [name for name in wanted if name in members]
             for name in names:  # all of them, before the first is unpacked
                 _check(path, name, _read_head(archive, members[name]), members[name], wanted[name])
+            chosen = [members[name] for name in names]
+            check_unpacked(
+                path, sum(each.file_size for each in chosen), sum(each.compress_size for each in chosen)
+            )
             return {name: _unpacked(archive, members[name]) for name in names}
     except UserError:
         raise
@@ -62,7 +63,7 @@ def _read_head(archive: ZipFile, member: ZipInfo) -> _Head:
             raise ValueError(f"{member.filename[:40]} is no array")
         long = file.read(2)[:1] > b"\x01"
         length = int.from_bytes(file.read(4 if long else 2), "little")
-        if length > _LONGEST_HEAD:
+        if length > ARRAY_HEAD:
             raise ValueError(f"{member.filename[:40]} has too long a head")
         return _parsed(file.read(length), member)
 
@@ -88,12 +89,16 @@ def _check(path: Path, name: str, head: _Head, member: ZipInfo, kinds: str) -> N
         raise UserError(f"{path}: {name} holds {head.dtype.name}, not {what}: convert it first")
     if head.bytes > member.file_size:
         raise UserError(f"{path}: {name} says it has {_size(head.bytes)}, but there are {member.file_size:,}")
-    if member.file_size > _memory():
-        raise UserError(f"{path}: {name} has {_size(member.file_size)}, more than this machine's memory")
-    if member.file_size > max(_LARGE, _COMPRESSED * member.compress_size):
+
+
+def check_unpacked(path: Path, unpacked: int, packed: int) -> None:
+    """Complain of arrays that memory could not hold, or that are a trap: all of a file's together."""
+    if unpacked > memory():
+        raise UserError(f"{path} has arrays of {_size(unpacked)}, more than this machine's memory")
+    if unpacked > max(UNPACKED, COMPRESSED * packed):
         raise UserError(
-            f"{path}: {name} would unpack to {_size(member.file_size)} from {_size(member.compress_size)}: "
-            "if that is right, write it with numpy.savez, not numpy.savez_compressed"
+            f"{path} would unpack to {_size(unpacked)} from {_size(packed)}: if that is right, write it "
+            "without compression"
         )
 
 
@@ -102,11 +107,6 @@ def _unpacked(archive: ZipFile, member: ZipInfo) -> NDArray[Any]:
         stream: IO[bytes] = file
         array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
         return array
-
-
-def _memory() -> int:
-    """Bytes of this machine."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _size(count: int) -> str:

@@ -35,10 +35,23 @@ def read_rows(
 ) -> tuple[Source, Rows]:
     """The steps in a file or data set; of a table those columns that are named, or were chosen before. Unless
     it must be known what was `paid`, tables and arrays of episodes need no outcomes."""
+    choice, rows = _read_rows(data, columns, tell, paid)
+    for name, column in (*rows.states.items(), *rows.actions.items(), *(rows.last or {}).items()):
+        if column.dtype != object:
+            size = np.abs(np.asarray(column, np.float64))
+            row = int(np.argmax(size > SIZES[1]))  # not a number is one that is missing
+            what = "infinity" if np.isinf(size[row]) else f"{column[row]:.2g}, more than learners can hold"
+            said = f"{data}, row {row + 1}: column {name!r} holds {what}: mend it, or leave it empty"
+            check(not size[row] > SIZES[1], said)
+    return Source(data, choice), rows
+
+
+def _read_rows(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> tuple[Choice | None, Rows]:
     path = Path(data)
+    odd = path.suffix in ENDINGS and path.exists() and not path.is_file()
+    check(not odd, f"{data} is no regular file: write the episodes into one")
     if path.suffix in (*tables.CSV, *tables.PARQUET):
-        choice, rows = tables.read_table(path, columns, tell, paid)
-        return Source(data, choice), rows
+        return tables.read_table(path, columns, tell, paid)
     if (path / "config.json").exists():
         raise UserError(f"{data} is a run: apportion show has its graph; give logged episodes here")
     if path.suffix not in ENDINGS and (path.suffix or path.exists()):
@@ -49,10 +62,10 @@ def read_rows(
             given is None, f"--{field} {given} names a column of a table, which {data} is not: leave it out"
         )
     if path.suffix in NPZ:
-        return Source(data, None), _npz_rows(path, paid)
+        return None, _npz_rows(path, paid)
     if path.suffix in d3rlpy.HDF5:
-        return Source(data, None), d3rlpy.read(path)
-    return Source(data, None), minari_sets.read(data, tell)
+        return None, d3rlpy.read(path)
+    return None, minari_sets.read(data, tell)
 
 
 class Read(NamedTuple):

@@ -101,7 +101,9 @@ def episode_outcomes(
     if not paid and _absent(outcome).all():
         return np.full(len(lengths), np.nan)
     if outcome.dtype == object:
-        example = next(value for value in outcome if value is not None)
+        example = next((value for value in outcome if value is not None), None)
+        if example is None:
+            raise UserError(f"{source}: column {name!r} is empty: fill in what each episode was paid")
         raise UserError(
             f"{source}: column {name!r} holds texts, as {example!r}, and outcomes are numbers: write 1234.5"
         )

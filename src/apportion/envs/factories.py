@@ -14,6 +14,7 @@ import gymnasium
 from gymnasium.wrappers import TimeLimit
 
 from apportion.core.config import UserError
+from apportion.core.registry import in_this_folder
 
 AnyEnv = gymnasium.Env[Any, Any]
 Factory = Callable[..., AnyEnv]
@@ -100,7 +101,8 @@ def _check_arguments(env_id: str, factory: Factory, arguments: dict[str, Any], i
 def _imported(module: str, name: str) -> Any:
     """What stands under a dotted name in a module that can be imported, or None."""
     try:
-        found: Any = importlib.import_module(module)
+        with in_this_folder():
+            found: Any = importlib.import_module(module)
     except ImportError:
         return None
     for part in name.split("."):

@@ -8,7 +8,6 @@ episodes, `max_episode_steps`; none is required.
 
 import difflib
 import importlib
-import json
 import math
 import re
 import warnings
@@ -21,7 +20,8 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import RescaleAction
 
-from apportion.core.config import UserError, check, nearest
+from apportion.core.config import UserError, check, nearest, parse_json
+from apportion.core.registry import in_this_folder
 from apportion.core.spec import Spec
 from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
 from apportion.envs.factories import AnyEnv as AnyEnv
@@ -148,6 +148,13 @@ def list_environments() -> list[tuple[str, str]]:
 
 def _build(config: EnvConfig, render_mode: str | None) -> AnyEnv:
     """gymnasium.make or a factory, with every failure that the user can mend turned into one line."""
+    if _split_id(config.id)[0]:
+        with in_this_folder():
+            return _build_named(config, render_mode)
+    return _build_named(config, render_mode)
+
+
+def _build_named(config: EnvConfig, render_mode: str | None) -> AnyEnv:
     name = config.id if only_here(config.id) else _import_module(config.id)
     factory = find_factory(config.id)
     _check_version(name)
@@ -199,7 +206,11 @@ def _import_module(env_id: str) -> str:
         fix = f"say my_module:{name} in the folder of my_module.py, or put that folder on PYTHONPATH"
         raise UserError(f"{module!r} is a path, not a module: {fix}")
     try:
-        importlib.import_module(module or str(extra))
+        if module:
+            with in_this_folder():
+                importlib.import_module(module)
+        else:
+            importlib.import_module(str(extra))
     except ImportError as error:
         if module:
             fix = f"install it, or put its folder on PYTHONPATH ({_one_line(error)})"
@@ -217,8 +228,8 @@ def _check_version(name: str) -> None:
 
 def _parse_kwargs(text: str) -> dict[str, Any]:
     try:
-        arguments = json.loads(text)
-    except json.JSONDecodeError as error:
+        arguments = parse_json(text)
+    except ValueError as error:
         raise UserError(
             f"--env.kwargs '{text}' is not JSON ({error}): write it like '{{\"noise\": 0.1}}'"
         ) from error

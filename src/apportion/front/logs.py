@@ -2,18 +2,18 @@
 
 import dataclasses
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from apportion.core import files
 from apportion.core.config import Tell, UserError, check, nearest, silent
+from apportion.core.terminal import say
 from apportion.data.columns import Columns
 from apportion.data.reading import Read, read_log
 from apportion.data.writing import check_target, relabelled_id, write_copy, write_minari
 from apportion.front.choosing import changed_method
 from apportion.front.run import Run
-from apportion.runs import atomic
 from apportion.runs.explain import Precision
 from apportion.runs.fitting import fit_run
 from apportion.runs.folder import default_path
@@ -62,7 +62,7 @@ def fit(
 def start_fit(config: Config, fitting: Fitting, read: Read, out: Path | None, quiet: bool) -> Run:
     """Fit with settings that are ready, into a folder that is named for them where none is given."""
     for note in () if quiet else read.log.notes:
-        print(note, file=sys.stderr)
+        say(note)
     folder = out or default_path(Path(config.env.id).stem, config.method)
     return Run(fit_run(config, fitting, read, folder, quiet))
 
@@ -95,5 +95,5 @@ def relabel(
         write_minari(name, target, *found)
         return target
     Path(target).parent.mkdir(parents=True, exist_ok=True)
-    atomic.replace(Path(target), lambda temp: write_copy(name, temp, *found))
+    files.replace(Path(target), lambda temp: write_copy(name, temp, *found))
     return target

@@ -69,7 +69,8 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         after, paid, terminated, truncated, info = super().step(action)
         # A copy: some environments write each observation into the same array.
         before, self._observation = self._observation, np.array(after)
-        taken = learners_actions(self.learner.spec, np.asarray(action)[None])[0]
+        # Beyond its bounds an environment takes the bound, if it takes anything: learners know no more.
+        taken = np.clip(learners_actions(self.learner.spec, np.asarray(action)[None])[0], -1, 1)
         reward = float(paid)
         self._unfinished.step(before, taken, after, reward, info)
         learned = self.episodes >= self.first_episodes

@@ -20,6 +20,7 @@ from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Method, Metrics, Record, Revision, Sampling, Segments, Transitions
 from apportion.data.logged import read_npz
+from apportion.data.memory import Centres
 from apportion.nn.losses import sum_exactly
 
 GROWTH = 1.5  # the best episodes are looked for anew when there are so many times more
@@ -52,7 +53,7 @@ class Config:
 
 
 class State(NamedTuple):
-    centres: Float[Array, "K S"]
+    centres: Centres
     profile: Float[Array, "P K"]  # position-specific scores; 0 where there is no column
     scale: Float[Array, ""]  # reward for one unit of score; 0 before the first look
     shared: Float[Array, ""]  # how many events the demonstrations share
@@ -62,7 +63,7 @@ def make(config: Config) -> Method:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
         states = spec.observation_size
         return State(
-            centres=jnp.zeros((config.symbols, states)),
+            centres=Centres(jnp.zeros((config.symbols, states)), jnp.ones(states)),
             profile=jnp.zeros((config.columns, config.symbols)),
             scale=jnp.zeros(()),
             shared=jnp.zeros(()),
@@ -91,17 +92,23 @@ def make(config: Config) -> Method:
         shown=shown,
     )
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, sampling, revision=revision, credit=credit)
+
+    def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
+        return state._replace(scale=state.scale * factor)
+
+    return Method(init, update, reward, sampling, revision=revision, credit=credit, repaid=repaid)
 
 
 # --- The score of an episode
 
 
-def symbols_of(centres: Float[Array, "K S"], segments: Segments) -> Int[Array, "M T"]:
+def symbols_of(centres: Centres, segments: Segments) -> Int[Array, "M T"]:
     """The cluster of the state that each step reaches."""
     reached = jnp.where(segments.mask[:, :, None], segments.observations[:, 1:], 0.0)
+    places = centres.observations / centres.unit[None, :]
     # |x|² is the same for all centres.
-    away = jnp.sum(centres**2, axis=1)[None, None, :] - 2.0 * jnp.einsum("mts,ks->mtk", reached, centres)
+    products = jnp.einsum("mts,ks->mtk", reached / centres.unit[None, None, :], places)
+    away = jnp.sum(places**2, axis=1)[None, None, :] - 2.0 * products
     return jnp.argmin(away, axis=-1)
 
 
@@ -129,7 +136,7 @@ def look(config: Config, state: State, records: list[Record]) -> State:
     """With the profile of the demonstrations among the records, or of the best of them."""
     shown = [record for record in records if record.number < 0]
     own = [record for record in records if record.number >= 0]
-    states = state.centres.shape[1]
+    states = len(state.centres.unit)
     for record in shown:
         found = record.observations.shape[1]
         check(found == states, f"{config.demonstrations} has {found} observed numbers, the task {states}")
@@ -143,7 +150,7 @@ def look(config: Config, state: State, records: list[Record]) -> State:
     aligned = align(ways, substitution(background))
     fitted = _fitted(profile(aligned, background), config.columns)
     new = state._replace(
-        centres=jnp.asarray(centres, jnp.float32),
+        centres=Centres(jnp.asarray(centres, jnp.float32), jnp.ones(states)),
         profile=jnp.asarray(fitted, jnp.float32),
         shared=jnp.asarray(np.sum(fitted.any(axis=1)), jnp.float32),
     )

@@ -16,7 +16,7 @@ from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
 from apportion.methods import foresight
-from apportion.methods.foresight import LSTM, Statistics, follow, inputs_of, target_of, unit
+from apportion.methods.foresight import LSTM, Scalar, Statistics, follow, inputs_of, target_of, unit
 from apportion.nn import optimise
 from apportion.nn.losses import masked_mean, tokens_of
 from apportion.nn.networks import MLP
@@ -80,7 +80,7 @@ def make(config: Config) -> Method:
         cut = jax.random.randint(key, segments.length.shape, 1, segments.length + 1)
 
         def loss(networks: Networks) -> tuple[Float[Array, ""], Metrics]:
-            parts = part_loss(networks.part, statistics, segments, cut)
+            parts = part_loss(networks.part, statistics, state.per_step, segments, cut)
             steps = step_loss(networks, statistics, state.per_step, segments)
             return parts + steps, {"part_loss": parts, "step_loss": steps}
 
@@ -99,29 +99,31 @@ def make(config: Config) -> Method:
 
 
 def part_loss(
-    part: LSTM, statistics: Statistics, segments: Segments, cut: Int[Array, "M"]
+    part: LSTM, statistics: Statistics, per_step: Scalar, segments: Segments, cut: Int[Array, "M"]
 ) -> Float[Array, ""]:
     """mean_m (f(τ_{0:c}) + f(τ_{c:T}) - z)²; only the first where c = T."""
     steps = jnp.arange(segments.mask.shape[1])[None, :]
-    values = part(inputs_of(statistics, segments), steps == cut[:, None])
+    values = part(inputs_of(statistics, segments), per_step, steps == cut[:, None])
     # The value of a part is what the network says after its last step.
     ends = (steps == cut[:, None] - 1) | (steps == segments.length[:, None] - 1)
     return jnp.mean((jnp.sum(jnp.where(ends, values, 0.0), axis=1) - target_of(statistics, segments)) ** 2)
 
 
 def step_loss(
-    networks: Networks, statistics: Statistics, per_step: Float[Array, ""], segments: Segments
+    networks: Networks, statistics: Statistics, per_step: Scalar, segments: Segments
 ) -> Float[Array, ""]:
     """mean ((r̂_t - d_t) / scale)² over all steps of the segments."""
     scale = per_step * unit(statistics)
-    worth = jax.lax.stop_gradient(differences(networks.part, statistics, segments))
+    worth = jax.lax.stop_gradient(differences(networks.part, statistics, per_step, segments))
     rewards = predict_reward(networks.step, statistics.rate, scale, tokens_of(segments))
     return masked_mean(((rewards - worth) / scale).ravel() ** 2, segments.mask.ravel())
 
 
-def differences(part: LSTM, statistics: Statistics, segments: Segments) -> Float[Array, "M T"]:
+def differences(
+    part: LSTM, statistics: Statistics, per_step: Scalar, segments: Segments
+) -> Float[Array, "M T"]:
     """d_t = f(τ_{0:t+1}) - f(τ_{0:t}), where f of the whole is what it paid: their sum is exact."""
-    foreseen = part(inputs_of(statistics, segments))
+    foreseen = part(inputs_of(statistics, segments), per_step)
     last = jnp.arange(foreseen.shape[1])[None, :] == segments.length[:, None] - 1
     foreseen = jnp.where(last, target_of(statistics, segments)[:, None], foreseen)
     return jnp.where(segments.mask, foresight.rises(foreseen, statistics), 0.0)

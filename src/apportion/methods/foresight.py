@@ -3,7 +3,6 @@
 They differ in how they foresee. Inputs and targets are brought to size one by running statistics.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,6 +16,8 @@ from apportion.nn.networks import dense, init_dense
 
 MOST_UPDATES = 1000  # running statistics forget what is older
 FARTHEST = 10.0  # standard deviations: inputs are cut there
+
+Scalar = float | Float[Array, ""]
 
 
 class Statistics(NamedTuple):
@@ -121,7 +122,8 @@ def repaid(state: Any, factor: Float[Array, ""], more: Float[Array, ""]) -> Any:
 class LSTM(eqx.Module):
     """The LSTM of RUDDER: no forget gate and no output gate, so what a cell took in stays there.
 
-    c_t = c_{t-1} + σ(V tanh(c_{t-1}) + d) ⊙ tanh(W x_t + b) / √T, and y_t = u·c_t + e after every step.
+    c_t = c_{t-1} + σ(V tanh(c_{t-1}) + d) ⊙ tanh(W x_t + b) / √T, and y_t = u·c_t + e after every step. T (as
+    per_step = 1 / √T) is that of the longest segment that there can be, whatever these are padded to.
     What a cell takes in depends on the step alone, how much of it on the cells alone.
     """
 
@@ -140,11 +142,11 @@ class LSTM(eqx.Module):
         return LSTM(weight, bias, gate_weight, gate_bias - 2.0, out_weight, out_bias)
 
     def __call__(
-        self, x: Float[Array, "M T I"], starts: Bool[Array, "M T"] | None = None
+        self, x: Float[Array, "M T I"], per_step: Scalar, starts: Bool[Array, "M T"] | None = None
     ) -> Float[Array, "M T"]:
         """What it says after each step, having seen no later one; none before a step where it starts anew."""
         # Scaled by the most steps that there can be, sums of steps start at the size of one, for any T.
-        taken = jnp.tanh(dense(x, self.weight, self.bias)) / math.sqrt(x.shape[1])
+        taken = jnp.tanh(dense(x, self.weight, self.bias)) * per_step
 
         goes_on = jnp.ones(x.shape[:2], x.dtype) if starts is None else (~starts).astype(x.dtype)
 

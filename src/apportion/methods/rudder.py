@@ -104,4 +104,5 @@ def make(config: Config) -> Method:
 
 def foresee(network: LSTM, statistics: Statistics, segments: Segments) -> Float[Array, "M T"]:
     """y_t: by how much the total will be above T times the usual reward, in the targets' unit."""
-    return network(inputs_of(statistics, segments))
+    # Lessons have the padding of the longest segment that there can be, and so has what comes beside them.
+    return network(inputs_of(statistics, segments), segments.mask.shape[1] ** -0.5)

@@ -1,7 +1,6 @@
 """The numbers of a comparison: of each task, and of all on a scale from random actions to the oracle."""
 
 import csv
-import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError, check, from_dict
+from apportion.core.config import UserError, check, from_dict, parse_json
+from apportion.core.files import read_bytes
 from apportion.envs.faults import FAILURES
 from apportion.envs.lane import Lane, play_one
 from apportion.envs.make import EnvConfig
@@ -444,7 +444,7 @@ def random_return(run: RunFolder) -> float:
 def read_random(path: Path) -> dict[str, float]:
     """Returns of random actions by task, from a JSON object, or from what `apportion compare --json` said."""
     try:
-        data: Any = json.loads(path.read_bytes())
+        data: Any = parse_json(read_bytes(path, linked=True))
     except FileNotFoundError as error:
         raise UserError(f"no file {path}: --random takes a JSON file") from error
     except ValueError as error:

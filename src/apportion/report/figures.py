@@ -5,7 +5,6 @@ Of the paper: learning curves (its Figures 3 and 5), causal structure over train
 """
 
 import io
-import json
 import re
 from collections.abc import Sequence
 from html import escape
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError, check
+from apportion.core.config import UserError, check, parse_json
+from apportion.core.files import read_bytes
 from apportion.core.spec import BLOCKS, Spec
 from apportion.report import drawing
 from apportion.report.comparison import Compared
@@ -239,7 +239,7 @@ def _std(result: dict[str, Any]) -> float:
 
 def _read_noise(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_bytes())
+        data = parse_json(read_bytes(path, linked=True))
     except FileNotFoundError as error:
         raise UserError(f"no file {path}") from error
     except ValueError as error:

@@ -1,7 +1,6 @@
 """Run folders into one HTML file: the data, our own page around it, and Plotly's JavaScript inside."""
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -13,7 +12,8 @@ from typing import Any, Literal, NamedTuple
 from plotly.offline import get_plotlyjs
 
 from apportion import __version__
-from apportion.core.config import UserError, check, nearest
+from apportion.core.config import UserError, check, nearest, parse_json
+from apportion.core.files import read_bytes, write_bytes
 from apportion.core.spec import Spec
 from apportion.report import episodes as playing
 from apportion.report.episodes import Extras as EpisodeExtras
@@ -21,7 +21,6 @@ from apportion.report.episodes import make_extras
 from apportion.report.overview import curves, scores, sentence, structure_table
 from apportion.report.packing import compressed, compressed_json
 from apportion.report.structure import drivers, structure
-from apportion.runs.atomic import write_bytes
 from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder
 from apportion.runs.notes import notes
@@ -40,7 +39,7 @@ Names = dict[str, tuple[str, ...]]
 def read_names(path: Path) -> Names:
     """A JSON object with observation_names, action_names or both: lists of texts."""
     try:
-        data: Any = json.loads(path.read_bytes())
+        data: Any = parse_json(read_bytes(path, linked=True))
     except FileNotFoundError as error:
         raise UserError(f"no file {path}: --names takes a JSON file") from error
     except ValueError as error:

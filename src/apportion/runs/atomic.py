@@ -7,7 +7,7 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from apportion.core import files
 from apportion.core.config import UserError, parse_json
+from apportion.core.files import replace, write_bytes
 
 CHECKSUM = "checksum"
 
@@ -61,20 +63,6 @@ def _of_data(data: Mapping[str, Any]) -> str:
 Arrays = dict[str, NDArray[Any]]  # name → array
 
 
-def sync(path: Path) -> None:
-    """Waits until a file's content, or a folder's list of names, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replaces a file in one step: a reader sees the old content or the new, a crash leaves either."""
-    replace(path, lambda temp: temp.write_bytes(content))
-
-
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Replaces a JSON file in one step, with a checksum in it. NaN and infinities become null."""
     write_bytes(path, json_text(data).encode())
@@ -88,7 +76,7 @@ def json_text(data: Mapping[str, Any]) -> str:
 def read_json(path: Path, edited: bool = False) -> dict[str, Any]:
     """The object in a JSON file, without its checksum. People may have `edited` it: then that may differ."""
     try:
-        return parse_sealed(path.read_bytes(), str(path), edited)
+        return parse_sealed(files.read_bytes(path), str(path), edited)
     except (UserError, OSError) as error:
         reason = f"{path} cannot be read ({error.strerror})" if isinstance(error, OSError) else error
         raise UserError(f"{reason}: restore it from a copy, or start a new run") from error
@@ -112,14 +100,21 @@ def write_tensors(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 def read_tensors(path: Path) -> Arrays:
     """The arrays of a safetensors file; ValueError where they are not as they were written."""
-    try:
-        with safe_open(path, framework="np") as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
-            metadata = file.metadata()
-    except (SafetensorError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError("its content is no array") from error
+    arrays, metadata = load_tensors(path, files.TENSOR_BYTES)
     check_arrays(arrays, metadata, path.name)
     return arrays
+
+
+def load_tensors(path: Path, most: int) -> tuple[Arrays, dict[str, str] | None]:
+    """All arrays of a safetensors file of so many bytes at the most, and what it says of them."""
+    try:
+        with files.opened(path, most), safe_open(path, framework="np") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+            return arrays, file.metadata()
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from error
+    except (SafetensorError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError("its content is no array") from error
 
 
 def save_tensors(
@@ -144,7 +139,7 @@ def save_tensors(
 def checksum(path: Path) -> tuple[int, int]:
     """Size and CRC-32 of a file."""
     size = crc = 0
-    with path.open("rb") as file:
+    with files.opened(path, files.memory()) as file:
         while block := file.read(1 << 20):
             size += len(block)
             crc = zlib.crc32(block, crc)
@@ -167,37 +162,3 @@ def plain(value: Any) -> Any:
     if array.dtype == object:
         raise TypeError(f"cannot write {type(value).__name__} as JSON")
     return plain(array.tolist())
-
-
-def replace(path: Path, write: Callable[[Path], Any]) -> None:
-    """Lets `write` fill a file beside its place, and then puts it there in one step."""
-    temp = path.with_name(f".{path.name}.tmp")
-    try:
-        write(temp)
-        sync(temp)
-        os.replace(temp, path)
-    except BaseException:
-        temp.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
-
-
-# --- Files that only grow
-
-
-def append(path: Path, content: bytes) -> None:
-    """Adds all of it or, where there is no room, nothing: the next one must not be glued to half of it.
-
-    The file is opened each time, so that what was added has left the process."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        end = os.fstat(descriptor).st_size
-        rest = memoryview(content)
-        try:
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-        except OSError as error:
-            os.ftruncate(descriptor, end)
-            raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        os.close(descriptor)

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
 from apportion.core.config import UserError, from_dict
+from apportion.core.files import LOG_BYTES, memory, read_bytes, sync
 from apportion.envs.wire import strip_prefix
-from apportion.runs.atomic import Arrays, checksum, json_text, parse_sealed, save_tensors, sync
+from apportion.runs.atomic import Arrays, checksum, json_text, load_tensors, parse_sealed, save_tensors
 from apportion.runs.schemas import Header
 
 FORMAT = 2
@@ -237,7 +236,7 @@ def _candidates(folder: Path) -> list[tuple[int, Path]]:
     found = []
     for path in folder.iterdir() if folder.is_dir() else ():
         match = _COMPLETE.fullmatch(path.name) or _SET_ASIDE.fullmatch(path.name)
-        if match:
+        if match and not path.is_symlink():
             found.append((int(match[1]), path))
     return sorted(found, key=lambda item: (item[0], item[1].name), reverse=True)
 
@@ -247,8 +246,8 @@ def _read(step: int, path: Path) -> Stored:
     for name, facts in header["files"].items():
         _verify(path / name, facts["bytes"], facts["crc32"])
     try:
-        arrays = load_file(path / TENSORS)
-    except (SafetensorError, TypeError, KeyError, AttributeError) as error:
+        arrays, _ = load_tensors(path / TENSORS, memory())
+    except ValueError as error:
         raise UserError(f"{TENSORS} cannot be read ({error})") from error
     return Stored(
         step,
@@ -256,14 +255,15 @@ def _read(step: int, path: Path) -> Stored:
         meta=header["meta"],
         raw=strip_prefix(arrays, "raw."),
         keys=header["keys"],
-        files={name: (path / name).read_bytes() for name in header["files"] if name != TENSORS},
+        files={name: read_bytes(path / name, LOG_BYTES) for name in header["files"] if name != TENSORS},
     )
 
 
 def _read_header(step: int, path: Path) -> Header:
-    if not (path / META).is_file():
-        raise UserError(f"{META} is missing")
-    data = parse_sealed((path / META).read_bytes(), META)
+    try:
+        data = parse_sealed(read_bytes(path / META), META)
+    except FileNotFoundError:
+        raise UserError(f"{META} is missing") from None
     if data.get("format") != FORMAT:
         raise UserError(f"its format is {data.get('format')}, this version of apportion reads {FORMAT}")
     header = from_dict(Header, data, f"{META}: ")
@@ -276,9 +276,10 @@ def _read_header(step: int, path: Path) -> Header:
 
 
 def _verify(path: Path, size: int, crc: int) -> None:
-    if not path.is_file():
-        raise UserError(f"{path.name} is missing")
-    found, sum_found = checksum(path)
+    try:
+        found, sum_found = checksum(path)
+    except FileNotFoundError:
+        raise UserError(f"{path.name} is missing") from None
     if found != size:
         raise UserError(f"{path.name} has {found} bytes of {size}")
     if sum_found != crc:

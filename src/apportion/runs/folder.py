@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion import __version__
+from apportion.core import files
 from apportion.core.config import UserError, check, conform, from_dict
 from apportion.core.spec import Spec
 from apportion.runs import logs, snapshots
@@ -31,6 +32,7 @@ from apportion.training.settings import MOST_LANES
 # --- One writer at a time
 
 
+LOCK = ".lock"
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -41,7 +43,7 @@ def held(folder: Path, what: str) -> Iterator[None]:
 
     A forked child keeps the lock of its parent alive; spawned ones do not.
     """
-    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = files.own(folder / LOCK, os.O_RDWR)
     try:
         _claim(descriptor, what)
         yield
@@ -53,17 +55,12 @@ def held(folder: Path, what: str) -> Iterator[None]:
 def is_held(folder: Path) -> bool:
     """Whether somebody on this machine holds a folder just now."""
     try:
-        descriptor = os.open(folder / ".lock", os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with files.opened(folder / LOCK, files.JSON_BYTES) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a disk without locks
+    except OSError:  # none there, or a disk without locks
         return False
-    finally:
-        os.close(descriptor)
     return False
 
 
@@ -102,11 +99,13 @@ class RunFolder:
     def create(cls, path: Path, config: dict[str, Any], spec: Spec) -> "RunFolder":
         """Starts a run folder; it must not hold anything yet."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            held = is_held(path)
+            check(not held, f"run folder {path} is being written by somebody else: choose another --out")
             saved = any((path / "checkpoints").glob("step_*"))
             fix = f"continue it with `apportion resume {path}`" if saved else "delete it"
             raise UserError(f"run folder {path} exists: choose another --out, or {fix}")
         run = cls(path)
-        for folder in (run.edges, run.episodes, run.checkpoints, run.best, run.tensorboard):
+        for folder in run.folders:
             folder.mkdir(parents=True, exist_ok=True)
         write_json(run.spec, spec.to_dict())
         write_json(run.versions, versions())
@@ -123,11 +122,24 @@ class RunFolder:
                     f"{path} is not a run folder (it has no {file.name}): "
                     "name a folder that `apportion train` wrote"
                 )
+        for folder in run.folders:
+            check(not folder.is_symlink(), f"{folder} is a link: copy into its place what it points to")
         return run
 
     def need_trust(self, what: str) -> None:
         """Complain of what cannot be had without importing code that the folder names."""
         check(self.trusted, f"{what} of {self.path} is not loaded: leave out --no-env if you trust it")
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Those within it."""
+        return self.edges, self.episodes, self.checkpoints, self.best, self.tensorboard
+
+    @property
+    def names(self) -> set[str]:
+        """Of all that a run writes into its folder."""
+        files = (self.config, self.versions, self.spec, self.metrics, self.status, self.data, self.credit)
+        return {path.name for path in (*self.folders, *files, self.credit_arrays)} | {LOCK}
 
     @property
     def config(self) -> Path:
@@ -252,11 +264,11 @@ class RunFolder:
 
     def truncate_after(self, step: int) -> None:
         """Drops edges and episodes of later steps, and what a crash left half written, before a resume."""
+        files.clear(self.path)
         for folder in (self.edges, self.episodes):
             for later in [each for each in snapshots.stored(folder) if each > step]:
                 snapshots.place(folder, later).unlink()
-            for torn in folder.glob(".*"):
-                torn.unlink()
+            files.clear(folder)
 
     def lock(self) -> AbstractContextManager[None]:
         """Holds the run for writing."""

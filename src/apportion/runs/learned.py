@@ -64,6 +64,20 @@ class Learned:
         """[L, ...] what the lanes' methods know."""
         return self.agent._replace(backbone=None)
 
+    @cached_property
+    def sound(self) -> list[int]:
+        """Lanes whose numbers have stayed finite; UserError where there is none."""
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self.models)]
+        numbers = [leaf for leaf in leaves if leaf.dtype.kind == "f"]
+        finite = [all(np.isfinite(leaf[lane]).all() for leaf in numbers) for lane in range(self.config.lanes)]
+        check(any(finite), "what was learned is not finite in any seed: fit again, with other settings")
+        return np.flatnonzero(finite).tolist()
+
+    def left_out(self) -> list[str]:
+        """A sentence for each lane that is not sound."""
+        others = [self.config.seed + lane for lane in range(self.config.lanes) if lane not in self.sound]
+        return [f"seed {seed} has no finite reward and is left out" for seed in others]
+
     def model(self, lane: int) -> State:
         """What one lane's method knows."""
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[lane]), self.models)

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from apportion.core.config import check
-from apportion.runs.atomic import append
+from apportion.core.files import append
 from apportion.runs.logs import STORED, Kind
 
 

@@ -45,8 +45,12 @@ def spec_of(data: str, log: Log) -> Spec:
 def plain_episode(spec: Spec, log: Log, number: int) -> Arrays:
     """An episode with one number for each dimension: observations [T+1, S'], actions [T, A'] in [-1, 1]."""
     actions = learners_actions(spec, log.actions[number])
-    observations = np.asarray(log.observations[number], np.float32)
-    return {"observations": with_last(observations, len(actions)), "actions": actions}
+    observations = with_last(np.asarray(log.observations[number], np.float32), len(actions))
+    known = len(log.observations[number]) > len(actions)
+    if not known and log.levels:
+        categories = np.flatnonzero(log.levels[: observations.shape[1]])
+        observations[-1, categories] = observations[-2, categories]
+    return {"observations": observations, "actions": actions}
 
 
 def learners_record(spec: Spec, log: Log, number: int, name: int) -> Record:

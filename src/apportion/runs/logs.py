@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from apportion.core import files
 from apportion.core.config import UserError, conform, parse_json
-from apportion.runs.atomic import append, plain, sealed, unsealed, write_bytes
+from apportion.runs.atomic import plain, sealed, unsealed
 
 Kind = Literal["train", "eval"]
 
@@ -41,19 +42,19 @@ class MetricsLog:
         infinities become null."""
         entry: dict[str, Any] = plain({"step": step, "kind": kind, **values})
         line = json.dumps(sealed(entry), allow_nan=False)
-        append(self.path, f"{line}\n".encode())
+        files.append(self.path, f"{line}\n".encode())
         self.lines += 1
         return entry
 
     def content(self) -> bytes:
         """All lines so far."""
-        return self.path.read_bytes() if self.path.exists() else b""
+        return files.read_bytes(self.path, files.LOG_BYTES) if self.path.exists() else b""
 
     def restore(self, content: bytes, step: int) -> list[str]:
         """Makes the file what it was at a checkpoint of this step; says so where it had become another."""
         wanted = content.splitlines()
         found = [line for line, entry in examine(self.path).lines if entry["step"] <= step]
-        write_bytes(self.path, b"".join(line + b"\n" for line in wanted))
+        files.write_bytes(self.path, b"".join(line + b"\n" for line in wanted))
         self.lines = len(wanted)
         kept = len(set(found) & set(wanted))
         if found == wanted:
@@ -72,7 +73,7 @@ def newest(path: Path) -> list[dict[str, Any]]:
     """The last few lines, for those who only want to know how far a run is: it may be growing, or its disk
     may be gone for now."""
     try:
-        with path.open("rb") as file:
+        with files.opened(path, files.LOG_BYTES) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             rows = file.read().split(b"\n")
     except OSError:
@@ -88,9 +89,14 @@ def examine(path: Path, lanes: int | None = None) -> Logged:
     """All of a metrics file; a last line that a crash tore is left out without a word.
 
     Evaluations run beside the training, so theirs may stand behind those of later steps."""
-    content = path.read_bytes() if path.is_file() else b""
+    content, bad = b"", list[str]()
+    try:
+        content = files.read_bytes(path, files.LOG_BYTES)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        bad.append(f"{path} is left out: {error.strerror}")
     lines: list[tuple[bytes, dict[str, Any]]] = []
-    bad: list[str] = []
     seen: set[tuple[int, str]] = set()
     rows = content.split(b"\n")
     for number, row in enumerate(rows, start=1):

@@ -13,10 +13,10 @@ import numpy as np
 
 from apportion import __version__
 from apportion.core.config import UserError, check
+from apportion.core.files import write_bytes
 from apportion.core.spec import Spec
 from apportion.envs.acting import Actor, act
 from apportion.envs.spaces import bounds, own_action
-from apportion.runs.atomic import write_bytes
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, check_lane, read_learned
 

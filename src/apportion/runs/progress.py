@@ -11,10 +11,10 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
+from apportion.core.terminal import console, inert, say
 from apportion.envs.faults import Fault, Faults
 
 LANES_SHOWN = 4  # more than this many are summed up
@@ -181,7 +181,7 @@ class _Lines:
         self.message(report.line())
 
     def message(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        say(text)
 
     def close(self) -> None:
         if self._waiting is not None:
@@ -197,7 +197,7 @@ class _Bar:
         self._rich = RichProgress(
             BarColumn(bar_width=24),
             *(TextColumn(text, markup=False) for text in texts),
-            console=Console(stderr=True),
+            console=console(stderr=True),
             refresh_per_second=4,
             redirect_stdout=False,
         )
@@ -210,7 +210,7 @@ class _Bar:
         )
 
     def message(self, text: str) -> None:
-        self._rich.console.print(text, markup=False, highlight=False)
+        self._rich.console.print(inert(text), highlight=False)
 
     def close(self) -> None:
         self._rich.stop()

@@ -54,7 +54,7 @@ def relabel_rows(
     reward, bounds = _with_intervals(run, log, rows, rewards, exact)
     shares: Columns = {}
     if credit:
-        shares, more = _credit(run, log, precision, tell)
+        shares, more = _credit(run, learned.sound, log, precision, tell)
         shares[_free("baseline", shares)] = reward - sum(shares.values())
         bounds |= more
     return Relabelled(rows, reward, shares, bounds)
@@ -90,7 +90,7 @@ def _free(name: str, taken: dict[str, NDArray[np.float64]]) -> str:
 
 
 def _rewards(run: RunFolder, learned: Learned, log: Log, tell: Tell) -> list[NDArray[np.float64]]:
-    """[T] of each episode, the mean over lanes."""
+    """[T] of each episode, the mean over sound lanes."""
     lengths = np.array([len(each) for each in log.actions], np.int64)
     found: dict[int, NDArray[np.float64]] = {}
     for group in groups(lengths, int(lengths.max())):
@@ -115,7 +115,8 @@ def _of_group(
         some += some[:1] * (at_once - len(some) if first else 0)
         lanes = redistribute(learned.models, [some] * learned.config.lanes)
         for place, number in enumerate(numbers):
-            yield number, np.asarray(np.mean([lane[place] for lane in lanes], axis=0), np.float64)
+            mean = np.mean([lanes[lane][place] for lane in learned.sound], axis=0)
+            yield number, np.asarray(mean, np.float64)
 
 
 def _together(lengths: NDArray[np.int64]) -> list[range]:
@@ -125,10 +126,12 @@ def _together(lengths: NDArray[np.int64]) -> list[range]:
     return [range(first, end) for first, end in itertools.pairwise([*firsts, len(lengths)])]
 
 
-def _credit(run: RunFolder, log: Log, precision: Precision, tell: Tell) -> tuple[Columns, Columns]:
+def _credit(
+    run: RunFolder, lanes: list[int], log: Log, precision: Precision, tell: Tell
+) -> tuple[Columns, Columns]:
     """[N] of each dimension, the mean over lanes, and the ends of their intervals."""
     explainer, spec = Explainer(run, precision), run.read_spec()
-    lanes, count = range(explainer.config.lanes), len(log.totals)
+    count = len(log.totals)
     found, spreads = [], []
     for numbers in _together(np.array([len(each) for each in log.actions], np.int64)):
         shown = [plain_episode(spec, log, number) for number in numbers]

@@ -151,8 +151,13 @@ def fill(spec: Spec, records: list[Record]) -> Replay:
 
 
 def with_last(observations: NDArray[Any], length: int) -> NDArray[Any]:
-    """[T+1, S]; where the last one is not known, the one before stands for it."""
-    return observations if len(observations) > length else observations[[*range(length), -1]]
+    """[T+1, S]; where the last one is not known, what moved moves on: a last step that leads nowhere could be
+    told from all others, and be paid for anything. What is 0 or 1 throughout, as categories are, stays."""
+    if len(observations) > length:
+        return observations
+    stays = np.isin(observations, (0, 1)).all(axis=0)
+    moved = observations[-1] - observations[-min(2, length)]
+    return np.concatenate([observations, (observations[-1] + np.where(stays, 0, moved))[None]])
 
 
 def episode_arrays(record: Record) -> Arrays:

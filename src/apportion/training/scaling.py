@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Record, Returns, Segments, Survey, Transitions
 from apportion.data.blocks import summed
-from apportion.data.memory import Memory
+from apportion.data.memory import Centres, Memory
 from apportion.data.replay import Replay
 from apportion.data.replay import survey as survey_of
 from apportion.data.times import times
@@ -32,6 +32,8 @@ USUAL_REWARDS = (0.1, 10.0)  # root mean squares of rewards that backbones take 
 USUAL_PAY = (0.5, 10.0)
 OUTGROWN = 1_000.0  # units that a step's part has when what was learned in them does not count any more
 ENOUGH_SEGMENTS = 4  # that were paid, to tell the size of rewards
+ROUNDING = 1e-6  # of what a dimension is on the average: it has not varied where it differs by less,
+LEAST_SPREAD = 1e-8  # or by less than this, which a simulator's arithmetic leaves of nothing
 STANDS_OUT = 10.0  # spreads that the mean of rewards is away from 0 when learners are better off without it
 _FORGET = 0.1  # share of the rewards' mean square that each iteration replaces
 _FORGET_RETURNS = 0.01  # the same of what is known of returns, after the first hundred
@@ -50,7 +52,7 @@ class Scaling(NamedTuple):
     """What was measured of one lane."""
 
     mean: Float[Array, "S"]
-    scale: Float[Array, "S"]  # one over the standard deviation; 1 where a dimension has not varied
+    scale: Float[Array, "S"]  # one over the spread; 1 where a dimension has not varied
     reward_square: Float[Array, ""]  # running mean of (r̂ - level)²; 0 before the first
     level: Float[Array, ""]  # of rewards that hardly differ from each other, where that is nobody's doing
     unit: Float[Array, ""]  # of what is paid, as methods see it; below 0: for now; 0: nothing was paid yet
@@ -75,8 +77,10 @@ def measured(scaling: Scaling, replay: Replay) -> Scaling:
     origin = replay.observation[0]
     [mean] = summed(replay.observation, share, lambda rows: rows - origin[None, :])
     [variance] = summed(replay.observation, share, lambda rows: (rows - origin[None, :] - mean[None, :]) ** 2)
-    spread = jnp.sqrt(variance)
-    varies = spread > 1e-6 * jnp.abs(origin + mean)  # less than that is rounding
+    away = jnp.abs(replay.observation - origin[None, :] - mean[None, :]) * live[:, None]
+    # Nothing that was seen is to be cut: what has hardly moved, but for once, counts by how far it went.
+    spread = jnp.maximum(jnp.sqrt(variance), jnp.max(away, axis=0) / FARTHEST)
+    varies = spread > jnp.maximum(ROUNDING * jnp.abs(origin + mean), LEAST_SPREAD)
     scale = jnp.where(varies, 1 / jnp.where(varies, spread, 1.0), 1.0)
     telling = None if scaling.clocks is None else clock_dimensions(replay)
     found = _unit(scaling.unit, survey_of(replay, 1))
@@ -159,21 +163,23 @@ def record(scaling: Scaling | None, raw: Record) -> Record:
 
 
 def remembered(before: Scaling, now: Scaling, model: Model) -> Model:
-    """A method's state with the segments that it remembers in other units: it has seen them in those before.
+    """A method's state with the observations that it keeps in other units: it has seen them in those before.
 
     In one step, for large means would take what is small with them. What was cut stays so.
     """
     ratio, shift = now.scale / before.scale, (before.mean - now.mean) * now.scale
 
     def one(node: Any) -> Any:
-        if not isinstance(node, Memory):
+        if not isinstance(node, (Memory, Centres)):
             return node
         seen = node.observations
         seen = seen * jnp.broadcast_to(ratio, seen.shape) + jnp.broadcast_to(shift, seen.shape)
-        total = node.total * (unit(before) / unit(now))
-        return node._replace(observations=jnp.clip(seen, -FARTHEST, FARTHEST), total=total)
+        node = node._replace(observations=jnp.clip(seen, -FARTHEST, FARTHEST))
+        if isinstance(node, Centres):
+            return node._replace(unit=node.unit * ratio)
+        return node._replace(total=node.total * (unit(before) / unit(now)))
 
-    moved: Model = jax.tree.map(one, model, is_leaf=lambda node: isinstance(node, Memory))
+    moved: Model = jax.tree.map(one, model, is_leaf=lambda node: isinstance(node, (Memory, Centres)))
     return moved
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from apportion.core.children import StopRequest
 from apportion.core.config import UserError, check, nearest
+from apportion.core.terminal import console, inert, say
 from apportion.front.run import Run
 from apportion.front.sweep import on_ray
 from apportion.front.sweep.folder import (
@@ -150,7 +150,7 @@ class Board:
     def __enter__(self) -> Self:
         if not self._silent and sys.stderr.isatty():
             self._live = Live(
-                console=Console(stderr=True), auto_refresh=False, redirect_stdout=False, transient=True
+                console=console(stderr=True), auto_refresh=False, redirect_stdout=False, transient=True
             )
             self._live.start()
         return self
@@ -172,7 +172,7 @@ class Board:
     def message(self, text: str) -> None:
         """A line of text, above the table."""
         live = self._live
-        self._tell(lambda: _print(text) if live is None else live.console.print(Text(text)))
+        self._tell(lambda: say(text) if live is None else live.console.print(Text(inert(text))))
 
     def _tell(self, what: Callable[[], None]) -> None:
         """Jobs go on if nobody reads any more (`2>&1 | head`)."""
@@ -189,7 +189,7 @@ class Board:
             news = before is None or before.state != each.state
             late = self._clock() - self._told.get(name, 0.0) > SECONDS_BETWEEN_LINES
             if (news and each.state != "waiting") or (each.state == "running" and late):
-                _print(f"{name}: {in_words(each)}")
+                say(f"{name}: {in_words(each)}")
                 self._told[name] = self._clock()
             self._before[name] = each
 
@@ -206,13 +206,9 @@ def table(standings: Sequence[Standing], rows: int | None = None) -> Table:
     urgent = sorted(standings, key=lambda each: _FIRST.index(each.state))
     for each in standings if rows is None else urgent[:rows]:
         step = f"{each.step:,}/{each.steps:,}"
-        last = each.reason if each.reason is not None else each.score
-        found.add_row(Text(each.job.name), Text(each.state, _STYLES[each.state]), step, Text(last))
+        last = inert(each.reason) if each.reason is not None else each.score
+        found.add_row(Text(inert(each.job.name)), Text(each.state, _STYLES[each.state]), step, Text(last))
     return found
-
-
-def _print(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def in_words(standing: Standing) -> str:

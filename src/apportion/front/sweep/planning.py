@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from apportion.core.config import UserError, check, from_dict, nearest
+from apportion.core.files import read_bytes
 from apportion.core.spec import Spec
 from apportion.envs.factories import only_here
 from apportion.envs.make import EnvConfig, make
@@ -145,7 +146,9 @@ class Combination(NamedTuple):
 def read_plan(file: Path) -> list[Job]:
     """The jobs of a TOML file."""
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8-sig"))  # some editors begin it with a mark
+        data = tomllib.loads(
+            read_bytes(file, linked=True).decode("utf-8-sig")
+        )  # some editors begin it with a mark
     except OSError as error:
         raise UserError(f"{file} cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:  # also of numbers and tables without end

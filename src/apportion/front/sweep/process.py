@@ -18,6 +18,8 @@ from typing import NamedTuple, Self
 
 from apportion.core.children import die_with_parent
 from apportion.core.config import UserError
+from apportion.core.files import LOG_BYTES, opened, own
+from apportion.core.terminal import say
 
 
 class Task(NamedTuple):
@@ -35,11 +37,11 @@ class Child:
 
     def __init__(self, task: Task, variables: Mapping[str, str]) -> None:
         self._task = task
-        command = [sys.executable, "-m", "apportion.front.sweep.process", str(os.getpid()), str(task.run)]
-        with task.log.open("ab") as log:
+        program = [sys.executable, "-P", "-m", "apportion.front.sweep.process"]
+        with os.fdopen(own(task.log, os.O_WRONLY | os.O_APPEND), "ab") as log:
             self._since = log.seek(0, os.SEEK_END)
             self._process = subprocess.Popen(
-                [*command, *task.words],
+                [*program, str(os.getpid()), str(task.run), *task.words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -69,7 +71,7 @@ class Child:
         code = self._process.returncode
         if code == 0:
             return None
-        with self._task.log.open("rb") as log:
+        with opened(self._task.log, LOG_BYTES) as log:
             log.seek(self._since)
             lines = log.read().decode(errors="replace").splitlines()
         errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
@@ -99,8 +101,26 @@ def command(run: Path, train: list[str]) -> list[str]:
     if has_checkpoint(run):
         return ["resume", str(run)]
     if free:
-        shutil.rmtree(run)
+        clear_way(run)
     return train
+
+
+def clear_way(run: Path) -> None:
+    """Removes a run that had learned nothing yet. One that had, or that somebody has put something beside, is
+    set aside: its checkpoints may only be elsewhere."""
+    from apportion.runs.folder import RunFolder
+
+    folder = RunFolder(run)
+    foreign = {path.name for path in run.iterdir()} - folder.names
+    if not foreign and not (folder.metrics.exists() and folder.read_metrics()):
+        shutil.rmtree(run)
+        return
+    aside, number = run.with_name(f"{run.name}.without-checkpoints"), 1
+    while aside.exists():
+        number += 1
+        aside = run.with_name(f"{run.name}.without-checkpoints-{number}")
+    run.rename(aside)
+    say(f"{run} has no checkpoint any more: it is kept as {aside}, and begins anew")
 
 
 def _is_free(run: Path) -> bool:

@@ -228,9 +228,10 @@ def _findings(state: State) -> Found:
 def look(state: State, records: list[Record], segments: int, config: Config) -> Found:
     """Find the edges anew where there is enough new evidence, and then the additive reward within them."""
     edges, looked = state.edges, state.looked
-    on, learned = np.asarray(reward_mask(edges)), [not judges.is_held_out(each.number) for each in records]
+    on = np.asarray(reward_mask(edges))
+    learned = ~judges.is_held_out(np.array([each.number for each in records]))
     found = looking.apart_if_large(
-        looking.look, seen_in(records), on, np.array(learned), search_due(looked, segments), config.base
+        looking.look, seen_in(records), on, learned, search_due(looked, segments), config.base
     )
     if found.searched is not None:
         edges, looked = after(edges, looked, found.searched, segments)
