@@ -1,13 +1,15 @@
 """The reward of additive.py, fitted to segment totals in closed form.
 
 If r̂ = b + Σ_d Σ_k w_dk φ_k(x_d), a segment's mean reward is the same sum over the features' means: a ridge
-regression, with its penalty chosen by exact leave-one-out. A few dozen segments are enough where a network
-would need hundreds, for the penalty prefers rewards that are simple. With few segments only the first
-functions are used; leave-one-out decides how many.
+regression. A few dozen segments are enough where a network would need hundreds, for the penalty prefers
+rewards that are simple. Functions are standardised over *steps*, and how much these may vary is what the
+evidence of the totals prefers: by leave-one-out, whatever nearly cancels within a segment, as a clock that
+every episode passes once, would get any weight that explains the last per mille of the totals. With few
+segments only the first functions are used; the evidence decides how many.
 
 Ridge regression gives a little to every dimension that goes with the totals, and what it gives to many can
-be far from the reward of single steps. So a second regression follows, which charges more for dimensions
-that contribute little to steps: the first step of the iteration whose end is a group lasso.
+be far from the reward of single steps. So others follow, which charge more for dimensions that contribute
+little to steps: the first steps of the iteration whose end is a group lasso.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +25,10 @@ LEVELS = (1, 2, 4)  # how many of them are tried
 LEAST_SEGMENTS = 8
 LEAST_ERROR = 0.01  # of the mean rewards' spread: what a fit may claim to leave unexplained, at the least
 _PENALTIES = np.logspace(-8, 3, 23)  # as shares of the features' largest variance
+_ROUNDING = 1e-12  # of a sum of squares: what is left of it at the least
 _MAX_WIDTH = 4  # features per segment, at the most
 _STEPS = 4000  # that tell what a dimension contributes
+_CHARGED_ANEW = 2  # times; more changes little
 _LEAST_SHARE = 1e-4  # of the largest contribution: what the smallest counts as
 
 
@@ -82,11 +86,13 @@ def fit(
     width = _MAX_WIDTH * len(rows)
     levels = [level for level in LEVELS if level == 1 or level * len(dims) <= width]
     some = (rows_of(rows, evenly(_STEPS, int(lengths.sum())))[:, dims] - mean[dims]) / std[dims]
-    evenly_charged, _ = _best(means, target, lengths, levels)
-    scale = np.sqrt(_contributions(some, evenly_charged))
-    found, error = _best(means * scale[:, None], target, lengths, levels)
+    found, error = _best(means, target, lengths, levels)
+    for _ in range(_CHARGED_ANEW):
+        scale = np.sqrt(_contributions(some, found))[:, None]
+        found, error = _best(means * scale, target, lengths, levels)
+        found *= scale
     weights = np.zeros((len(mean), FUNCTIONS))
-    weights[dims] = found * scale[:, None]
+    weights[dims] = found
     middle = np.average(means, axis=0, weights=lengths)
     offset = float(average - np.sum(middle * weights[dims]))
     return _model(mean, std, weights, offset, max(error, LEAST_ERROR * spread))
@@ -111,17 +117,24 @@ def _contributions(z: Floats, weights: Floats) -> Floats:
 
 def _best(means: Floats, target: Floats, lengths: Floats, levels: list[int]) -> tuple[Floats, float]:
     """Weights [D, K] of the functions whose means over segments are given [E, D, K], with as many of them as
-    have the least leave-one-out error, and that error."""
+    have the largest evidence, and their leave-one-out error."""
     segments, dims, _ = means.shape
     fits = [_ridge(means[:, :, :level].reshape(segments, -1), target, lengths) for level in levels]
-    best = int(np.argmin([error for _, error in fits]))
+    best = int(np.argmax([each.evidence for each in fits]))
     weights = np.zeros((dims, FUNCTIONS))
-    weights[:, : levels[best]] = fits[best][0].reshape(dims, -1)
-    return weights, fits[best][1]
+    weights[:, : levels[best]] = fits[best].weights.reshape(dims, -1)
+    return weights, fits[best].error
 
 
-def _ridge(features: Floats, target: Floats, lengths: Floats) -> tuple[Floats, float]:
-    """Weights under the penalty with the least leave-one-out error, and that error (root mean square).
+class _Ridge(NamedTuple):
+    weights: Floats
+    error: float  # leave-one-out, root mean square
+    evidence: float  # logarithm, up to a constant
+
+
+def _ridge(features: Floats, target: Floats, lengths: Floats) -> _Ridge:
+    """The posterior mean of w ~ N(0, σ²/λ) with noise N(0, σ²/T) in a segment's mean reward, at the λ and σ²
+    of the largest evidence -½ n log σ² - ½ Σ_i log(1 + s_i²/λ), with s_i the features' singular values.
 
     Segments count by their length, as the variance of what they pay does: a fine in an episode of five steps
     must not outweigh all that is earned in long ones. Unlike graph.ridge, features keep their scale: what
@@ -133,16 +146,20 @@ def _ridge(features: Floats, target: Floats, lengths: Floats) -> tuple[Floats, f
     wanted = root * (target - np.average(target, weights=share))
     left, spectrum, right = np.linalg.svd(centred, full_matrices=False)
     if spectrum[0] == 0:
-        return np.zeros(features.shape[1]), float(np.sqrt(np.mean(wanted**2)))
-    along = left.T @ wanted
-    found, least = np.zeros(0), np.inf
-    for penalty in _PENALTIES * spectrum[0] ** 2:
-        kept = spectrum**2 / (spectrum**2 + penalty)
-        leverage = (left**2) @ kept + share / len(target)
-        error = float(np.mean(((wanted - left @ (kept * along)) / np.maximum(1 - leverage, 1e-9)) ** 2))
-        if error < least:
-            found, least = right.T @ (spectrum / (spectrum**2 + penalty) * along), error
-    return found, float(np.sqrt(least))
+        return _Ridge(np.zeros(features.shape[1]), float(np.sqrt(np.mean(wanted**2))), -np.inf)
+    along, squared = left.T @ wanted, spectrum**2
+    beyond = max(float(wanted @ wanted - along @ along), _ROUNDING * float(wanted @ wanted))
+
+    def evidence(penalty: float) -> float:
+        noise = beyond + np.sum(along**2 * penalty / (squared + penalty))
+        return float(-0.5 * (len(target) - 1) * np.log(noise) - 0.5 * np.sum(np.log1p(squared / penalty)))
+
+    penalty = max(_PENALTIES * squared[0], key=evidence)
+    kept = squared / (squared + penalty)
+    leverage = (left**2) @ kept + share / len(target)
+    errors = (wanted - left @ (kept * along)) / np.maximum(1 - leverage, 1e-9)
+    weights = right.T @ (kept / np.maximum(spectrum, _ROUNDING * spectrum[0]) * along)
+    return _Ridge(weights, float(np.sqrt(np.mean(errors**2))), evidence(penalty))
 
 
 def _model(mean: Floats, std: Floats, weights: Floats, offset: float, error: float) -> Fitted:
