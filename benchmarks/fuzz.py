@@ -2,10 +2,11 @@
 
     python benchmarks/fuzz.py --cases 10000 --out results/fuzz.json
 
-One small run is trained; each case damages one of its files, runs one command and puts the file back. Three
-things must not happen: a traceback, an error of more than one line, and another answer without a word. Files
-of logged episodes and random command lines are tried in the same way. A forged file, with a checksum that
-fits, may change an answer, but must not lead to a traceback either.
+One small run is trained; each case damages one of its files, runs one command and puts the file back. What
+must not happen: a traceback, an error of more than one line, another answer without a word, a command that
+does not end, a change to a file outside of the folder, and a control character on the terminal. Files of
+logged episodes (NPZ, HDF5, CSV) and random command lines are tried in the same way. A forged file, with a
+checksum that fits, may change an answer, but must not lead to any of the others either.
 """
 
 import base64
@@ -18,24 +19,30 @@ import random
 import re
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import h5py
 import numpy as np
 import tyro
 
 from apportion.cli import VERBS, main
 from apportion.core.config import UserError
+from apportion.core.terminal import inert
+from apportion.data.columns import Columns
 from apportion.data.logged import read_npz
+from apportion.data.reading import read_log
 from apportion.runs import checkpoint
-from apportion.runs.atomic import CHECKSUM, sealed, write_json
+from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, versions
+from lib.damage import MEANT, another_task, kinds, put_back
 
 ENV = "apportion/Greenhouse-v0"
 SETTINGS = shlex.split(
@@ -53,10 +60,12 @@ COMMANDS = {
     "resume": 3,
     "npz": 14,
     "words": 14,
+    "table": 14,  # `show` for people
+    "hdf5": 8,
+    "csv": 8,
+    "changed": 2,  # `eval` where the environment is not what it was
 }
-
-Damage = Callable[[Path, random.Random], None]
-ODD: tuple[Any, ...] = (None, True, -1, 0, 2**70, 1e308, "x", "", "🌱", [], {}, [[1]], {"a": {}}, 0.5, [None])
+SECONDS = 180  # after which a command hangs
 
 
 @dataclass(frozen=True)
@@ -120,7 +129,7 @@ def as_data(seed: int, counts: Counts, failures: list[dict[str, str]], seconds: 
     }
 
 
-BAD = ("traceback", "untidy", "silent")
+BAD = ("traceback", "untidy", "silent", "hang", "outside", "escape")
 
 
 class Damaged:
@@ -131,12 +140,17 @@ class Damaged:
         told = call("train", ENV, "--out", self.run, "--quiet", *SETTINGS)
         assert told.code == 0, told
         shutil.copytree(self.run, root / "whole")
-        self.log = root / "log.npz"
+        self.outside = root / "outside"
+        self.outside.mkdir()
+        self.logs = {"npz": root / "log.npz", "hdf5": root / "log.h5", "csv": root / "log.csv"}
+        self.log = self.logs["npz"]
         rng = np.random.default_rng(0)
         arrays = {"observations": rng.random((4, 6, 3)), "actions": rng.random((4, 5, 2))}
         np.savez(self.log, **arrays, lengths=np.array([5, 4, 5, 3]), totals=rng.random(4))
+        write_hdf5(self.logs["hdf5"])
+        write_csv(self.logs["csv"])
         self.answers = {}
-        for command in COMMANDS.keys() - {"words"}:
+        for command in COMMANDS.keys() - {"words", "changed"}:
             self.answers[command] = self.ask(command)
             self.renew()
         assert all(answer.code == 0 for answer in self.answers.values()), self.answers
@@ -146,16 +160,25 @@ class Damaged:
         if command == "words":
             words = command_line(rng, self.run)
             return "words", *judged(call(*words), None, " ".join(words))
-        path = self.log if command == "npz" else rng.choice(self.files(command))
-        harm = rng.choice(kinds(path))
+        path = self.logs[command] if command in self.logs else rng.choice(self.files(command))
+        path = self.run / "spec.json" if command == "changed" else path
+        harm = another_task if command == "changed" else rng.choice(kinds(path))
         whole = path.read_bytes()
+        canary = self.outside / "canary"
+        canary.write_bytes(whole)
         try:
             harm(path, rng)
             answer = self.ask(command)
         finally:
             self.repair(path, whole, everything=command == "resume")
-        before = None if harm is forged else self.answers[command]
-        return f"{harm.__name__} {path.relative_to(self.root)}", *judged(answer, before)
+        what = f"{harm.__name__} {path.relative_to(self.root)}"
+        if canary.read_bytes() != whole or len(list(self.outside.iterdir())) > 1:
+            return what, "outside", "a file outside of the folder has changed"
+        if harm is another_task and answer.code == 0:
+            return what, "silent", "an environment that was another when the run began"
+        bare = command in ("hdf5", "csv")  # formats without a checksum: another number is another log
+        before = None if harm in MEANT or bare else self.answers[command]
+        return what, *judged(answer, before)
 
     def files(self, command: str) -> list[Path]:
         """Those that the command reads, and a few that it does not."""
@@ -167,9 +190,7 @@ class Damaged:
         if everything:
             self.renew()
         else:
-            if path.is_dir():
-                path.rmdir()
-            path.write_bytes(whole)
+            put_back(path, whole)
 
     def renew(self) -> None:
         """The whole run again, as new files."""
@@ -178,6 +199,8 @@ class Damaged:
 
     def ask(self, command: str) -> Answer:
         """One command, and its answer in a form that can be compared."""
+        if command in ("hdf5", "csv"):
+            return _reading(lambda: _rows(self.logs[command]))
         if command == "npz":
             return _reading(
                 lambda: [part.tolist() for part in (*read_npz(self.log).actions, *_log(self.log))]
@@ -192,8 +215,11 @@ class Damaged:
             "eval": ("--episodes", "1", "--json"),
             "resume": ("--json",),
             "show": ("--json",),
+            "table": (),
+            "changed": ("--episodes", "1", "--json"),
         }
-        answer = call(command, self.run, *words[command])
+        verb = {"table": "show", "changed": "eval"}.get(command, command)
+        answer = call(verb, self.run, *words[command])
         if answer.code != 0:
             return answer
         return answer._replace(result=self.result(command, answer, out))
@@ -206,17 +232,21 @@ class Damaged:
                 return out["npz"].read_bytes()
             case "resume":
                 return _state(RunFolder(self.run))
+            case "table":
+                return answer.result
         return json.loads(answer.result)
 
 
 def call(*words: Any) -> Answer:
     """A command in this process."""
     out, err, code, trace = io.StringIO(), io.StringIO(), 0, None
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), alarm():
         try:
             main([str(word) for word in words])
         except SystemExit as leaving:
             code = int(leaving.code or 0)
+        except Hang:
+            trace = HANG
         except BaseException:
             trace = traceback.format_exc()
     said = [
@@ -225,11 +255,37 @@ def call(*words: Any) -> Answer:
     return Answer(code, tuple(said), out.getvalue(), trace)
 
 
+HANG = "it did not end"
+
+
+class Hang(BaseException):
+    """A command has taken too long."""
+
+
+@contextlib.contextmanager
+def alarm() -> Iterator[None]:
+    """Hang, after so many seconds."""
+
+    def ring(number: int, frame: Any) -> None:
+        raise Hang
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def _reading(read: Callable[[], Any]) -> Answer:
     try:
-        return Answer(0, (), read(), None)
+        with alarm():
+            return Answer(0, (), read(), None)
+    except Hang:
+        return Answer(1, (), None, HANG)
     except UserError as error:
-        return Answer(1, tuple(f"error: {error}".splitlines()), None, None)
+        return Answer(1, (f"error: {inert(str(error))}",), None, None)
     except BaseException:
         return Answer(1, (), None, traceback.format_exc())
 
@@ -237,7 +293,10 @@ def _reading(read: Callable[[], Any]) -> Answer:
 def judged(answer: Answer, before: Answer | None, words: str = "") -> tuple[str, str]:
     """What to think of an answer, beside that of whole files; None where it may be another."""
     if answer.trace is not None:
-        return "traceback", f"{words}\n{answer.trace}"
+        return "hang" if answer.trace == HANG else "traceback", f"{words}\n{answer.trace}"
+    shown = [*answer.said, *(answer.result.splitlines() if isinstance(answer.result, str) else ())]
+    if any(not each.isprintable() for line in shown for each in line):
+        return "escape", str(shown)
     if answer.code != 0:
         tidy = len([line for line in answer.said if line.startswith("error: ")]) == 1
         return ("refused" if tidy and answer.said[-1].startswith("error: ") else "untidy"), str(answer.said)
@@ -254,6 +313,25 @@ def _difference(found: Any, wanted: Any) -> str:
             f"{key}: {str(found.get(key))[:80]} / {str(wanted.get(key))[:80]}" for key in keys[:5]
         )
     return f"{str(found)[:200]} / {str(wanted)[:200]}"
+
+
+def _rows(path: Path) -> Any:
+    log = read_log(str(path), Columns(outcome="paid") if path.suffix == ".csv" else Columns()).log
+    return [part.tolist() for part in (*log.observations, *log.actions, log.totals)]
+
+
+def write_csv(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [f"{row // 4},{row % 4},{rng.random():.4f},{rng.random():.4f},{row // 4}" for row in range(20)]
+    path.write_text("\n".join(["episode,step,s_size,a_push,paid", *rows]) + "\n")
+
+
+def write_hdf5(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        for name, shape in (("observations", (20, 3)), ("actions", (20, 2)), ("rewards", (20,))):
+            file[name] = rng.random(shape)
+        file["terminals"] = np.arange(20) % 5 == 4
 
 
 def _log(path: Path) -> Any:
@@ -308,133 +386,6 @@ def command_line(rng: random.Random, run: Path) -> list[str]:
     # Nothing is to be written over the run, or trained for long.
     words = ["--json" if word == "--out" else word for word in words]
     return [*words, "--env.max-episode-steps", "0"] if verb == "train" else words
-
-
-# --- Damage: by disks, by crashes, by editors, and by people who mean harm
-
-
-def empty(path: Path, rng: random.Random) -> None:
-    path.write_bytes(b"")
-
-
-def cut(path: Path, rng: random.Random) -> None:
-    content = path.read_bytes()
-    path.write_bytes(content[: rng.randrange(max(1, len(content)))])
-
-
-def halve(path: Path, rng: random.Random) -> None:
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-
-
-def flip(path: Path, rng: random.Random) -> None:
-    content = bytearray(path.read_bytes())
-    for _ in range(rng.choice((1, 1, 1, 8))):
-        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    path.write_bytes(content)
-
-
-def zeros(path: Path, rng: random.Random) -> None:
-    content = bytearray(path.read_bytes())
-    start = rng.randrange(len(content))
-    end = min(len(content), start + rng.choice((1, 16, 512)))
-    content[start:end] = bytes(end - start)
-    path.write_bytes(content)
-
-
-def garbage(path: Path, rng: random.Random) -> None:
-    path.write_bytes(rng.randbytes(rng.choice((1, 40, 4000))))
-
-
-def longer(path: Path, rng: random.Random) -> None:
-    path.write_bytes(path.read_bytes() + rng.choice((b"\0", b"{}", b"\n{", b"x" * 99)))
-
-
-def gone(path: Path, rng: random.Random) -> None:
-    path.unlink()
-
-
-def folder(path: Path, rng: random.Random) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def neighbour(path: Path, rng: random.Random) -> None:
-    """The content of another file beside it, or of any."""
-    others = [each for each in path.parent.iterdir() if each.is_file() and each != path] or [path]
-    path.write_bytes(rng.choice(sorted(others)).read_bytes())
-
-
-def utf16(path: Path, rng: random.Random) -> None:
-    path.write_bytes(path.read_bytes().decode("latin1").encode("utf-16"))
-
-
-def nested(path: Path, rng: random.Random) -> None:
-    path.write_bytes(rng.choice((b"[", b'{"a":')) * rng.choice((40, 5_000, 200_000)))
-
-
-def digit(path: Path, rng: random.Random) -> None:
-    """Another digit somewhere: still a number, and a wrong one."""
-    content = bytearray(path.read_bytes())
-    places = [place for place, byte in enumerate(content) if chr(byte).isdigit()]
-    if places:
-        place = rng.choice(places)
-        content[place] = ord(rng.choice([each for each in "0123456789" if ord(each) != content[place]]))
-    path.write_bytes(content)
-
-
-def line(path: Path, rng: random.Random) -> None:
-    """A line less, twice, or a blank one."""
-    lines = path.read_bytes().splitlines(keepends=True)
-    place = rng.randrange(max(1, len(lines)))
-    lines[place : place + 1] = rng.choice(([], lines[place : place + 1] * 2, [b"\n"]))
-    path.write_bytes(b"".join(lines))
-
-
-def value(path: Path, rng: random.Random) -> None:
-    """An odd value in valid JSON; the checksum is as it was."""
-    _change(path, rng, seal=False)
-
-
-def forged(path: Path, rng: random.Random) -> None:
-    """The same with a new checksum, as somebody would who means it."""
-    _change(path, rng, seal=True)
-
-
-def key_twice(path: Path, rng: random.Random) -> None:
-    text = path.read_text("latin1")
-    path.write_bytes(text.replace("{", '{"step": 1, "step": 2, ', 1).encode("latin1"))
-
-
-ANY: tuple[Damage, ...] = (empty, cut, halve, flip, flip, zeros, garbage, longer, gone, folder, neighbour)
-TEXT: tuple[Damage, ...] = (*ANY, digit, digit, value, value, forged, key_twice, nested, utf16, line)
-
-
-def kinds(path: Path) -> tuple[Damage, ...]:
-    """What may happen to a file of this name."""
-    return TEXT if path.suffix in (".json", ".jsonl") else ANY
-
-
-def _change(path: Path, rng: random.Random, seal: bool) -> None:
-    lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
-    place = rng.randrange(len(lines))
-    data = json.loads(lines[place])
-    spots = list(_spots(data))
-    holder, key = rng.choice([spot for spot in spots if spot[1] != CHECKSUM])
-    holder[key] = rng.choice(ODD)
-    if seal and isinstance(data, dict):
-        data.pop(CHECKSUM, None)
-        data = sealed(data)
-    lines[place] = json.dumps(data)
-    path.write_text("\n".join(lines) + "\n")
-
-
-def _spots(data: Any) -> Any:
-    """Each place of a value in nested data."""
-    for key, inner in list(data.items() if isinstance(data, dict) else enumerate(data)):
-        yield data, key
-        if isinstance(inner, dict | list):
-            yield from _spots(inner)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """An environment that fails in chosen episodes; workers find it as `faulty_envs:Faulty-v0`."""
 
+import contextlib
 import os
 import re
 import time
@@ -27,6 +28,14 @@ def _fail(how: str) -> None:
             os._exit(7)
         case "hangs":
             time.sleep(1e9)
+        case "writes":  # to whatever is open, its worker's answers among it
+            for descriptor in range(3, 30):
+                with contextlib.suppress(OSError):
+                    os.write(descriptor, b"hello, world, this is not for you")
+        case "forks":  # and its copy comes back from step(), too
+            child = os.fork()
+            if child:
+                os.waitpid(child, 0)
         case "spins":  # in C, without letting any other thread of Python run
             re.match(r"(a+)+$", "a" * 60 + "b")
 

@@ -25,15 +25,15 @@ def measures(root: Path = ROOT) -> list[Measure]:
     graph, lib = sorted((package / "graph").glob("*.py")), sorted((root / "benchmarks/lib").glob("*.py"))
     pages = [root / "README.md", root / "CHANGELOG.md", *sorted((root / "docs").rglob("*.md"))]
     return [
-        Measure("src/apportion: lines", lines(source), LIMIT0, 22_000),
+        Measure("src/apportion: lines", lines(source), 30_496, 22_000),
         Measure("src/apportion: files", len(source), 190, 190),
-        Measure("src/apportion: numeric constants", constants(source), LIMIT1, 150),
-        Measure("src/apportion/graph: numeric constants", constants(graph), LIMIT2, 30),
-        Measure("tests: lines", lines(tests), LIMIT3, 18_000),
+        Measure("src/apportion: numeric constants", constants(source), 343, 150),
+        Measure("src/apportion/graph: numeric constants", constants(graph), 100, 30),
+        Measure("tests: lines", lines(tests), 26_164, 18_000),
         Measure("benchmarks: scripts", len(scripts), 16, 16),
         Measure("benchmarks: lines of scripts", lines(scripts), 3_500, 3_500),
-        Measure("benchmarks/lib: lines", lines(lib), LIMIT4, 3_500),
-        Measure("docs, README, CHANGELOG: words", words(pages), LIMIT5, 35_000),
+        Measure("benchmarks/lib: lines", lines(lib), 3_955, 3_500),
+        Measure("docs, README, CHANGELOG: words", words(pages), 35_469, 35_000),
         Measure("results: files", len(list((root / "results").iterdir())), 33, 33),
     ]
 

@@ -60,6 +60,15 @@ def test_neighbours_in_the_same_process_do_not_notice(how: str) -> None:
         assert (fault.lane, fault.restarts) == (FAILING, 1)
 
 
+@pytest.mark.parametrize(("how", "restarts"), [("writes", 1), ("forks", 0)])
+def test_what_is_written_into_a_worker_s_answers_costs_its_own_lane_only(how: str, restarts: int) -> None:
+    """It was the end of all; a copy of a worker answered, too."""
+    with _pool(workers=0) as calm, _pool(how, [episode_seed(11, 1)], workers=LANES) as pool:
+        for found, expected in zip(_chunks(pool, range(4)), _chunks(calm, range(4)), strict=True):
+            _assert_neighbours_equal(found, expected)
+        assert pool.faults.restarts == [0, restarts, 0]
+
+
 @pytest.mark.parametrize("how", ["raises", "dies"])
 def test_of_an_episode_that_failed_only_whole_segments_stay(how: str) -> None:
     """Each is followed by the observation after its last step, and sums up its own rewards."""

@@ -9,7 +9,7 @@ import pytest
 from apportion.core.children import StopRequest
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_a_request(number: signal.Signals) -> None:
     with StopRequest() as stop:
         os.kill(os.getpid(), number)

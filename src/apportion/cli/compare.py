@@ -14,6 +14,7 @@ from rich.text import Text
 from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.display import NoEnv, Output, amount, print_data, remember_compilations
 from apportion.core.config import check
+from apportion.core.registry import from_folder
 from apportion.core.terminal import say
 from apportion.report.comparison import Metric, compare_runs, read_random
 from apportion.report.drawing import need_matplotlib
@@ -165,7 +166,7 @@ def report(argv: list[str]) -> int:
         args = parse(Report, argv, "apportion report")
         check(len(args.runs) > 0, "no run folder given: name at least one")
     runs = [RunFolder.open(path, trusted=not args.no_env) for path in args.runs]
-    out = page_of(runs, args.out)
+    out = page_of(runs, args.out and from_folder(args.out))
     names: Names = {}
     if args.names is not None:
         names = read_names(args.names)
@@ -179,7 +180,7 @@ def report(argv: list[str]) -> int:
     written = make_page(runs, out, names, args.extras, None if args.output.quiet else say)
     drawn: list[Path] = []
     if args.figures is not None:
-        drawn = write_figures(runs, args.figures, args.format, args.noise_results)
+        drawn = write_figures(runs, from_folder(args.figures), args.format, args.noise_results)
     data = {
         "report": str(written.path),
         "bytes": written.size,

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from apportion.core.config import Tell
 from apportion.core.files import write_bytes
+from apportion.core.registry import from_folder
 from apportion.core.terminal import all_inert, say
 from apportion.core.terminal import console as new_console
 from apportion.runs.certified import UNDECIDED, in_words
@@ -320,6 +321,7 @@ def _stdout() -> Console:
 
 def write_data(data: dict[str, Any], file: Path) -> None:
     """Data as a JSON file, in a folder that is made where there is none."""
+    file = from_folder(file)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(file, (json.dumps(data, indent=2) + "\n").encode())
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.display import Flag, Output, print_data
 from apportion.core.config import check
+from apportion.core.registry import from_folder
 from apportion.core.terminal import say
 from apportion.front.paper.experiments import EXPERIMENTS, Choice, Request, Scale, find
 from apportion.front.paper.presenting import run_experiment
@@ -56,7 +57,7 @@ def sweep(argv: list[str]) -> int:
     """Train all that a file asks for, or go on with it."""
     with usage_errors():
         args = parse(Sweep, argv, "apportion sweep")
-    jobs, folder = read_plan(args.file), args.out or default_folder(args.file)
+    jobs, folder = read_plan(args.file), from_folder(args.out or default_folder(args.file))
     carried = survey(jobs, folder) if args.dry_run else carry_out(jobs, folder, args.how, args.output.quiet)
     data = {"out": str(folder), "done": carried.done, "jobs": [each.to_dict() for each in carried.standings]}
 

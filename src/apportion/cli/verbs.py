@@ -23,6 +23,7 @@ from apportion.cli.display import (
     remember_compilations,
 )
 from apportion.core.config import UserError, check
+from apportion.core.registry import from_folder
 from apportion.core.terminal import say
 from apportion.envs.make import EnvConfig, list_environments
 from apportion.front.choosing import starting_point
@@ -53,7 +54,7 @@ def train(argv: list[str]) -> int:
     if config.backbone == "dqn" and not flag_value(argv, "--backbone", "") and not args.output.quiet:
         say(f"{args.id} has discrete actions: --backbone dqn")
     remember_compilations()
-    out = args.out or default_path(config.env.id, config.method)
+    out = from_folder(args.out or default_path(config.env.id, config.method, from_folder(Path("runs"))))
     with _listeners(args.wandb, out, config.to_dict()) as listeners:
         return _ended(lambda: start(config, args.checkpoints, out, args.output.quiet, listeners), args.output)
 
@@ -183,7 +184,7 @@ def evaluate(argv: list[str]) -> int:
     data, episodes = evaluate_run(run, args.playing, args.best)
     print_data(data, args.output, display.evaluation, args.out)
     if args.video is not None:
-        video.write_video(env, video.best_lane(data["returns"], episodes)[0], args.video)
+        video.write_video(env, video.best_lane(data["returns"], episodes)[0], from_folder(args.video))
     return 0
 
 
@@ -218,7 +219,7 @@ def explain(argv: list[str]) -> int:
         data = explain_run(run, args.selection, args.precision, args.best, tell)
     print_data(data, args.output, display.explanation, args.out)
     if args.plot is not None:
-        plot_credit(data, args.plot)
+        plot_credit(data, from_folder(args.plot))
     return 0
 
 

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 from apportion.core.config import UserError
 
 _PR_SET_PDEATHSIG = 1
-_STOPS = (signal.SIGINT, signal.SIGTERM)
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last one when a terminal is closed
 # Products in a child are small, and the other cores are for the learner and other children.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -136,7 +136,7 @@ def main() -> None:
         pickle.dump((result, failure), file, protocol=5)
 
 
-# --- One SIGINT or SIGTERM asks to save and end, another Ctrl-C ends at once
+# --- One SIGINT, SIGTERM or SIGHUP asks to save and end, another Ctrl-C ends at once
 
 
 class StopRequest:
@@ -160,8 +160,9 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for each in (signal.SIGINT, signal.SIGTERM):
-                self._previous[each] = signal.signal(each, self._receive)
+            for each in _STOPS:
+                if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # as with nohup
+                    self._previous[each] = signal.signal(each, self._receive)
         return self
 
     def __exit__(

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from apportion.core.config import UserError, check, nearest
@@ -77,6 +78,11 @@ def _required(field: "dataclasses.Field[Any]") -> bool:
 
 
 FOLDER = "APPORTION_FOLDER"  # in our processes' environment: the folder in which the command was given
+
+
+def from_folder(path: Path) -> Path:
+    """A path that was given with the command: modules that it named may have gone elsewhere since."""
+    return Path(os.environ.get(FOLDER) or os.getcwd()) / path
 
 
 @contextmanager

@@ -74,6 +74,23 @@ class Spec:
         """How many numbers an action has: A."""
         return len(self.action_names)
 
+    def check_same(self, now: "Spec") -> None:
+        """Complain of an environment that is not what it was; names may be others."""
+        facts = {
+            "observed numbers": (self.observation_size, now.observation_size),
+            "numbers of an action": (self.action_size, now.action_size),
+            "discrete actions": (self.discrete, now.discrete),
+            "lowest actions": (self.action_low, now.action_low),
+            "highest actions": (self.action_high, now.action_high),
+            "first action": (self.first_action, now.first_action),
+            "steps of an episode": (self.max_episode_steps, now.max_episode_steps),
+            "steps of a segment": (self.max_segment_steps, now.max_segment_steps),
+        }
+        other = [f"{what} were {was}, now {is_}" for what, (was, is_) in facts.items() if was != is_]
+        if other:
+            fix = "bring it back as it was, or start a new run"
+            raise UserError(f"{self.env_id} has changed since the run began: {'; '.join(other)}: {fix}")
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         return {

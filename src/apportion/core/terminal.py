@@ -1,5 +1,6 @@
 """What goes to a terminal: names, headers and reasons are anybody's, and are only ever shown."""
 
+import errno
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -29,9 +30,14 @@ def all_inert(data: Any) -> Any:
 
 
 def say(text: str) -> None:
-    """A line on stderr, unless that was closed before the start."""
-    if sys.stderr is not None:
+    """A line on stderr, unless that was closed before the start, or its terminal since."""
+    if sys.stderr is None:
+        return
+    try:
         print(inert(text), file=sys.stderr, flush=True)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
 
 
 def console(stderr: bool = False, width: int | None = None) -> "Console":

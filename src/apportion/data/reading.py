@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.config import Tell, UserError, check, silent
+from apportion.core.files import memory
 from apportion.data import d3rlpy, minari_sets, tables
 from apportion.data.columns import FIELDS, Choice, Columns
 from apportion.data.encoding import Encoding
@@ -50,6 +51,8 @@ def _read_rows(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> 
     path = Path(data)
     odd = path.suffix in ENDINGS and path.exists() and not path.is_file()
     check(not odd, f"{data} is no regular file: write the episodes into one")
+    large = path.is_file() and path.stat().st_size > memory()
+    check(not large, f"{data} is larger than this machine's memory: take a part of the episodes")
     if path.suffix in (*tables.CSV, *tables.PARQUET):
         return tables.read_table(path, columns, tell, paid)
     if (path / "config.json").exists():

@@ -5,6 +5,7 @@ import fcntl
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -82,7 +83,8 @@ class InlineConnection:
         self.replies: list[Message] = []
 
     def request(self, head: dict[str, Any], arrays: Arrays) -> None:
-        self.replies.append(self.server.answer(Message(head, arrays)))
+        with contextlib.redirect_stdout(sys.stderr):  # what environments print is no result of ours
+            self.replies.append(self.server.answer(Message(head, arrays)))
 
     def reply(self) -> Message:
         return self.replies.pop(0)
@@ -132,9 +134,14 @@ class ProcessConnection:
     def reply(self) -> Message:
         try:
             message = receive(self._stdout)
+            if not {"lanes", "error"} & set(message.head):
+                raise ValueError("no answer says that")
         except (EOFError, OSError):  # its end of the pipe is closed, or ours
             code = self._exit_code()
             raise self._lost(f"an environment worker died (exit code {code}); its output is above") from None
+        except ValueError as error:
+            self.kill()
+            raise self._lost(f"the environment wrote into its worker's answers ({error})") from None
         if "error" in message.head:
             raise UserError(message.head["error"])
         return message

@@ -7,6 +7,7 @@ that user scripts need no `__main__` guard.
 import contextlib
 import os
 import sys
+from functools import partial
 from typing import Any, BinaryIO
 
 from apportion.core import children
@@ -176,6 +177,13 @@ def serve(stdin: BinaryIO, stdout: BinaryIO, pulse: Pulse) -> None:
             send(stdout, {"error": str(error)})
 
 
+def _silence(descriptors: tuple[int, ...]) -> None:
+    """A copy of this process that an environment makes neither hears nor answers the trainer."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for each in descriptors:
+        os.dup2(nothing, each)
+
+
 def main() -> None:
     parent, descriptor = map(int, sys.argv[1:])
     children.serve(parent)
@@ -188,6 +196,7 @@ def main() -> None:
     # A trainer that went does not read our last answer: from Python 3.13 on, leaving with it would complain.
     with stdin, contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as stdout:
         os.dup2(2, 1)  # whatever an environment prints goes to stderr, not into our messages
+        os.register_at_fork(after_in_child=partial(_silence, (stdin.fileno(), stdout.fileno())))
         serve(stdin, stdout, pulse)
 
 

@@ -12,13 +12,16 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from apportion.core.children import memory_file
+from apportion.core.files import memory
 
 Arrays = dict[str, NDArray[Any]]
 
 _LENGTHS = struct.Struct("<QQ")
+_LONGEST_HEAD = 2**30  # bytes
 
 
 class Message(NamedTuple):
@@ -37,11 +40,19 @@ def send(stream: BinaryIO, head: dict[str, Any], arrays: Arrays | None = None) -
 
 
 def receive(stream: BinaryIO) -> Message:
-    """Read one message; EOFError when the other side has gone."""
+    """Read one message; EOFError when the other side has gone, ValueError where this is none of ours."""
     text_length, body_length = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size))
-    head = json.loads(_exactly(stream, text_length))
-    body = _exactly(stream, body_length)
-    return Message(head, load(body) if body else {})
+    if text_length > _LONGEST_HEAD or body_length > memory():
+        raise ValueError("no message begins like that")
+    text, body = _exactly(stream, text_length), _exactly(stream, body_length)
+    try:
+        head = json.loads(text)
+        arrays = load(body) if body else {}
+    except (SafetensorError, RecursionError, TypeError, KeyError) as error:
+        raise ValueError("no message is like that") from error
+    if not isinstance(head, dict):
+        raise ValueError("no message says that")
+    return Message(head, arrays)
 
 
 def strip_prefix(arrays: Arrays, prefix: str) -> Arrays:

@@ -267,7 +267,8 @@ def start(
     config: Config, checkpoints: Checkpoints, out: Path, quiet: bool, listeners: Sequence[Listener] = ()
 ) -> Run:
     """Train with settings that are ready."""
-    return Run.ended(recording.train(config, checkpoints, out, quiet, listeners))
+    # Absolute, for an environment may go to another folder.
+    return Run.ended(recording.train(config, checkpoints, out.absolute(), quiet, listeners))
 
 
 def load(run: str | os.PathLike[str], env: str | Factory | None = None) -> Run:

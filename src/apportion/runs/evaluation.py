@@ -84,6 +84,7 @@ def play(learned: Learned, episodes: int, seed: int, noise: Noise | None) -> lis
     config = learned.config
     seeds = [seed + lane for lane in range(config.lanes)]
     with Pool(config.env, seeds, config.make_backbone().head, default_workers(config.lanes)) as pool:
+        learned.spec.check_same(pool.spec)
         return pool.episodes(learned.actors, 0, episodes, noise)
 
 

@@ -115,7 +115,7 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path, env: str | None = None, trusted: bool = True) -> "RunFolder":
         """An existing run folder."""
-        run = cls(path, env, trusted)
+        run = cls(path.absolute(), env, trusted)  # an environment may go to another folder
         for file in (run.config, run.spec):
             if not file.is_file():
                 raise UserError(

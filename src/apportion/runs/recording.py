@@ -84,6 +84,7 @@ def resume(
         check(not behind, f"{wanted} is behind the run, which is at step {found.step}: raise it")
         check(len(found.saved.faults["frozen"]) < config.lanes, _stuck(run))
         with loop.open_pool(config, found.saved.faults) as pool:
+            spec.check_same(pool.spec)
             recorder = _Recorder(run, config, checkpoints, quiet, listeners, pool)
             recorder.notes = [*found.skipped, *edited]
             pool.put_back(found.saved.where)

@@ -7,6 +7,8 @@ from typing import Any, NotRequired, TypedDict
 
 from apportion.core.config import UserError, check
 
+MOST_LEVELS = 10_000  # categories of one dimension
+
 Vector = tuple[float | bool, ...]
 Matrix = tuple[Vector, ...]
 
@@ -134,6 +136,9 @@ def check_spec(data: SpecFile) -> None:
     check(0 <= padded < states, f"padded={padded} must be from 0 to {states - 1}")
     for bounds in (data["action_low"], data["action_high"]):
         check(len(bounds) in (0, actions), f"action_low and action_high must have {actions} numbers")
+    levels = data["levels"]
+    sized = len(levels) in (0, states + actions) and all(0 <= each <= MOST_LEVELS for each in levels)
+    check(sized, f"levels must be {states + actions} numbers from 0 to {MOST_LEVELS}")
     graph = data["true_graph"]
     if graph is not None:
         sizes = (len(graph["state_to_reward"]), len(graph["action_to_reward"]))

@@ -17,6 +17,7 @@ A setting of a method or backbone goes to those that have it; one that nobody ha
 
 import itertools
 import json
+import math
 import os
 import re
 import tomllib
@@ -39,6 +40,7 @@ from apportion.training.presets import default_backbone
 # --- Jobs
 
 
+MOST_JOBS = 1_000  # of one task with one method: more are a mistake, and take long to list
 LOGS = "logs"  # beside the run folders, so that no job may have that name
 
 
@@ -199,8 +201,11 @@ def _check_settings(fixed: Settings, varied: Settings, sweep: Sweep, combination
     for name, values in varied.items():
         check(isinstance(values, list | tuple), f"vary.{name} must be a list of values, one for each job")
         check(len(values) > 0, f"vary.{name} is empty: give it values, or leave it out")
+        check(len(values) <= MOST_JOBS, f"vary.{name} has more than {MOST_JOBS:,} values: name fewer")
         check(all(values.count(value) == 1 for value in values), f"vary.{name} has a value twice")
         check(name not in fixed, f"{name} stands in [set] and in [vary]: leave one out")
+    count = math.prod(map(len, varied.values()))
+    check(count <= MOST_JOBS, f"[vary] makes {count:,} jobs of each task: name fewer values")
     given_twice = sweep.steps is not None and "steps" in {*fixed, *varied}
     check(not given_twice, "steps stands in [sweep] and below: leave one out")
 

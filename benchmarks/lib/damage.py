@@ -1,0 +1,273 @@
+"""What may happen to a file of a run or of logged episodes: by disks, crashes, editors, and people."""
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from apportion.runs.atomic import CHECKSUM, sealed
+
+Damage = Callable[[Path, random.Random], None]
+ODD: tuple[Any, ...] = (
+    *(None, True, -1, 0, 2**70, 1e308, "x", "", "🌱", [], {}, [[1]], {"a": {}}, 0.5, [None]),
+    *("[/bold]", "[red]x[/red]", ":smile: [link=x]", "\x1b[2J\x1b]0;x\x07", "a\rb\nc\x9b", "\u202eabc"),
+)
+
+
+def empty(path: Path, rng: random.Random) -> None:
+    path.write_bytes(b"")
+
+
+def cut(path: Path, rng: random.Random) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: rng.randrange(max(1, len(content)))])
+
+
+def halve(path: Path, rng: random.Random) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def flip(path: Path, rng: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    for _ in range(rng.choice((1, 1, 1, 8))):
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    path.write_bytes(content)
+
+
+def zeros(path: Path, rng: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    start = rng.randrange(len(content))
+    end = min(len(content), start + rng.choice((1, 16, 512)))
+    content[start:end] = bytes(end - start)
+    path.write_bytes(content)
+
+
+def garbage(path: Path, rng: random.Random) -> None:
+    path.write_bytes(rng.randbytes(rng.choice((1, 40, 4000))))
+
+
+def longer(path: Path, rng: random.Random) -> None:
+    path.write_bytes(path.read_bytes() + rng.choice((b"\0", b"{}", b"\n{", b"x" * 99)))
+
+
+def gone(path: Path, rng: random.Random) -> None:
+    path.unlink()
+
+
+def folder(path: Path, rng: random.Random) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def neighbour(path: Path, rng: random.Random) -> None:
+    """The content of another file beside it, or of any."""
+    others = [each for each in path.parent.iterdir() if each.is_file() and each != path] or [path]
+    path.write_bytes(rng.choice(sorted(others)).read_bytes())
+
+
+def utf16(path: Path, rng: random.Random) -> None:
+    path.write_bytes(path.read_bytes().decode("latin1").encode("utf-16"))
+
+
+def nested(path: Path, rng: random.Random) -> None:
+    path.write_bytes(rng.choice((b"[", b'{"a":')) * rng.choice((40, 5_000, 200_000)))
+
+
+def digit(path: Path, rng: random.Random) -> None:
+    """Another digit somewhere: still a number, and a wrong one."""
+    content = bytearray(path.read_bytes())
+    places = [place for place, byte in enumerate(content) if chr(byte).isdigit()]
+    if places:
+        place = rng.choice(places)
+        content[place] = ord(rng.choice([each for each in "0123456789" if ord(each) != content[place]]))
+    path.write_bytes(content)
+
+
+def line(path: Path, rng: random.Random) -> None:
+    """A line less, twice, or a blank one."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    place = rng.randrange(max(1, len(lines)))
+    lines[place : place + 1] = rng.choice(([], lines[place : place + 1] * 2, [b"\n"]))
+    path.write_bytes(b"".join(lines))
+
+
+def value(path: Path, rng: random.Random) -> None:
+    """An odd value in valid JSON; the checksum is as it was."""
+    _change(path, rng, seal=False)
+
+
+def forged(path: Path, rng: random.Random) -> None:
+    """The same with a new checksum, as somebody would who means it."""
+    _change(path, rng, seal=True)
+
+
+def key_twice(path: Path, rng: random.Random) -> None:
+    text = path.read_text("latin1")
+    path.write_bytes(text.replace("{", '{"step": 1, "step": 2, ', 1).encode("latin1"))
+
+
+# --- By people who mean harm
+
+
+def linked(path: Path, rng: random.Random) -> None:
+    """To a file outside, which must be neither read nor written."""
+    path.unlink()
+    path.symlink_to(_canary(path))
+
+
+def linked_names(path: Path, rng: random.Random) -> None:
+    """Under names that a writer might take for a while."""
+    for each in taken_names(path):
+        each.symlink_to(_canary(path))
+
+
+def put_back(path: Path, whole: bytes) -> None:
+    """A file as it was, whatever has taken its place."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    for each in (path, *taken_names(path)):
+        each.unlink(missing_ok=True)
+    path.write_bytes(whole)
+
+
+def taken_names(path: Path) -> list[Path]:
+    names = (f".{path.name}.tmp", f"{path.name}.tmp", f".tmp_{os.getpid()}_{path.name}")
+    return [path.with_name(name) for name in names]
+
+
+def pipe(path: Path, rng: random.Random) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def device(path: Path, rng: random.Random) -> None:
+    path.unlink()
+    path.symlink_to(rng.choice(("/dev/zero", "/dev/full", "/dev/tty")))
+
+
+def giant(path: Path, rng: random.Random) -> None:
+    """A file of a terabyte, of which the disk holds nothing."""
+    os.truncate(path, 2**40)
+
+
+def digits(path: Path, rng: random.Random) -> None:
+    path.write_text('{"step": ' + "9" * rng.choice((400, 5_000, 100_000)) + "}\n")
+
+
+def another_task(path: Path, rng: random.Random) -> None:
+    """What the run has learned of is not what its environment is now."""
+    data = json.loads(path.read_text())
+    data.pop(CHECKSUM)
+    match rng.randrange(4):
+        case 0:
+            data["action_high"] = [each * 2 + 1 for each in data["action_high"]]
+        case 1:
+            data["action_low"] = [each - 1 for each in data["action_low"]]
+        case 2:
+            data["max_episode_steps"] += 1
+        case 3:
+            data["observation_names"] += ["one more"]
+            data["true_graph"] = None
+    path.write_text(json.dumps(sealed(data)))
+
+
+def cell(path: Path, rng: random.Random) -> None:
+    """One that no learner can hold, or that a terminal would obey."""
+    lines = path.read_text().splitlines()
+    place = rng.randrange(len(lines))
+    cells = lines[place].split(",")
+    odd = ("1e39", "-1e300", "9" * 5_000, "inf", "nan", "", "[red]x", "\x1b[2J", "x" * 200_000, '"', "1;2")
+    cells[rng.randrange(len(cells))] = rng.choice(odd)
+    lines[place] = ",".join(cells)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def column(path: Path, rng: random.Random) -> None:
+    """Empty, or the same value everywhere."""
+    rows = [line.split(",") for line in path.read_text().splitlines()]
+    place, value = rng.randrange(len(rows[0])), rng.choice(("", "0", "1e38", "text"))
+    rows[1:] = [[*row[:place], value, *row[place + 1 :]] for row in rows[1:]]
+    path.write_text("\n".join(map(",".join, rows)) + "\n")
+
+
+def member(path: Path, rng: random.Random) -> None:
+    """Another kind of thing in the place of one of its arrays."""
+    with h5py.File(path, "r+") as file:
+        name = rng.choice(list(file))
+        before = file[name][()]
+        del file[name]
+        match rng.randrange(9):
+            case 0:
+                file[name] = h5py.ExternalLink(str(_canary(path)), "observations")
+            case 1:
+                file[name] = h5py.SoftLink("/nowhere")
+            case 2:
+                file[name] = before.astype(np.complex128) * 1j
+            case 3:
+                file[name] = np.array([b"text"] * len(before))
+            case 4:
+                file.create_dataset(name, (2**40, 3), "f8", chunks=(2**16, 3), compression="gzip")
+            case 5:
+                file.create_group(name)
+            case 6:
+                file[name] = before[:-1]
+            case 7:
+                file[name] = 3.0
+            case 8:
+                source = h5py.VirtualSource(str(_canary(path)), "observations", before.shape)
+                layout = h5py.VirtualLayout(before.shape, "f8")
+                layout[:] = source
+                file.create_virtual_dataset(name, layout)
+
+
+def _canary(path: Path) -> Path:
+    root = next(each for each in path.parents if (each / "outside").is_dir())
+    return root / "outside" / "canary"
+
+
+HARM: tuple[Damage, ...] = (linked, linked_names, pipe, device, giant)
+ANY: tuple[Damage, ...] = (
+    *(empty, cut, halve, flip, flip, zeros, garbage, longer, gone, folder, neighbour),
+    *HARM,
+)
+TEXT: tuple[Damage, ...] = (
+    *(*ANY, digit, digit, value, value, forged, forged, forged, key_twice, nested, utf16, line, digits),
+)
+# What somebody wrote who means it, or a log that says something else: the answer may be another.
+MEANT = (forged, cell, column, member, another_task)
+
+
+def kinds(path: Path) -> tuple[Damage, ...]:
+    """What may happen to a file of this name."""
+    of_logs: dict[str, tuple[Damage, ...]] = {".csv": (*ANY, cell, cell, cell, column), ".h5": (*ANY, member)}
+    plain = [each for each in of_logs.get(path.suffix, ()) if each not in (linked, linked_names)]
+    return tuple(plain) or (TEXT if path.suffix in (".json", ".jsonl") else ANY)
+
+
+def _change(path: Path, rng: random.Random, seal: bool) -> None:
+    lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+    place = rng.randrange(len(lines))
+    data = json.loads(lines[place])
+    spots = list(_spots(data))
+    holder, key = rng.choice([spot for spot in spots if spot[1] != CHECKSUM])
+    holder[key] = rng.choice(ODD)
+    if seal and isinstance(data, dict):
+        data.pop(CHECKSUM, None)
+        data = sealed(data)
+    lines[place] = json.dumps(data)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _spots(data: Any) -> Any:
+    """Each place of a value in nested data."""
+    for key, inner in list(data.items() if isinstance(data, dict) else enumerate(data)):
+        yield data, key
+        if isinstance(inner, dict | list):
+            yield from _spots(inner)
