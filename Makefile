@@ -7,7 +7,7 @@ UV := $(or $(shell command -v uv),$(BIN)/uv)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 install = $(UV) pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1)
 
-.PHONY: setup demo test release check size paper-smoke soak fuzz kill audit docs cuda peers lock clean
+.PHONY: setup demo test slow release check size paper-smoke soak fuzz kill audit docs cuda peers lock clean
 
 setup: .venv/.ready
 
@@ -22,8 +22,13 @@ setup: .venv/.ready
 demo: setup
 	@$(BIN)/python examples/demo.py
 
+# Facts of the mathematics, and each promise to users once: minutes on two cores.
 test: setup
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -q
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow"
+
+# The rest: whole programs that are killed, hang or meet odd environments, every pair, the pages' own code, peers.
+slow: setup
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -q -m slow
 
 check: setup
 	@$(BIN)/ruff check .

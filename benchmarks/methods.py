@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import tyro
 
-from apportion.cli.output import remember_compilations
+from apportion.cli.display import remember_compilations
 from apportion.methods import METHODS
 from apportion.report import statistics
 from apportion.runs import recording

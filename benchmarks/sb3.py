@@ -24,7 +24,7 @@ from stable_baselines3 import SAC
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
-from apportion.cli.output import remember_compilations
+from apportion.cli.display import remember_compilations
 from apportion.core.config import to_dict
 from apportion.envs.delayed import DelayedReward
 from apportion.report import statistics

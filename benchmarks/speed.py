@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 import jax
 import numpy as np
 
-from apportion.cli.output import remember_compilations
+from apportion.cli.display import remember_compilations
 from apportion.core.config import check
 from apportion.envs.make import EnvConfig
 from apportion.runs.atomic import write_json

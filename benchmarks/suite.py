@@ -1,31 +1,28 @@
 """The suite of own tasks: tasks x units x methods, seeds side by side; one JSON file, Markdown tables.
 
     python benchmarks/suite.py --part development --out results/suite-development.json
-    python benchmarks/suite.py --collect runs/suite --out results/suite.json
+    python benchmarks/suite.py --collect runs/suite-all --out results/suite.json
 
 Methods run as a new user gets them: only the number of steps is set and, with --small, networks of 64-64.
-Started again, it skips what is finished and resumes what was interrupted. SIGTERM saves all runs and ends it
-with the tables of what there is.
+It is a sweep: started again, it skips what is finished and resumes what was interrupted, and SIGTERM saves
+all runs and ends it with the tables of what there is. Another selection needs other --runs.
 
 Normalised, 0 is a policy of random actions and 1 the oracle. Raw and scaled are the same task, so the better
 of its two oracles is the measure of both: an oracle that fails in raw units must not flatter the others.
 """
 
 import os
-import shutil
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from apportion.core.children import StopRequest
 from apportion.core.config import UserError
+from apportion.front.sweep.carrying import How, carry_out
+from apportion.front.sweep.planning import Job
 from apportion.report.statistics import Interval, interval, iqm
 from apportion.runs import logs
 from apportion.runs.atomic import write_json
@@ -42,16 +39,16 @@ PARTS: dict[Part, tuple[str, ...]] = {
     "unseen": UNSEEN,
     "all": TASKS,
 }
-FLAGS: dict[str, tuple[str, ...]] = {
-    "grd": (),
-    "rd": ("--method", "rd"),
-    "published": ("--preset", "paper"),
-    "oracle": ("--method", "oracle"),
-    "observed": ("--method", "observed"),
-    "crossq": ("--backbone", "crossq"),
+CHOICES: dict[str, dict[str, Any]] = {
+    "grd": {},
+    "rd": {"method": "rd"},
+    "published": {"preset": "paper"},
+    "oracle": {"method": "oracle"},
+    "observed": {"method": "observed"},
+    "crossq": {"backbone": "crossq"},
 }
 WITHOUT_NETWORK = ("oracle", "observed")
-SMALL = ("64", "64")
+SMALL = (64, 64)
 TITLES = {
     "grd": "`grd`",
     "rd": "`rd`",
@@ -74,8 +71,8 @@ class Suite:
 
     out: Path | None = None
     """JSON file to write."""
-    runs: Path = Path("runs/suite")
-    """Folder of the run folders."""
+    runs: Path | None = None
+    """Folder of the run folders; runs/suite-PART, or runs/suite-TASKS, when not given."""
     collect: Path | None = None
     """Run nothing: make the tables from the run folders in here."""
     part: Part = "development"
@@ -98,18 +95,9 @@ class Suite:
     """Networks of 64-64; otherwise their sizes are left at the default, too."""
 
 
-class Job(NamedTuple):
-    """One training, and where it goes."""
-
-    task: str
-    units: str
-    method: str
-    path: Path
-
-
 def main(args: Suite) -> int:
     code = 0 if args.collect is not None else run_all(args)
-    found = collect(args.collect or args.runs)
+    found = collect(args.collect or folder_of(args))
     if args.out is not None:
         write_json(args.out, as_data(found))
     print(tables(found))
@@ -126,6 +114,10 @@ def as_data(found: Runs) -> dict[str, Any]:
     }
 
 
+def folder_of(args: Suite) -> Path:
+    return args.runs or Path("runs") / "-".join(["suite", *(args.tasks or [args.part])])
+
+
 def planned(args: Suite) -> list[Job]:
     """Every training that was asked for; those of one task stand together."""
     tasks = args.tasks or PARTS[args.part]
@@ -134,105 +126,35 @@ def planned(args: Suite) -> list[Job]:
         raise UserError(f"no task {unknown[0]!r} in the suite: choose from {', '.join(TASKS)}")
     units = UNITS if args.units == "both" else (args.units,)
     keys = [(task, unit, method) for task in tasks for unit in units for method in args.methods]
-    return [Job(*key, args.runs.resolve() / folder_name(*key)) for key in keys]
+    return [_job(args, *key) for key in keys]
 
 
-# --- One training
-
-
-def next_command(args: Suite, job: Job) -> list[str] | None:
-    """What brings a training to its end from where it is; None where it is there already."""
-    apportion = [sys.executable, "-m", "apportion"]
-    if not (job.path / "config.json").exists():
-        return [*apportion, "train", *training_flags(args, job)]
-    run = RunFolder.open(job.path)
-    lanes = run.read_config()["lanes"]
-    if lanes != args.seeds:
-        raise UserError(f"{job.path} has {lanes} seeds, not {args.seeds}: choose another --runs")
-    status = read_json(run.status) if run.status.exists() else {}
-    if status.get("state") == "finished" and status["step"] >= args.steps:
-        return None
-    if any(run.checkpoints.glob("step_*")):
-        return [*apportion, "resume", str(job.path), "--steps", str(args.steps)]
-    return [*apportion, "train", *training_flags(args, job)]
-
-
-def training_flags(args: Suite, job: Job) -> list[str]:
-    flags = [f"suite_tasks:{env_id(job.task, job.units == 'scaled')}", *FLAGS[job.method]]
-    flags += ["--seeds", str(args.seeds), "--steps", str(args.steps), "--out", str(job.path)]
+def _job(args: Suite, task: str, units: str, method: str) -> Job:
+    settings: dict[str, Any] = {} if args.workers is None else {"workers": args.workers}
     if args.small:
-        flags += ["--backbone.hidden", *SMALL]
-        flags += [] if job.method in WITHOUT_NETWORK else ["--method.hidden", *SMALL]
-    return flags if args.workers is None else [*flags, "--workers", str(args.workers)]
-
-
-def start(words: Sequence[str], job: Job) -> subprocess.Popen[bytes]:
-    """The training as a process of its own group: Ctrl-C reaches it only through us."""
-    if "train" in words and job.path.exists():
-        shutil.rmtree(job.path)  # it was interrupted before its first checkpoint
-    job.path.parent.mkdir(parents=True, exist_ok=True)
-    modules = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    # Several trainings share one GPU only if none of them takes all of its memory at the start.
-    environment = {
-        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(modules),
-    }
-    with log_of(job).open("ab") as log:
-        return subprocess.Popen(words, stdout=log, stderr=log, env=environment, start_new_session=True)
-
-
-def log_of(job: Job) -> Path:
-    return job.path.parent / f"{job.path.name}.log"
-
-
-# --- All of them
+        settings["backbone.hidden"] = SMALL
+        settings |= {} if method in WITHOUT_NETWORK else {"method.hidden": SMALL}
+    return Job(
+        name=folder_name(task, units, method),
+        env=f"suite_tasks:{env_id(task, units == 'scaled')}",
+        seeds=args.seeds,
+        steps=args.steps,
+        settings=settings,
+        **CHOICES[method],
+    )
 
 
 def run_all(args: Suite) -> int:
     """Run what is left to do, `jobs` at a time. 0 when everything is finished."""
-    waiting = [(job, words) for job in planned(args) if (words := next_command(args, job)) is not None]
-    total, failed = len(waiting), 0
-    running: list[tuple[Job, subprocess.Popen[bytes], float]] = []
-    with StopRequest() as stop:
-        try:
-            while (waiting and not stop.requested) or running:
-                while waiting and len(running) < args.jobs and not stop.requested:
-                    job, words = waiting.pop(0)
-                    running.append((job, start(words, job), time.monotonic()))
-                    print(f"{total - len(waiting)}/{total} {job.path.name} ...", flush=True)
-                if stop.requested:
-                    terminate(running)
-                time.sleep(0.5)
-                for entry in [each for each in running if each[1].poll() is not None]:
-                    running.remove(entry)
-                    failed += not stop.requested and not ended_well(*entry)
-        finally:
-            terminate(running)
-    if stop.signal is not None:
+    modules = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(modules)  # trainings find the tasks there
+    carried = carry_out(planned(args), folder_of(args), How(jobs=args.jobs))
+    for each in carried.failed:
+        print(f"{each.job.name} failed: {each.reason}", file=sys.stderr)
+    if carried.signal is not None:
         print("stopped: the same command goes on from here", file=sys.stderr)
-        return 128 + stop.signal
-    return 1 if failed else 0
-
-
-def ended_well(job: Job, process: subprocess.Popen[bytes], began: float) -> bool:
-    seconds = time.monotonic() - began
-    if process.returncode == 0:
-        print(f"{job.path.name}: finished after {seconds:.0f} s", flush=True)
-        return True
-    print(
-        f"{job.path.name}: failed with {process.returncode}, see {log_of(job)}", file=sys.stderr, flush=True
-    )
-    return False
-
-
-def terminate(running: list[tuple[Job, subprocess.Popen[bytes], float]]) -> None:
-    """Asks each training to save and end, once."""
-    for _, process, _ in running:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-    for _, process, _ in running:
-        process.wait()
+        return 128 + carried.signal
+    return 0 if carried.done else 1
 
 
 # --- What run folders say

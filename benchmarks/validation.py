@@ -27,7 +27,7 @@ import numpy as np
 import tyro
 from scipy import stats
 
-from apportion.cli.output import remember_compilations
+from apportion.cli.display import remember_compilations
 from apportion.core.config import UserError, check, to_dict
 from apportion.report import statistics
 from apportion.runs.atomic import write_json

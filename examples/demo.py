@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 import apportion
-from apportion.cli.display import number
-from apportion.cli.output import remember_compilations
-from apportion.cli.report import report
+from apportion.cli.compare import report
+from apportion.cli.display import number, remember_compilations
 from apportion.runs.folder import default_path
 from apportion.training.presets import GREENHOUSE
 

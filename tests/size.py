@@ -1,4 +1,6 @@
-"""How much there is to hold, beside its limits: lines, files, words and numbers. `make size` prints it."""
+"""How much there is to hold: lines, files, words and numbers, beside limits and goals. `make size` prints it.
+
+Limits are what there was when somebody last took something away: whoever adds takes away, and lowers them."""
 
 import ast
 from pathlib import Path
@@ -8,11 +10,12 @@ ROOT = Path(__file__).parents[1]
 
 
 class Measure(NamedTuple):
-    """Something that is counted, and the most that there may be."""
+    """Something that is counted, the most that there may be, and how much there should be one day."""
 
     name: str
     count: int
     limit: int
+    goal: int
 
 
 def measures(root: Path = ROOT) -> list[Measure]:
@@ -22,16 +25,16 @@ def measures(root: Path = ROOT) -> list[Measure]:
     graph, lib = sorted((package / "graph").glob("*.py")), sorted((root / "benchmarks/lib").glob("*.py"))
     pages = [root / "README.md", root / "CHANGELOG.md", *sorted((root / "docs").rglob("*.md"))]
     return [
-        Measure("src/apportion: lines", lines(source), 22_000),
-        Measure("src/apportion: files", len(source), 190),
-        Measure("src/apportion: numeric constants", constants(source), 150),
-        Measure("src/apportion/graph: numeric constants", constants(graph), 30),
-        Measure("tests: lines", lines(tests), 18_000),
-        Measure("benchmarks: scripts", len(scripts), 16),
-        Measure("benchmarks: lines of scripts", lines(scripts), 3_500),
-        Measure("benchmarks/lib: lines", lines(lib), 3_500),
-        Measure("docs, README, CHANGELOG: words", words(pages), 35_000),
-        Measure("results: files", len(list((root / "results").iterdir())), 33),
+        Measure("src/apportion: lines", lines(source), 30_496, 22_000),
+        Measure("src/apportion: files", len(source), 190, 190),
+        Measure("src/apportion: numeric constants", constants(source), 343, 150),
+        Measure("src/apportion/graph: numeric constants", constants(graph), 100, 30),
+        Measure("tests: lines", lines(tests), 26_164, 18_000),
+        Measure("benchmarks: scripts", len(scripts), 16, 16),
+        Measure("benchmarks: lines of scripts", lines(scripts), 3_500, 3_500),
+        Measure("benchmarks/lib: lines", lines(lib), 3_955, 3_500),
+        Measure("docs, README, CHANGELOG: words", words(pages), 35_469, 35_000),
+        Measure("results: files", len(list((root / "results").iterdir())), 33, 33),
     ]
 
 
@@ -68,6 +71,7 @@ def _is_number(node: ast.expr) -> bool:
 
 
 if __name__ == "__main__":
-    print(f"{'':<40}{'now':>8}{'limit':>8}")
+    print(f"{'':<40}{'now':>8}{'limit':>8}{'goal':>8}")
     for each in measures():
-        print(f"{each.name:<40}{each.count:>8,}{each.limit:>8,}{'  over' if each.count > each.limit else ''}")
+        over = "  over" if each.count > each.limit else ""
+        print(f"{each.name:<40}{each.count:>8,}{each.limit:>8,}{each.goal:>8,}{over}")

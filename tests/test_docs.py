@@ -26,7 +26,7 @@ import tyro
 import scripts
 from apportion import cli
 from apportion.backbones import BACKBONES
-from apportion.cli import compare, logged, paper, sweep, verbs
+from apportion.cli import compare, logged, sweep, verbs
 from apportion.core import registry
 from apportion.core.config import to_dict
 from apportion.core.registry import Entry
@@ -184,18 +184,21 @@ def trained(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> Pa
 SELF_CONTAINED = [page for page in PAGES if page not in (GRD, READ, ELSEWHERE) and blocks(page, "python")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", SELF_CONTAINED, ids=relative)
 def test_code_blocks_run(page: Path, tmp_path: Path) -> None:
     with peers_may_be_missing(relative(page)):
         run_blocks(page, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [READ, ELSEWHERE], ids=relative)
 def test_code_blocks_that_read_a_run_can_read_one(page: Path, trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "runs/greenhouse")
     run_blocks(page, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_method_of_the_guide_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Registered as docs/architecture.md says, in one line."""
     example: dict[str, Any] = {"__name__": "even"}
@@ -213,6 +216,7 @@ def test_the_method_of_the_guide_trains(tmp_path: Path, monkeypatch: pytest.Monk
     assert any("average_share" in entry for entry in entries)
 
 
+@pytest.mark.slow
 def test_the_environment_in_the_readme_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -250,7 +254,7 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logged, "read_log", stop)
     monkeypatch.setattr(logged, "relabel", stop)
     monkeypatch.setattr(compare, "compare_runs", stop)
-    monkeypatch.setattr(paper, "run_experiment", stop)
+    monkeypatch.setattr(sweep, "run_experiment", stop)
     monkeypatch.setattr(sweep, "read_plan", stop)
 
 
@@ -466,6 +470,7 @@ def test_every_metric_of_imagined_steps_is_documented() -> None:
     assert names(section(IMAGINED, "Logged metrics"), "metric") == logged
 
 
+@pytest.mark.slow
 def test_the_metrics_page_has_what_a_run_logs(trained: Path) -> None:
     entries = logs.read(RunFolder.open(trained).metrics)
     for kind, title in (("train", "Training lines"), ("eval", "Evaluation lines")):
@@ -478,6 +483,7 @@ def test_the_example_line_of_the_metrics_page_is_json() -> None:
     assert set(json.loads(line)) - {"step", "kind"} <= names(section(METRICS, "Evaluation lines"), "metric")
 
 
+@pytest.mark.slow
 def test_the_run_folder_is_as_described(trained: Path) -> None:
     found = {f"{path.name}/" if path.is_dir() else path.name for path in trained.iterdir()}
     assert names(section(READ, "The folder"), "file") == found - {".lock"}

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from size import Measure, measures
+
 ROOT = Path(__file__).parents[1] / "src" / "apportion"
 FILES = {
     path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))
@@ -114,3 +116,11 @@ def test_functions_and_files_stay_short(file: str) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             assert length <= MAX_FUNCTION_LINES, f"{file}: {node.name} has {length} lines"
+
+
+@pytest.mark.parametrize("measure", measures(), ids=lambda measure: measure.name)
+def test_whoever_adds_takes_away(measure: Measure) -> None:
+    fix = "take something away; where nothing can go, raise the limit in tests/size.py and say why"
+    assert measure.count <= measure.limit, (
+        f"{measure.name}: {measure.count:,}, at most {measure.limit:,}: {fix}"
+    )

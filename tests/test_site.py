@@ -10,6 +10,8 @@ import pytest
 
 import scripts
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 

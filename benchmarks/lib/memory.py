@@ -8,7 +8,8 @@ import jax
 
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
-from apportion.training.memory import of_lane, size_of
+from apportion.training import loop
+from apportion.training.settings import Config
 from lib import workload
 from lib.workload import SIZES
 
@@ -19,13 +20,24 @@ def replay_bytes(spec: Spec, replay_steps: int, chunk_steps: int = 100) -> int:
     return size_of(jax.eval_shape(lambda: replays.init(spec, capacity)))
 
 
+def of_lane(config: Config, spec: Spec) -> dict[str, int]:
+    """Bytes of one lane's replay and agent, from shapes alone: nothing is allocated."""
+    agent, replay = jax.eval_shape(lambda: loop.start(config, spec))
+    trees = {"replay_bytes": replay, "agent_bytes": agent}
+    return {name: size_of(tree) // config.lanes for name, tree in trees.items()}
+
+
+def size_of(tree: Any) -> int:
+    """Bytes of all arrays of a tree; random keys are counted by what they are made of."""
+    return sum(array.size * array.dtype.itemsize for array in jax.tree.leaves(tree))
+
+
 def table(replay_steps: int) -> list[dict[str, Any]]:
     """One row for each size, with GRD and SAC."""
     config = workload.settings("grd", replay_steps=replay_steps)
     rows = []
     for name, size in SIZES.items():
-        kept = of_lane(config, workload.made_up_spec(size))
-        taken = {"replay_bytes": kept.replay, "agent_bytes": kept.agent}
+        taken = of_lane(config, workload.made_up_spec(size))
         rows.append({"size": name, **size._asdict(), "replay_steps": replay_steps, **taken})
     return rows
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from apportion.core.spec import Graph as Graph
     from apportion.front.logs import fit as fit
     from apportion.front.logs import relabel as relabel
-    from apportion.front.run import Compared as Compared
     from apportion.front.run import Run as Run
     from apportion.front.run import Stopped as Stopped
     from apportion.front.run import compare as compare
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from apportion.front.sweep.carrying import sweep as sweep
     from apportion.front.wrapper import RewardModelWrapper as RewardModelWrapper
     from apportion.graph import identify as identify
+    from apportion.report.comparison import Compared as Compared
 
 __version__ = "0.2.0"
 
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Compared": "front.run",
+    "Compared": "report.comparison",
     "Graph": "core.spec",
     "RewardModelWrapper": "front.wrapper",
     "Run": "front.run",

@@ -164,6 +164,7 @@ def _learner(**changes: Any) -> crossq.Config:
     return crossq.Config(**sizes, **changes)
 
 
+@pytest.mark.slow
 def test_the_policy_finds_the_best_action_of_a_bandit() -> None:
     """Wherever it stands: a batch of equal observations would be normalised to nothing."""
     config = _learner(batch_size=64, initial_temperature=0.1, target_entropy=-2.0)
@@ -173,6 +174,7 @@ def test_the_policy_finds_the_best_action_of_a_bandit() -> None:
     np.testing.assert_allclose(jnp.tanh(best), [[BEST_ACTION]] * 3, atol=0.1)
 
 
+@pytest.mark.slow
 def test_critics_learn_analytic_values() -> None:
     """Without a target network to hold them."""
     config = _learner(batch_size=60, discount=0.6, initial_temperature=1e-6)

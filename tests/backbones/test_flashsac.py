@@ -244,6 +244,7 @@ def test_workers_act_as_the_learner_does_with_norms_folded(state: flashsac.State
 # --- Tasks with a known optimum
 
 
+@pytest.mark.slow
 def test_the_policy_finds_the_best_action_of_a_bandit() -> None:
     """Wherever it stands: a batch of equal observations would be normalised to nothing."""
     config = flashsac.Config(hidden=(16,), critic_hidden=(16,), learning_rate=3e-3, batch_size=64)
@@ -253,6 +254,7 @@ def test_the_policy_finds_the_best_action_of_a_bandit() -> None:
     np.testing.assert_allclose(jnp.tanh(best), [[BEST_ACTION]] * 3, atol=0.1)
 
 
+@pytest.mark.slow
 def test_critics_learn_analytic_values() -> None:
     config = flashsac.Config(
         hidden=(16,),

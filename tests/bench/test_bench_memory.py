@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from apportion.data import replay as replays
-from apportion.training.memory import of_lane
 from apportion.training.presets import preset
 from lib import memory, updates, workload
 from lib.workload import Size
+
+pytestmark = pytest.mark.slow
 
 HUMANOID = workload.made_up_spec(workload.SIZES["Humanoid"])
 
@@ -33,10 +34,10 @@ def test_memory_grows_with_the_steps_kept() -> None:
 def test_all_that_a_lane_keeps_is_counted() -> None:
     config = preset("HalfCheetah-v4", "grd", "sac")
     spec = workload.made_up_spec(Size(17, 6))
-    found = of_lane(config, spec)
-    assert found.replay == memory.replay_bytes(spec, config.schedule.replay_steps)
+    found = memory.of_lane(config, spec)
+    assert found["replay_bytes"] == memory.replay_bytes(spec, config.schedule.replay_steps)
     weights = 4 * 2 * (23 * 256 + 256 * 256)  # of two critics, nothing else
-    assert found.agent > weights
+    assert found["agent_bytes"] > weights
 
 
 @pytest.mark.parametrize("lanes", [1, 3])

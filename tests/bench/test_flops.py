@@ -10,6 +10,8 @@ import pytest
 from lib import flops, workload
 from lib.workload import Size
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_product_is_two_operations_for_each_pair() -> None:
     assert flops.products(jnp.matmul, jnp.zeros((3, 5)), jnp.zeros((5, 7))) == 2 * 3 * 5 * 7

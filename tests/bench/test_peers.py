@@ -12,6 +12,8 @@ from apportion.training.loop import Snapshot
 from apportion.training.presets import GREENHOUSE, paper, preset
 from lib import peers
 
+pytestmark = pytest.mark.slow
+
 
 def quiet(line: str) -> None:
     pass

@@ -176,6 +176,7 @@ def test_calibration_counts_what_is_right_and_what_is_surely_denied() -> None:
     assert calibration.calibration([small])["right_at_95"] == 1.0  # worth too little to count
 
 
+@pytest.mark.slow
 def test_confidences_hold_on_noisy_problems() -> None:
     """A few of those that the search was developed on; what is reported is held out."""
     data = run(Structure(calibrate=9))

@@ -1,7 +1,6 @@
 """The suite of own tasks: sound environments, one task in two units, a table of what was recorded."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,9 @@ import pytest
 import suite
 import suite_tasks as tasks
 from apportion.core.config import UserError
+from apportion.front.sweep.carrying import Carried
+from apportion.front.sweep.folder import Standing
+from apportion.front.sweep.planning import check_jobs
 
 FORMS = [(name, scaled) for name in tasks.TASKS for scaled in (False, True)]
 
@@ -181,64 +183,37 @@ def _args(folder: Path, **changes: Any) -> Any:
     return suite.Suite(runs=folder, tasks=("Pump",), units="raw", seeds=2, steps=400, **changes)
 
 
-def _half_done(job: Any, state: str, step: int) -> None:
-    (job.path / "checkpoints").mkdir(parents=True)
-    (job.path / "config.json").write_text(json.dumps(CONFIG))
-    (job.path / "spec.json").write_text("{}")
-    (job.path / "status.json").write_text(json.dumps({"state": state, "step": step}))
-
-
 def test_settings_stay_at_their_defaults_but_for_the_sizes_of_networks(tmp_path: Path) -> None:
-    jobs = suite.planned(_args(tmp_path, methods=("grd", "oracle")))
-    grd, oracle = (suite.next_command(_args(tmp_path), job) for job in jobs)
-    common = ["suite_tasks:Pump-v0", "--seeds", "2", "--steps", "400", "--backbone.hidden", "64", "64"]
-    assert [word for word in grd[4:] if word not in ("--out", str(jobs[0].path))] == [
-        *common,
-        *("--method.hidden", "64", "64"),
-    ]
-    assert [word for word in oracle[4:] if word not in ("--out", str(jobs[1].path))] == [
-        common[0],
-        *("--method", "oracle"),
-        *common[1:],
-    ]
+    jobs = suite.planned(_args(tmp_path, methods=("grd", "published", "oracle", "crossq")))
+    check_jobs(jobs)
+    networks = {"backbone.hidden": (64, 64), "method.hidden": (64, 64)}
+    common = {"env": "suite_tasks:Pump-v0", "seeds": 2, "steps": 400}
+    for job in jobs:
+        assert {name: getattr(job, name) for name in common} == common
+    assert [job.name for job in jobs[:3]] == ["Pump-v0--grd", "Pump-v0--published", "Pump-v0--oracle"]
+    assert [job.settings for job in jobs[:3]] == [networks, networks, {"backbone.hidden": (64, 64)}]
+    assert [job.method for job in jobs] == ["grd", "grd", "oracle", "grd"]
+    assert [job.preset for job in jobs[:2]] == ["default", "paper"]
+    assert [job.backbone for job in jobs] == [None, None, None, "crossq"]
 
 
-def test_a_finished_run_is_skipped_and_an_interrupted_one_resumed_or_begun_anew(tmp_path: Path) -> None:
-    args = _args(tmp_path, methods=("grd", "rd", "oracle"))
-    finished, saved, unsaved = suite.planned(args)
-    _half_done(finished, "finished", 400)
-    _half_done(saved, "running", 200)
-    (saved.path / "checkpoints" / "step_000000000200").touch()
-    _half_done(unsaved, "running", 100)
-    assert suite.next_command(args, finished) is None
-    assert suite.next_command(args, saved)[3:] == ["resume", str(saved.path), "--steps", "400"]
-    assert suite.next_command(args, unsaved)[3] == "train"
-
-
-def test_a_run_of_other_seeds_is_not_mixed_in(tmp_path: Path) -> None:
-    args = _args(tmp_path, methods=("rd",))
-    (job,) = suite.planned(args)
-    _half_done(job, "finished", 400)
-    with pytest.raises(UserError, match="has 2 seeds, not 5"):
-        suite.next_command(suite.Suite(runs=tmp_path), job)
-
-
-def test_a_failed_training_does_not_keep_the_others_from_running(
+def test_a_failed_training_is_told_and_a_stop_is_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def command(args: Any, job: Any) -> list[str]:
-        return [sys.executable, "-c", f"import sys; sys.exit({int(job.method == 'grd')})"]
-
-    monkeypatch.setattr(suite, "next_command", command)
-    assert suite.run_all(_args(tmp_path, methods=("grd", "rd"), jobs=2)) == 1
-    printed = capfd.readouterr()
-    assert "Pump-v0--rd: finished" in printed.out
-    assert "Pump-v0--grd: failed with 1" in printed.err
+    jobs = suite.planned(_args(tmp_path, methods=("grd", "rd")))
+    ended = [Standing(job, tmp_path, "failed", 0, 400, reason="no luck") for job in jobs[:1]]
+    monkeypatch.setenv("PYTHONPATH", "")
+    for signal, code in ((None, 1), (15, 143)):
+        monkeypatch.setattr(suite, "carry_out", lambda *_, signal=signal: Carried(ended, signal))
+        assert suite.run_all(_args(tmp_path)) == code
+    assert "Pump-v0--grd failed: no luck" in capfd.readouterr().err
 
 
 def test_each_part_plans_its_own_tasks_and_all_plans_every_one(tmp_path: Path) -> None:
     parts = {part: suite.planned(suite.Suite(runs=tmp_path, part=part)) for part in suite.PARTS}
-    assert {job.task for job in parts["unseen"]} == set(tasks.UNSEEN)
+    assert {job.env for job in parts["unseen"]} == {
+        f"suite_tasks:{tasks.env_id(name, scaled)}" for name in tasks.UNSEEN for scaled in (False, True)
+    }
     assert parts["all"] == [*parts["development"], *parts["held-out"], *parts["unseen"]]
 
 

@@ -13,6 +13,8 @@ from apportion.nn import losses
 from apportion.nn.networks import MLP, MixtureDynamics
 from lib import workload
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 peer = pytest.importorskip("lib.torch_grd")
 

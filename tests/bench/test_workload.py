@@ -12,6 +12,8 @@ from lib import updates, workload
 from lib.updates import Limits
 from lib.workload import Size
 
+pytestmark = pytest.mark.slow
+
 SPEC = workload.made_up_spec(Size(4, 2), steps=20)
 SMALL = grd.Config(hidden=(8,), segments=2, update_every=1)
 

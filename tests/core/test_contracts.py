@@ -139,6 +139,7 @@ def test_one_trace_serves_all_updates(subject: Subject) -> None:
     assert subject.jitted._cache_size() == traces
 
 
+@pytest.mark.slow
 def test_compiled_equals_eager(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     # Adam alone stays compiled: a dozen operations for every array, each compiled by itself, take too long.
     monkeypatch.setattr(optimise, "step", jax.jit(optimise.step, static_argnames="momentum"))

@@ -10,7 +10,7 @@ from gymnasium.wrappers import FlattenObservation, TimeLimit, TransformObservati
 
 from apportion.envs.factories import name_factory
 from apportion.envs.make import EnvConfig, make
-from apportion.envs.names import flattened_names
+from apportion.envs.spaces import flattened_names
 
 PARTS = spaces.Dict(
     {

@@ -17,7 +17,7 @@ from apportion.envs import register
 from apportion.envs.acting import random_action
 from apportion.envs.delayed import DelayedReward
 from apportion.envs.make import EnvConfig, list_environments, make, parse_delay
-from apportion.envs.names import documented
+from apportion.envs.spaces import documented
 
 TOY = "apportion-tests/Toy-v0"
 

@@ -14,8 +14,7 @@ from apportion.core.config import UserError
 from apportion.core.spec import BLOCKS
 from apportion.front.paper import presenting
 from apportion.front.paper.experiments import EXPERIMENTS, Experiment, Request, Scale, plan
-from apportion.front.paper.presenting import DEAD, Done, present
-from apportion.front.paper.running import run_experiment
+from apportion.front.paper.presenting import DEAD, Done, present, run_experiment
 from apportion.methods import METHODS
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder
@@ -223,6 +222,7 @@ def test_the_table_of_swimmer_has_the_papers_rows_below_ours(tmp_path: Path) -> 
 # --- From the command line
 
 
+@pytest.mark.slow
 def test_an_experiment_from_its_trainings_to_its_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,8 @@ import apportion as door
 from apportion.runs import checkpoint
 from apportion.runs.learned import read_learned
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def run(greenhouse_run: Run) -> door.Run:

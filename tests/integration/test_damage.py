@@ -35,6 +35,8 @@ from apportion.training import loop
 from apportion.training.loop import Snapshot
 from disks import small_files
 
+pytestmark = pytest.mark.slow
+
 TALKING = [flag for flag in tiny("grd") if flag != "--quiet"]
 
 

@@ -10,6 +10,8 @@ from driver import GREENHOUSE, Run, apart, arrays, records, tiny, train
 
 from apportion.training import devices
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("lanes", "there", "used"),

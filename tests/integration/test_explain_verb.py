@@ -10,7 +10,7 @@ import pytest
 from driver import EPISODE, Answer, Run, apportion
 from rich.console import Console
 
-from apportion.cli import explain
+from apportion.cli import display
 
 QUICK = ("--background", "8", "--exact-up-to", "2")  # more dimensions have edges, so orders are sampled
 
@@ -101,7 +101,7 @@ def test_dimensions_that_are_read_though_the_graph_denies_them_are_named(plain: 
 
 def _printed(data: dict[str, Any]) -> str:
     console = Console(record=True, width=200, file=io.StringIO())
-    explain._tables(console, data)
+    display.explanation(console, data)
     return console.export_text()
 
 

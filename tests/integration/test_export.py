@@ -14,6 +14,8 @@ from driver import Answer, Run, apportion, tiny, train
 import apportion as door
 from apportion.runs.policy import Policy, export_policy
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs/guides/run-a-policy-elsewhere.md"
 
 # What a program elsewhere does. It refuses to import what it must not need.

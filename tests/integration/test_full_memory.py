@@ -8,7 +8,9 @@ import pytest
 from driver import GREENHOUSE, apportion, remarks, tiny
 
 from apportion.data import room
-from apportion.training import loop, memory
+from apportion.training import loop
+
+pytestmark = pytest.mark.slow
 
 FULL = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7.05GiB"
 
@@ -31,7 +33,7 @@ def test_a_replay_without_measure_is_refused(out: Path) -> None:
 
 def test_a_resume_looks_for_room_too(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert apportion("train", GREENHOUSE, "--out", out, *tiny("observed"), "--quiet").code == 0
-    monkeypatch.setattr(memory, "free_bytes", lambda: 1000)
+    monkeypatch.setattr(loop, "free_bytes", lambda: 1000)
     answer = apportion("resume", out, "--steps", "10000")
     assert answer.code == 1
     assert "replays of 1,800 steps for 2 seeds take 0.0 GB, and 0.0 GB are free" in remarks(answer.err)[-1]

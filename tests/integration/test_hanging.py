@@ -25,7 +25,10 @@ connections.PATIENCE = workers.PATIENCE = 1.0
 sys.path.append({str(Path(faulty_envs.__file__).parent)!r})
 """
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
 
 
 def _hanging(how: str, folder: Path) -> "tuple[subprocess.Popen[str], list[int]]":

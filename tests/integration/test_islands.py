@@ -11,6 +11,8 @@ from driver import Run, apportion, arrays, assert_same_run, records, resume, tin
 from apportion.runs import logs
 from faulty_envs import episode_seed, evaluation_seed
 
+pytestmark = pytest.mark.slow
+
 FAULTY = "faulty_envs:Faulty-v0"
 FLAGS = tiny("oracle", "--workers", "1", "--steps", "1200", "--checkpoint-every", "400")
 FROZEN_SINCE = 800

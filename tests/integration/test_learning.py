@@ -14,6 +14,8 @@ from apportion.runs.summary import summarise
 from apportion.training.settings import Config, Schedule
 from scripts import load
 
+pytestmark = pytest.mark.slow
+
 
 def _learn(method: str, out: Path, warmup: int, *more: str) -> dict[str, Any]:
     """Whole episodes of 40 steps, random ones first; then 3,000 steps with an update for every two."""

@@ -13,6 +13,8 @@ from apportion.core.config import UserError
 from apportion.runs import logs
 from apportion.runs.listeners import WandbLog
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_callback_hears_every_line_and_may_stop_the_training(out: Path) -> None:
     heard: list[dict[str, Any]] = []

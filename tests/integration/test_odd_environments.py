@@ -12,6 +12,8 @@ from apportion.graph.certificate import Doubt
 from apportion.runs import logs
 from apportion.runs.summary import summarise
 
+pytestmark = pytest.mark.slow
+
 
 def _train(env: str, out: Path, *flags: str) -> Run:
     run = train(out, f"odd_envs:{env}-v0", *tiny("grd", "--workers", "0", *flags))

@@ -7,6 +7,8 @@ from driver import GREENHOUSE, Run, apportion, tiny, train
 
 from apportion.core import registry
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def own_run(tmp_path_factory: pytest.TempPathFactory) -> Run:

@@ -13,6 +13,8 @@ from driver import Run, apportion, remarks, tiny
 
 from apportion.runs import logs
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=["rd", "observed", "oracle"])
 def late(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str]:

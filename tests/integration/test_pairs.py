@@ -13,6 +13,8 @@ from apportion.methods import METHODS
 from apportion.training.loop import online, open_pool
 from apportion.training.settings import Config, Schedule
 
+pytestmark = pytest.mark.slow
+
 SMALL = {
     "hidden": (4,),
     "critic_hidden": (4,),

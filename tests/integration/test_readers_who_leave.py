@@ -9,6 +9,8 @@ from driver import GREENHOUSE, tiny
 
 from apportion.runs.folder import read_json
 
+pytestmark = pytest.mark.slow
+
 
 def _shell(script: str, *words: str | Path) -> "subprocess.CompletedProcess[str]":
     """A line of shell, in which "$@" is our command with these words."""
@@ -36,8 +38,17 @@ def test_a_training_ends_well_though_its_reader_leaves_at_the_first_line(tmp_pat
     assert list((tmp_path / "run" / "checkpoints").glob("step_*"))
 
 
-@pytest.mark.parametrize("script", ['"$@" >&-', '"$@" | head -c 1', '"$@" >/dev/null 2>&-'])
-@pytest.mark.parametrize("words", [["list", "methods"], ["list", "methods", "--json"], ["--help"]])
+NO_READER = ('"$@" >&-', '"$@" | head -c 1', '"$@" >/dev/null 2>&-')
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        *((script, ["list", "methods"]) for script in NO_READER),
+        (NO_READER[1], ["list", "methods", "--json"]),
+        *((script, ["--help"]) for script in NO_READER),
+    ],
+)
 def test_what_is_printed_may_find_no_reader(script: str, words: list[str]) -> None:
     found = _shell(script, *words)
     assert found.returncode == 0

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -53,12 +54,17 @@ checkpoint._publish = publish_or_die
 """
 
 
+_slow = partial(pytest.param, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("method", "flags", "death", "logged"),
     [
         ("grd", [], DIES_AFTER_LOGGING, 1600),
-        ("observed", ["--backbone", "flashsac", "--backbone.critic-hidden", "8"], DIES_AFTER_LOGGING, 1600),
-        ("published", ["--no-overlap", "--env.delay", "3-8"], DIES_WHILE_SAVING, 2000),
+        _slow(
+            "observed", ["--backbone", "flashsac", "--backbone.critic-hidden", "8"], DIES_AFTER_LOGGING, 1600
+        ),
+        _slow("published", ["--no-overlap", "--env.delay", "3-8"], DIES_WHILE_SAVING, 2000),
     ],
     ids=["overlap-logging", "flashsac", "published-no-overlap-windows-saving"],
 )
@@ -82,6 +88,7 @@ def test_a_killed_run_resumes_bit_for_bit(
     assert_same_run(killed, straight)
 
 
+@pytest.mark.slow
 def test_resume_in_the_middle_of_a_mujoco_episode(tmp_path: Path) -> None:
     """The environment has no way to save its state: it is brought back by repeating the episode's actions."""
     flags = tiny("observed", "--seeds", "1", "--steps-per-iteration", "100", "--warmup-steps", "200")
@@ -108,6 +115,7 @@ def straight_and_resumed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run,
     return straight, parts
 
 
+@pytest.mark.slow
 def test_resume_right_after_edges_were_found_in_closed_form(straight_and_resumed: tuple[Run, Run]) -> None:
     straight, parts = straight_and_resumed
     assert_same_run(parts, straight)
@@ -117,6 +125,7 @@ def test_resume_right_after_edges_were_found_in_closed_form(straight_and_resumed
     assert (after == 1).any()
 
 
+@pytest.mark.slow
 def test_resume_of_a_run_that_imagines(straight_and_resumed: tuple[Run, Run]) -> None:
     """The checkpoint has the model in it, and is made after its first steps were used."""
     straight, parts = straight_and_resumed
@@ -126,6 +135,7 @@ def test_resume_of_a_run_that_imagines(straight_and_resumed: tuple[Run, Run]) ->
     assert min(shares[-1]) > 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, out: Path) -> None:
     flags = [flag for flag in tiny("grd", "--steps", "4e5") if flag != "--quiet"]

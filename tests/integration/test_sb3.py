@@ -19,6 +19,8 @@ from apportion.data import replay as replays
 from apportion.envs.delayed import DelayedReward
 from apportion.training.learner import View
 
+pytestmark = pytest.mark.slow
+
 STEPS = 5
 
 

@@ -10,6 +10,8 @@ from driver import Run, apportion, tiny, train
 import apportion as door
 from apportion.envs.lane import _success
 
+pytestmark = pytest.mark.slow
+
 SHORT = ("--workers", "0", "--steps", "800")
 
 

@@ -13,6 +13,8 @@ from sweeps import JOB, alive, assert_same_numbers, closed_gate, owner, sweep_fi
 from apportion.front.sweep.folder import SweepFolder
 from apportion.front.sweep.planning import read_plan
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[Path]:

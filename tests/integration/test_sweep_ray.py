@@ -13,6 +13,7 @@ from sweeps import JOB, alive, assert_same_numbers, closed_gate, owner, sweep_fi
 from apportion.front.sweep import on_ray
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="it needs the extra ray"),
     # Ray leaves pipes and files of the processes that it started to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),

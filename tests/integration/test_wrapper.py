@@ -10,6 +10,8 @@ import apportion
 from apportion.core.config import UserError
 from apportion.envs.delayed import DelayedReward
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"hidden": (8,), "learning_rate": 1e-2}
 
 

@@ -14,6 +14,8 @@ from apportion.runs.explain.rewards import MOST_BEHIND
 from apportion.runs.explaining import Explainer, Selection, explain_run
 from apportion.runs.fitting import SHOWN
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"updates": 10, "check_every": 10, "method.hidden": (4,), "method.segments": 4}
 
 

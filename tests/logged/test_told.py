@@ -10,7 +10,7 @@ import pytest
 import apportion
 from apportion import cli
 from apportion.core.config import UserError
-from apportion.report.credit import plot_credit
+from apportion.report.figures import plot_credit
 from apportion.runs.explain import Precision
 
 FEW = Precision(background=8)

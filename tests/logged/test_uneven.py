@@ -56,6 +56,7 @@ def uneven_log(path: Path) -> Path:
     return data.write_csv(path, data.table([(seen, done, seen[:-1, 0]), *data.episodes(60)]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "seed"), [("grd", 0), ("grd", 3), ("rd", 0), ("rrd", 0), ("transformer", 0), ("diaster", 0)]
 )

@@ -15,8 +15,7 @@ from apportion.envs.make import EnvConfig
 from apportion.methods import align_rudder
 from apportion.methods.align_rudder import centres_of, look, prefix_scores
 from apportion.training import offline
-from apportion.training.episodes import Episode
-from apportion.training.learner import RewardLearner
+from apportion.training.learner import Episode, RewardLearner
 from apportion.training.settings import NO_POLICY, Config
 
 PLAIN = align_rudder.substitution(np.full(5, 0.2))
@@ -172,12 +171,12 @@ def test_demonstrations_come_from_a_file_where_one_is_given(path: str) -> None:
     method = align_rudder.make(align_rudder.Config(demonstrations=path, symbols=5))
     assert method.revision is not None
     assert [record.number for record in method.revision.shown] == [-1, -2, -3, -4]
-    poor = _poor()
+    records = [*method.revision.shown, *_poor()]
     start = method.init(jax.random.key(0), TASK)
-    assert method.revision.revise(start, [*method.revision.shown, *poor], 100).scale > 0
+    assert method.revision.accept(start, method.revision.look(start, records, 100)).scale > 0
     other = method.init(jax.random.key(0), Spec("wider", ("x", "y", "z"), ("go",), 6, 6))
     with pytest.raises(UserError, match="has 2 observed numbers, the task 3"):
-        method.revision.revise(other, [*method.revision.shown, *poor], 100)
+        method.revision.look(other, records, 100)
 
 
 def test_a_fit_is_shown_the_file_too(path: str) -> None:

@@ -41,7 +41,8 @@ def state() -> State:
 
 def _look(state: State, records: list[Record], segments: int | None = None) -> State:
     assert METHOD.revision is not None
-    found: State = METHOD.revision.revise(state, records, len(records) if segments is None else segments)
+    looked = METHOD.revision.look(state, records, len(records) if segments is None else segments)
+    found: State = METHOD.revision.accept(state, looked)
     return found
 
 

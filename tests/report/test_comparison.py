@@ -13,8 +13,8 @@ import apportion
 from apportion import cli
 from apportion.core.config import UserError
 from apportion.envs.make import EnvConfig
-from apportion.report.comparison.reading import SECTIONS, read_curves
-from apportion.report.comparison.results import compare_curves, compare_runs
+from apportion.report.comparison import compare_curves, compare_runs
+from apportion.report.curves import SECTIONS, read_curves
 from apportion.runs.folder import RunFolder
 from apportion.training.settings import Config
 from synthetic_runs import Recipe, make_run

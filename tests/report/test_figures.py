@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from apportion.core.config import UserError
-from apportion.report.credit import check_plot, plot_credit
-from apportion.report.figures import label_runs, write_figures
+from apportion.report.figures import check_plot, label_runs, plot_credit, write_figures
 from synthetic_runs import HOSTILE, Recipe, make_run
 
 SIGNS = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}

@@ -16,6 +16,8 @@ from apportion.report.page import LIMIT, write_report
 from apportion.runs.folder import RunFolder
 from synthetic_runs import HOSTILE, Recipe, make_run
 
+pytestmark = pytest.mark.slow
+
 playwright = pytest.importorskip("playwright.sync_api")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

@@ -9,7 +9,7 @@ import numpy as np
 from apportion.core.types import Backbone, Batch, Method, Sampling, Transitions
 from apportion.training import agent, scaling
 from apportion.training.agent import AgentState
-from apportion.training.limits import Limit
+from apportion.training.scaling import Limit
 from builders import SPEC, batch
 
 PAUSE = Limit(SPEC.max_episode_steps, "pause")

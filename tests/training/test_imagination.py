@@ -18,7 +18,7 @@ from apportion.training import agent as agents
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState, Imagination
 from apportion.training.conformance import check_method
-from apportion.training.limits import Limit
+from apportion.training.scaling import Limit
 from apportion.training.settings import Config, Imagine, Schedule
 from apportion.training.updates import updates, with_imagined
 from builders import BUTTONS, SPEC, assert_equal, transitions
@@ -95,6 +95,7 @@ def test_nothing_is_imagined_before_the_model_has_learned() -> None:
     assert share == 0
 
 
+@pytest.mark.slow
 def test_a_policy_finds_the_best_action_in_imagination_alone() -> None:
     """Real steps only ever push with 0; the known model is asked what the policy would do instead."""
     backbone = sac.make(sac.Config(hidden=(16,), batch_size=32, learning_rate=1e-2, target_entropy=-3.0))
@@ -180,6 +181,7 @@ def test_a_training_is_bit_for_bit_the_same_until_steps_are_imagined() -> None:
     assert metrics["imagined_share"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("structure", "backbone"), [("closed-form", "dqn"), ("gradient", "td3")])
 def test_discrete_actions_and_the_published_form_can_be_imagined(structure: str, backbone: str) -> None:
     """Traced only: shapes and types fit."""

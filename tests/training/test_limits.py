@@ -15,7 +15,7 @@ from apportion.envs.lane import ChunkWriter
 from apportion.methods import METHODS
 from apportion.training import agent as agents
 from apportion.training import scaling
-from apportion.training.limits import Limit, clocks, over
+from apportion.training.scaling import Limit, clock_dimensions, over
 from builders import SPEC, transitions
 
 NAMES = ("countdown", "raw", "drift", "day", "noisy", "still", "guess")
@@ -59,12 +59,12 @@ def _played(episodes: int) -> Replay:
 @pytest.mark.parametrize("size", [1.0, 1e4])
 def test_what_passes_evenly_is_a_clock_in_any_unit(size: float) -> None:
     replay = _played(30)
-    found = clocks(replay._replace(observation=size * replay.observation))
+    found = clock_dimensions(replay._replace(observation=size * replay.observation))
     assert [name for name, is_clock in zip(NAMES, found, strict=True) if is_clock] == ["countdown", "raw"]
 
 
 def test_nothing_tells_the_time_while_nothing_was_seen() -> None:
-    assert not clocks(replays.init(TASK, 50)).any()
+    assert not clock_dimensions(replays.init(TASK, 50)).any()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from apportion.core.config import UserError
-from apportion.training.episodes import Unfinished
+from apportion.training.learner import Unfinished
 
 FINE = np.zeros(3, np.float32)
 BROKEN = np.array([0, np.nan, np.inf], np.float32)

@@ -16,7 +16,7 @@ from apportion.envs.make import EnvConfig
 from apportion.methods import METHODS
 from apportion.training import scaling
 from apportion.training.agent import AgentState
-from apportion.training.episodes import Episode, as_chunk
+from apportion.training.learner import Episode, as_chunk
 from apportion.training.settings import Config, Schedule
 from apportion.training.updates import watch_returns
 from builders import SPEC

@@ -26,15 +26,15 @@ VERBS = {
     "resume": Verb("continue a run from its newest checkpoint", "verbs.resume"),
     "eval": Verb("play fresh episodes with a run's policies", "verbs.evaluate"),
     "show": Verb("say in a few numbers how a run went", "verbs.show"),
-    "report": Verb("make one HTML page about one run or several", "report.report"),
+    "report": Verb("make one HTML page about one run or several", "compare.report"),
     "compare": Verb("compare runs: scores with intervals, per task and over all", "compare.compare"),
-    "explain": Verb("say what a run's agents are paid for", "explain.explain"),
+    "explain": Verb("say what a run's agents are paid for", "verbs.explain"),
     "export": Verb("write a policy into a file that NumPy alone can run", "verbs.export"),
     "identify": Verb("find who feeds the reward in logged episodes", "logged.identify_graph"),
     "fit": Verb("learn from logged episodes which steps earned their outcomes", "logged.fit"),
     "relabel": Verb("write logged episodes again, with the reward of each step", "logged.relabel_data"),
     "credit": Verb("say what each kind of step earned, such as each channel", "logged.credit"),
-    "paper": Verb("run an experiment of the GRD paper, and set it beside what it prints", "paper.paper"),
+    "paper": Verb("run an experiment of the GRD paper, and set it beside what it prints", "sweep.paper"),
     "list": Verb("list methods, backbones or environments", "verbs.list_things"),
 }
 

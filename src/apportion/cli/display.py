@@ -1,14 +1,29 @@
-"""Tables for people. Everything here is also in the verb's --json."""
+"""What verbs print: tables for people, or one JSON object for programs, which has all of it."""
 
+import json
+import os
+import platform
+import sys
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
+import jax
 import numpy as np
+import tyro
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from apportion.core.config import Tell
+from apportion.core.files import write_bytes
+from apportion.core.registry import from_folder
+from apportion.core.terminal import all_inert, say
+from apportion.core.terminal import console as new_console
 from apportion.runs.certified import UNDECIDED, in_words
 from apportion.runs.learned import moment_in_words
 from apportion.runs.progress import faults_in_words
@@ -193,6 +208,55 @@ def _shortened(names: list[str], shown: int = 6) -> str:
     return ", ".join(names[:shown]) + more
 
 
+def explanation(console: Console, data: dict[str, Any]) -> None:
+    """What `apportion explain` prints."""
+    lanes = data["lanes"]
+    steps = sum(len(episode["steps"]) for lane in lanes for episode in lane["episodes"])
+    title = f"What {data['method']} pays for {moment_in_words(data)}: {steps:,} steps ({data['source']})"
+    table = Table(title=Text(title), title_justify="left")
+    table.add_column("dimension")
+    for column in ("share", "mean |c|", "mean c", "± 90%", "± seeds", "± draw", "read in"):
+        table.add_column(column, justify="right", no_wrap=True)
+    keys = ("mean_absolute", "mean", "interval", "between_lanes", "sampling_error")
+    for row in data["dimensions"][:EDGE_ROWS]:
+        share = "-" if row["share"] is None else f"{row['share']:.1%}"
+        cells = [amount(row[key]) for key in keys]
+        table.add_row(Text(row["name"]), share, *cells, f"{row['lanes']}/{len(lanes)}")
+    console.print(table)
+    if len(data["dimensions"]) > EDGE_ROWS:
+        console.print(f"... and {len(data['dimensions']) - EDGE_ROWS} more: see --json")
+    baselines = ", ".join(amount(lane["baseline"]) for lane in lanes)
+    note = (
+        "c is a dimension's contribution to one step. All of them add up to the learned reward minus its "
+        f"baseline, the mean over {data['background']} steps of the run ({baselines})."
+    )
+    if data["unit"] is not None:
+        note += f" All are {data['unit']}: 1 more makes these odds 2.7 times as large."
+    console.print(note)
+    if named := _named(data, "undecided"):
+        said = (
+            f"Undecided: for {named} the data cannot tell whether the reward depends on them. What they are "
+            "given here may be the work of a dimension that moves with them."
+        )
+        console.print(Text(said))  # a name is no markup
+    if named := _named(data, "denied"):
+        said = (
+            f"Absent by the graph: {named}. They are given something all the same, by rewards that need not "
+            "keep to the graph."
+        )
+        console.print(Text(said))
+    for lane in lanes:
+        if lane["baseline"] is None:
+            console.print(f"Seed {lane['seed']} has no finite reward and is left out.")
+
+
+def _named(data: dict[str, Any], doubt: str) -> str:
+    """Dimensions that are given a hundredth of all credit or more although some seed has this doubt about
+    them."""
+    names = [row["name"] for row in data["dimensions"] if row[doubt] and (row["share"] or 0) >= 0.01]
+    return ", ".join(names[:EDGE_ROWS]) + (", ..." if len(names) > EDGE_ROWS else "")
+
+
 def _if_known(name: str, lanes: list[float | None]) -> tuple[str, ...]:
     """A column for what not every environment, or version, reports."""
     return () if all(value is None for value in lanes) else (name,)
@@ -213,3 +277,95 @@ def number(value: Any) -> str:
     if value is None or not np.isfinite(value):
         return "-"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
+
+
+# --- JSON for programs
+
+
+Flag = tyro.conf.FlagCreatePairsOff[bool]
+NoEnv = Annotated[Flag, tyro.conf.arg(help="Import no code that the run folder names.")]
+WIDEST = 1_000  # characters of a table where nobody's screen cuts it off
+RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is printed."""
+
+    quiet: Flag = False
+    """Print errors only."""
+    json: Flag = False
+    """Print one JSON object on stdout."""
+
+
+@contextmanager
+def bar(what: str, output: Output) -> Iterator[Tell]:
+    """A bar on a terminal while something takes long."""
+    shown = not output.quiet and sys.stderr is not None and sys.stderr.isatty()
+    with Progress(console=new_console(stderr=True), transient=True, disable=not shown) as progress:
+        task = progress.add_task(what, total=None)
+
+        def tell(done: int, of: int) -> None:
+            progress.update(task, completed=done, total=of)
+
+        yield tell
+
+
+def print_data(
+    data: dict[str, Any],
+    output: Output,
+    tables: Callable[[Console, dict[str, Any]], None],
+    file: Path | None = None,
+) -> None:
+    """Data as tables or as JSON, and as a JSON file where one is asked for; tables also where the file cannot
+    be written. What is to be said about the files it comes from goes to stderr."""
+    try:
+        if file is not None:
+            write_data(data, file)
+    finally:
+        _print(data, output, tables)
+
+
+def _print(data: dict[str, Any], output: Output, tables: Callable[[Console, dict[str, Any]], None]) -> None:
+    if not output.quiet:
+        for line in (*data.get("notes", ()), *data.get("skipped", ())):
+            say(line)
+    if sys.stdout is None:  # closed before the start
+        return
+    if output.json:
+        print(json.dumps(data))
+    elif not output.quiet:
+        tables(_stdout(), all_inert(data))
+
+
+def _stdout() -> Console:
+    """Files and pipes have no edge: tables there are as wide as they need to be."""
+    if sys.stdout.isatty():
+        return new_console()
+    return new_console(
+        width=int(os.environ["COLUMNS"]) if os.environ.get("COLUMNS", "").isdigit() else WIDEST
+    )
+
+
+def write_data(data: dict[str, Any], file: Path) -> None:
+    """Data as a JSON file, in a folder that is made where there is none."""
+    file = from_folder(file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(file, (json.dumps(data, indent=2) + "\n").encode())
+
+
+# --- Compiled programs, kept between runs
+
+
+def remember_compilations() -> None:
+    """Use the user's cache folder, unless JAX's own variable names one. One folder per machine, since
+    compiled code need not run on another."""
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    try:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = root / "apportion" / f"{platform.machine()}-{platform.node()}"
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return  # no home, or one without room for a cache, is no reason not to train
+    jax.config.update("jax_compilation_cache_dir", str(folder))  # type: ignore[no-untyped-call]

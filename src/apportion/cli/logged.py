@@ -8,12 +8,12 @@ import tyro
 
 from apportion.cli import display
 from apportion.cli.arguments import flag_value, naming_settings, parse, usage_errors
-from apportion.cli.output import Flag, Output, RunPath, bar, print_data, remember_compilations
+from apportion.cli.display import Flag, Output, RunPath, bar, print_data, remember_compilations
 from apportion.core.config import check
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log
 from apportion.front.logs import relabel, start_fit, write_kinds
-from apportion.report.credit import check_plot, plot_kinds
+from apportion.report.figures import check_plot, plot_kinds
 from apportion.runs.explain import Precision
 from apportion.runs.folder import RunFolder
 from apportion.runs.identifying import identify_log

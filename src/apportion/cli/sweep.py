@@ -1,4 +1,4 @@
-"""`apportion sweep`: many trainings from one file."""
+"""`apportion sweep`: many trainings from one file; `apportion paper`: the experiments of the GRD paper."""
 
 import shlex
 from dataclasses import dataclass, field
@@ -10,11 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from apportion.cli.arguments import parse, usage_errors
-from apportion.cli.output import Flag, Output, print_data
+from apportion.cli.display import Flag, Output, print_data
+from apportion.core.config import check
 from apportion.core.registry import from_folder
 from apportion.core.terminal import say
-from apportion.front.sweep.board import table
-from apportion.front.sweep.carrying import Carried, How, carry_out, survey
+from apportion.front.paper.experiments import EXPERIMENTS, Choice, Request, Scale, find
+from apportion.front.paper.presenting import run_experiment
+from apportion.front.sweep.carrying import Carried, How, carry_out, survey, table
 from apportion.front.sweep.planning import default_folder, read_plan, train_words
 
 
@@ -66,16 +68,74 @@ def sweep(argv: list[str]) -> int:
             console.print(Text(f"apportion {shlex.join(words)}"))
 
     print_data(data, args.output, tables)
-    return 0 if args.dry_run else _code(carried)
+    return 0 if args.dry_run else _code(carried, folder)
 
 
-def _code(carried: Carried) -> int:
+def _code(carried: Carried, folder: Path) -> int:
     """The exit code, after a line for each job that failed, or for how to go on."""
     for each in carried.failed:
         say(f"error: job {each.job.name} failed: {each.reason}")
     if carried.signal is None:
         return 0 if carried.done else 1
     finished = sum(each.state == "finished" for each in carried.standings)
-    line = f"Stopped and saved, {finished} of {len(carried.standings)} jobs are finished."
+    line = f"Stopped and saved in {folder}, {finished} of {len(carried.standings)} jobs are finished."
     say(f"{line} The same command goes on.")
     return 128 + carried.signal
+
+
+# --- apportion paper
+
+
+_LINES = "\n\n    ".join(f"{each.name:<11} {each.title} ({each.source})" for each in EXPERIMENTS.values())
+
+
+@dataclass(frozen=True)
+class Paper:
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+    """Which experiment: see above."""
+    scale: Scale = "smoke"
+    """Tiny, to see that all works; half of the paper's steps; all of them."""
+    settings: Choice = "published"
+    """GRD as published, the settings that serve best by our measurements, or both side by side."""
+    steps: int | None = None
+    """Train for so many steps instead of the scale's."""
+    seeds: int | None = None
+    """So many seeds instead of the scale's: 5, or 2 with smoke."""
+    out: Path | None = None
+    """Folder of the result and its runs; runs/paper-NAME-SCALE when not given, and what else is asked for."""
+    how: tyro.conf.OmitArgPrefixes[How] = field(default_factory=How)
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+
+Paper.__doc__ = f"""Run an experiment of the GRD paper, and set its figure or table beside what it prints.
+
+    NAME is one of
+
+    {_LINES}
+
+    The same command again goes on where it stopped; finished trainings stay as they are.
+    """
+
+
+def paper(argv: list[str]) -> int:
+    """Run an experiment of the paper."""
+    with usage_errors():
+        args = parse(Paper, argv, "apportion paper")
+        find(args.name)
+        for flag in ("steps", "seeds"):
+            given = getattr(args, flag)
+            check(given is None or given >= 1, f"--{flag} {given} must be at least 1")
+    request = Request(args.scale, args.settings, args.steps, args.seeds)
+    folder = args.out or request.folder(args.name)
+    outcome = run_experiment(args.name, request, folder, args.how, args.output.quiet)
+    if outcome.data is None:
+        return _code(outcome.carried, folder)
+    print_data(outcome.data, args.output, tables)
+    return 0
+
+
+def tables(console: Console, data: dict[str, Any]) -> None:
+    """The page as it was written, and where it lies."""
+    console.print(Text(Path(data["page"]).read_text()))
+    for file in (data["page"], f"{data['out']}/results.json", *data["figures"]):
+        console.print(Text(file))

@@ -13,7 +13,15 @@ from rich.text import Text
 from apportion.backbones import BACKBONES
 from apportion.cli import display
 from apportion.cli.arguments import flag_value, naming_settings, parse, usage_errors
-from apportion.cli.output import Flag, NoEnv, Output, RunPath, print_data, remember_compilations
+from apportion.cli.display import (
+    Flag,
+    NoEnv,
+    Output,
+    RunPath,
+    bar,
+    print_data,
+    remember_compilations,
+)
 from apportion.core.config import UserError, check
 from apportion.core.registry import from_folder
 from apportion.core.terminal import say
@@ -22,7 +30,10 @@ from apportion.front.choosing import starting_point
 from apportion.front.run import Run, Stopped, load, start
 from apportion.methods import METHODS
 from apportion.report import video
+from apportion.report.figures import check_plot, plot_credit
 from apportion.runs.evaluation import EvaluationSettings, evaluate_run
+from apportion.runs.explain import Precision
+from apportion.runs.explaining import Selection, explain_run
 from apportion.runs.folder import RunFolder, default_path
 from apportion.runs.listeners import Listener, WandbLog
 from apportion.runs.policy import check_export, export_policy, read_policy
@@ -174,6 +185,41 @@ def evaluate(argv: list[str]) -> int:
     print_data(data, args.output, display.evaluation, args.out)
     if args.video is not None:
         video.write_video(env, video.best_lane(data["returns"], episodes)[0], from_folder(args.video))
+    return 0
+
+
+def explain(argv: list[str]) -> int:
+    """Say what the agents of a run are paid for."""
+
+    @dataclass(frozen=True)
+    class Explain:
+        """Say what the agents of a run are paid for: contributions of each dimension to the learned reward,
+        which add up to it at every step (Shapley values)."""
+
+        run: RunPath
+        """The run folder."""
+        selection: tyro.conf.OmitArgPrefixes[Selection] = field(default_factory=Selection)
+        precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=Precision)
+        best: Flag = False
+        """Explain the rewards of each seed's best evaluation, instead of the newest."""
+        out: Path | None = None
+        """Also write everything, step by step, as JSON, to this file."""
+        plot: Path | None = None
+        """Also draw it, into this file: .svg, .png, .pdf or .html."""
+        no_env: NoEnv = False
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    with usage_errors():
+        args = parse(Explain, argv, "apportion explain")
+        if args.plot is not None:
+            check_plot(args.plot)
+    remember_compilations()
+    run = RunFolder.open(args.run, trusted=not args.no_env)
+    with bar("Explaining", args.output) as tell:
+        data = explain_run(run, args.selection, args.precision, args.best, tell)
+    print_data(data, args.output, display.explanation, args.out)
+    if args.plot is not None:
+        plot_credit(data, from_folder(args.plot))
     return 0
 
 

@@ -17,7 +17,6 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 
 from apportion.core.config import UserError
 
-_SECONDS_BETWEEN_LOOKS = 1.0
 _PR_SET_PDEATHSIG = 1
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last one when a terminal is closed
 # Products in a child are small, and the other cores are for the learner and other children.
@@ -90,7 +89,7 @@ def die_with_parent(parent: int) -> None:
 
 def _leave_with(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        time.sleep(1.0)
     os._exit(1)
 
 

@@ -128,10 +128,6 @@ class Revision(NamedTuple):
     max_rows: int  # steps it can look at; of more, segments are chosen evenly over the replay
     shown: tuple[Record, ...] = ()  # segments from elsewhere, in the environment's units; numbered below 0
 
-    def revise(self, state: State, records: list[Record], segments: int) -> State:
-        """Look, and accept at once."""
-        return self.accept(state, self.look(state, records, segments))
-
 
 class Imagined(NamedTuple):
     """Where steps lead that nobody has taken."""

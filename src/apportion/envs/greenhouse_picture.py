@@ -9,12 +9,28 @@ from PIL import Image, ImageDraw
 WIDTH, HEIGHT = 320, 240
 _FINE = 2  # drawn larger by this, then averaged: smooth edges
 
-_NIGHT, _DAY, _HORIZON = (58, 84, 128), (118, 184, 236), (226, 240, 250)
-_SUN, _GRASS, _PANEL, _SOIL = (255, 214, 92), (112, 148, 92), (38, 44, 52), (104, 74, 54)
-_FRAME, _CURTAIN, _STEEL = (236, 240, 242), (92, 84, 104), (86, 92, 100)
-_COLD, _HOT, _WATER = (128, 176, 240), (255, 120, 72), (84, 160, 236)
-_DRY, _LUSH, _TOMATO, _GLINT = (186, 172, 84), (62, 142, 66), (214, 52, 44), (255, 190, 176)
-_SLOT, _GAUGE, _NEEDLE = (66, 74, 86), (120, 200, 190), (250, 250, 250)
+_COLOURS = {
+    "night": (58, 84, 128),
+    "day": (118, 184, 236),
+    "horizon": (226, 240, 250),
+    "sun": (255, 214, 92),
+    "grass": (112, 148, 92),
+    "panel": (38, 44, 52),
+    "soil": (104, 74, 54),
+    "frame": (236, 240, 242),
+    "curtain": (92, 84, 104),
+    "steel": (86, 92, 100),
+    "cold": (128, 176, 240),
+    "hot": (255, 120, 72),
+    "water": (84, 160, 236),
+    "dry": (186, 172, 84),
+    "lush": (62, 142, 66),
+    "tomato": (214, 52, 44),
+    "glint": (255, 190, 176),
+    "slot": (66, 74, 86),
+    "gauge": (120, 200, 190),
+    "needle": (250, 250, 250),
+}
 
 _LEFT, _RIGHT, _EAVES, _FLOOR, _RIDGE = 84, 292, 88, 182, 44
 _PLANTS = tuple(range(116, 281, 32))
@@ -60,9 +76,9 @@ def _ink(colour: Any, opacity: float) -> tuple[int, ...]:
 def draw(gauges: dict[str, float], levers: dict[str, float], harvest: float) -> NDArray[np.uint8]:
     """[240, 320, 3]. Gauges are between -2 and 2, levers between -1 and 1; `harvest` is the return so far."""
     canvas = _weather(_share(gauges["sunlight"], 2))
-    canvas.polygon(_HOUSE, _between(_COLD, _HOT, _share(gauges["temperature"], 2)), 0.3)
+    canvas.polygon(_HOUSE, _between(_COLOURS["cold"], _COLOURS["hot"], _share(gauges["temperature"], 2)), 0.3)
     canvas.polygon(_HOUSE, (255, 255, 255), 0.25 + 0.3 * _share(gauges["light"], 2))
-    canvas.box(_LEFT, _FLOOR - 8, _RIGHT, _FLOOR, _SOIL)
+    canvas.box(_LEFT, _FLOOR - 8, _RIGHT, _FLOOR, _COLOURS["soil"])
     _heater(canvas, _share(levers["heater"], 1))
     _plants(canvas, gauges, harvest)
     _water(canvas, _share(levers["valve"], 1))
@@ -72,26 +88,28 @@ def draw(gauges: dict[str, float], levers: dict[str, float], harvest: float) -> 
 
 
 def _weather(sunlight: float) -> Canvas:
-    sky = _between(_NIGHT, _DAY, sunlight)
+    sky = _between(_COLOURS["night"], _COLOURS["day"], sunlight)
     depth = 0.7 * (np.arange(HEIGHT, dtype=np.float32)[:, None] / _FLOOR)
-    canvas = Canvas(sky + depth * (np.asarray(_HORIZON, np.float32) * (0.5 + 0.5 * sunlight) - sky))
-    canvas.ellipse(40, 44, 26 + 8 * sunlight, 26 + 8 * sunlight, _SUN, 0.25 * sunlight)
-    canvas.ellipse(40, 44, 14, 14, _SUN, 0.25 + 0.75 * sunlight)
-    canvas.box(0, _FLOOR - 4, WIDTH, HEIGHT, _GRASS)
+    canvas = Canvas(
+        sky + depth * (np.asarray(_COLOURS["horizon"], np.float32) * (0.5 + 0.5 * sunlight) - sky)
+    )
+    canvas.ellipse(40, 44, 26 + 8 * sunlight, 26 + 8 * sunlight, _COLOURS["sun"], 0.25 * sunlight)
+    canvas.ellipse(40, 44, 14, 14, _COLOURS["sun"], 0.25 + 0.75 * sunlight)
+    canvas.box(0, _FLOOR - 4, WIDTH, HEIGHT, _COLOURS["grass"])
     return canvas
 
 
 def _heater(canvas: Canvas, power: float) -> None:
     """A stove in the left corner that glows."""
-    canvas.ellipse(_LEFT + 16, _FLOOR - 18, 12 + 4 * power, 12 + 4 * power, _HOT, 0.6 * power)
-    canvas.box(_LEFT + 7, _FLOOR - 28, _LEFT + 25, _FLOOR - 8, _STEEL)
+    canvas.ellipse(_LEFT + 16, _FLOOR - 18, 12 + 4 * power, 12 + 4 * power, _COLOURS["hot"], 0.6 * power)
+    canvas.box(_LEFT + 7, _FLOOR - 28, _LEFT + 25, _FLOOR - 8, _COLOURS["steel"])
     glow = _between((60, 60, 64), (255, 150, 60), power)
     for slit in (22, 17, 12):
         canvas.box(_LEFT + 10, _FLOOR - slit - 1, _LEFT + 22, _FLOOR - slit + 2, glow)
 
 
 def _plants(canvas: Canvas, gauges: dict[str, float], harvest: float) -> None:
-    leaf = _between(_DRY, _LUSH, _share(gauges["moisture"], 1))
+    leaf = _between(_COLOURS["dry"], _COLOURS["lush"], _share(gauges["moisture"], 1))
     height = 26 + 38 * _share(gauges["leaf mass"], 2)
     ripe = min(len(_PLANTS) * _PER_PLANT, max(0, int(harvest)))
     for number, x in enumerate(_PLANTS):
@@ -106,41 +124,43 @@ def _plants(canvas: Canvas, gauges: dict[str, float], harvest: float) -> None:
             if number + fruit * len(_PLANTS) < ripe:  # spread over the plants
                 side = -1 if fruit % 2 else 1
                 spot = (x + side * (5 + fruit % 3), _FLOOR - 14 - fruit * height / 8)
-                canvas.ellipse(*spot, 3.6, 3.4, _TOMATO)
-                canvas.ellipse(spot[0] - 1, spot[1] - 1, 1, 1, _GLINT)
+                canvas.ellipse(*spot, 3.6, 3.4, _COLOURS["tomato"])
+                canvas.ellipse(spot[0] - 1, spot[1] - 1, 1, 1, _COLOURS["glint"])
 
 
 def _water(canvas: Canvas, flow: float) -> None:
     """A pipe under the eaves; the more it gives, the longer its drops."""
-    canvas.box(_LEFT + 6, _EAVES + 3, _RIGHT - 6, _EAVES + 5, _STEEL)
+    canvas.box(_LEFT + 6, _EAVES + 3, _RIGHT - 6, _EAVES + 5, _COLOURS["steel"])
     for number, x in enumerate(range(_LEFT + 14, _RIGHT - 8, 11)):
         start = _EAVES + 7 + (number * 7) % 12
-        canvas.box(x, start, x + 1.5, start + 14 * flow, _WATER, 0.9)
+        canvas.box(x, start, x + 1.5, start + 14 * flow, _COLOURS["water"], 0.9)
 
 
 def _roof(canvas: Canvas, shade: float) -> None:
     """The curtain under the ridge, and the frame of the house."""
     half, bottom = shade * (_RIGHT - _LEFT) / 2, _RIDGE + shade * (_EAVES - _RIDGE)
-    canvas.polygon(((_MIDDLE, _RIDGE), (_MIDDLE - half, bottom), (_MIDDLE + half, bottom)), _CURTAIN, 0.75)
+    canvas.polygon(
+        ((_MIDDLE, _RIDGE), (_MIDDLE - half, bottom), (_MIDDLE + half, bottom)), _COLOURS["curtain"], 0.75
+    )
     edges = [(x * _FINE, y * _FINE) for x, y in (*_HOUSE, _HOUSE[0])]
-    canvas.brush.line(edges, _FRAME, 2 * _FINE, "curve")
+    canvas.brush.line(edges, _COLOURS["frame"], 2 * _FINE, "curve")
     for x in np.linspace(_LEFT, _RIGHT, 5)[1:-1]:
         top = _RIDGE + (_EAVES - _RIDGE) * abs(x - _MIDDLE) / (_RIGHT - _MIDDLE)
-        canvas.box(x - 0.75, top, x + 0.75, _FLOOR, _FRAME, 0.7)
-    canvas.box(_LEFT, _EAVES - 1, _RIGHT, _EAVES + 1, _FRAME)
+        canvas.box(x - 0.75, top, x + 0.75, _FLOOR, _COLOURS["frame"], 0.7)
+    canvas.box(_LEFT, _EAVES - 1, _RIGHT, _EAVES + 1, _COLOURS["frame"])
 
 
 def _panel(canvas: Canvas, values: list[float]) -> None:
     """Ten gauges from -2 to 2, the line in the middle being zero."""
-    canvas.box(0, 192, WIDTH, HEIGHT, _PANEL)
+    canvas.box(0, 192, WIDTH, HEIGHT, _COLOURS["panel"])
     width = WIDTH / len(values)
     for number, value in enumerate(values):
         left, right = number * width + 7, (number + 1) * width - 7
         middle, end = 216.0, 216.0 - 18 * float(np.clip(value / 2, -1, 1))
-        canvas.box(left, 197, right, 235, _SLOT)
-        canvas.box(left, min(middle, end), right, max(middle, end), _GAUGE)
-        canvas.box(left - 2, end - 1, right + 2, end + 1, _NEEDLE)
-        canvas.box(left, middle - 0.5, right, middle + 0.5, _PANEL)
+        canvas.box(left, 197, right, 235, _COLOURS["slot"])
+        canvas.box(left, min(middle, end), right, max(middle, end), _COLOURS["gauge"])
+        canvas.box(left - 2, end - 1, right + 2, end + 1, _COLOURS["needle"])
+        canvas.box(left, middle - 0.5, right, middle + 0.5, _COLOURS["panel"])
 
 
 def _share(value: float, limit: float) -> float:

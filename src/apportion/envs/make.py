@@ -27,13 +27,14 @@ from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
 from apportion.envs.factories import AnyEnv as AnyEnv
 from apportion.envs.factories import call_factory, find_factory, only_here
 from apportion.envs.mujoco import TASKS, MujocoTask, PadObservation, ZeroObservation
-from apportion.envs.names import documented, flattened_names
 from apportion.envs.spaces import (
     action_facts,
     check_action_space,
     check_graph,
     check_names,
     check_observation_space,
+    documented,
+    flattened_names,
 )
 
 _EXTRAS = {"Meta-World": "metaworld"}  # namespace of ids: what registers them, as module and as our extra

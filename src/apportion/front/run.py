@@ -1,6 +1,5 @@
 """The front door: `train` and `load` give a `Run` to be asked, `compare` sets runs beside each other."""
 
-import csv
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,12 +8,10 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.envs.factories import Factory, name_factory
 from apportion.front.choosing import choose
-from apportion.report.comparison.figure import draw_comparison
-from apportion.report.comparison.results import Comparison, Metric, compare_runs
+from apportion.report.comparison import Compared, Metric, compare_runs, data_frame
 from apportion.report.page import make_page
 from apportion.runs import recording
 from apportion.runs.evaluation import EvaluationSettings, evaluate_run
@@ -125,11 +122,7 @@ class Run:
 
     def frame(self) -> Any:
         """The same as a pandas.DataFrame; pandas is loaded when this is asked for."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise UserError("run.frame() needs pandas: pip install pandas, or use run.metrics()") from error
-        return pandas.DataFrame(self.metrics())
+        return data_frame(self.metrics())
 
     def episodes(self) -> list[list[Episode]]:
         """By lane, the evaluation episodes stored last, with the reward `redistributed` to each step. Actions
@@ -294,52 +287,6 @@ def load(run: str | os.PathLike[str], env: str | Factory | None = None) -> Run:
 # --- Runs beside each other
 
 
-class Compared:
-    """Runs beside each other, as a script sees them."""
-
-    def __init__(self, found: Comparison) -> None:
-        self.found = found
-
-    def __repr__(self) -> str:
-        return f"Compared({len(self.found.tasks)} tasks, {len(self.found.labels)} methods)"
-
-    @property
-    def notes(self) -> list[str]:
-        """What was left out, and why: a line each."""
-        return list(self.found.notes)
-
-    def summary(self) -> dict[str, Any]:
-        """What `apportion compare --json` prints."""
-        return self.found.summary()
-
-    def records(self) -> list[dict[str, Any]]:
-        """A tidy table: one record for each task, method, backbone, seed and step."""
-        return list(self.found.rows())
-
-    def frame(self) -> Any:
-        """The same as a pandas.DataFrame; pandas is loaded when this is asked for."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise UserError("frame() needs pandas: pip install pandas, or use records()") from error
-        return pandas.DataFrame(self.records())
-
-    def write_csv(self, path: str | os.PathLike[str]) -> Path:
-        """The same as a CSV file; what is not known is empty."""
-        file = Path(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        records = self.records()
-        with file.open("w", newline="") as stream:
-            writer = csv.DictWriter(stream, records[0])
-            writer.writeheader()
-            writer.writerows(records)
-        return file
-
-    def figure(self, path: str | os.PathLike[str]) -> Path:
-        """Curves of each task, and all tasks together, as an SVG, PNG or PDF file."""
-        return draw_comparison(self.found, Path(path))
-
-
 def compare(
     *runs: str | os.PathLike[str],
     metric: Metric = "return",
@@ -352,4 +299,4 @@ def compare(
     actions earn, by task; where it is needed and not given, a few episodes are played.
     """
     given = None if random is None else dict(random)
-    return Compared(compare_runs([Path(run) for run in runs], metric, at, given))
+    return compare_runs([Path(run) for run in runs], metric, at, given)

@@ -15,8 +15,7 @@ from apportion.envs.spaces import learners_actions, spec_of
 from apportion.runs.explain import Steps, why_not_alone
 from apportion.training import agent as agents
 from apportion.training import devices
-from apportion.training.episodes import Unfinished
-from apportion.training.learner import RewardLearner
+from apportion.training.learner import RewardLearner, Unfinished
 
 
 class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):

@@ -173,7 +173,6 @@ PRECISION = Precision(background=128)
 ROWS = 500_000  # times that the learned reward is asked about one episode
 STEPS_EXPLAINED = 100
 FRAMES = 30
-SIZE = (320, 240)
 
 Say = Callable[[str], None]
 
@@ -244,7 +243,7 @@ def _pictures(run: RunFolder, episode: Episode, say: Say) -> Mapping[int, bytes]
         if not config.has_policy:  # logged episodes have no environment that could be drawn
             return {}
         run.need_trust("the environment")
-        frames = film(config.env, episode, steps, SIZE).frames
+        frames = film(config.env, episode, steps).frames
     except UserError as error:
         say(f"no pictures: {error}")
         return {}

@@ -1,8 +1,13 @@
-"""The figures of the GRD paper, from our runs, as static files: learning curves (its Figures 3 and 5), causal
-structure over training (4), robustness to noise (6), decomposed against true rewards (7)."""
+"""Static figures: those of the GRD paper from our runs, comparisons, and what `apportion explain` finds.
 
+Of the paper: learning curves (its Figures 3 and 5), causal structure over training (4), robustness to noise
+(6), decomposed against true rewards (7).
+"""
+
+import io
 import re
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,15 +18,20 @@ from apportion.core.config import UserError, check, parse_json
 from apportion.core.files import read_bytes
 from apportion.core.spec import BLOCKS, Spec
 from apportion.report import drawing
+from apportion.report.comparison import Compared
+from apportion.report.curves import Curve
 from apportion.report.drawing import COLOURS, shortened
 from apportion.report.overview import per_lane
-from apportion.report.statistics import band, mean, thinned
+from apportion.report.statistics import Band, band, iqm, mean, thinned
 from apportion.report.structure import mostly_undecided
 from apportion.runs.folder import RunFolder
+from apportion.runs.learned import moment_in_words
 from apportion.runs.summary import step_rewards
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 MOMENTS = 3  # of training, at which structure is shown
 NAMED = 40  # dimensions on an axis; with more they are numbered by matplotlib
@@ -241,3 +251,209 @@ def _read_noise(path: Path) -> dict[str, Any]:
 
 def evaluations(run: RunFolder) -> list[dict[str, Any]]:
     return [entry for entry in run.read_metrics() if entry["kind"] == "eval"]
+
+
+# --- A comparison: a panel of learning curves for each task, then all tasks together
+
+
+COLUMNS = 4
+OURS = "grd"
+
+
+def check_file(path: Path) -> None:
+    """Complain of a figure that cannot be written, before any work."""
+    endings = ", ".join(f".{each}" for each in drawing.FORMATS)
+    check(path.suffix[1:] in drawing.FORMATS, f"no figure as {path.name!r}: let its name end in {endings}")
+    drawing.need_matplotlib()
+
+
+def draw_comparison(found: Compared, path: Path) -> Path:
+    """Curves of every task; where several tasks have a scale, their scores and profiles; who beats whom."""
+    check_file(path)
+    together = [_scores, _profiles] if found.scaled else []
+    together += [_improvements] if found.common and len(found.labels) > 1 else []
+    panels = len(found.tasks) + len(together)
+    columns = min(COLUMNS, panels)
+    lines = -(-panels // columns)
+    with drawing.drawing():
+        figure = drawing.new_figure(4.0 * columns, 3.0 * lines)
+        places = list(figure.subplots(lines, columns, squeeze=False).ravel())
+        for axes, task in zip(places, found.tasks, strict=False):
+            _curves(axes, found, task)
+        for axes, draw in zip(places[len(found.tasks) :], together, strict=False):
+            draw(axes, found, found.aggregate)
+        for axes in places[panels:]:
+            axes.set_visible(False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return drawing.save(figure, path)
+
+
+def _curves(axes: "Axes", found: Compared, task: str) -> None:
+    """Interquartile means over the seeds that have a number, with 95% bands; a line at the compared step."""
+    for label in found.on(task):
+        curves = [curve for curve in found.curves if (curve.task, curve.label) == (task, label)]
+        steps, values = _together(curves, found.metric)
+        marker = "o" if len(steps) == 1 else None
+        name = f"{shortened(label)} (n={len(curves)})"
+        drawing.draw_band(axes, steps, band(values, iqm), _colour(found, label), name, marker)
+    if found.steps[task] < max(curve.steps[-1] for curve in found.curves if curve.task == task):
+        axes.axvline(found.steps[task], color="grey", linewidth=0.8, linestyle=":")
+    axes.set_title(shortened(task, 40))
+    axes.set_xlabel("environment steps")
+    axes.set_ylabel("success rate" if found.metric == "success" else "return")
+    axes.legend(fontsize=7)
+
+
+def _together(curves: list[Curve], metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """All steps [K] of some seeds, and their values then [K, L]; NaN where one has none."""
+    steps = np.unique(np.concatenate([curve.steps for curve in curves]))
+    values = np.full((len(steps), len(curves)), np.nan)
+    for lane, curve in enumerate(curves):
+        values[np.searchsorted(steps, curve.steps), lane] = curve.scores[metric]
+    return steps, values
+
+
+def _scores(axes: "Axes", found: Compared, data: dict[str, Any]) -> None:
+    """Interquartile means over tasks and seeds."""
+    _bars(axes, found, [(label, each["iqm"], each["interval"]) for label, each in data["methods"].items()])
+    axes.set_title(f"IQM, {len(found.scaled)} task(s)")
+    axes.set_xlabel("success rate" if found.metric == "success" else "0 random actions, 1 oracle")
+
+
+def _profiles(axes: "Axes", found: Compared, data: dict[str, Any]) -> None:
+    for label in found.labels:
+        told = data["methods"][label]["profile"]
+        thresholds, *curve = (np.array(told[name], float) for name in ("thresholds", "share", "low", "high"))
+        drawing.draw_band(axes, thresholds, Band(*curve), _colour(found, label), shortened(label))
+    axes.set_title("Performance profile")
+    axes.set_xlabel("score")
+    axes.set_ylabel("share of runs above it")
+    axes.set_ylim(-0.02, 1.02)
+
+
+def _improvements(axes: "Axes", found: Compared, data: dict[str, Any]) -> None:
+    """How probably the first method, or GRD where it is there, beats each of the others."""
+    ours = OURS if OURS in found.labels else found.labels[0]
+    chances = data["methods"][ours]["improvement_over"]
+    _bars(axes, found, [(other, each["probability"], each["interval"]) for other, each in chances.items()])
+    axes.axvline(0.5, color="grey", linewidth=0.8, linestyle=":")
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_title(f"Probability that {shortened(ours)} beats it")
+
+
+def _bars(axes: "Axes", found: Compared, rows: list[tuple[str, float | None, list[float | None]]]) -> None:
+    """A dot for each method, with its interval, from top to bottom."""
+    for place, (label, centre, bounds) in enumerate(rows):
+        colour = _colour(found, label)
+        axes.plot(np.array(bounds, float), [place, place], color=colour, linewidth=4, alpha=0.4)
+        axes.plot(np.array([centre], float), [place], color=colour, marker="o")
+    axes.set_yticks(range(len(rows)), [shortened(label) for label, _, _ in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+
+
+def _colour(found: Compared, label: str) -> str:
+    return drawing.colour(found.labels.index(label))
+
+
+# --- The picture of apportion explain: what the agents are paid for, and one episode step by step
+
+
+ROWS = 20  # dimensions shown, most important first
+ENDINGS = (*drawing.FORMATS, "html")
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title><style>body{{margin:1rem;background:#fff}}svg{{width:100%;height:auto}}</style>
+</head><body>
+{picture}
+</body></html>
+"""
+
+
+def check_plot(path: Path) -> None:
+    """Before the work begins: can this file be drawn?"""
+    endings = ", ".join(f".{ending}" for ending in ENDINGS)
+    check(path.suffix[1:] in ENDINGS, f"--plot {path}: the file's name must end in one of {endings}")
+    check(path.parent.is_dir(), f"--plot {path}: there is no folder {path.parent}")
+    drawing.need_matplotlib()
+
+
+def plot_credit(data: dict[str, Any], path: Path) -> Path:
+    """Draw what `explain_run` found into a file."""
+    with drawing.drawing():
+        return _saved(_draw(data), path, f"What {data['method']} pays for in {data['env']}")
+
+
+def plot_kinds(data: dict[str, Any], path: Path) -> Path:
+    """Draw what `credit_by` found into a file: bars with intervals."""
+    rows = data["kinds"][:ROWS]
+    with drawing.drawing():
+        figure = drawing.new_figure(7, 1.4 + 0.3 * len(rows))
+        axes = figure.subplots()
+        middle, low, high = (_numbers(rows, key) for key in ("credit", "low", "high"))
+        axes.barh(range(len(rows)), middle, xerr=[middle - low, high - middle], capsize=3)
+        axes.set_yticks(range(len(rows)), [shortened(row["value"]) for row in rows])
+        axes.invert_yaxis()
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.set_xlabel(
+            "credit, in episodes of yes" if data["unit"] == "yes" else "credit, in the outcome's unit"
+        )
+        axes.set_title(shortened(f"Credit by {data['by']} of {Path(data['data']).name}", 80))
+        return _saved(figure, path, f"Credit by {data['by']}")
+
+
+def _saved(figure: "Figure", path: Path, title: str) -> Path:
+    if path.suffix != ".html":
+        return drawing.save(figure, path)
+    picture = io.StringIO()
+    figure.savefig(picture, format="svg", metadata={"Date": None})
+    svg = picture.getvalue()
+    path.write_text(_PAGE.format(title=escape(title), picture=svg[svg.index("<svg") :]))
+    return path
+
+
+def _draw(data: dict[str, Any]) -> "Figure":
+    rows = data["dimensions"][:ROWS]
+    figure = drawing.new_figure(11, 1.8 + 0.24 * len(rows))
+    bars, steps = figure.subplots(1, 2, width_ratios=(2, 3))
+    _draw_bars(bars, rows, len(data["lanes"]))
+    _draw_steps(steps, data, rows)
+    figure.suptitle(drawing.shortened(f"{data['method']} on {data['env']}, {moment_in_words(data)}", 80))
+    return figure
+
+
+def _draw_bars(axes: "Axes", rows: list[dict[str, Any]], lanes: int) -> None:
+    """Bars for the mean size of contributions, a dot for their mean with its error between lanes."""
+    places = np.arange(len(rows))
+    sizes, means, errors = (_numbers(rows, key) for key in ("mean_absolute", "mean", "between_lanes"))
+    axes.barh(places, sizes, color=drawing.COLOURS[4], label="mean |contribution|")
+    label = "mean contribution" + (f" ± s.e. of {lanes} seeds" if lanes > 1 else "")
+    axes.errorbar(
+        means, places, xerr=np.nan_to_num(errors), fmt="o", markersize=4, color="black", label=label
+    )
+    axes.axvline(0, color="black", linewidth=0.6)
+    axes.set_yticks(places, [drawing.shortened(row["name"]) for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)  # in line with the other panel
+    axes.set_xlabel("learned reward per step")
+    axes.set_title("What the agent is paid for")
+    axes.legend(loc="lower right", fontsize=8)
+
+
+def _draw_steps(axes: "Axes", data: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """Contributions along the first explained episode, as colours."""
+    lane = data["lanes"][0]
+    episode = next(each for each in lane["episodes"] if each["steps"])
+    values = np.array(episode["contributions"], np.float64)[:, [row["index"] for row in rows]]
+    limit = np.nanmax(np.abs(values), initial=0) or 1.0
+    image = axes.imshow(values.T, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="none")
+    axes.set_yticks([])
+    steps = episode["steps"]
+    shown = np.unique(np.linspace(0, len(steps) - 1, min(6, len(steps))).astype(int))
+    axes.set_xticks(shown, [str(steps[place]) for place in shown])
+    axes.set_xlabel("step")
+    axes.set_title(f"Contributions in one episode of seed {lane['seed']}")
+    axes.figure.colorbar(image, ax=axes, label="contribution", pad=0.01)
+
+
+def _numbers(rows: list[dict[str, Any]], key: str) -> NDArray[np.float64]:
+    return np.array([row[key] for row in rows], np.float64)  # None becomes NaN

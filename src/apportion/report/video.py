@@ -23,8 +23,13 @@ FPS_RANGE = (5.0, 30.0)
 
 _FINE = 2  # the strip is drawn larger by this, then reduced: smooth lines
 _MARGIN, _TOP, _BOTTOM = 12, 30, 10
-_PAPER, _INK, _FAINT = (250, 250, 250), (40, 40, 40), (200, 200, 200)
-_LEARNED, _TRUE = (0, 114, 178), (213, 94, 0)  # the colours of the figures
+_COLOURS = {
+    "paper": (250, 250, 250),
+    "ink": (40, 40, 40),
+    "faint": (200, 200, 200),
+    "learned": (0, 114, 178),  # as in the figures
+    "true": (213, 94, 0),
+}
 
 
 def check_video(path: Path, config: EnvConfig) -> None:
@@ -81,7 +86,7 @@ class Strip:
     """Curves of the learned and the true reward that grow with the steps, on one axis."""
 
     def __init__(self, learned: NDArray[Any], true: NDArray[Any], name: str = "true reward") -> None:
-        self.curves = {"redistributed": (learned, _LEARNED), name: (true, _TRUE)}
+        self.curves = {"redistributed": (learned, _COLOURS["learned"]), name: (true, _COLOURS["true"])}
         values = np.concatenate([learned, true, [0.0]])
         values = values[np.isfinite(values)]
         self.low, self.high = float(values.min()), float(values.max())
@@ -92,17 +97,17 @@ class Strip:
 
     def draw(self, step: int) -> Frame:
         """[132, 480, 3]: everything up to and including this step."""
-        image = Image.new("RGB", (WIDTH * _FINE, STRIP * _FINE), _PAPER)
+        image = Image.new("RGB", (WIDTH * _FINE, STRIP * _FINE), _COLOURS["paper"])
         pen = ImageDraw.Draw(image)
         zero = self._y(0.0)
-        pen.line([(self._x(0), zero), (self._x(max(1, self.length - 1)), zero)], _FAINT, _FINE)
+        pen.line([(self._x(0), zero), (self._x(max(1, self.length - 1)), zero)], _COLOURS["faint"], _FINE)
         place = _MARGIN * _FINE
         for name, (values, colour) in self.curves.items():
             self._curve(pen, values[: step + 1], colour)
             text = f"{name} {_number(float(values[step]))}"
             pen.text((place, 8 * _FINE), text, colour, self.font)
             place += 170 * _FINE
-        pen.text((place, 8 * _FINE), f"step {step} of {self.length}", _INK, self.font)
+        pen.text((place, 8 * _FINE), f"step {step} of {self.length}", _COLOURS["ink"], self.font)
         return np.asarray(image.resize((WIDTH, STRIP), Image.Resampling.LANCZOS))
 
     def _curve(self, pen: ImageDraw.ImageDraw, values: NDArray[Any], colour: tuple[int, int, int]) -> None:

@@ -29,7 +29,7 @@ from apportion.runs.logs import STORED, Kind, MetricsLog, WaitingLine, Write
 from apportion.runs.notes import notes, on_age, read_status
 from apportion.runs.progress import Progress, Watch, over_some
 from apportion.runs.settings import Checkpoints, as_data, changes, read_settings
-from apportion.training import devices, loop, memory
+from apportion.training import devices, loop
 from apportion.training.conformance import check_own
 from apportion.training.evaluate import Report
 from apportion.training.loop import Saved, Snapshot
@@ -61,7 +61,7 @@ def train(
     with loop.open_pool(config) as pool:
         config.check_actions(pool.spec)  # what cannot work: complain before there is a folder
         check_own(config, pool.spec)
-        memory.check_room(config, pool.spec)
+        loop.check_room(config, pool.spec)
         run = RunFolder.create(out, as_data(config, checkpoints), pool.spec)
         with run.lock():
             return _Recorder(run, config, checkpoints, quiet, listeners, pool).record(None, 0.0)
@@ -159,7 +159,7 @@ class _Recorder:
         with (
             StopRequest(self.pool.hurry, self.pool.kill) as stop,
             Progress(total, self.config.lanes, self.quiet, first) as self.progress,
-            memory.explained(self.config, self.pool.spec, self._what_is_saved),
+            loop.full_memory_explained(self.config, self.pool.spec, self._what_is_saved),
         ):
             self.events = Events(self.run.tensorboard, resumed_at=None if saved is None else first)
             idle = devices.advice(self.config.lanes)

@@ -22,8 +22,7 @@ from apportion.core.types import (
 from apportion.nn import optimise
 from apportion.nn.lanes import choose
 from apportion.training import scaling as scales
-from apportion.training.limits import Limit, over
-from apportion.training.scaling import Scaling
+from apportion.training.scaling import Limit, Scaling, over
 
 
 class Awaited(NamedTuple):

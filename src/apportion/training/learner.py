@@ -22,19 +22,123 @@ from apportion.core.spec import Spec
 from apportion.core.types import Method, Metrics, Revision, Sampling, Transitions
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
+from apportion.envs.lane import LARGEST_REWARD
 from apportion.envs.make import EnvConfig
+from apportion.envs.spaces import not_finite
 from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.conformance import check_method
-from apportion.training.episodes import Episode, as_chunk
-from apportion.training.revisions import lanes_due
+from apportion.training.revisions import lanes_due, search
 from apportion.training.settings import Config, Schedule
-from apportion.training.updates import kept_credit, watch_rewards
+from apportion.training.updates import kept_credit, key_from, surveyed, watch_rewards
 
 _INIT, _UPDATE, _DRAW, _WATCH = range(4)  # separate streams of randomness
 _WATCH_EVERY = 100  # draws between two looks at the size of the rewards: an iteration of our own trainer
+
+
+# --- Episodes that somebody else's trainer plays: step by step until they end, then whole into the replay
+
+
+class Episode(NamedTuple):
+    """A finished one, without padding."""
+
+    observations: NDArray[np.float32]  # [T+1, S] with the one after the last step
+    actions: NDArray[np.float32]  # [T, A] in [-1, 1], or one-hot
+    paid: NDArray[np.float32]  # [T]
+    true_rewards: NDArray[np.float32]  # [T] where the environment tells, else what was paid
+    segment_end: NDArray[np.bool_]  # [T] whether a payment closed a segment there; the last step does
+    terminated: bool  # a true end; False where its time was up
+
+
+class Unfinished:
+    """The steps so far of an episode that goes on."""
+
+    def __init__(self, max_steps: int) -> None:
+        self.max_steps = max_steps
+        self.forget()
+
+    def step(
+        self, observation: Any, action: Any, next_observation: Any, paid: float, info: dict[str, Any]
+    ) -> None:
+        """One step more. `segment_end` and `true_reward` are what DelayedReward says in its info."""
+        before, after = np.array(observation, np.float32), np.array(next_observation, np.float32)
+        for seen in (before, after):
+            wrong = not_finite(seen)
+            check(wrong is None, f"an observation of the environment has {wrong}")
+        check(
+            abs(paid) <= LARGEST_REWARD,
+            f"a reward of the environment is {paid}: give finite numbers up to {LARGEST_REWARD:g}",
+        )
+        if self.observations and not np.array_equal(self.observations[-1], before):
+            self.forget()  # the environment was reset meanwhile: what the steps before earned is unknown
+        check(
+            len(self.actions) < self.max_steps,
+            f"an episode has more than max_episode_steps={self.max_steps} steps: raise it",
+        )
+        self.observations += [after] if self.observations else [before, after]
+        self.actions.append(np.array(action, np.float32))
+        self.paid.append(float(paid))
+        self.true_rewards.append(float(info.get("true_reward", paid)))
+        self.segment_end.append(bool(info.get("segment_end", False)))
+
+    def end(self, terminated: bool) -> Episode:
+        """The whole episode; from here on the next one."""
+        self.segment_end[-1] = True
+        episode = Episode(
+            np.stack(self.observations),
+            np.stack(self.actions),
+            np.array(self.paid, np.float32),
+            np.array(self.true_rewards, np.float32),
+            np.array(self.segment_end),
+            terminated,
+        )
+        self.forget()
+        return episode
+
+    def forget(self) -> None:
+        """Begin anew: the episode was left before its end."""
+        self.observations: list[NDArray[np.float32]] = []
+        self.actions: list[NDArray[np.float32]] = []
+        self.paid: list[float] = []
+        self.true_rewards: list[float] = []
+        self.segment_end: list[bool] = []
+
+
+def as_chunk(episode: Episode, spec: Spec) -> Chunk:
+    """As the replay takes it: rows padded to those of the longest episode, so that one program serves all."""
+    steps = len(episode.paid)
+    ends = np.flatnonzero(episode.segment_end) + 1
+    starts = np.concatenate([[0], ends[:-1]])
+    totals = [episode.paid[start:end].sum() for start, end in zip(starts, ends, strict=True)]
+    rows, places = spec.max_episode_steps + 2, 1 << (len(ends) - 1).bit_length()
+    terminated = np.zeros(rows, np.bool_)
+    terminated[steps - 1] = episode.terminated
+
+    def padded(values: Any, size: int, dtype: Any) -> NDArray[Any]:
+        array = np.asarray(values, dtype)
+        return np.pad(array, [(0, size - len(array)), *[(0, 0)] * (array.ndim - 1)])
+
+    observation = padded(episode.observations, rows, np.float32)
+    observation[steps + 1 :] = episode.observations[-1]  # the row after the last counts in measured units
+    arrays: dict[str, Any] = {
+        "observation": observation,
+        "action": padded(episode.actions, rows, np.float32),
+        "paid": padded(episode.paid, rows, np.float32),
+        "true_reward": padded(episode.true_rewards, rows, np.float32),
+        "terminated": terminated,
+        "rows": np.asarray(steps + 1, np.int32),
+        "segment_start": padded(starts, places, np.int32),
+        "segment_length": padded(ends - starts, places, np.int32),
+        "segment_total": padded(totals, places, np.float32),
+        "episode_start": np.zeros(places, np.int32),
+        "segments": np.asarray(len(ends), np.int32),
+    }
+    return Chunk(**arrays)
+
+
+# --- The learner
 
 
 class Drawn(NamedTuple):
@@ -165,7 +269,7 @@ class RewardLearner:
         """[1, ...] as the loop has them: so that what it works with serves here too."""
         spec, scheduled = self.spec, self.config.schedule.replay_steps
         scaling = scales.unknown(spec) if self.config.normalise else None
-        key = _key(jnp.asarray(self._origin(_INIT, 0)[0]))
+        key = key_from(jnp.asarray(self._origin(_INIT, 0)[0]))
         agent = AgentState(self.method.init(key, spec), None, scaling)
         replay = replays.init(spec, replays.capacity_for(spec, scheduled, 1))
         alone: tuple[AgentState, Replay] = jax.tree.map(lambda x: x[None], (agent, replay))
@@ -184,10 +288,8 @@ class RewardLearner:
         """Let the method look at many segments at once, and wait for what it finds."""
         records = replays.records(replays.of_lane(self.replay, 0), revision.max_rows)
         state, scaling = devices.one_lane((self.agent.method, self.agent.scaling), 0)
-        units = jax.device_get(scaling)
-        seen = [scales.record(units, record) for record in (*revision.shown, *records)]
         with threadpool_limits(1, "blas"):
-            found = revision.revise(state, seen, self.segments)
+            found = revision.accept(state, search(revision, state, scaling, records, self.segments))
         found = devices.spread(jax.tree.map(lambda x: x[None], found), 1)
         self.agent = self.agent._replace(method=found)
 
@@ -215,13 +317,8 @@ def _compile(method: Method, spec: Spec) -> _Programs:
         found = scales.measured(agent.scaling, replay)
         return agents.in_units(method, agent, found, scales.rate(agent.scaling, found, replay))
 
-    def survey(agent: AgentState, replay: Replay) -> AgentState:
-        assert method.survey is not None
-        looked = scales.survey(agent.scaling, replays.survey(replay, spec.max_segment_steps))
-        return agent._replace(method=method.survey(agent.method, looked))
-
     def watch(agent: AgentState, replay: Replay, origin: UInt32[Array, "3"]) -> AgentState:
-        return watch_rewards(method, agent, replay, _key(origin))
+        return watch_rewards(method, agent, replay, key_from(origin))
 
     def view(agent: AgentState) -> tuple[Array, Array, Array]:
         units = scales.unknown(spec) if agent.scaling is None else agent.scaling
@@ -234,14 +331,14 @@ def _compile(method: Method, spec: Spec) -> _Programs:
     @lru_cache(maxsize=8)
     def draw(batch_size: int) -> Callable[..., Any]:
         def one(agent: AgentState, replay: Replay, origin: UInt32[Array, "3"]) -> Any:
-            return _draw(method, agent, replay, batch_size, _key(origin))
+            return _draw(method, agent, replay, batch_size, key_from(origin))
 
         return devices.compiled(one, 1)
 
     return _Programs(
         insert=devices.compiled(replays.insert, 1, donate=(0,)),
         measure=devices.compiled(measure, 1),
-        survey=devices.compiled(survey, 1),
+        survey=devices.compiled(partial(surveyed, method, spec), 1),
         watch=devices.compiled(watch, 1),
         rewards=devices.compiled(agents.in_own_units(method).reward, 1),
         view=devices.compiled(view, 1),
@@ -277,9 +374,9 @@ def _learn(
 
     def turn(number: Array, state: Any) -> Any:
         agent, credit, _ = state
-        return update(agent, credit, _key(origin.at[2].add(number.astype(origin.dtype))))
+        return update(agent, credit, key_from(origin.at[2].add(number.astype(origin.dtype))))
 
-    shapes = jax.eval_shape(update, agent, replay.credit, _key(origin))[2]
+    shapes = jax.eval_shape(update, agent, replay.credit, key_from(origin))[2]
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     agent, credit, metrics = jax.lax.fori_loop(0, count, turn, (agent, replay.credit, nothing))
     agent, credit = jax.tree.map(lambda x: x[None], (agent, credit))
@@ -306,8 +403,3 @@ def _draw(
 
 def _first(tree: Any) -> Any:
     return jax.tree.map(lambda x: x[0], tree)
-
-
-def _key(origin: UInt32[Array, "3"]) -> PRNGKeyArray:
-    seed, stream, number = origin
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), stream), number)

@@ -7,7 +7,7 @@ seed and the iteration's number, so a run can stop after any iteration and conti
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -17,10 +17,12 @@ import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray, UInt32
 from numpy.typing import NDArray
 
+from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Metrics
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
+from apportion.data.room import free_bytes
 from apportion.envs.faults import Faults
 from apportion.envs.wire import Arrays
 from apportion.envs.workers import Pool, default_workers
@@ -32,7 +34,7 @@ from apportion.training.agent import AgentState
 from apportion.training.evaluate import Evaluator, Report
 from apportion.training.revisions import Reviser
 from apportion.training.settings import Config, Schedule
-from apportion.training.updates import Islands, keep_if_finite, updates, with_log_density
+from apportion.training.updates import Islands, keep_if_finite, key_from, surveyed, updates, with_log_density
 
 # --- Steps beside the updates: workers act with one policy while lanes learn from earlier steps
 
@@ -140,12 +142,18 @@ def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
     """Fresh state of all lanes."""
     config.check_actions(spec)
     agent = _compile_init(config, spec)(_lane_keys(config.seeds, _INIT, 0))
+    where = devices.sharding(config.lanes)
+    replay = jax.tree.map(
+        lambda x: jnp.zeros((config.lanes, *x.shape), x.dtype, device=where), _empty_replay(config, spec)
+    )
+    return devices.spread(agent, config.lanes), replay
+
+
+def _empty_replay(config: Config, spec: Spec) -> Replay:
+    """Of one lane."""
     schedule = config.schedule
     capacity = replays.capacity_for(spec, schedule.replay_steps, schedule.steps_per_iteration)
-    replay = replays.init(spec, capacity, config.make_backbone().log_density is not None)
-    where = devices.sharding(config.lanes)
-    replay = jax.tree.map(lambda x: jnp.zeros((config.lanes, *x.shape), x.dtype, device=where), replay)
-    return devices.spread(agent, config.lanes), replay
+    return replays.init(spec, capacity, config.make_backbone().log_density is not None)
 
 
 def _compile_init(config: Config, spec: Spec) -> Callable[[PRNGKeyArray], AgentState]:
@@ -276,11 +284,9 @@ def _compile(config: Config, spec: Spec) -> _Programs:
     ) -> tuple[AgentState, Replay, Metrics, dict[str, Array], Bool[Array, ""]]:
         before, since = agent, replay.steps
         replay = insert(agent, replay, chunk, origin)
-        if method.survey is not None:
-            looked = scales.survey(agent.scaling, replays.survey(replay, spec.max_segment_steps))
-            agent = agent._replace(method=method.survey(agent.method, looked))
+        agent = surveyed(method, spec, agent, replay)
         credit = replay.credit
-        agent, replay, metrics = updates(config, spec, agent, replay, since, _key(origin))
+        agent, replay, metrics = updates(config, spec, agent, replay, since, key_from(origin))
         agent, metrics, sound = keep_if_finite(before, agent, metrics, learns, sound)
         if method.credit is not None:
             # Of a lane that does not learn, it came from a model that is not kept.
@@ -314,9 +320,51 @@ def _origins(seeds: list[int], stream: int, iteration: int) -> NDArray[np.uint32
     return np.array([(seed, stream, iteration) for seed in seeds], np.uint32)
 
 
-def _key(origin: UInt32[Array, "3"]) -> PRNGKeyArray:
-    seed, stream, iteration = origin
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), stream), iteration)
+_keys = jax.jit(jax.vmap(key_from))
 
 
-_keys = jax.jit(jax.vmap(_key))
+# --- What a training keeps in memory
+
+
+def check_room(config: Config, spec: Spec) -> None:
+    """Complain of replays that do not fit, before anything is allocated.
+
+    Linux promises a processor's memory freely, and kills without a word who then takes more than there is.
+    Other devices refuse by themselves.
+    """
+    need = _replay_bytes(config, spec)
+    if jax.default_backend() == "cpu" and need > (free := free_bytes()):
+        wrong = f"{_replays(config, need)}, and {free / 1e9:,.1f} GB are free"
+        raise UserError(f"not enough memory: {wrong}. {_lower(config)}")
+
+
+@contextmanager
+def full_memory_explained(config: Config, spec: Spec, saved: Callable[[], str]) -> Iterator[None]:
+    """Where memory runs out, say what takes most of it, how to take less, and what is saved."""
+    check_room(config, spec)
+    try:
+        yield
+    except (RuntimeError, ValueError, MemoryError) as error:
+        # How XLA begins, by whichever class of errors it comes.
+        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        taken = _replays(config, _replay_bytes(config, spec))
+        raise UserError(
+            f"no memory is left on {jax.devices()[0].device_kind}: {taken}, agents and what updates compute "
+            f"come on top. {_lower(config)}, or end what else uses the device. {saved()}"
+        ) from error
+
+
+def _replay_bytes(config: Config, spec: Spec) -> int:
+    """Of all lanes, from shapes alone: nothing is allocated."""
+    replay = jax.eval_shape(lambda: _empty_replay(config, spec))
+    return config.lanes * sum(array.size * array.dtype.itemsize for array in jax.tree.leaves(replay))
+
+
+def _replays(config: Config, size: int) -> str:
+    seeds = f"{config.lanes} seeds" if config.lanes > 1 else "one seed"
+    return f"replays of {config.schedule.replay_steps:,} steps for {seeds} take {size / 1e9:,.1f} GB"
+
+
+def _lower(config: Config) -> str:
+    return "Lower --replay-steps or --seeds" if config.lanes > 1 else "Lower --replay-steps"

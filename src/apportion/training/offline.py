@@ -32,9 +32,10 @@ from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.evaluate import Evaluation, beliefs, judge
 from apportion.training.outcomes import Outcomes
+from apportion.training.revisions import search
 from apportion.training.settings import Config
 from apportion.training.uneven import paddings, redistribute_in_groups
-from apportion.training.updates import repeat
+from apportion.training.updates import repeat, surveyed
 
 TRANSITIONS = 256  # single steps beside the segments of one update: as many as a policy would learn from
 MOST_JUDGED = 1_000  # held-out episodes; more would tell the same
@@ -267,10 +268,9 @@ def looked_at_all(config: Config, agent: AgentState, records: list[Record]) -> A
         return agent
     steps = sum(len(record.actions) for record in records)
     some = records[:: -(-steps // revision.max_rows) | 1]
-    scaling = jax.device_get(devices.one_lane(agent.scaling, 0)) if agent.scaling is not None else None
-    scaled = [scales.record(scaling, record) for record in (*revision.shown, *some)]
+    state, scaling = devices.one_lane((agent.method, agent.scaling), 0)
     with threadpool_limits(1, "blas"):
-        findings = revision.look(devices.one_lane(agent.method, 0), scaled, len(records))
+        findings = search(revision, state, scaling, some, len(records))
     # All lanes have seen the same, so one look is enough.
     accept = jax.jit(jax.vmap(revision.accept, in_axes=(0, None)))
     return agent._replace(method=accept(agent.method, findings))
@@ -287,9 +287,7 @@ def _compile(
 
     def prepare(agent: AgentState, replay: Replay, key: PRNGKeyArray) -> tuple[AgentState, Any]:
         draw_key, update_key = jax.random.split(key)
-        if method.survey is not None:
-            survey = scales.survey(agent.scaling, replays.survey(replay, spec.max_segment_steps))
-            agent = agent._replace(method=method.survey(agent.method, survey))
+        agent = surveyed(method, spec, agent, replay)
         draws = replays.draw(replay, draw_key, sampling, TRANSITIONS, updates)
         return agent, (draws, jax.random.split(update_key, updates))
 

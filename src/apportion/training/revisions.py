@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from apportion.core.types import Findings, Record, State
+from apportion.core.types import Findings, Record, Revision, State
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
 from apportion.nn.lanes import choose
@@ -101,16 +101,13 @@ class Reviser:
         assert revision is not None
         assert agent.awaited is not None
 
-        def look(state: State, scaling: Scaling | None, records: list[Record], count: int) -> Findings:
-            units = jax.device_get(scaling)
-            seen = [scales.record(units, record) for record in (*revision.shown, *records)]
-            return revision.look(state, seen, count)
-
         for lane in lanes:
             state, scaling = devices.one_lane((agent.method, agent.awaited.scaling), lane)
             # Now, for the training goes on to write into the replay.
             records = replays.records(replays.of_lane(replay, lane), revision.max_rows)
-            self._looks[lane] = self._threads.submit(look, state, scaling, records, int(segments[lane]))
+            self._looks[lane] = self._threads.submit(
+                search, revision, state, scaling, records, int(segments[lane])
+            )
         self.at[lanes] = iteration + _delay(iteration)
         at = devices.spread(jnp.asarray(self.at), self.config.lanes)
         return agent._replace(awaited=agent.awaited._replace(at=at))
@@ -124,6 +121,15 @@ class Reviser:
         self.at[ready] = NOTHING
         self._looks = {lane: look for lane, look in self._looks.items() if not ready[lane]}
         return agent
+
+
+def search(
+    revision: Revision, state: State, scaling: Scaling | None, records: list[Record], count: int
+) -> Findings:
+    """What a method finds when it looks at many segments at once, in the units of one lane."""
+    units = jax.device_get(scaling)
+    seen = [scales.record(units, record) for record in (*revision.shown, *records)]
+    return revision.look(state, seen, count)
 
 
 class _Programs(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 from numpy.typing import NDArray
 
 from apportion.core.spec import Spec
@@ -36,7 +36,7 @@ from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState, Imagination
-from apportion.training.limits import Limit
+from apportion.training.scaling import Limit
 from apportion.training.settings import Config, Imagine
 
 _WATCHED_STEPS = 1024
@@ -129,6 +129,14 @@ def kept_credit(
     return replays.with_credit(replay, raw.segments, given).credit
 
 
+def surveyed(method: Method, spec: Spec, agent: AgentState, replay: Replay) -> AgentState:
+    """The agent after its method has looked over all segments, if it is one that does."""
+    if method.survey is None:
+        return agent
+    found = scales.survey(agent.scaling, replays.survey(replay, spec.max_segment_steps))
+    return agent._replace(method=method.survey(agent.method, found))
+
+
 def watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKeyArray) -> AgentState:
     """Note how large the model's rewards are by now, and at first whether they have a level."""
     if agent.scaling is None:
@@ -157,6 +165,12 @@ def watch_returns(
     rewards = method.reward(agent.method, scales.transitions(agent.scaling, raw))
     rewards, begins = jnp.where(real, rewards, 0.0), raw.step_in_episode == 0
     return agent._replace(scaling=scales.watched_returns(agent.scaling, rewards, begins, real, wanted))
+
+
+def key_from(origin: UInt32[Array, "3"]) -> PRNGKeyArray:
+    """The key of a seed, a stream of randomness and a number."""
+    seed, stream, number = origin
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), stream), number)
 
 
 def repeat(update: Callable[[Any, Any], tuple[Any, Metrics]], state: Any, inputs: Any) -> tuple[Any, Metrics]:

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from apportion.core.config import UserError, check
 from apportion.envs.acting import standardise
 from apportion.envs.spaces import spec_of
-from apportion.training.episodes import Unfinished
-from apportion.training.learner import RewardLearner, View
+from apportion.training.learner import RewardLearner, Unfinished, View
 
 try:
     from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer

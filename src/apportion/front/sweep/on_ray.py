@@ -14,8 +14,7 @@ from typing import Any, Self
 
 from apportion.core.config import UserError, check
 from apportion.front.sweep.folder import SweepFolder
-from apportion.front.sweep.local import CORES_PER_JOB
-from apportion.front.sweep.process import RemoteJob, Task, carry, sees
+from apportion.front.sweep.process import CORES_PER_JOB, RemoteJob, Task, carry, sees
 
 RETRIES = 20  # lost machines, for one job; each time it goes on from its checkpoint
 SECONDS_TO_ANSWER = 30.0  # for a machine that is there

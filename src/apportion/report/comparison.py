@@ -1,6 +1,8 @@
 """The numbers of a comparison: of each task, and of all on a scale from random actions to the oracle."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import csv
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +16,7 @@ from apportion.core.files import read_bytes
 from apportion.envs.faults import FAILURES
 from apportion.envs.lane import Lane, play_one
 from apportion.envs.make import EnvConfig
-from apportion.report.comparison.reading import Curve, read_curves
+from apportion.report.curves import Curve, read_curves
 from apportion.report.statistics import (
     FEW,
     Band,
@@ -37,7 +39,7 @@ Values = NDArray[np.float64]  # [L]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Compared:
     """Curves of all seeds, and where they are compared."""
 
     curves: list[Curve]
@@ -46,6 +48,9 @@ class Comparison:
     random: dict[str, float]  # by task, where it is known
     notes: list[str]
     silent: list[Curve] = field(default_factory=list)  # seeds that have no number at any step
+
+    def __repr__(self) -> str:
+        return f"Compared({len(self.tasks)} tasks, {len(self.labels)} methods)"
 
     @property
     def tasks(self) -> list[str]:
@@ -136,23 +141,45 @@ class Comparison:
         )
         return data
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """A tidy table: one row for each task, method, backbone, seed and step. None: not known."""
-        for curve in self.curves:
-            normalised = self.normalised(curve.task, curve.scores[self.metric])
-            for k, step in enumerate(curve.steps.tolist()):
-                row = {
+    def records(self) -> list[dict[str, Any]]:
+        """A tidy table: one record for each task, method, backbone, seed and step. None: not known."""
+        return [
+            plain(
+                {
                     "task": curve.task,
                     "method": curve.method,
                     "backbone": curve.backbone,
                     "seed": curve.seed,
                     "step": step,
                     **{name: values[k] for name, values in curve.scores.items()},
-                    "normalised": normalised[k],
+                    "normalised": self.normalised(curve.task, curve.scores[self.metric][k]),
                     "label": curve.label,
                     "run": str(curve.run.path),
                 }
-                yield plain(row)
+            )
+            for curve in self.curves
+            for k, step in enumerate(curve.steps.tolist())
+        ]
+
+    def frame(self) -> Any:
+        """The same as a pandas.DataFrame; pandas is loaded when this is asked for."""
+        return data_frame(self.records())
+
+    def write_csv(self, path: str | os.PathLike[str]) -> Path:
+        """The same as a CSV file; what is not known is empty."""
+        file, records = Path(path), self.records()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, records[0])
+            writer.writeheader()
+            writer.writerows(records)
+        return file
+
+    def figure(self, path: str | os.PathLike[str]) -> Path:
+        """Curves of each task, and all tasks together, as an SVG, PNG or PDF file."""
+        from apportion.report.figures import draw_comparison  # which reads this class
+
+        return draw_comparison(self, Path(path))
 
     def _task(self, task: str) -> dict[str, Any]:
         labels = self.on(task)
@@ -210,6 +237,15 @@ class Comparison:
         return [self.values(task, label) for task in self.common]
 
 
+def data_frame(records: list[dict[str, Any]]) -> Any:
+    """Records as a pandas.DataFrame."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise UserError("a frame needs pandas: pip install pandas, or use the records") from error
+    return pandas.DataFrame(records)
+
+
 def _area(curve: Curve, metric: str, first: int, last: int) -> float:
     """Between the same two steps for all that are compared. Where a curve was not evaluated at the first of
     them, on the line between its neighbours."""
@@ -254,7 +290,7 @@ def compare_runs(
     at: int | None = None,
     random: dict[str, float] | None = None,
     trusted: bool = True,
-) -> Comparison:
+) -> Compared:
     """The runs in these folders, at a step or at the last one that all runs of a task have.
 
     `random` is what random actions earn, by task. Where that is not given but an oracle is there to set the
@@ -270,7 +306,7 @@ def compare_curves(
     random: dict[str, float] | None = None,
     trusted: bool = True,
     notes: Sequence[str] = (),
-) -> Comparison:
+) -> Compared:
     """The same of curves that have been read, and may have labels of one's own."""
     unknown = [curve for curve in curves if not curve.known(metric)]
     said = [*notes, *_per_run(unknown, f"has no {metric} that is a number")]
@@ -287,7 +323,7 @@ def compare_curves(
             said += _per_run(still, f"stood still or diverged by step {step:,}")
     check(len(steps) > 0, _nowhere(at))
     given = {task: value for task, value in (random or {}).items() if task in steps}
-    found = Comparison(curves, metric, steps, given, said, unknown)
+    found = Compared(curves, metric, steps, given, said, unknown)
     if metric == "return" and trusted:
         measured, lines = _measured(found)
         found = replace(found, random={**measured, **given}, notes=[*said, *lines])
@@ -328,7 +364,7 @@ def _per_run(curves: list[Curve], why: str) -> list[str]:
     return lines
 
 
-def _measured(found: Comparison) -> tuple[dict[str, float], list[str]]:
+def _measured(found: Compared) -> tuple[dict[str, float], list[str]]:
     """What random actions earn on tasks that have an oracle, and a line where they cannot be played."""
     measured: dict[str, float] = {}
     lines = []
@@ -343,7 +379,7 @@ def _measured(found: Comparison) -> tuple[dict[str, float], list[str]]:
     return measured, lines
 
 
-def _on_numbers(found: Comparison) -> list[str]:
+def _on_numbers(found: Compared) -> list[str]:
     """What only the numbers tell: tasks without a scale, methods without a task, methods of few seeds."""
     lines = []
     for task in found.tasks:
