@@ -3,6 +3,7 @@
 DDPG (Lillicrap et al., 2016, Algorithm 1), which it comes from, has one critic, no smoothing and no delay.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -75,7 +76,11 @@ def make(config: Config, critics: int = 2) -> Backbone:
     ) -> tuple[State, Metrics]:
         state = state._replace(updates=state.updates + 1)
         state, critic_metrics = _update_critics(state, transitions, rewards, key, config)
-        state, actor_metrics = _update_actor(state, transitions, config)
+
+        def loss(actor: MLP) -> Array:
+            return deterministic_loss(actor, state.critics, transitions.observation)
+
+        state, actor_metrics = step_actor(state, loss, config)
         return state, critic_metrics | actor_metrics
 
     def act(
@@ -114,11 +119,11 @@ def _update_critics(
     return state, metrics | {"reward_mean": jnp.mean(rewards)}
 
 
-def _update_actor(state: State, transitions: Transitions, config: Config) -> tuple[State, Metrics]:
-    """Every `actor_every`-th time the actor steps and all targets follow; else only the loss is measured."""
-
-    def loss(actor: MLP) -> Array:
-        return deterministic_loss(actor, state.critics, transitions.observation)
+def step_actor(
+    state: State, loss: Callable[[MLP], Float[Array, ""]], config: Config
+) -> tuple[State, Metrics]:
+    """Every `actor_every`-th time the actor steps down a loss and all targets follow; else only the loss is
+    measured."""
 
     def step() -> tuple[State, Array]:
         actor_loss, gradients = jax.value_and_grad(loss)(state.actor)

@@ -12,6 +12,7 @@ from apportion.cli.output import Flag, Output, RunPath, bar, print_data, remembe
 from apportion.core.config import check
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log
+from apportion.envs.make import EnvConfig
 from apportion.front.logs import relabel, start_fit
 from apportion.runs.explain import Precision
 from apportion.runs.folder import RunFolder
@@ -19,7 +20,7 @@ from apportion.runs.identifying import identify_log
 from apportion.runs.summary import fit_warnings
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged
-from apportion.training.settings import Config
+from apportion.training.settings import NO_POLICY, Config
 
 Data = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
 
@@ -55,15 +56,18 @@ def identify_graph(argv: list[str]) -> int:
 def fit(argv: list[str]) -> int:
     """Learn from logged episodes who earned their outcomes."""
     with usage_errors():
-        config = logged("", flag_value(argv, "--method", "grd"))
-        with naming_settings(argv, method=(config.method, config.method_config)):
+        config = logged("", flag_value(argv, "--method", "grd"), flag_value(argv, "--backbone", NO_POLICY))
+        chosen = {"method": (config.method, config.method_config)}
+        if config.has_policy:
+            chosen["backbone"] = (config.backbone, config.backbone_config)
+        with naming_settings(argv, **chosen):
             args = parse(_fit_flags(config), argv, "apportion fit")
-        config = logged(args.data, args.method)
         config = Config(
-            env=config.env,
+            env=EnvConfig(args.data),
             method=args.method,
             method_config=args.method_config,
-            backbone=config.backbone,
+            backbone=args.backbone,
+            backbone_config=args.backbone_config,
             seed=args.seed,
             lanes=args.seeds,
         )
@@ -90,6 +94,8 @@ def _fit_flags(config: Config) -> Any:
         """Run folder to write; runs/DATA-METHOD-TIME when not given."""
         method: str = config.method
         """How reward is given to steps: see `apportion list methods`."""
+        backbone: str = config.backbone
+        """How a policy learns from the same log, by these rewards: iql, rebrac or bc; none when not given."""
         seeds: int = config.lanes
         """How many seeds to fit at once, each in its own lane."""
         seed: int = config.seed
@@ -97,6 +103,7 @@ def _fit_flags(config: Config) -> Any:
         fitting: tyro.conf.OmitArgPrefixes[Fitting] = field(default_factory=Fitting)
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
         method_config: Annotated[Any, tyro.conf.arg(name="method")] = config.method_config
+        backbone_config: Annotated[Any, tyro.conf.arg(name="backbone")] = config.backbone_config
 
     return Fit
 

@@ -54,6 +54,7 @@ class Spec:
     first_action: int = 0  # the environment's own number of the first discrete action
     padded: int = 0  # how many of the last dimensions are zeros that the environment itself does not give
     levels: tuple[int, ...] = ()  # [S+A] how many categories a dimension has, 0: numbers; empty: all numbers
+    choices: tuple[tuple[float, ...], ...] = ()  # [K][A] all actions of a log; empty: any within the bounds
 
     def __post_init__(self) -> None:
         if self.max_episode_steps < 1:
@@ -89,6 +90,7 @@ class Spec:
             "first_action": self.first_action,
             "padded": self.padded,
             "levels": list(self.levels),
+            "choices": [list(each) for each in self.choices],
         }
 
     @classmethod
@@ -108,4 +110,5 @@ class Spec:
             first_action=data["first_action"],
             padded=data["padded"],
             levels=tuple(data["levels"]),
+            choices=tuple(tuple(each) for each in data.get("choices", ())),
         )

@@ -11,7 +11,7 @@ from apportion.core.config import Tell, UserError, check, nearest, silent
 from apportion.data.columns import Columns
 from apportion.data.reading import Read, read_log
 from apportion.data.writing import check_target, relabelled_id, write_copy, write_minari
-from apportion.front.choosing import changed_method
+from apportion.front.choosing import changed_learners
 from apportion.front.run import Run
 from apportion.runs import atomic
 from apportion.runs.explain import Precision
@@ -20,13 +20,14 @@ from apportion.runs.folder import default_path
 from apportion.runs.relabelling import relabel_rows
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged
-from apportion.training.settings import Config
+from apportion.training.settings import NO_POLICY, Config
 
 
 def fit(
     data: str | os.PathLike[str],
     method: str = "grd",
     *,
+    backbone: str = NO_POLICY,
     episode: str | None = None,
     step: str | None = None,
     states: str | None = None,
@@ -41,20 +42,21 @@ def fit(
     settings: Mapping[str, Any] | None = None,
     quiet: bool = False,
 ) -> Run:
-    """Learn a decomposition from logged episodes, into a run folder.
+    """Learn a decomposition from logged episodes, and with a `backbone` (iql, rebrac or bc) a policy, into a
+    run folder.
 
     `data` is a CSV, Parquet, NPZ or HDF5 file, or the id of a Minari data set; what follows up to `lags` says
     which columns of a table are what. `settings` are other flags of `apportion fit` by name, such as
     {"updates": 2_000, "method.hidden": (64, 64)}.
     """
     columns = Columns(episode, step, states, actions, outcome, terminated, without, lags)
-    config = dataclasses.replace(logged(os.fspath(data), method), seed=seed, lanes=seeds)
+    config = dataclasses.replace(logged(os.fspath(data), method, backbone), seed=seed, lanes=seeds)
     known = [field.name for field in dataclasses.fields(Fitting)]
-    given = {name: value for name, value in (settings or {}).items() if not name.startswith("method")}
+    given = {name: value for name, value in (settings or {}).items() if not name.startswith(("method", "backbone"))}
     for name in given:
         check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
     rest = {name: value for name, value in (settings or {}).items() if name not in given}
-    config = changed_method(config, rest)
+    config = changed_learners(config, rest)
     read = read_log(config.env.id, columns)
     return start_fit(config, Fitting(**given), read, None if out is None else Path(out), quiet)
 

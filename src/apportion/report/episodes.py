@@ -241,7 +241,7 @@ def _pictures(run: RunFolder, episode: Episode, say: Say) -> Mapping[int, bytes]
     steps = thinned(min(len(episode["actions"]), STEPS), FRAMES)
     try:
         config = read_settings(run)[0]
-        if not config.has_policy:  # logged episodes have no environment that could be drawn
+        if config.from_log:  # logged episodes have no environment that could be drawn
             return {}
         run.need_trust("the environment")
         frames = film(config.env, episode, steps, SIZE).frames

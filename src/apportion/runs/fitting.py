@@ -33,6 +33,8 @@ from apportion.runs.folder import RunFolder
 from apportion.runs.listeners import Events
 from apportion.runs.logged import learners_record, plain_episode, spec_of
 from apportion.runs.logs import STORED, MetricsLog
+from apportion.runs.offline_evaluation import evaluate_fit
+from apportion.runs.offline_policy import check_policy, with_policy
 from apportion.runs.progress import Progress
 from apportion.runs.settings import Checkpoints, as_data
 from apportion.training.offline import Fitting, Logged, Look, offline
@@ -62,6 +64,7 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     count = len(log.totals)
     check(count >= FEWEST, f"{source.data} holds {count} episodes: at least {FEWEST} are needed")
     spec = spec_of(source.data, log)
+    check_policy(config, spec)
     order = np.random.default_rng(config.seed).permutation(count)
     # In no order: a log may begin otherwise than it ends, and the first of these are shown and judged by.
     held_out = order[: max(1, round(fitting.held_out * count))]
@@ -147,6 +150,7 @@ class _Recorder:
                         for lane in look.evaluation.episodes
                     ]
                     found = weighed(credit, self.config.method, look.unexplained, np.array(varied))
+                    look = self._with_policy(look, found, progress)
                     write_credit(self.run, found)
                 self._write(look, found)
                 progress.update(step)
@@ -155,6 +159,19 @@ class _Recorder:
                     self._save(look)
                     break
         self._status("stopped" if stop.requested else "finished", step)
+        if found is not None and self.config.has_policy:
+            write_json(self.run.worth, evaluate_fit(self.run))
+
+    def _with_policy(self, look: Look, credit: Credit, progress: Progress) -> Look:
+        """The last look with a policy, where one is asked for; what it is worth is written beside."""
+        if not self.config.has_policy:
+            return look
+        progress.message(f"Learning a policy: {self.config.backbone}, {self.fitting.policy_updates:,} updates.")
+        agent, metrics = with_policy(
+            self.config, self.fitting, self.spec, self.data, look.agent, credit
+        )
+        self.log.write(look.step, "policy", metrics)
+        return look._replace(agent=agent)
 
     def _write(self, look: Look, credit: Credit | None) -> None:
         metrics = jax.device_get(look.metrics)

@@ -35,6 +35,7 @@ class SpecFile(TypedDict):
     first_action: int
     padded: int
     levels: tuple[int, ...]
+    choices: NotRequired[tuple[tuple[float, ...], ...]]  # older versions did not write any
 
 
 class FaultsMeta(TypedDict):
