@@ -17,6 +17,7 @@ from apportion.front.logs import relabel, start_fit
 from apportion.runs.explain import Precision
 from apportion.runs.folder import RunFolder
 from apportion.runs.identifying import identify_log
+from apportion.runs.offline_evaluation import evaluate_fit
 from apportion.runs.summary import fit_warnings
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged
@@ -106,6 +107,32 @@ def _fit_flags(config: Config) -> Any:
         backbone_config: Annotated[Any, tyro.conf.arg(name="backbone")] = config.backbone_config
 
     return Fit
+
+
+def evaluate_offline(argv: list[str]) -> int:
+    """Say what a policy is worth by logged episodes."""
+
+    @dataclass(frozen=True)
+    class EvaluateOffline:
+        """Say what a policy would earn, by logged episodes alone: fitted Q evaluation with an interval,
+        weighted importance sampling where enough episodes are like it, and how much of what it does was never
+        tried."""
+
+        run: RunPath
+        """A run folder that `apportion fit` wrote; with --backbone it has a policy."""
+        data: str | None = None
+        """Logged episodes with the columns of those that it was fitted to; the same ones when not given."""
+        policy: Path | None = None
+        """Another policy, that `apportion export` wrote, instead of the run's own."""
+        out: Path | None = None
+        """Also write the result, as JSON, to this file."""
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    args = parse(EvaluateOffline, argv, "apportion evaluate-offline")
+    remember_compilations()
+    data = evaluate_fit(RunFolder.open(args.run), args.data, args.policy)
+    print_data(data, args.output, display.worth, args.out)
+    return 0
 
 
 def relabel_data(argv: list[str]) -> int:

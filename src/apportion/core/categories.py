@@ -38,7 +38,7 @@ def expanded(spec: Spec) -> Spec:
 
 
 def policy_spec(spec: Spec) -> Spec:
-    """The spec as a policy knows it that is learned from a log: discrete where all actions are some choices."""
+    """The spec as a policy from a log knows it: discrete where all actions are some choices."""
     known = expanded(spec)
     if not spec.choices:
         return known

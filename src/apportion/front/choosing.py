@@ -69,12 +69,16 @@ def known_settings(env_id: str, method: str, backbone: str) -> list[str]:
 def changed_learners(config: Config, settings: Mapping[str, Any]) -> Config:
     """With some settings of method and backbone, by their flags' names: {"method.hidden": (64, 64)}."""
     given = flat(settings)
-    parts = {"method": config.method_config} | ({"backbone": config.backbone_config} if config.has_policy else {})
+    parts = {"method": config.method_config} | (
+        {"backbone": config.backbone_config} if config.has_policy else {}
+    )
     known = [_flag(part, field) for part in parts for field in _fields(parts[part])]
     for name in given:
         check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
     for part in parts:
-        changes = {name.removeprefix(f"{part}."): given[name] for name in given if name.startswith(f"{part}.")}
+        changes = {
+            name.removeprefix(f"{part}."): given[name] for name in given if name.startswith(f"{part}.")
+        }
         parts[part] = _changed(parts[part], changes, part)
     return dataclasses.replace(config, **{f"{part}_config": changed for part, changed in parts.items()})
 

@@ -52,7 +52,9 @@ def fit(
     columns = Columns(episode, step, states, actions, outcome, terminated, without, lags)
     config = dataclasses.replace(logged(os.fspath(data), method, backbone), seed=seed, lanes=seeds)
     known = [field.name for field in dataclasses.fields(Fitting)]
-    given = {name: value for name, value in (settings or {}).items() if not name.startswith(("method", "backbone"))}
+    given = {
+        name: value for name, value in (settings or {}).items() if not name.startswith(("method", "backbone"))
+    }
     for name in given:
         check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
     rest = {name: value for name, value in (settings or {}).items() if name not in given}

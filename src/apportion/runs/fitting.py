@@ -166,12 +166,12 @@ class _Recorder:
         """The last look with a policy, where one is asked for; what it is worth is written beside."""
         if not self.config.has_policy:
             return look
-        progress.message(f"Learning a policy: {self.config.backbone}, {self.fitting.policy_updates:,} updates.")
-        agent, metrics = with_policy(
-            self.config, self.fitting, self.spec, self.data, look.agent, credit
+        progress.message(
+            f"Learning a policy: {self.config.backbone}, {self.fitting.policy_updates:,} updates."
         )
-        self.log.write(look.step, "policy", metrics)
-        return look._replace(agent=agent)
+        agent, metrics = with_policy(self.config, self.fitting, self.spec, self.data, look.agent, credit)
+        learned = {f"policy_{name}": values for name, values in metrics.items()}
+        return look._replace(agent=agent, metrics={**look.metrics, **learned})
 
     def _write(self, look: Look, credit: Credit | None) -> None:
         metrics = jax.device_get(look.metrics)

@@ -1,4 +1,4 @@
-"""What policies are worth by logged episodes, and whether that can be told: values, intervals, one sentence."""
+"""What policies are worth by logged episodes, and whether these can tell: values, intervals, a sentence."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,14 +121,18 @@ def in_words(data: dict[str, Any]) -> str:
     else:
         gain, low, high = (f"{part:.3g}" for part in parts)
         amount = f"{gain} [{low}, {high}]"
-    return f"better than what was done by {amount}" if found == "better" else f"no better by these data ({amount})"
+    return (
+        f"better than what was done by {amount}"
+        if found == "better"
+        else f"no better by these data ({amount})"
+    )
 
 
 def _by_importance(
     log: Log, action: NDArray[Any], discrete: bool, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Weighted importance sampling. Behaviour is estimated: Gaussian about a regression on features of states,
-    or one of the probabilities of discrete actions; the policy has the same spread about its own actions."""
+    """Weighted importance sampling. Behaviour is estimated: Gaussian about a regression on features of
+    states, or one of the probabilities of discrete actions; the policy has the same spread about its own."""
     seen, done = np.asarray(log.steps.observation), np.asarray(log.steps.action, np.float64)
     features = Features.draw(seen.shape[1], rng).of(seen, np.zeros((len(seen), 0))).astype(np.float64)
     gram = features.T @ features
@@ -147,9 +151,7 @@ def _by_importance(
     return value + float(np.mean(log.totals) - log.rewards[:, 0].sum() / len(log.totals)), effective
 
 
-def evaluate_fit(
-    run: RunFolder, data: str | None = None, policy: Path | None = None
-) -> dict[str, Any]:
+def evaluate_fit(run: RunFolder, data: str | None = None, policy: Path | None = None) -> dict[str, Any]:
     """Of a run with a policy, or of an exported one, by the run's own log or by another with its columns."""
     learned, credit, facts, spec = read_learned(run), need_credit(run), read_facts(run), run.read_spec()
     check(
@@ -157,9 +159,13 @@ def evaluate_fit(
         f"{run.path} has no policy: fit it with --backbone iql, or name an exported one by --policy",
     )
     log = read_for(run, facts["data"] if data is None else data)[1]
-    check(bool(np.isfinite(log.totals).all()), "outcomes are missing: an evaluation needs those of all episodes")
+    check(
+        bool(np.isfinite(log.totals).all()), "outcomes are missing: an evaluation needs those of all episodes"
+    )
     records = [learners_record(spec, log, number, number) for number in range(len(log.totals))]
-    rewards = learned_rewards(learned.config, spec, Logged([], [], learned.outcomes), learned.agent, records, credit)
+    rewards = learned_rewards(
+        learned.config, spec, Logged([], [], learned.outcomes), learned.agent, records, credit
+    )
     lanes = 1 if policy is not None else learned.config.lanes
     found = []
     for lane in range(lanes):
@@ -171,16 +177,26 @@ def evaluate_fit(
         made = make_log(spec, records, credit, None if rewards is None else rewards[lane])
         supported = bool(credit.facts["supported"])
         found.append(evaluate_policy(made, actor, head, supported, bool(spec.choices)))
-    return {"run": str(run.path), "data": facts["data"] if data is None else data, "lanes": found}
+    return {
+        "run": str(run.path),
+        "data": facts["data"] if data is None else data,
+        "policy": None if policy is None else str(policy),
+        "seed": learned.config.seed,
+        "lanes": found,
+    }
 
 
 def _exported(path: Path, spec: Spec) -> tuple[Actor, str]:
     """The arrays of a policy that `apportion export` wrote, for this log's observations and actions."""
-    arrays = {name: array for name, array in np.load(path, allow_pickle=False).items()}
+    check(path.is_file(), f"no file {path}")
+    arrays = dict(np.load(path, allow_pickle=False).items())
     states, actions = expanded(spec).observation_size, policy_spec(spec).action_size
-    check("mask" in arrays and "head" in arrays, f"{path} is no exported policy: `apportion export` writes one")
     check(
-        arrays["mask"].shape == (states,),
-        f"{path} looks at {len(arrays['mask'])} numbers, and the log has {states}",
+        "mask" in arrays and "head" in arrays, f"{path} is no exported policy: `apportion export` writes one"
     )
-    return arrays, str(arrays["head"])
+    seen = arrays["mask"].shape[0]
+    check(seen == states, f"{path} looks at {seen} numbers, and the log has {states}")
+    head = str(arrays["head"])
+    done = len(act(arrays, head, np.zeros(states, np.float32), None))
+    check(done == actions, f"{path} gives {done} numbers as an action, and the log has {actions}")
+    return arrays, head

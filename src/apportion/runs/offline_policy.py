@@ -62,7 +62,9 @@ def learned_rewards(
     method = data.outcomes.in_outcome_units(agents.in_own_units(config.make_method()))
     lengths = np.array([len(record.actions) for record in records], np.int64)
     redistribute = redistribute_in_groups(method, expanded(spec), lengths)
-    found = redistribute(agent._replace(backbone=None), [[episode_arrays(each) for each in records]] * config.lanes)
+    found = redistribute(
+        agent._replace(backbone=None), [[episode_arrays(each) for each in records]] * config.lanes
+    )
     return [list(lane) for lane in found]
 
 

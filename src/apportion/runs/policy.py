@@ -73,7 +73,8 @@ def _from_origins(run: RunFolder, spec: Spec, actor: Actor) -> tuple[Spec, Actor
     seen, done = Encoding.from_dict(read_facts(run)["encoding"]).origins()
     if "mean" in actor and seen.any():
         wide = np.repeat(seen, widths(spec.levels[: len(seen)] or (0,) * len(seen)))
-        actor = actor | {"mean": actor["mean"].astype(np.float64) + wide}
+        far: Any = actor["mean"].astype(np.float64) + wide
+        actor = actor | {"mean": far}
     low, high = ((np.array(end) + done).tolist() for end in (spec.action_low, spec.action_high))
     choices = tuple(tuple((np.array(each) + done).tolist()) for each in spec.choices)
     return replace(spec, action_low=tuple(low), action_high=tuple(high), choices=choices), actor

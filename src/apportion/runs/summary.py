@@ -91,6 +91,7 @@ def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
         **{name: facts[name] for name in ("data", "episodes", "held_out", "notes")},
         **told,
         "credit": known,
+        "worth": read_json(run.worth)["lanes"] if run.worth.is_file() else None,
     }
 
 

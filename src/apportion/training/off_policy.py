@@ -1,5 +1,5 @@
-"""What a policy would earn, by logged episodes alone: fitted Q evaluation (Le et al., 2019) on random features
-(Rahimi and Recht, 2007), weighted importance sampling, and how far the policy leaves what was tried.
+"""What a policy would earn, by logged episodes alone: fitted Q evaluation (Le et al., 2019) on random
+features (Rahimi and Recht, 2007), weighted importance sampling, and how far it leaves what was tried.
 
 Q_k, the value with k steps to go, is a ridge regression of r + Q_{k-1}(s', π(s')): as many regressions as an
 episode has steps, all with one matrix. Episodes are drawn again with replacement, so that values have
@@ -94,8 +94,12 @@ def fitted_q(
 
 
 def evaluate(
-    steps: Transitions, rewards: Floats, policy_action: NDArray[Any], next_policy_action: NDArray[Any],
-    horizon: int, rng: np.random.Generator,
+    steps: Transitions,
+    rewards: Floats,
+    policy_action: NDArray[Any],
+    next_policy_action: NDArray[Any],
+    horizon: int,
+    rng: np.random.Generator,
 ) -> Valued:
     """Values of a policy and of behaviour by rewards [N, B] of steps, of B draws of the episodes."""
     starts = np.flatnonzero(np.asarray(steps.step_in_episode) == 0)
