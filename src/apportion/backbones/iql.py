@@ -16,7 +16,7 @@ from apportion.backbones.actor_critic import (
     step_critics,
     values,
 )
-from apportion.backbones.bc import Actor, actor_arrays, choose_action, init_actor, log_density
+from apportion.backbones.imitation import Actor, actor_arrays, choose_action, init_actor, log_density
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Transitions

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from apportion.backbones import td3
 from apportion.backbones.actor_critic import (
     act_with_noise,
     bellman_target,
@@ -16,7 +15,7 @@ from apportion.backbones.actor_critic import (
     step_critics,
     values,
 )
-from apportion.backbones.td3 import State, smoothed_action
+from apportion.backbones.deterministic import SmoothedConfig, State, smoothed_action, step_actor
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Transitions
@@ -24,7 +23,7 @@ from apportion.nn.networks import MLP, NormedMLP
 
 
 @dataclass(frozen=True)
-class Config(td3.Config):
+class Config(SmoothedConfig):
     """ReBRAC, from logged episodes alone: TD3 that pays for leaving logged actions. Continuous actions."""
 
     actor_penalty: float = 0.1
@@ -55,7 +54,7 @@ def make(config: Config) -> Backbone:
         def loss(actor: MLP) -> Array:
             return actor_loss(actor, critics, transitions, config.actor_penalty)
 
-        state, actor_metrics = td3.step_actor(state, loss, config)
+        state, actor_metrics = step_actor(state, loss, config)
         return state, metrics | actor_metrics | {"reward_mean": jnp.mean(rewards)}
 
     def act(

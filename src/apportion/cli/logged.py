@@ -68,7 +68,7 @@ def fit(argv: list[str]) -> int:
             method=args.method,
             method_config=args.method_config,
             backbone=args.backbone,
-            backbone_config=args.backbone_config,
+            backbone_config=args.backbone_config if config.has_policy else None,
             seed=args.seed,
             lanes=args.seeds,
         )
@@ -80,8 +80,14 @@ def fit(argv: list[str]) -> int:
     return 0
 
 
+@dataclass(frozen=True)
+class _NoPolicy:
+    """Settings that nobody has."""
+
+
 def _fit_flags(config: Config) -> Any:
-    """The flags of `fit`; tyro takes the type of the method's config from its value."""
+    """The flags of `fit`; tyro takes the types of the two configs from their values."""
+    of_backbone = config.backbone_config if config.has_policy else _NoPolicy()
 
     @dataclass(frozen=True)
     class Fit:
@@ -104,7 +110,7 @@ def _fit_flags(config: Config) -> Any:
         fitting: tyro.conf.OmitArgPrefixes[Fitting] = field(default_factory=Fitting)
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
         method_config: Annotated[Any, tyro.conf.arg(name="method")] = config.method_config
-        backbone_config: Annotated[Any, tyro.conf.arg(name="backbone")] = config.backbone_config
+        backbone_config: Annotated[Any, tyro.conf.arg(name="backbone")] = of_backbone
 
     return Fit
 
