@@ -64,6 +64,10 @@ def test_a_discrete_policy_chooses_among_what_was_done(chosen: apportion.Run) ->
     assert [policy([2.0, 0.0]).tolist(), policy([-2.0, 0.0]).tolist()] == [[1.0], [0.0]]
     [found] = chosen.summary()["data"]["worth"]
     assert found["verdict"] == "better"
+    episode = chosen.episodes()[0][0]
+    assert episode["recommended"].shape == episode["actions"].shape
+    assert set(np.unique(episode["recommended"])) <= {-1.0, 0.0, 1.0}
+    assert chosen.report(chosen.path / "page.html").is_file()
 
 
 def test_the_verb_prints_what_the_run_knows(

@@ -34,7 +34,7 @@ from apportion.runs.listeners import Events
 from apportion.runs.logged import learners_record, plain_episode, spec_of
 from apportion.runs.logs import STORED, MetricsLog
 from apportion.runs.offline_evaluation import evaluate_fit
-from apportion.runs.offline_policy import check_policy, with_policy
+from apportion.runs.offline_policy import check_policy, recommended, with_policy
 from apportion.runs.progress import Progress
 from apportion.runs.settings import Checkpoints, as_data
 from apportion.training.offline import Fitting, Logged, Look, offline
@@ -216,6 +216,13 @@ class _Recorder:
         ]
         if credit is not None:
             lanes = [self._credited(credit, lane) for lane in lanes]
+        if credit is not None and self.config.has_policy:
+            for number, lane in enumerate(lanes):
+                records = self.data.held_out[: len(lane)]
+                told = recommended(self.config, self.spec, look.agent, number, records)
+                lanes[number] = [
+                    episode | {"recommended": each} for episode, each in zip(lane, told, strict=True)
+                ]
         self.run.write_episodes(look.step, lanes)
         settings = as_data(self.config, Checkpoints())
         meta = {"best_looks": look.best, "seconds": time.monotonic() - self.began, "settings": settings}

@@ -10,6 +10,7 @@ from apportion.core.categories import expand_actions, expanded, policy_spec
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Metrics, Record
+from apportion.envs.acting import act
 from apportion.envs.spaces import learners_actions
 from apportion.runs.credit import INTERVAL, Credit, rows_of
 from apportion.training import agent as agents
@@ -78,6 +79,24 @@ def pessimistic(
     reward = np.concatenate([each.reward for each in steps])
     half = reward - np.concatenate([each.within(INTERVAL)[0] for each in steps])
     return np.asarray(reward - pessimism * (half - half.mean()))
+
+
+def recommended(
+    config: Config, spec: Spec, agent: AgentState, lane: int, records: list[Record]
+) -> list[NDArray[np.float32]]:
+    """[T, A] of each episode what a lane's policy would have done, in the form that stored actions have."""
+    one = devices.one_lane(agent, lane)
+    actor = {name: np.asarray(array) for name, array in config.make_backbone().actor(one.backbone).items()}
+    if one.scaling is not None:
+        actor |= {"mean": np.asarray(one.scaling.mean), "scale": np.asarray(one.scaling.scale)}
+    actor["mask"] = np.ones(expanded(spec).observation_size, np.float32)
+    head, found = config.make_backbone().head, []
+    for record in records:
+        seen = np.asarray(record.observations[: len(record.actions)], np.float32)
+        done = np.stack([act(actor, head, each, None) for each in seen])
+        chosen = np.array(spec.choices)[done.argmax(axis=1)] if spec.choices else None
+        found.append(done if chosen is None else learners_actions(spec, chosen))
+    return found
 
 
 def with_policy(

@@ -144,9 +144,7 @@ def actor(method: Method, backbone: Backbone, state: AgentState, states: int) ->
     """Plain arrays with which a worker acts on so many observed numbers, the policy mask among them: the same
     mask as in learning."""
     units = {} if state.scaling is None else {"mean": state.scaling.mean, "scale": state.scaling.scale}
-    # Who acted in a log may have looked at anything.
-    mask = jnp.ones(states) if backbone.offline else seen(method, state, states)
-    return {"mask": mask, **units, **backbone.actor(state.backbone)}
+    return {"mask": seen(method, state, states), **units, **backbone.actor(state.backbone)}
 
 
 def in_own_units(method: Method) -> Method:
