@@ -8,6 +8,7 @@ A log holds episodes of mediocre behaviour, paid once an episode: half of a rule
 Greenhouse, and noise. Every policy is played in the simulator, which `evaluate-offline` has not seen.
 """
 
+import itertools
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,7 +56,8 @@ class Offline:
     """Logs of each task, and learners."""
     updates: int = 10_000
     """Of each policy."""
-    pessimism: tuple[float, ...] = (1.0,)
+    pessimism: float = 1.0
+    """Of what is learned on learned rewards."""
     out: Path | None = None
     """Where to write the results, as JSON; what is there already is kept."""
     show: Path | None = None
@@ -133,52 +135,51 @@ def of_log(task: str, seed: int, flags: Offline) -> list[dict[str, Any]]:
     log = play(env, behaviour(task, env, seed), flags.episodes, seed * 10_000)
     head = {"task": task, "seed": seed, "episodes": flags.episodes, "updates": flags.updates}
     head["behaviour"] = float(np.mean([each.rewards.sum() for each in log]))
-    found = []
-    for learner in flags.learners:
-        for rewards in flags.rewards:
-            for pessimism in flags.pessimism if rewards != TRUE else (0.0,):
-                policy, worth = (
-                    (on_true(env, log, learner, seed, flags.updates), {})
-                    if rewards == TRUE
-                    else on_learned(log, learner, rewards, seed, flags.updates, pessimism)
-                )
-                returns = [float(each.rewards.sum()) for each in play(env, policy, PLAYED, FRESH)]
-                error = float(np.std(returns) / np.sqrt(PLAYED))
-                row = {"learner": learner, "rewards": rewards, "pessimism": pessimism}
-                found.append({**head, **row, "played": float(np.mean(returns)), "error": error, **worth})
-                print(
-                    {key: found[-1].get(key) for key in ("task", *row, "behaviour", "played", "sentence")},
-                    flush=True,
-                )
+    found: list[dict[str, Any]] = []
+    for learner, rewards in itertools.product(flags.learners, flags.rewards):
+        if rewards == TRUE:
+            policy, worth = on_true(env, log, learner, seed, flags.updates), {}
+        else:
+            policy, worth = on_learned(log, learner, rewards, seed, flags)
+        returns = [float(each.rewards.sum()) for each in play(env, policy, PLAYED, FRESH)]
+        row = {"learner": learner, "rewards": rewards, "pessimism": flags.pessimism, **worth}
+        error = float(np.std(returns) / np.sqrt(PLAYED))
+        found.append({**head, **row, "played": float(np.mean(returns)), "error": error})
+        table(found[-1:])
     return found
 
 
 def on_learned(
-    log: list[Played], learner: str, method: str, seed: int, updates: int, pessimism: float
+    log: list[Played], learner: str, method: str, seed: int, flags: Offline
 ) -> tuple[Policy, dict[str, Any]]:
     """By `apportion fit`, and what that says of its worth."""
-    longest = max(len(each.actions) for each in log)
     arrays = {
-        "observations": np.stack([_padded(each.observations, longest + 1) for each in log]),
-        "actions": np.stack([_padded(each.actions, longest) for each in log]),
-        "lengths": np.array([len(each.actions) for each in log]),
-        "totals": np.array([each.rewards.sum() for each in log]),
-        "terminated": np.array([each.terminated for each in log]),
+        "observations": np.concatenate([each.observations[:-1] for each in log]),
+        "actions": np.concatenate([each.actions for each in log]),
+        "rewards": np.concatenate([_at_the_end(each.rewards) for each in log]),
+        "terminals": np.concatenate([_last(each, each.terminated) for each in log]),
+        "timeouts": np.concatenate([_last(each, not each.terminated) for each in log]),
     }
     with tempfile.TemporaryDirectory() as folder:
-        np.savez(Path(folder) / "log.npz", allow_pickle=False, **arrays)
-        settings = {"policy_updates": updates, "pessimism": pessimism}
+        data, settings = (
+            Path(folder) / "log.npz",
+            {"policy_updates": flags.updates, "pessimism": flags.pessimism},
+        )
+        np.savez(data, allow_pickle=False, **arrays)
         run = apportion.fit(
-            Path(folder) / "log.npz", method, backbone=learner, seed=seed, out=Path(folder) / "run",
-            settings=settings, quiet=True,
-        )  # fmt: skip
+            data, method, backbone=learner, seed=seed, out=data.parent / "run", settings=settings, quiet=True
+        )
         [worth] = run.summary()["data"]["worth"]
         kept = ("policy", "policy_low", "policy_high", "untried", "verdict", "sentence")
         return run.policy(), {key: worth[key] for key in kept}
 
 
-def _padded(x: Any, length: int) -> Any:
-    return np.concatenate([x, np.repeat(x[-1:], length - len(x), axis=0)])
+def _at_the_end(rewards: Any) -> Any:
+    return np.append(np.zeros(len(rewards) - 1), rewards.sum())
+
+
+def _last(played: Played, so: bool) -> Any:
+    return (np.arange(len(played.actions)) == len(played.actions) - 1) & so
 
 
 def on_true(env: Any, log: list[Played], learner: str, seed: int, updates: int) -> Policy:
@@ -205,10 +206,9 @@ def on_true(env: Any, log: list[Played], learner: str, seed: int, updates: int) 
 def table(found: list[dict[str, Any]]) -> None:
     """A row for each policy, and how often `better` was true."""
     for row in found:
-        print(
-            f"{row['task']:12} {row['learner']:7} {row['rewards']:5} {row['pessimism']:4} seed {row['seed']} "
-            f"{row['behaviour']:10.2f} -> {row['played']:10.2f} ± {row['error']:.2f}  {row.get('sentence', '')}"
-        )
+        who = f"{row['task']:12} {row['learner']:7} {row['rewards']:5} seed {row['seed']}"
+        earned = f"{row['behaviour']:10.2f} -> {row['played']:10.2f} ± {row['error']:.2f}"
+        print(who, earned, row.get("sentence", ""), flush=True)
     better = [row for row in found if row.get("verdict") == "better"]
     true = [row for row in better if row["played"] > row["behaviour"]]
     print(f"said to be better: {len(better)}, so when played: {len(true)}")
