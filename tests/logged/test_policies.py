@@ -81,6 +81,10 @@ def test_the_verb_prints_what_the_run_knows(
     with pytest.raises(SystemExit):
         cli.main(["show", str(chosen.path)])
     assert "iql" in capsys.readouterr().out
+    with pytest.raises(UserError, match="evaluate-offline"):
+        chosen.evaluate()
+    with pytest.raises(UserError):
+        chosen.resume()
 
 
 @pytest.mark.parametrize(

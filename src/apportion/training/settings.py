@@ -137,6 +137,14 @@ class Config:
         """Whether all was learned from logged episodes: there is no environment."""
         return not self.has_policy or self.make_backbone().offline
 
+    def check_environment(self) -> None:
+        """Complain where there is none to act in."""
+        check(
+            not (self.has_policy and self.from_log),
+            f"this run was fitted to logged episodes ({self.env.id}) and has no environment to act in: "
+            "`apportion evaluate-offline` judges its policy",
+        )
+
     @property
     def imagines(self) -> bool:
         return self.imagine.share > 0
