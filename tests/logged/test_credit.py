@@ -36,7 +36,8 @@ def test_episodes_together_are_those_one_by_one(credit: Credit) -> None:
     totals = np.array([1.0, np.nan, 3.0, 4.0, 5.0])
     for rows, total, found in zip(some(), totals, credit.of_episodes(some(), None, totals), strict=True):
         alone = credit.of_steps(rows, credit.posterior.expected(rows))
-        alone = alone if np.isnan(total) else alone.paid(total - credit.posterior.per_segment)
+        constant = credit.posterior.per_segment
+        alone = alone if np.isnan(total) else alone.paid(total - constant[0], constant - constant[0])
         np.testing.assert_allclose(found.reward, alone.reward, atol=1e-5)
         np.testing.assert_allclose(found.variance, alone.variance, rtol=1e-4)
 
@@ -44,7 +45,7 @@ def test_episodes_together_are_those_one_by_one(credit: Credit) -> None:
 def test_a_known_outcome_is_summed_up_to_and_narrows_intervals(credit: Credit) -> None:
     rows = some()[4]
     before = credit.of_steps(rows, credit.posterior.expected(rows))
-    after = before.paid(7.0)
+    after = before.paid(7.0, np.zeros(129))
     assert after.reward.sum() == pytest.approx(7.0)
     assert after.variance.mean() < before.variance.mean()
     low, high = after.within(0.9)
@@ -118,7 +119,7 @@ def test_intervals_from_python_and_in_files_hold_the_truth(fitted: apportion.Run
     sums = found.group_by("episode", maintain_order=True).agg(
         polars.col("reward").sum(), polars.col("outcome").first()
     )
-    level = read_credit(fitted.folder).posterior.per_segment
+    level = read_credit(fitted.folder).posterior.per_segment[0]
     np.testing.assert_allclose(sums["reward"], sums["outcome"] - level, atol=1e-6)
 
 

@@ -32,6 +32,7 @@ VERBS = {
     "fit": Verb("learn from logged episodes which steps earned their outcomes", "logged.fit"),
     "evaluate-offline": Verb("say what a policy is worth by logged episodes", "logged.evaluate_offline"),
     "relabel": Verb("write logged episodes again, with the reward of each step", "logged.relabel_data"),
+    "credit": Verb("say what each kind of step earned, such as each channel", "logged.credit"),
     "paper": Verb("run an experiment of the GRD paper, and set it beside what it prints", "paper.paper"),
     "list": Verb("list methods, backbones or environments", "verbs.list_things"),
 }

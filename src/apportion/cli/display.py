@@ -77,10 +77,12 @@ def _scores(console: Console, data: dict[str, Any]) -> None:
     table = Table(title="Last evaluation", title_justify="left")
     errors = ("return_error", *_if_known("constant_error", data["constant_error_per_lane"]))
     names = leading("reward_correlation", errors, data["step_rewards"])
-    if data["data"] is not None:  # a log has no reward of steps to correlate with
-        names = errors
+    logged = data["data"]
+    if logged is not None:  # a log has no reward of steps to correlate with, and yes and no no errors
+        names = errors if logged["answers"] is None else ()
     names = (*_if_known("success", data["success_per_lane"]), *names)
-    for column in ("seed", "return", *(_TITLES.get(name, name.replace("_", " ")) for name in names)):
+    mean = "return" if logged is None else "mean outcome" if logged["answers"] is None else "share of yes"
+    for column in ("seed", mean, *(_TITLES.get(name, name.replace("_", " ")) for name in names)):
         table.add_column(column, justify="right")
     lanes = zip(data["final_return"], *(data[f"{name}_per_lane"] for name in names), strict=True)
     for lane, (returned, *scores) in enumerate(lanes):
@@ -159,9 +161,8 @@ def identification(console: Console, data: dict[str, Any]) -> None:
         for part in ("strength", "confidence", "verdict")
     )
     following = [*data["graph"]["state_to_state"], *data["graph"]["action_to_state"]]
-    title = (
-        f"Who feeds the reward? {data['episodes']} episodes, {data['explained']:.0%} of the totals explained"
-    )
+    told = "of the totals explained" if data["answers"] is None else "of a constant's log loss saved"
+    title = f"Who feeds the reward? {data['episodes']} episodes, {data['explained']:.0%} {told}"
     table = Table(title=title, title_justify="left")
     for column in ("dimension", "in the reward", "strength", "confidence", "feeds next"):
         table.add_column(column, justify="right" if column in ("strength", "confidence") else "left")
@@ -177,6 +178,31 @@ def identification(console: Console, data: dict[str, Any]) -> None:
     console.print(Text(f"Here {data['certificate']['scope']}."))
     for note in data["certificate"]["notes"]:
         console.print(Text(f"Beware: {note}.", style="yellow"))
+
+
+def kinds(console: Console, data: dict[str, Any]) -> None:
+    """What `apportion credit` prints."""
+    unit = "episodes of yes" if data["unit"] == "yes" else "the outcome"
+    outcomes = f"{data['episodes']:,} episodes, outcomes of {number(data['outcomes'])} together"
+    table = Table(title=Text(f"Credit by {data['by']}, in {unit}: {outcomes}"), title_justify="left")
+    rules = [
+        name for name in ("first", "last", "linear", "time_decay", "removal") if name in data["kinds"][0]
+    ]
+    columns = ("n", "credit", "90% interval", "share", "own", "others", *rules)
+    table.add_column(data["by"])
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right", no_wrap=True)
+    for row in data["kinds"]:
+        ends = f"{amount(row['low'])} to {amount(row['high'])}"
+        parts = [amount(row[name]) for name in ("own", "others", *rules)]
+        table.add_row(
+            Text(row["value"]), f"{row['n']:,}", amount(row["credit"]), ends, f"{row['share']:.0%}", *parts
+        )
+    console.print(table)
+    console.print(
+        f"own is the part of {data['by']} itself, others that of all other columns and of what every step "
+        "earns. What is left of the outcomes, no step earned."
+    )
 
 
 _VERDICT_STYLES = {"present": "bold", "absent": "dim", "undecided": "yellow"}

@@ -78,6 +78,8 @@ def _tables(console: Console, data: dict[str, Any]) -> None:
         "c is a dimension's contribution to one step. All of them add up to the learned reward minus its "
         f"baseline, the mean over {data['background']} steps of the run ({baselines})."
     )
+    if data["unit"] is not None:
+        note += f" All are {data['unit']}: 1 more makes these odds 2.7 times as large."
     console.print(note)
     if named := _named(data, "undecided"):
         said = (

@@ -1,4 +1,4 @@
-"""Verbs for logged episodes: identify, fit and relabel."""
+"""Verbs for logged episodes: identify, fit, relabel and credit."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +13,12 @@ from apportion.core.config import check
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log
 from apportion.envs.make import EnvConfig
-from apportion.front.logs import relabel, start_fit
+from apportion.front.logs import relabel, start_fit, write_kinds
+from apportion.report.credit import check_plot, plot_kinds
 from apportion.runs.explain import Precision
 from apportion.runs.folder import RunFolder
 from apportion.runs.identifying import identify_log
+from apportion.runs.kinds import credit_by
 from apportion.runs.offline_evaluation import evaluate_fit
 from apportion.runs.summary import fit_warnings
 from apportion.training.offline import Fitting
@@ -34,7 +36,8 @@ def identify_graph(argv: list[str]) -> int:
         """Find which dimensions feed the reward, and each other, in logged episodes."""
 
         data: Data
-        """A table (.csv, .parquet) with a row for each step; arrays (.npz) observations [E, T+1, S], actions
+        """A table (.csv, .parquet) with a row for each step; JSON Lines (.jsonl) with a line for each
+        episode, an object with a list of steps; arrays (.npz) observations [E, T+1, S], actions
         [E, T, A], lengths [E], totals [E]; if you like terminated [E] (whether an episode ended by itself),
         observation_names [S], action_names [A]; a file of d3rlpy (.h5); or the id of a Minari data set."""
         columns: tyro.conf.OmitArgPrefixes[Columns] = field(default_factory=Columns)
@@ -94,8 +97,8 @@ def _fit_flags(config: Config) -> Any:
         """Learn from logged episodes which steps earned their outcomes, into a run folder. No simulator."""
 
         data: Data
-        """A table (.csv, .parquet) with a row for each step, arrays (.npz), a file of d3rlpy (.h5), or the id
-        of a Minari data set."""
+        """A table (.csv, .parquet) with a row for each step, JSON Lines (.jsonl) with a line for each
+        episode, arrays (.npz), a file of d3rlpy (.h5), or the id of a Minari data set."""
         columns: tyro.conf.OmitArgPrefixes[Columns] = field(default_factory=Columns)
         out: Path | None = None
         """Run folder to write; runs/DATA-METHOD-TIME when not given."""
@@ -181,4 +184,40 @@ def relabel_data(argv: list[str]) -> int:
     notes = fit_warnings(RunFolder.open(args.run))
     data = {"run": str(args.run), "data": args.data, "written": written, "notes": notes}
     print_data(data, args.output, lambda console, _: console.print(f"Wrote {written}", soft_wrap=True))
+    return 0
+
+
+def credit(argv: list[str]) -> int:
+    """Say what each kind of step earned."""
+
+    @dataclass(frozen=True)
+    class Credit:
+        """Say what all steps with the same value of a column earned together, in the unit of outcomes, with
+        90% intervals; beside it what rules say: first step, last step, all alike, the later the more, and, of
+        yes and no, what a chain of kinds loses without one."""
+
+        run: RunPath
+        """A run folder that `apportion fit` wrote."""
+        data: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = None
+        """Logged episodes, as for `apportion fit`; those that the run was fitted to when not given."""
+        by: str = ""
+        """The column whose values are kinds of steps, such as channel or tool."""
+        csv: Path | None = None
+        """Also write the table to this file."""
+        plot: Path | None = None
+        """Also draw it, into this file: .svg, .png, .pdf or .html."""
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    with usage_errors():
+        args = parse(Credit, argv, "apportion credit")
+        check(bool(args.by), "which column? Give --by, such as --by channel")
+        if args.plot is not None:
+            check_plot(args.plot)
+    with bar("Dividing", args.output) as tell:
+        found = credit_by(RunFolder.open(args.run), args.data, args.by, tell)
+    if args.csv is not None:
+        write_kinds(args.csv, found["kinds"])
+    if args.plot is not None:
+        plot_kinds(found, args.plot)
+    print_data(found, args.output, display.kinds)
     return 0

@@ -25,7 +25,7 @@ def widths(levels: Sequence[int]) -> NDArray[np.int64]:
 def expanded(spec: Spec) -> Spec:
     """The spec as learners know it; the same where everything is a number."""
     if not any(spec.levels):
-        return spec
+        return dataclasses.replace(spec, inputs=()) if spec.inputs else spec
     states = spec.observation_size
     return dataclasses.replace(
         spec,
@@ -34,6 +34,7 @@ def expanded(spec: Spec) -> Spec:
         action_low=_repeated(spec.action_low, spec.levels[states:]),
         action_high=_repeated(spec.action_high, spec.levels[states:]),
         levels=(),
+        inputs=(),
     )
 
 
@@ -44,7 +45,7 @@ def policy_spec(spec: Spec) -> Spec:
         return known
     names = tuple(" ".join(f"{value:g}" for value in choice) for choice in spec.choices)
     return dataclasses.replace(
-        known, action_names=names, action_low=(), action_high=(), discrete=True, choices=()
+        known, action_names=names, action_low=(), action_high=(), discrete=True, choices=(), inputs=()
     )
 
 
@@ -98,6 +99,19 @@ def owners(spec: Spec) -> NDArray[np.int64]:
     """Of each of learners' entries (actions after states) the dimension that it belongs to."""
     count = spec.observation_size + spec.action_size
     return np.repeat(np.arange(count), widths(spec.levels or (0,) * count))
+
+
+def input_names(spec: Spec) -> list[str]:
+    """What people call what goes in: a dimension, or all of a vector."""
+    return list(dict.fromkeys(spec.inputs or (*spec.observation_names, *spec.action_names)))
+
+
+def input_owners(spec: Spec) -> NDArray[np.int64]:
+    """Of each of learners' entries the input that it belongs to."""
+    names, place = input_names(spec), owners(spec)
+    if not spec.inputs:
+        return place
+    return np.array([names.index(name) for name in spec.inputs], np.int64)[place]
 
 
 def _of_actions(spec: Spec) -> tuple[int, ...]:

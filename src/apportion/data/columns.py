@@ -1,8 +1,8 @@
 """Which column of a table is what: as the user says, else by its name."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 from apportion.core.config import UserError, check, nearest
 
@@ -54,9 +54,19 @@ class Columns:
     """Columns to leave aside, such as a second outcome or a remark: a comma list of names or prefixes."""
     lags: int = 0
     """Let the reward of a step depend on so many earlier steps, too: each becomes a dimension."""
+    steps: str | None = None
+    """Of JSON Lines: the field with an episode's list of steps, where there is more than one list."""
+    seen: str | None = None
+    """Let the reward of a step depend on which categories of these columns came before it in its episode: a
+    comma list, such as channel. All of a column's together are one input."""
+    outcome_kind: Literal["auto", "amount", "yes-no"] = "auto"
+    """Whether outcomes are amounts, or yes and no, as which two values are read when nothing is said."""
 
     def __post_init__(self) -> None:
         check(0 <= self.lags <= 100, f"--lags {self.lags} must be from 0 to 100")
+
+    def replaced(self, **changes: Any) -> "Columns":
+        return replace(self, **changes)
 
 
 class Choice(NamedTuple):
@@ -69,6 +79,7 @@ class Choice(NamedTuple):
     outcome: str
     guessed: tuple[str, ...]  # which of these fields nobody gave
     terminated: str | None = None  # runs of older versions do not say
+    steps: str | None = None  # of JSON Lines, the field with the list of steps
     unsure: str | None = None  # a column like that, where every end is true: cuts may be meant as well
 
     @property
@@ -118,7 +129,7 @@ def choose(source: str, given: Columns | Choice, known: list[str], paid: bool = 
             f"{source}: no column looks like the {field}: name it with --{field} ({_listed(known)})"
         )
     step = _one(source, "step", given.step, known, [episode, outcome, given.terminated])
-    named = [*_words(given.states), *_words(given.actions)]
+    named = [*words(given.states), *words(given.actions)]
     terminated = _one(source, "terminated", given.terminated, known, [episode, outcome, step, *named])
     taken = (episode, outcome, step, terminated)
     free = [name for name in known if name not in taken and name.lower() not in _ENDS]
@@ -136,7 +147,7 @@ def _kept(source: str, given: Columns, known: list[str]) -> list[str]:
     """The columns that nobody left aside."""
     aside = _several(source, "without", given.without or "", known, known)
     for field in FIELDS:
-        named = [name for name in (getattr(given, field), *_words(getattr(given, field))) if name in aside]
+        named = [name for name in (getattr(given, field), *words(getattr(given, field))) if name in aside]
         both = f"is named by --{field} and left aside by --without"
         check(not named, f"{source}: column {named[0] if named else ''!r} {both}: choose")
     return [name for name in known if name not in aside]
@@ -164,14 +175,15 @@ def _several(
         prefixes = _PREFIXES[field]
         return tuple(name for name in free if name.lower().startswith(prefixes))
     found: set[str] = set()
-    for word in _words(given):
+    for word in words(given):
         matching = {word} if word in known else {name for name in free if name.startswith(word)}
         check(bool(matching), f"{source} has no column {word!r} for --{field}{nearest(word, known)}")
         found |= matching
     return tuple(name for name in known if name in found)
 
 
-def _words(given: str | None) -> list[str]:
+def words(given: str | None) -> list[str]:
+    """Of a comma list."""
     return [word for word in (word.strip() for word in (given or "").split(",")) if word]
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError, from_dict, to_dict
+from apportion.core.config import UserError, check, from_dict, nearest, to_dict
+from apportion.data.columns import words
 from apportion.data.equals import equal_groups, outcomes_told
 from apportion.data.logged import Log
 from apportion.data.rows import Column, Rows
@@ -36,6 +37,7 @@ class Coded:
     fill: float = 0.0  # what stands for a missing number, or before the first step: there also for categories
     marked: bool = False  # whether another column says where one was missing
     origin: float = 0.0  # what numbers are counted from
+    part_of: str = ""  # the vector that it belongs to
 
     @classmethod
     def of(cls, source: str, name: str, column: Column) -> "Coded":
@@ -97,16 +99,25 @@ class Encoding:
     lags: int = 0
     followed: bool = False  # whether what was observed after an episode's last step is known, and used;
     ended: bool = False  # and whether it is known which episodes ended by themselves
+    seen: tuple[str, ...] = ()  # columns of which it counts which categories came before
 
     @classmethod
-    def of(cls, rows: Rows, lags: int) -> "Encoding":
+    def of(cls, rows: Rows, lags: int, seen: str | None = None) -> "Encoding":
         """As these rows need it."""
         states, actions = (
-            tuple(Coded.of(rows.source, name, column) for name, column in part.items())
+            tuple(
+                replace(Coded.of(rows.source, name, column), part_of=rows.parts.get(name, ""))
+                for name, column in part.items()
+            )
             for part in (rows.states, rows.actions)
         )
         told = rows.terminated is not None and not rows.may_be_cuts
-        return cls(states, actions, lags, rows.last is not None, told)
+        remembered = tuple(words(seen))
+        kinds = [coded.name for coded in (*states, *actions) if coded.levels]
+        for name in remembered:
+            known = f"--seen takes columns of categories{nearest(name, kinds)}"
+            check(name in kinds, f"{rows.source}: {name!r} is none: {known}")
+        return cls(states, actions, lags, rows.last is not None, told, remembered)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -118,7 +129,9 @@ class Encoding:
         states, actions = (
             tuple(from_dict(Coded, column) for column in data[part]) for part in ("states", "actions")
         )
-        return cls(states, actions, data["lags"], data["followed"], data["ended"])
+        return cls(
+            states, actions, data["lags"], data["followed"], data["ended"], tuple(data.get("seen", ()))
+        )
 
     def apply(self, rows: Rows) -> Log:
         """The episodes as numbers, with notes on what was done to them."""
@@ -131,9 +144,19 @@ class Encoding:
         states, actions = self._table(rows, self.states), self._table(rows, self.actions)
         marked = [(coded, part) for coded, part in self._columns(rows) if coded.marked]
         marks = [np.isnan(np.asarray(part[coded.name], np.float64)) for coded, part in marked]
+        past = [
+            self._seen(rows, coded, part) for coded, part in self._columns(rows) if coded.name in self.seen
+        ]
+        marks += [column for columns in past for column in columns.T]
         seen = np.column_stack([states, *marks]) if marks else states
-        names = [*(c.name for c in self.states), *(f"{c.name} missing" for c, _ in marked)]
+        names = [
+            *(c.name for c in self.states),
+            *(f"{c.name} missing" for c, _ in marked),
+            *self._past("={} before"),
+        ]
         levels = [len(coded.levels) for coded in self.states] + [0] * len(marks)
+        vectors = {c.name: c.part_of for c in (*self.states, *self.actions) if c.part_of}
+        inputs = [*names[: len(names) - len(self._past(""))], *self._past(" before")]
         acted = [len(coded.levels) for coded in self.actions]
         after = None if rows.last is None or not self.followed else self._after(rows, len(marks))
         observations, done = rows.split(seen), rows.split(actions)
@@ -154,6 +177,7 @@ class Encoding:
             observation_names=(*names, *late_names),
             action_names=action_names,
             levels=(*levels, *late, *acted),
+            inputs=tuple(vectors.get(name, name) for name in (*inputs, *late_names, *action_names)),
             terminated=rows.terminated if self.ended else None,
             notes=(*rows.notes, *self._notes(rows), *self._equals(rows)),
         )
@@ -162,7 +186,21 @@ class Encoding:
         """[S'] and [A'] what the observed dimensions of a log, and the actions, are counted from."""
         states, actions = ([coded.origin for coded in part] for part in (self.states, self.actions))
         states += [0.0] * sum(coded.marked for coded in (*self.states, *self.actions))
+        states += [0.0] * len(self._past(""))
         return np.array(states + [*states, *actions, 0.0] * self.lags), np.array(actions)
+
+    def _past(self, ending: str) -> list[str]:
+        """Names of what tells which categories came before."""
+        remembered = [coded for coded in (*self.states, *self.actions) if coded.name in self.seen]
+        return [f"{coded.name}{ending.format(level)}" for coded in remembered for level in coded.levels]
+
+    def _seen(self, rows: Rows, coded: Coded, part: dict[str, Column]) -> Floats:
+        """[N, K] whether each category came before in the episode."""
+        codes = coded.numbers(rows.source, part[coded.name])
+        now = codes[:, None] == np.arange(len(coded.levels))
+        return np.concatenate(
+            [np.cumsum(each, axis=0) - each > 0 for each in rows.split(now.astype(np.float64))]
+        )
 
     def _columns(self, rows: Rows) -> list[tuple[Coded, dict[str, Column]]]:
         return [(c, rows.states) for c in self.states] + [(c, rows.actions) for c in self.actions]

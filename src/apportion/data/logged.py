@@ -1,5 +1,6 @@
 """Logged episodes from a file: what people have who do not train, but ask who earned the outcome."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,8 +25,26 @@ class Log(NamedTuple):
     observation_names: tuple[str, ...]
     action_names: tuple[str, ...]
     levels: tuple[int, ...] = ()  # [S+A] how many categories a dimension has, 0: numbers; empty: all numbers
+    inputs: tuple[str, ...] = ()  # [S+A] of which input each dimension is a part; empty: each its own
     notes: tuple[str, ...] = ()  # what was done to the data on the way here
     terminated: NDArray[np.bool_] | None = None  # [E] which ended by themselves, where that is known
+    answers: tuple[float, float] | None = (
+        None  # what no and yes are in the data, whose totals are 0 and 1 here
+    )
+
+    def answered(self, answers: Sequence[float] | None, source: str) -> "Log":
+        """With totals 1 for yes and 0 for no, where these two are all that outcomes can be."""
+        if answers is None:
+            return self
+        no, yes = answers
+        other = self.totals[~np.isin(self.totals, answers) & ~np.isnan(self.totals)]
+        if other.size:
+            raise UserError(
+                f"{source}: an outcome is {other[0]:g}, but outcomes are {no:g} for no and {yes:g} for yes: "
+                "mend it, or fit with --outcome-kind amount"
+            )
+        said = np.where(np.isnan(self.totals), np.nan, (self.totals == yes).astype(np.float64))
+        return self._replace(totals=said, answers=(no, yes))
 
 
 def read_npz(path: Path, paid: bool = True) -> Log:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.config import Tell, UserError, check, silent
-from apportion.data import d3rlpy, minari_sets, tables
+from apportion.data import d3rlpy, json_lines, minari_sets, tables
 from apportion.data.columns import FIELDS, Choice, Columns
 from apportion.data.encoding import Encoding
 from apportion.data.logged import Log, load_npz, read_npz
@@ -16,7 +16,7 @@ from apportion.data.rows import Rows
 
 NPZ = (".npz",)
 SIZES = (1e-30, 1e36)  # of the largest outcome: what single precision holds, with room for rewards of steps
-ENDINGS = (*tables.CSV, *tables.PARQUET, *NPZ, *d3rlpy.HDF5)
+ENDINGS = (*tables.CSV, *tables.PARQUET, *json_lines.JSON_LINES, *NPZ, *d3rlpy.HDF5)
 
 
 class Source(NamedTuple):
@@ -38,6 +38,9 @@ def read_rows(
     path = Path(data)
     if path.suffix in (*tables.CSV, *tables.PARQUET):
         choice, rows = tables.read_table(path, columns, tell, paid)
+        return Source(data, choice), rows
+    if path.suffix in json_lines.JSON_LINES:
+        choice, rows = json_lines.read_json_lines(path, columns, tell, paid)
         return Source(data, choice), rows
     if (path / "config.json").exists():
         raise UserError(f"{data} is a run: apportion show has its graph; give logged episodes here")
@@ -75,11 +78,37 @@ def read_log(data: str, columns: Columns, tell: Tell = silent) -> Read:
         rows.last is not None or bool((rows.lengths > 1).any()),
         f"{data}: every episode has one step, whose reward is its outcome: there is nothing to divide",
     )
-    encoding = Encoding.of(rows, columns.lags)
-    log = encoding.apply(rows)
+    encoding = Encoding.of(rows, columns.lags, columns.seen)
+    answers = _answers(rows, columns.outcome_kind)
+    log = encoding.apply(rows).answered(answers, data)
     guessed = None if source.choice is None else source.choice.in_words()
-    notes = (*([guessed] if guessed else []), *log.notes)
+    notes = (*([guessed] if guessed else []), *_on_answers(log, columns.outcome_kind), *log.notes)
     return Read(source, encoding, log._replace(notes=notes))
+
+
+def _answers(rows: Rows, kind: str) -> tuple[float, float] | None:
+    """What no and yes are, where outcomes are that; None where they are amounts."""
+    values = np.unique(rows.totals)
+    two = len(values) == 2
+    check(
+        kind != "yes-no" or two,
+        f"{rows.source} has {len(values):,} different outcomes, and yes-no takes two: --outcome-kind amount",
+    )
+    check(kind != "amount" or not rows.yes_no, f"{rows.source}: outcomes are words: --outcome-kind yes-no")
+    check(not rows.yes_no or two, f"{rows.source}: every outcome is the same: there is nothing to divide")
+    return (float(values[0]), float(values[1])) if two and kind != "amount" else None
+
+
+def _on_answers(log: Log, kind: str) -> list[str]:
+    if log.answers is None:
+        return []
+    no, yes = log.answers
+    chosen = "" if kind == "yes-no" else "; --outcome-kind amount if they are amounts"
+    count = int(log.totals.sum())
+    return [
+        f"Outcomes are yes ({yes:g}: {count:,} episodes) or no ({no:g}: {len(log.totals) - count:,}): "
+        f"rewards are log odds of yes{chosen}"
+    ]
 
 
 def _npz_rows(path: Path, paid: bool) -> Rows:

@@ -1,6 +1,8 @@
 """Logged steps as a file has them, whatever its format: one row for each, episodes one after the other."""
 
 import itertools
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +14,9 @@ Column = NDArray[Any]  # [N] numbers with NaN where one is missing, or texts wit
 
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
 _TRUTHS = {**dict.fromkeys(_TRUE, 1.0), **dict.fromkeys(_FALSE, 0.0), "": np.nan}
+_GOOD = ("won", "win", "success", "succeeded", "solved", "passed", "pass", "converted", "survived", "alive")
+_BAD = ("lost", "loss", "failure", "failed", "unsolved", "fail", "not converted", "died", "dead")
+_OUTCOMES = {**_TRUTHS, **dict.fromkeys(_GOOD, 1.0), **dict.fromkeys(_BAD, 0.0)}
 
 
 class Rows(NamedTuple):
@@ -27,6 +32,9 @@ class Rows(NamedTuple):
     named: bool  # False: dimensions have no names of their own, but are counted
     may_be_cuts: bool = False  # whether ends that count as by themselves here may be mere ends, cuts as well
     notes: tuple[str, ...] = ()  # on how the file is written
+    yes_no: bool = False  # whether outcomes were words for yes (1) and no (0)
+    parts: Mapping[str, str] = MappingProxyType({})  # columns that are parts of a vector, and which
+    steps: str | None = None  # of JSON Lines, the field with the list of steps
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -101,10 +109,7 @@ def episode_outcomes(
     if not paid and _absent(outcome).all():
         return np.full(len(lengths), np.nan)
     if outcome.dtype == object:
-        example = next(value for value in outcome if value is not None)
-        raise UserError(
-            f"{source}: column {name!r} holds texts, as {example!r}, and outcomes are numbers: write 1234.5"
-        )
+        outcome = _said(source, name, outcome)
     starts = np.cumsum(lengths) - lengths
     before_last = np.ones(len(outcome), np.bool_)
     before_last[starts + lengths - 1] = False
@@ -115,6 +120,18 @@ def episode_outcomes(
         if paid or not np.isnan(outcome[start : start + length]).all():
             totals[number] = _outcome(source, name, outcome, int(start), int(length), episode[start])
     return totals
+
+
+def _said(source: str, name: str, outcome: Column) -> NDArray[np.float64]:
+    """[N] words for yes and no as 1 and 0."""
+    texts = ["" if value is None else str(value).strip().lower() for value in outcome]
+    strange = next((place for place, text in enumerate(texts) if text not in _OUTCOMES), None)
+    if strange is not None:
+        raise UserError(
+            f"{source}, row {strange + 1}: column {name!r} holds {outcome[strange]!r}, and outcomes are "
+            "numbers, or yes and no: write 1234.5, or yes"
+        )
+    return np.array([_OUTCOMES[text] for text in texts])
 
 
 def _outcome(source: str, name: str, outcome: Column, start: int, length: int, episode: Any) -> float:

@@ -55,7 +55,10 @@ def read_table(path: Path, columns: Columns | Choice, tell: Tell, paid: bool = T
         choice = choice._replace(unsure=choice.terminated, terminated=None) if either else choice
     states, actions = ({name: table[name] for name in part} for part in (choice.states, choice.actions))
     notes = dialect.notes(path)
-    return choice, Rows(str(path), lengths, states, actions, totals, None, terminated, True, either, notes)
+    worded = bool(outcome.dtype == object and not np.isnan(totals).all())
+    return choice, Rows(
+        str(path), lengths, states, actions, totals, None, terminated, True, either, notes, worded
+    )
 
 
 def polars() -> Any:

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.config import UserError, check
-from apportion.data import d3rlpy, minari_sets, tables
+from apportion.data import d3rlpy, json_lines, minari_sets, tables
 from apportion.data.csv_files import csv_records, read_dialect
 from apportion.data.logged import load_npz
 from apportion.data.rows import Rows
 
 _NEWLINE = "\r\n"
 REWARD, PAID, CREDIT = "reward", "paid_reward", "credit"
+CHANGE = "probability_change"
 
 Floats = NDArray[np.float64]
 Credit = dict[str, Floats]  # [N] of each dimension, and the baseline
@@ -41,6 +42,10 @@ def write_copy(data: str, target: Path, rows: Rows, reward: Floats, credit: Cred
         return _write_csv(path, target, _columns(reward, credit, bounds))
     if path.suffix in tables.PARQUET:
         return _write_parquet(path, target, _columns(reward, credit, bounds))
+    if path.suffix in json_lines.JSON_LINES:
+        return json_lines.write_json_lines(
+            path, target, rows, _columns(reward, credit, bounds), {REWARD: PAID}
+        )
     if path.suffix in d3rlpy.HDF5:
         return _write_hdf5(path, target, rows, reward, credit, bounds)
     return _write_npz(path, target, rows, reward, credit, bounds)

@@ -1,11 +1,12 @@
 """The front door for logged episodes: `apportion.fit` and `apportion.relabel`. The verbs call the same."""
 
+import csv
 import dataclasses
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from apportion.core.config import Tell, UserError, check, nearest, silent
 from apportion.data.columns import Columns
@@ -36,6 +37,9 @@ def fit(
     terminated: str | None = None,
     without: str | None = None,
     lags: int = 0,
+    steps: str | None = None,
+    seen: str | None = None,
+    outcome_kind: Literal["auto", "amount", "yes-no"] = "auto",
     seeds: int = 1,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
@@ -45,11 +49,13 @@ def fit(
     """Learn a decomposition from logged episodes, and with a `backbone` (iql, rebrac or bc) a policy, into a
     run folder.
 
-    `data` is a CSV, Parquet, NPZ or HDF5 file, or the id of a Minari data set; what follows up to `lags` says
-    which columns of a table are what. `settings` are other flags of `apportion fit` by name, such as
-    {"updates": 2_000, "method.hidden": (64, 64)}.
+    `data` is a CSV, Parquet, JSON Lines, NPZ or HDF5 file, or the id of a Minari data set; what follows up to
+    `seen` says which columns are what, and `outcome_kind` whether outcomes are amounts, or yes and no.
+    `settings` are other flags of `apportion fit` by name: {"updates": 2_000, "method.hidden": (64, 64)}.
     """
-    columns = Columns(episode, step, states, actions, outcome, terminated, without, lags)
+    columns = Columns(
+        episode, step, states, actions, outcome, terminated, without, lags, steps, seen, outcome_kind
+    )
     config = dataclasses.replace(logged(os.fspath(data), method, backbone), seed=seed, lanes=seeds)
     known = [field.name for field in dataclasses.fields(Fitting)]
     given = {
@@ -101,3 +107,13 @@ def relabel(
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     atomic.replace(Path(target), lambda temp: write_copy(name, temp, *found))
     return target
+
+
+def write_kinds(path: Path, kinds: Sequence[Mapping[str, Any]]) -> Path:
+    """What `Run.credit` found as a CSV file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(kinds[0]))
+        writer.writeheader()
+        writer.writerows(kinds)
+    return path

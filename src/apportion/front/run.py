@@ -21,6 +21,7 @@ from apportion.runs.evaluation import EvaluationSettings, evaluate_run
 from apportion.runs.explain import Precision
 from apportion.runs.explaining import Selection, explain_run
 from apportion.runs.folder import Episode, RunFolder, default_path
+from apportion.runs.kinds import credit_by
 from apportion.runs.learned import check_lane
 from apportion.runs.listeners import Listener
 from apportion.runs.logs import STORED
@@ -210,6 +211,12 @@ class Run:
         file = None if episode is None else Path(episode)
         selection = Selection(file, seed, tuple(lanes), tuple(steps))
         return explain_run(self.folder, selection, precision or Precision(), best)
+
+    def credit(self, by: str, data: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
+        """What all steps with the same value of a column earned together, the largest first, with intervals
+        and what simple rules say: the table of `apportion credit`. Of the data that it was fitted to, or of
+        others."""
+        return credit_by(self.folder, None if data is None else os.fspath(data), by)["kinds"]
 
     # --- What it leaves
 

@@ -10,6 +10,11 @@ v_p = v_block Π_d g_d over the dimensions d of a feature: a variance for each k
 with S the summed features, times a prior by which a dimension is relevant or is not (relevance.py). The
 posterior is in closed form. Draws from it are kept: what is computed from rewards gets its error bar by
 computing it from each.
+
+Where totals are yes or no, Σ_t r(x_t) and a constant are the log odds of yes, without any noise; evidence and
+posterior are Laplace's approximations. How common yes is says nothing of steps, but shifts the constant: so
+where some segments have to do for all, as many are taken of the rarer kind as there can be. Some answers may
+be flipped, whatever was earned: how many, the evidence says.
 """
 
 from collections.abc import Iterator
@@ -17,10 +22,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.special import logit
 from threadpoolctl import threadpool_limits
 
-from apportion.graph import relevance
+from apportion.graph import bernoulli, relevance
 from apportion.graph.features import Floats, Scale
 from apportion.graph.products import Products
 from apportion.graph.relevance import Found, Problem
@@ -29,6 +35,14 @@ DRAWS = 128  # from the posterior: a standard deviation of so many is right to 6
 SEGMENTS = 600  # by which variances are found; the posterior is of all,
 STEPS = 200_000  # as far as they have no more steps than that
 WIDE = 10.0  # prior variance of what every step earns
+_BASE = 25.0  # prior variance of the log odds of a segment, about those of all
+_LOG_ODDS = (
+    4.0  # how much log odds of segments may vary: twice what is usual, so that few answers stay doubtful
+)
+FLIPS = (0.0, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25)  # shares of flipped answers that are tried in turn,
+_RARE = 0.2  # of all: an answer that is more common has enough among any segments
+_PLAUSIBLE = 0.9  # of the rarer answer's share at the most,
+_CLEARLY = 0.5  # while the logarithm of the evidence grows by this much
 _NEGLIGIBLE = 1e-8  # of all prior variance: features below it are left out of the posterior
 _ROUNDING = 1e-12  # of totals: what they differ by less than is none
 _ROWS = 2000  # whose features are computed at once
@@ -43,8 +57,11 @@ class Posterior(NamedTuple):
     unit: Floats  # [P] and standard deviation
     weights: Floats  # [K+1, P] the mean of the posterior, then draws from it
     per_step: Floats  # [K+1] what every step earns
-    per_segment: float  # a constant in every total; 0 where steps explain what totals have in common
+    per_segment: Floats  # [K+1] a constant in every total; 0 where steps explain what totals have in common
     noise: float  # variance of a step's reward that no feature explains
+    flips: float  # share of yes and no that is flipped, whatever steps earned
+    yes_no: bool  # whether totals are yes (1) or no (0), and their log odds are what sums up
+    matters: Floats  # [D] probability that the dimension of a row earns anything; 0 for those not read
 
     def rewards(self, x: NDArray[Any]) -> Floats:
         """[N, K+1] of rows [N, D]: the expected reward, then that of each draw."""
@@ -58,10 +75,19 @@ class Posterior(NamedTuple):
         return np.asarray(self.per_step[0] + np.concatenate([np.zeros(0), *parts]))
 
     def totals(self, segments: list[NDArray[Any]]) -> tuple[Floats, Floats]:
-        """Mean and variance of what segments pay: [E] each."""
-        sums = np.stack([self.rewards(rows).sum(axis=0) for rows in segments]) + self.per_segment
+        """Mean and variance of what segments pay, or of their log odds: [E] each."""
+        sums = self.sums(segments)
         lengths = np.array([len(rows) for rows in segments], np.float64)
         return sums[:, 0], spread(sums) + lengths * self.noise
+
+    def sums(self, segments: list[NDArray[Any]]) -> Floats:
+        """[E, K+1] what segments pay, or their log odds: as expected, and by each draw."""
+        starts = np.cumsum([0, *(len(rows) for rows in segments[:-1])])
+        return np.add.reduceat(self.rewards(np.concatenate(segments)), starts, axis=0) + self.per_segment
+
+    def probabilities(self, segments: list[NDArray[Any]]) -> Floats:
+        """[E] of yes, over all that log odds may be."""
+        return np.asarray(bernoulli.probability(self.sums(segments)[:, 1:], self.flips).mean(axis=1))
 
     def shares(self, x: NDArray[Any], background: NDArray[Any]) -> "Shares":
         """Shapley values of each dimension, relative to rows of the background. Rewards are linear in the
@@ -98,7 +124,9 @@ class Posterior(NamedTuple):
     def of(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         features = Products(**{name: arrays[name] for name in Products._fields})
         own: dict[str, Any] = {name: arrays[name] for name in _OWN}
-        return cls(features, **own)._replace(per_segment=float(own["per_segment"]), noise=float(own["noise"]))
+        return cls(features, **own)._replace(
+            noise=float(own["noise"]), flips=float(own["flips"]), yes_no=bool(own["yes_no"])
+        )
 
 
 class Shares(NamedTuple):
@@ -112,34 +140,82 @@ class Shares(NamedTuple):
 _OWN = tuple(name for name in Posterior._fields if name != "features")
 
 
-def fit(rows: list[NDArray[Any]], totals: NDArray[Any], rng: np.random.Generator) -> Posterior:
-    """From segments: their rows [T, D], and what each was paid."""
+def fit(
+    rows: list[NDArray[Any]],
+    totals: NDArray[Any],
+    rng: np.random.Generator,
+    yes_no: bool = False,
+    owners: NDArray[np.int64] | None = None,
+) -> Posterior:
+    """From segments: their rows [T, D], and what each was paid, or whether it came to a yes (1) or no (0).
+    Dimensions with the same owner [D] are entries of one input."""
+    lengths, totals = np.array([len(each) for each in rows], np.int64), np.asarray(totals, np.float64)
     order = rng.permutation(len(rows))
-    lengths = np.array([len(each) for each in rows], np.int64)
+    if yes_no and lengths.sum() > STEPS:
+        order = balanced(totals, order, int(STEPS / lengths.mean()))
     order = order[: max(1, int(np.searchsorted(np.cumsum(lengths[order]), STEPS, side="right")))]
-    rows, lengths = [rows[number] for number in order], lengths[order]
-    totals, scale = np.asarray(totals, np.float64)[order], Scale.over(rows)
-    single = Products.single(scale, np.concatenate(rows))
+    shift = (logit(totals[order].mean()) - logit(totals.mean())) if yes_no else 0.0
+    rows, lengths, totals = [rows[number] for number in order], lengths[order], totals[order]
+    single = Products.single(Scale.over(rows), np.concatenate(rows), owners)
+    ways = (True,) if yes_no else (False, True)[: 1 + _differ(lengths)]
     with threadpool_limits(1, "blas"):  # matrices are small: threads would wait for each other
-        found = [
-            _searched(single, rows, lengths, totals, own) for own in (False, True)[: 1 + _differ(lengths)]
-        ]
+        found = [_searched(single, rows, lengths, totals, own, yes_no) for own in ways]
         problem, best = max(found, key=lambda each: each[0].likelihood(each[1]))
-        return problem.posterior(best, rng)
+        posterior = problem.posterior(best, rng)
+    matters = np.zeros(rows[0].shape[1])
+    matters[single.used] = best.probabilities[single.inputs]
+    return posterior._replace(per_segment=posterior.per_segment - shift, matters=matters)
+
+
+def balanced(totals: Floats, order: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """So many segments of an order, with as many of the rarer of yes and no as there are, or half, if it is
+    rare, in no order again."""
+    if min(totals.mean(), 1 - totals.mean()) > _RARE:
+        return order[:count]
+    kinds = [order[totals[order] > 0], order[totals[order] <= 0]]
+    rare = min(min(map(len, kinds)), count // 2)
+    chosen = [kind[: rare if len(kind) == min(map(len, kinds)) else count - rare] for kind in kinds]
+    return order[np.isin(order, np.concatenate(chosen))]
 
 
 def _searched(
-    single: Products, rows: list[NDArray[Any]], lengths: NDArray[np.int64], totals: Floats, own: bool
+    single: Products,
+    rows: list[NDArray[Any]],
+    lengths: NDArray[np.int64],
+    totals: Floats,
+    own: bool,
+    yes_no: bool,
 ) -> tuple["Summed", Found]:
     """The best variances, with a constant in every total besides, its `own`, or without: where steps explain
     what totals have in common, it is theirs."""
-    paired = len(single.used) <= relevance.PAIRED
+    paired = int(np.sum(~single.vector)) <= relevance.PAIRED
     plain = single.joined(single.plain_pairs()) if paired else single
-    first = Summed.of(plain, rows, lengths, totals, own)
-    found = relevance.search(first.some(SEGMENTS).problem()).before(3 if paired else 2)
-    rich = Summed.of(single.rich(found.relevant), rows, lengths, totals, own)
+    first = Summed.of(plain, rows, lengths, totals, own, yes_no)
+    found, flips = _flips(first) if yes_no else (relevance.search(first.some(SEGMENTS).problem()), 0.0)
+    found = found.before(3 if paired else 2)
+    rich = Summed.of(single.rich(found.relevant), rows, lengths, totals, own, yes_no)
+    rich = rich.flipped(flips) if yes_no else rich
     problem = rich.some(SEGMENTS).problem()
     return rich, relevance.averaged(problem, relevance.search(problem, found))
+
+
+def _flips(first: "Summed") -> tuple[Found, float]:
+    """The best variances, and the share of flipped answers by which the evidence is largest."""
+    best, chosen, rarer = None, 0.0, min(first.left.mean(), 1 - first.left.mean())
+    for share in FLIPS:
+        if share > _PLAUSIBLE * rarer:
+            break
+        found = relevance.search(first.flipped(share).some(SEGMENTS).problem(), best)
+        if best is not None and found.evidence < best.evidence + _CLEARLY:
+            break
+        best, chosen = found, share
+    assert best is not None
+    return best, chosen
+
+
+def _log_odds(said: Floats, flips: float) -> float:
+    """Of yes, on the whole, before some are flipped."""
+    return float(logit((np.mean(said) - flips) / (1 - 2 * flips)))
 
 
 class Summed(NamedTuple):
@@ -150,11 +226,14 @@ class Summed(NamedTuple):
     unit: Floats  # [P]
     sums: Floats  # [E, P]
     lengths: Floats  # [E]
-    level: float  # what a step is paid on average,
-    own: float  # and perhaps a segment besides
-    left: Floats  # [E] what totals differ from that by
+    level: float  # what a step is paid on average
+    left: Floats  # [E] what totals differ from that by; of yes and no, these
+    base: float  # log odds of yes on the whole; of numbers 0
+    constant: float  # prior standard deviation of what every total has besides; 0: it has nothing
     size: float  # a guess of the standard deviation of a step's reward, between two extremes: steps of a
     # segment earn the same, or independently of each other
+    yes_no: bool = False
+    flips: float = 0.0
 
     @classmethod
     def of(
@@ -164,6 +243,7 @@ class Summed(NamedTuple):
         lengths: NDArray[np.int64],
         totals: Floats,
         own: bool = False,
+        yes_no: bool = False,
     ) -> "Summed":
         sums, squares = np.zeros((len(rows), features.size)), np.zeros(features.size)
         for number, each in enumerate(rows):
@@ -178,30 +258,43 @@ class Summed(NamedTuple):
         # What is the same in every segment, as a first step is, nobody can tell from a constant: it has none.
         same = np.ptp(sums[:, alive], axis=0) <= 1e-6 * np.abs(sums[:, alive]).max(axis=0)
         sums = np.where(same, 0.0, (sums[:, alive] - steps[:, None] * centre[alive]) / unit[alive])
-        # What totals have in common apart from their length stays as it is here: free to move, it would take
-        # over what steps do.
-        shape = np.stack([steps, np.ones_like(steps)][: 1 + own], axis=1)
-        level, *rest = np.linalg.lstsq(shape, totals, rcond=None)[0].tolist()
-        besides = float(sum(rest))
-        left = totals - level * steps - besides
+        kept = (features.take(alive), centre[alive], unit[alive], sums, steps)
+        if yes_no:
+            size = _LOG_ODDS * float(steps.mean()) ** -0.75
+            return cls(*kept, 0.0, totals, _log_odds(totals, 0.0), _BASE**0.5, size, True)
+        level = float(totals.sum() / steps.sum())
+        left = totals - level * steps
         left = np.where(np.abs(left) > _ROUNDING * np.abs(totals).max(), left, 0.0)
+        constant = np.sqrt(WIDE) * float(np.std(left)) if own else 0.0
         size = float(np.std(left / steps)) * float(steps.mean()) ** 0.25
-        return cls(
-            features.take(alive), centre[alive], unit[alive], sums, steps, level, besides, left, size or 1.0
-        )
+        return cls(*kept, level, left, 0.0, constant, size or 1.0)
 
     def some(self, count: int) -> "Summed":
         """Of the first segments, which are in no order."""
-        return self._replace(sums=self.sums[:count], lengths=self.lengths[:count], left=self.left[:count])
+        which = np.arange(min(count, len(self.left)))
+        if self.yes_no and len(which) < len(self.left):
+            which = balanced(self.left, np.arange(len(self.left)), count)
+        fewer = self._replace(sums=self.sums[which], lengths=self.lengths[which], left=self.left[which])
+        return fewer.flipped(self.flips) if self.yes_no else fewer
+
+    def flipped(self, share: float) -> "Summed":
+        """The same, where so many answers are flipped."""
+        return self._replace(flips=share, base=_log_odds(self.left, share))
 
     def problem(self) -> Problem:
-        return Problem(
-            self.features,
-            self.sums,
-            self.lengths,
-            np.sqrt(WIDE) * self.lengths[:, None],
-            self.left / self.size,
-        )
+        levels = self.levels() * self.level_scale()
+        if self.yes_no:
+            sums = self.size * self.sums
+            return Problem(self.features, sums, self.lengths, levels, self.left, self.base, self.flips)
+        return Problem(self.features, self.sums, self.lengths, levels / self.size, self.left / self.size)
+
+    def levels(self) -> Floats:
+        """[E, 2] how often each total has what every step earns, and a constant of its own."""
+        return np.stack([self.lengths, np.ones_like(self.lengths)], axis=1)
+
+    def level_scale(self) -> Floats:
+        """[2] their prior standard deviations."""
+        return np.array([np.sqrt(WIDE) * self.size, self.constant])
 
     def likelihood(self, found: Found) -> float:
         """Of the totals in their own unit: evidence has them in units of steps."""
@@ -211,22 +304,29 @@ class Summed(NamedTuple):
         """Of all segments: N((I + Aᵀ A)⁻¹ Aᵀ b, (I + Aᵀ A)⁻¹), in units of the prior's."""
         variances = found.variances(self.features)
         kept = np.flatnonzero(variances > _NEGLIGIBLE * max(float(variances.sum()), 1e-300))
-        scale = np.sqrt(np.append(variances[kept], WIDE))
-        noise = np.sqrt(found.noise * self.lengths)
-        a = np.column_stack([self.sums[:, kept], self.lengths]) * scale / noise[:, None]
-        gram = np.eye(len(scale)) + a.T @ a
-        root = cholesky(gram, lower=True)
-        mean = _solved(root, a.T @ (self.left / self.size / noise))
+        scale = np.append(self.size * np.sqrt(variances[kept]), self.level_scale())
+        columns = np.column_stack([self.sums[:, kept], self.levels()]) * scale
+        if self.yes_no:
+            mean, root = bernoulli.mode(columns, self.left, self.base, self.flips)
+        else:
+            noise = self.size * np.sqrt(found.noise * self.lengths)
+            a = columns / noise[:, None]
+            root = cholesky(np.eye(len(scale)) + a.T @ a, lower=True)
+            mean = cho_solve((root, True), a.T @ (self.left / noise))
         draws = solve_triangular(root.T, rng.normal(size=(len(scale), DRAWS)), lower=False)
-        weights = np.column_stack([mean, mean[:, None] + draws]).T * scale * self.size
+        weights = np.column_stack([mean, mean[:, None] + draws]).T * scale
+        count = len(kept)
         return Posterior(
             self.features.take(kept),
             self.centre[kept],
             self.unit[kept],
-            weights[:, : len(kept)],
-            self.level + weights[:, len(kept)],
-            self.own,
-            float(found.noise * self.size**2),
+            weights[:, :count],
+            self.level + weights[:, count],
+            self.base + weights[:, count + 1],
+            0.0 if self.yes_no else float(found.noise * self.size**2),
+            self.flips,
+            self.yes_no,
+            np.zeros(0),
         )
 
 
@@ -237,11 +337,6 @@ def _differ(lengths: NDArray[np.int64]) -> bool:
 def spread(values: NDArray[Any]) -> Floats:
     """[...] variance of draws [..., K+1] about the mean of the posterior, which comes first."""
     return np.asarray(np.mean((values[..., 1:] - values[..., :1]) ** 2, axis=-1), np.float64)
-
-
-def _solved(root: Floats, wanted: Floats) -> Floats:
-    half = solve_triangular(root, wanted, lower=True)
-    return np.asarray(solve_triangular(root.T, half, lower=False))
 
 
 def _blocks(x: NDArray[Any], rows: int = _ROWS) -> Iterator[NDArray[Any]]:

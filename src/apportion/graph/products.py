@@ -43,30 +43,39 @@ class Products(NamedTuple):
     std: Floats  # [K]
     binary: NDArray[np.bool_]  # [K] dimensions of two values, which are not clipped
     quantiles: Floats  # [QUANTILES, K] of standardised values
+    inputs: NDArray[np.int64]  # [K] of which input each is an entry: one of a category, or of a vector
     dims: NDArray[np.int64]  # [P, FACTORS] of each factor; -1 where there are fewer
     functions: NDArray[np.int64]  # [P, FACTORS]
 
     @classmethod
-    def single(cls, scale: Scale, some: NDArray[Any]) -> Self:
-        """All functions of single dimensions, as far as they vary in some rows and are no copies."""
+    def single(cls, scale: Scale, some: NDArray[Any], owners: NDArray[np.int64] | None = None) -> Self:
+        """All functions of single dimensions, as far as they vary in some rows and are no copies. Dimensions
+        with the same owner [D] are entries of one input."""
         used = scale.dims
+        inputs = np.unique(used if owners is None else owners[used], return_inverse=True)[1]
         binary = np.array([len(np.unique(some[:, dim])) <= 2 for dim in used], np.bool_)
         quantiles = (scale.quantiles[:, used] - scale.mean[used]) / scale.std[used]
         empty = np.zeros((0, FACTORS), np.int64)
-        bare = cls(used, scale.mean[used], scale.std[used], binary, quantiles, empty, empty)
+        bare = cls(used, scale.mean[used], scale.std[used], binary, quantiles, inputs, empty, empty)
         return bare._with(
             ((dim, function),)
             for dim in range(len(used))
-            for function in ((LINE,) if binary[dim] else _ALONE)
+            for function in ((LINE,) if binary[dim] or bare.vector[dim] else _ALONE)
         )
+
+    @property
+    def vector(self) -> NDArray[np.bool_]:
+        """[K] parts of vectors: directions matter as they are, without functions of them, or products."""
+        return np.asarray(~self.binary & (np.bincount(self.inputs)[self.inputs] > 1))
 
     def plain_pairs(self) -> Iterator[Feature]:
         """Products of two of all dimensions, each rising or falling."""
-        pairs = combinations(range(len(self.used)), 2)
+        pairs = combinations(np.flatnonzero(~self.vector).tolist(), 2)
         return (((i, f), (j, g)) for i, j in pairs for f, g in product(_GATES, repeat=2))
 
     def rich(self, dims: NDArray[np.int64]) -> Self:
         """With products of two of these dimensions, and of three of the first."""
+        dims = dims[~self.vector[dims]]
         more = [
             tuple(zip(chosen, functions, strict=True))
             for count, which, of in ((2, dims, _IN_PAIRS), (3, dims[:_TRIPLED], _IN_TRIPLES))
@@ -95,9 +104,15 @@ class Products(NamedTuple):
         return len(self.dims)
 
     @property
-    def owners(self) -> NDArray[np.bool_]:
+    def looks_at(self) -> NDArray[np.bool_]:
         """[P, K] which dimensions each feature looks at."""
         return np.any(self.dims[..., None] == np.arange(len(self.used)), axis=1)
+
+    @property
+    def owners(self) -> NDArray[np.bool_]:
+        """[P, I] which inputs each feature looks at."""
+        there = self.dims[..., None] != _NONE
+        return np.any(there & (self.inputs[self.dims][..., None] == np.unique(self.inputs)), axis=1)
 
     @property
     def blocks(self) -> NDArray[np.int64]:
@@ -110,10 +125,11 @@ class Products(NamedTuple):
 
     @property
     def portions(self) -> Floats:
-        """[P] of its kind's variance for the same dimensions; waves have less the shorter they are."""
+        """[P] of its kind's variance for the same inputs; waves have less the shorter they are."""
         short = np.maximum(self.functions[:, 0] - WAVES + 1, 1) * (self.dims[:, 1] == _NONE)
         portion = 1.0 / np.maximum(short, 1) ** 2
-        names = [(block, *dims) for block, dims in zip(self.blocks.tolist(), self.dims.tolist(), strict=True)]
+        whose = np.where(self.dims == _NONE, _NONE, self.inputs[self.dims]).tolist()
+        names = [(block, *inputs) for block, inputs in zip(self.blocks.tolist(), whose, strict=True)]
         whole: Counter[tuple[int, ...]] = Counter()
         for name, each in zip(names, portion.tolist(), strict=True):
             whole[name] += each

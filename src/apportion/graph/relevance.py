@@ -5,6 +5,8 @@ v_p = v_block Π_d g_d over the dimensions of a feature: a variance for each kin
 + levels, they maximise -½ yᵀC⁻¹y - ½ log|C| plus the logarithm of a prior: log g is about 0 where a dimension
 is relevant and about -8 where it is not; log v is about -2, and log σ² broad. All v are in units of steps, so
 that no dimension may vary much more than others only because totals do not see it.
+
+Where totals are yes or no, sums are log odds, and the evidence is Laplace's approximation (bernoulli.py).
 """
 
 from typing import NamedTuple
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
 
+from apportion.graph.bernoulli import Laplace, Seen
 from apportion.graph.features import Floats
 from apportion.graph.products import BLOCKS, Products
 
@@ -37,16 +40,19 @@ class Problem(NamedTuple):
     lengths: Floats  # [E]
     levels: Floats  # [E, K] of prior variance 1
     totals: Floats  # [E]
+    base: float | None = None  # log odds of a segment without its steps, where totals are yes (1) or no (0)
+    flips: float = 0.0  # share of these that are flipped
 
 
 class Found(NamedTuple):
     """The best variances."""
 
-    relevances: Floats  # [D] log g
+    relevances: Floats  # [I] log g of each input
     blocks: Floats  # [BLOCKS] log v
     log_noise: float  # log σ²
     relevant: NDArray[np.int64]  # dimensions with a good part of the prior variance, the largest first
     evidence: float
+    probabilities: Floats = np.zeros(0)  # [I] that an input is relevant, where that was asked
 
     @property
     def noise(self) -> float:
@@ -65,7 +71,7 @@ class Found(NamedTuple):
 
 def search(problem: Problem, before: Found | None = None) -> Found:
     """From where an earlier search with fewer features ended, if there was one."""
-    dims = len(problem.features.used)
+    dims = len(np.unique(problem.features.inputs))
     start = np.concatenate([np.full(dims, _UNKNOWN), np.zeros(BLOCKS), [-3.0]])
     if before is not None:
         start = np.concatenate([before.relevances, before.blocks, [before.log_noise]])
@@ -80,7 +86,7 @@ def search(problem: Problem, before: Found | None = None) -> Found:
     )
     relevances, blocks, log_noise = best.x[:dims], best.x[dims:-1], float(best.x[-1])
     found = Found(relevances, blocks, log_noise, np.zeros(0, np.int64), -float(best.fun))
-    varied = found.variances(problem.features) @ problem.features.owners
+    varied = found.variances(problem.features) @ (problem.features.looks_at & ~problem.features.vector)
     order = np.argsort(-varied, kind="stable")
     return found._replace(relevant=order[varied[order] > _LEAST * varied.max(initial=1e-300)][:_RICH])
 
@@ -88,10 +94,10 @@ def search(problem: Problem, before: Found | None = None) -> Found:
 def averaged(problem: Problem, found: Found) -> Found:
     """With each relevance multiplied by the probability that it is one: what totals cannot tell keeps that
     part of its variance that the prior calls relevant."""
-    objective, dims = _Objective(problem), len(problem.features.used)
+    objective, dims = _Objective(problem), len(found.relevances)
     at = np.concatenate([found.relevances, found.blocks, [found.log_noise]])
     best = objective.evidence(at)
-    relevances = found.relevances.copy()
+    relevances, probabilities = found.relevances.copy(), np.zeros(dims)
     for place in range(dims):
         other, relevant = at.copy(), at[place] > _IRRELEVANT_AT / 2
         other[place] = _IRRELEVANT_AT if relevant else 0.0
@@ -99,7 +105,8 @@ def averaged(problem: Problem, found: Found) -> Found:
         odds = np.log(_RELEVANT / (1 - _RELEVANT)) + gain
         logs = np.array([-np.logaddexp(0.0, -odds), -np.logaddexp(0.0, odds)])
         relevances[place] = np.logaddexp(*(logs + np.sort([at[place], other[place]])[::-1]))
-    return found._replace(relevances=relevances)
+        probabilities[place] = np.exp(logs[0])
+    return found._replace(relevances=relevances, probabilities=probabilities)
 
 
 class _Objective:
@@ -110,6 +117,7 @@ class _Objective:
         self.owners = problem.features.owners.astype(np.float64)
         self.blocks, self.portions = problem.features.blocks, problem.features.portions
         self.levels = problem.levels @ problem.levels.T
+        self.laplace = None if problem.base is None else Laplace(problem.totals, problem.base, problem.flips)
 
     def evidence(self, at: Floats) -> float:
         """Without the prior."""
@@ -122,26 +130,36 @@ class _Objective:
         relevances, blocks, log_noise = at[:dims], at[dims:-1], at[-1]
         variances = self.portions * np.exp(self.owners @ relevances + blocks[self.blocks])
         noise = np.exp(log_noise) * self.lengths
-        covariance = (self.sums * variances) @ self.sums.T + self.levels + np.diag(noise)
+        covariance = (self.sums * variances) @ self.sums.T + self.levels
         try:
-            factor = cho_factor(covariance, lower=True)
+            seen = (
+                _gaussian(covariance, noise, self.totals)
+                if self.laplace is None
+                else self.laplace(covariance)
+            )
         except LinAlgError:  # too little noise for rounding: as bad as can be
             return 1e12, np.zeros_like(at)
-        inverse = cho_solve(factor, np.eye(len(noise)))
-        response = inverse @ self.totals
-        evidence = -0.5 * self.totals @ response - np.sum(np.log(np.diag(factor[0])))
-        along = (self.sums.T @ response) ** 2
-        free = np.einsum("ep,ep->p", self.sums, inverse @ self.sums)
-        by_feature = 0.5 * variances * (along - free)
+        along, pulled = self.sums.T @ seen.response, self.sums.T @ seen.pull
+        free = np.einsum("ep,ep->p", self.sums, seen.inverse @ self.sums)
+        by_feature = variances * (0.5 * (along**2 - free) + along * pulled)
+        by_noise = noise * (seen.response**2 - np.diag(seen.inverse)) if self.laplace is None else 0.0
         slope = np.concatenate(
             [
                 self.owners.T @ by_feature,
                 np.bincount(self.blocks, by_feature, BLOCKS),
-                [0.5 * np.sum(noise * (response**2 - np.diag(inverse)))],
+                [0.5 * np.sum(by_noise)],
             ]
         )
         prior, prior_slope = _prior(relevances, blocks, log_noise)
-        return -(evidence + prior), -(slope + prior_slope)
+        return -(seen.evidence + prior), -(slope + prior_slope)
+
+
+def _gaussian(covariance: Floats, noise: Floats, totals: Floats) -> Seen:
+    factor = cho_factor(covariance + np.diag(noise), lower=True)
+    inverse = cho_solve(factor, np.eye(len(noise)))
+    response = inverse @ totals
+    evidence = -0.5 * totals @ response - np.sum(np.log(np.diag(factor[0])))
+    return Seen(float(evidence), response, inverse, np.zeros_like(response))
 
 
 def _prior(relevances: Floats, blocks: Floats, log_noise: float) -> tuple[float, Floats]:

@@ -38,7 +38,7 @@ def make(config: Config) -> Method:
 def reward_loss(network: MLP, segments: Segments) -> Float[Array, ""]:
     """mean_m ((Σ_t r̂_t - total) / T)², over all steps of each segment."""
     rewards = predict_reward(network, segments.observations[:, :-1], segments.actions)
-    return losses.return_loss(rewards, segments.mask, segments.total, segments.length)
+    return losses.return_loss(rewards, segments.mask, segments.total, segments.length, segments.base)
 
 
 def predict_reward(

@@ -71,7 +71,7 @@ def reward_loss(network: Transformer, segments: Segments, penalty: float) -> Flo
     Both terms are squares of sums of T rewards: β means the same whatever their scale and number.
     """
     rewards = predict_rewards(network, segments)
-    error = losses.return_loss(rewards, segments.mask, segments.total, segments.length)
+    error = losses.return_loss(rewards, segments.mask, segments.total, segments.length, segments.base)
     return error + penalty * losses.reward_variance(rewards, segments.mask, segments.length)
 
 

@@ -10,18 +10,23 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from apportion.core.types import Edges, Segments
 
+_SURE = 1e-30  # cross entropy of what is certain: the square root of 0 has no slope
+
 
 def return_loss(
     rewards: Float[Array, "M T"],
     mask: Bool[Array, "M T"],
     total: Float[Array, "M"],
     length: Int[Array, "M"],
+    base: Float[Array, ""] | None = None,
 ) -> Float[Array, ""]:
-    """mean_m ((Σ_t r̂_t - total) / T)²: equation 4, divided by the segment's length.
+    """mean_m ((Σ_t r̂_t - total) / T)²: equation 4, divided by the segment's length; twice the mean cross
+    entropy where totals are yes or no, and rewards log odds.
 
     The paper leaves the sum as it is; dividing gives λ and the learning rate one scale for all lengths.
     """
-    return jnp.mean(segment_errors(rewards, mask, total, length) ** 2)
+    errors = segment_errors(rewards, mask, total, length, base)
+    return jnp.mean(errors**2 if base is None else (errors * length.astype(total.dtype)) ** 2)
 
 
 def segment_errors(
@@ -29,10 +34,18 @@ def segment_errors(
     mask: Bool[Array, "M T"],
     total: Float[Array, "M"],
     length: Int[Array, "M"],
+    base: Float[Array, ""] | None = None,
 ) -> Float[Array, "M"]:
-    """(Σ_t r̂_t - total) / T of each segment."""
+    """(Σ_t r̂_t - total) / T of each segment; where totals are yes (1) or no (0), base + Σ_t r̂_t is the log
+    odds of yes, and deviance residuals stand for the differences: their squares are twice the cross entropy.
+    """
     predicted = jnp.sum(jnp.where(mask, rewards, 0.0), axis=1)
-    return (predicted - total) / length.astype(total.dtype)
+    if base is None:
+        return (predicted - total) / length.astype(total.dtype)
+    towards_no = 1.0 - 2.0 * total
+    surprise = jax.nn.softplus(towards_no * (base + predicted))
+    residual = towards_no * jnp.sqrt(2.0 * jnp.maximum(surprise, _SURE))
+    return residual / length.astype(total.dtype)
 
 
 def reward_variance(

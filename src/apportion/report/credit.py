@@ -39,14 +39,34 @@ def check_plot(path: Path) -> None:
 def plot_credit(data: dict[str, Any], path: Path) -> Path:
     """Draw what `explain_run` found into a file."""
     with drawing.drawing():
-        figure = _draw(data)
-        if path.suffix != ".html":
-            return drawing.save(figure, path)
-        picture = io.StringIO()
-        figure.savefig(picture, format="svg", metadata={"Date": None})
+        return _saved(_draw(data), path, f"What {data['method']} pays for in {data['env']}")
+
+
+def plot_kinds(data: dict[str, Any], path: Path) -> Path:
+    """Draw what `credit_by` found into a file: bars with intervals."""
+    rows = data["kinds"][:ROWS]
+    with drawing.drawing():
+        figure = drawing.new_figure(7, 1.4 + 0.3 * len(rows))
+        axes = figure.subplots()
+        middle, low, high = (_numbers(rows, key) for key in ("credit", "low", "high"))
+        axes.barh(range(len(rows)), middle, xerr=[middle - low, high - middle], capsize=3)
+        axes.set_yticks(range(len(rows)), [drawing.shortened(row["value"]) for row in rows])
+        axes.invert_yaxis()
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.set_xlabel(
+            "credit, in episodes of yes" if data["unit"] == "yes" else "credit, in the outcome's unit"
+        )
+        axes.set_title(drawing.shortened(f"Credit by {data['by']} of {Path(data['data']).name}", 80))
+        return _saved(figure, path, f"Credit by {data['by']}")
+
+
+def _saved(figure: "Figure", path: Path, title: str) -> Path:
+    if path.suffix != ".html":
+        return drawing.save(figure, path)
+    picture = io.StringIO()
+    figure.savefig(picture, format="svg", metadata={"Date": None})
     svg = picture.getvalue()
-    title = escape(f"What {data['method']} pays for in {data['env']}")
-    path.write_text(_PAGE.format(title=title, picture=svg[svg.index("<svg") :]))
+    path.write_text(_PAGE.format(title=escape(title), picture=svg[svg.index("<svg") :]))
     return path
 
 

@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 from scipy.stats import norm
 
-from apportion.core.categories import owners
+from apportion.core.categories import input_names, input_owners, owners
 from apportion.core.config import UserError
-from apportion.core.spec import Spec
+from apportion.core.spec import REWARD_BLOCKS, Spec
 from apportion.core.types import Record
 from apportion.graph import posterior as posteriors
+from apportion.graph.bernoulli import log_losses
 from apportion.graph.posterior import Posterior
 from apportion.runs.atomic import read_json, read_tensors, write_json, write_tensors
 from apportion.runs.folder import RunFolder
@@ -25,6 +27,8 @@ Floats = NDArray[np.float64]
 
 MOST = 3.0  # times as much as outcomes allow, that steps' rewards of a certified run may vary
 SURE = 2.0  # standard errors that a gain over the mean must have
+KNOWN = 0.95  # probability from which an input of yes and no matters, or does not
+FEW = 20  # episodes of yes, or of no: with fewer, little can be told
 INTERVAL = 0.9  # of the probability, where nobody asks for another
 SPEAKS = ("grd",)  # methods whose credit is the posterior's where that explains as much
 _CHECKED = 20_000  # steps of held-out episodes that tell how far totals determine credit
@@ -34,6 +38,8 @@ _EXPLAINED = 1000  # and steps that are compared, to name dimensions
 _NAMED = 0.2  # of what is not determined, that a dimension must have to be named
 _WELL = 0.9  # determined: nothing needs to be named
 _LEVEL = 0.3  # of the outcomes' spread: a level that is less is not worth a word
+_CANCELLED = 1e-6  # log odds: steps that come to less cancel each other
+_GROUPS = 5  # of held-out episodes, that tell whether probabilities are right
 _SAME = 0.02  # of a dimension's variance that is between episodes: less is the same in each
 
 
@@ -62,8 +68,10 @@ class Credit(NamedTuple):
         self, episodes: list[NDArray[Any]], learned: list[NDArray[Any]] | None, totals: Floats
     ) -> Iterator["Steps"]:
         """Of whole episodes [T, D], which the method gave `learned` [T] each, if it did; outcomes [E] are NaN
-        where they are not known. Many are computed at once, for each call takes a while of its own."""
-        earned = totals - self.posterior.per_segment
+        where they are not known; yes or no does not tell what steps earned together. Many are computed at
+        once, for each call takes a while of its own."""
+        constant = self.posterior.per_segment
+        earned = np.full(len(totals), np.nan) if self.posterior.yes_no else totals - constant[0]
         ends = np.cumsum([len(rows) for rows in episodes])
         first = 0
         while first < len(episodes):
@@ -74,8 +82,28 @@ class Credit(NamedTuple):
             for number in range(first, last):
                 start = int(ends[number]) - len(episodes[number]) - before
                 own = whole.part(slice(start, int(ends[number]) - before))
-                yield own.paid(float(earned[number])) if np.isfinite(earned[number]) else own
+                known = np.isfinite(earned[number])
+                yield own.paid(float(earned[number]), constant - constant[0]) if known else own
             first = last
+
+    def divided(self, steps: "Steps") -> Floats:
+        """[T, K+1] what each step of a whole episode adds to the probability of yes that there is without any
+        (Aumann and Shapley): r_t (σ(b + Σ r) - σ(b)) / Σ r."""
+        drawn, base = steps.drawn(), self.posterior.per_segment
+        total = drawn.sum(axis=0)
+        slope = expit(base) * expit(-base)  # where all cancel each other
+        large = np.abs(total) > _CANCELLED
+        rate = np.where(large, (expit(base + total) - expit(base)) / np.where(large, total, 1.0), slope)
+        return np.asarray(drawn * rate * (1 - 2 * self.posterior.flips))
+
+    def changes(self, steps: "Steps", interval: float) -> tuple[Floats, Floats, Floats]:
+        """[T] by how much each step of a whole episode changed the probability of yes, beside the usual step
+        in its place, and the ends of an interval."""
+        drawn = steps.drawn()
+        log_odds = self.posterior.per_segment + drawn.sum(axis=0)
+        found = expit(log_odds) - expit(log_odds - (drawn - self.posterior.per_step))
+        found *= 1 - 2 * self.posterior.flips
+        return found[:, 0], *quantiles(found, interval)
 
 
 class Steps(NamedTuple):
@@ -92,15 +120,21 @@ class Steps(NamedTuple):
             reward=self.reward[which], deviations=self.deviations[which], apart=self.apart[which]
         )
 
-    def paid(self, earned: float) -> "Steps":
-        """Of a whole episode of which it is known what its steps earned together: what is missing of it is
-        spread evenly, and what draws would pay more or less is no doubt any more."""
+    def paid(self, earned: float, besides: Floats) -> "Steps":
+        """Of a whole episode of which it is known what its steps earned together, up to what draws [K+1] have
+        paid `besides`: what is missing of it is spread evenly, and what draws would pay more or less is no
+        doubt any more."""
         missing = (earned - self.reward.sum()) / len(self.reward)
         return self._replace(
             reward=self.reward + missing,
-            deviations=self.deviations - self.deviations.mean(axis=0),
+            deviations=self.deviations - self.deviations.mean(axis=0) - besides / len(self.reward),
             noise=self.noise * (1 - 1 / len(self.reward)),
         )
+
+    def drawn(self) -> Floats:
+        """[N, K+1] rewards: the expected one, and draws that vary as much as it is doubtful."""
+        plain = np.maximum(posteriors.spread(self.deviations), 1e-300)
+        return np.asarray(self.reward[:, None] + self.deviations * np.sqrt(self.variance / plain)[:, None])
 
     @property
     def variance(self) -> Floats:
@@ -110,6 +144,12 @@ class Steps(NamedTuple):
         """[N] the ends of the interval that holds so much of the probability."""
         half = half_width(interval) * np.sqrt(self.variance)
         return self.reward - half, self.reward + half
+
+
+def quantiles(drawn: Floats, interval: float) -> tuple[Floats, Floats]:
+    """[N] ends of an interval that holds so many of the draws [N, K+1], and the first, what is expected."""
+    low, high = np.quantile(drawn[:, 1:], [0.5 - interval / 2, 0.5 + interval / 2], axis=1)
+    return np.minimum(low, drawn[:, 0]), np.maximum(high, drawn[:, 0])
 
 
 def half_width(interval: float) -> float:
@@ -125,27 +165,65 @@ def rows_of(record: Record) -> NDArray[np.float64]:
     return np.concatenate([record.observations[:length], record.actions, end], axis=1, dtype=np.float64)
 
 
-def fit_credit(spec: Spec, learned: list[Record], held_out: list[Record], seed: int) -> Credit:
+def fit_credit(
+    spec: Spec, learned: list[Record], held_out: list[Record], seed: int, yes_no: bool = False
+) -> Credit:
     """From the episodes that a method learns from, too; held-out ones tell how far it can be relied on."""
     rows, behind = [rows_of(record) for record in learned], [rows_of(record) for record in held_out]
     totals, paid = (np.array([record.total for record in each], np.float64) for each in (learned, held_out))
-    found = posteriors.fit(rows, totals, np.random.default_rng(seed))
-    mean, variance = found.totals(behind)
-    left, plain = (paid - mean) ** 2, (paid - totals.mean()) ** 2
-    unexplained = float(left.mean() / max(float(plain.mean()), 1e-300))
-    widening = float(np.sqrt(max(1.0, float(np.mean(left / np.maximum(variance, 1e-300))))))
+    whose = np.append(input_owners(spec), len(input_names(spec)))
+    found = posteriors.fit(rows, totals, np.random.default_rng(seed), yes_no, whose)
+    judged = _judged_answers if yes_no else _judged_amounts
+    left, plain, widening, more = judged(found, behind, paid, float(totals.mean()))
     credit = Credit(found, 1.0, widening, {})
     determined, allowed = _determined(credit, behind, paid)
+    level = float(found.per_segment[0])
     facts = {
-        "unexplained": unexplained,
+        "unexplained": float(left.mean() / max(float(plain.mean()), 1e-300)),
         "supported": bool(supported((plain - left)[None])[0]),
         "determined": determined,
         "allowed": allowed,
         "undetermined": _undetermined(spec, found, behind) if determined < _WELL else [],
-        "level": float(found.per_segment),
-        "level_matters": bool(abs(found.per_segment) > _LEVEL * max(float(np.std(totals)), 1e-300)),
+        "level": level,
+        "level_matters": not yes_no and bool(abs(level) > _LEVEL * max(float(np.std(totals)), 1e-300)),
+        **({"rarer": int(min(said := totals.sum(), len(totals) - said))} if yes_no else {}),
+        **more,
     }
     return credit._replace(facts=facts)
+
+
+Judged = tuple[Floats, Floats, float, dict[str, Any]]
+
+
+def _judged_amounts(found: Posterior, behind: list[NDArray[Any]], paid: Floats, usual: float) -> Judged:
+    """Squared errors of held-out outcomes [E], those of the mean, how much too narrow intervals are, and what
+    else there is to say."""
+    mean, variance = found.totals(behind)
+    left, plain = (paid - mean) ** 2, (paid - usual) ** 2
+    return left, plain, float(np.sqrt(max(1.0, float(np.mean(left / np.maximum(variance, 1e-300)))))), {}
+
+
+def _judged_answers(found: Posterior, behind: list[NDArray[Any]], said: Floats, usual: float) -> Judged:
+    """The same of yes and no, with log losses."""
+    probability = found.probabilities(behind)
+    left, plain = log_losses(logit(probability), said), log_losses(logit(usual), said)
+    facts = {
+        "log_loss": float(left.mean()),
+        "constant_log_loss": float(plain.mean()),
+        "flips": found.flips,
+        "calibration": calibration(probability, said),
+    }
+    return left, plain, 1.0, facts
+
+
+def calibration(probability: Floats, said: Floats) -> list[dict[str, float]]:
+    """Episodes in five groups of rising probability: how many there are, and how often yes was expected and
+    said."""
+    order = np.argsort(probability, kind="stable")
+    return [
+        {"episodes": len(part), "expected": float(probability[part].mean()), "said": float(said[part].mean())}
+        for part in np.array_split(order, min(_GROUPS, len(order)))
+    ]
 
 
 def supported(gains: Floats) -> NDArray[np.bool_]:
@@ -160,9 +238,13 @@ def weighed(credit: Credit, method: str, unexplained: Floats, varied: Floats) ->
     the posterior has all of the credit while it leaves no more, and less the more it leaves. How much the
     steps' rewards of lanes vary, as standard deviations [L], is compared with what the posterior allows."""
     ratio = credit.facts["unexplained"] / max(float(np.median(unexplained)), 1e-300)
+    if credit.posterior.yes_no:  # where log losses of 1 and 0 are as far as these can be: by what both gain
+        gains = [1 - float(np.median(unexplained)), 1 - credit.facts["unexplained"]]
+        ratio = gains[0] / max(gains[1], 1e-300) if gains[0] > 0 else 0.0
     excess = (np.asarray(varied) / max(credit.facts["allowed"], 1e-300)).tolist()
     return credit._replace(
-        share=min(1.0, ratio**-2) if method in SPEAKS else 0.0, facts={**credit.facts, "excess": excess}
+        share=min(1.0, max(ratio, 1e-300) ** -2) if method in SPEAKS else 0.0,
+        facts={**credit.facts, "excess": excess},
     )
 
 
@@ -183,7 +265,7 @@ def _undetermined(spec: Spec, found: Posterior, segments: list[NDArray[Any]]) ->
     chosen = np.random.default_rng(0).permutation(len(rows))
     doubt = found.shares(rows[chosen[:_EXPLAINED]], rows[chosen[-_BEHIND:]]).variance.mean(axis=0)
     between = np.var([each.mean(axis=0) for each in segments], axis=0) / np.maximum(rows.var(axis=0), 1e-300)
-    whose, names = np.append(owners(spec), -1), (*spec.observation_names, *spec.action_names, "an end")
+    whose, names = np.append(input_owners(spec), -1), (*input_names(spec), "an end")
     alike = {names[dim]: bool(share < _SAME) for dim, share in zip(whose, between, strict=True)}
     parts: dict[str, float] = {}
     for dim, value in zip(whose, doubt, strict=True):
@@ -191,6 +273,22 @@ def _undetermined(spec: Spec, found: Posterior, segments: list[NDArray[Any]]) ->
     least = _NAMED * sum(parts.values())
     order = sorted(parts, key=lambda name: -parts[name])
     return [{"name": name, "same_in_every_episode": alike[name]} for name in order if parts[name] > least]
+
+
+def edges_told(credit: Credit, spec: Spec, edges: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Of yes and no, edges [L, ...] to the reward are what evidence says of each input: 1 where it matters, 0
+    where it does not, else 0.5; those to next states stay."""
+    matters = np.maximum.reduceat(
+        credit.posterior.matters[:-1], np.unique(owners(spec), return_index=True)[1]
+    )
+    known = np.select([matters >= KNOWN, matters <= 1 - KNOWN], [1.0, 0.0], 0.5).astype(np.float32)
+    parts = np.split(known, [spec.observation_size])
+    told = {
+        name: np.broadcast_to(part, edges[name].shape)
+        for name, part in zip(REWARD_BLOCKS, parts, strict=True)
+        if name in edges
+    }
+    return {**edges, **told}
 
 
 def write_credit(run: RunFolder, credit: Credit) -> None:
@@ -222,6 +320,32 @@ def varies_too_much(facts: dict[str, Any] | None, lane: int) -> bool:
     """Whether a lane's rewards of steps vary by more than outcomes allow, however well they explain these."""
     excess = [] if facts is None else facts.get("excess", [])
     return bool(lane < len(excess) and excess[lane] > MOST)
+
+
+def answer_doubts(facts: dict[str, Any]) -> list[str]:
+    """What speaks against edges to yes and no: not that they explain little, for nothing explains all."""
+    few = f"only {facts['rarer']} outcomes are of the rarer kind, and {FEW} would be needed"
+    poor = "outcomes of held-out episodes are not told better than by how common yes is"
+    return [*([few] if facts["rarer"] < FEW else []), *([poor] if not facts["supported"] else [])]
+
+
+def told_in_words(facts: dict[str, Any] | None, others: int, left: str) -> str:
+    """How well yes and no of held-out episodes are told."""
+    if facts is None:
+        return f"The log loss of {others:,} others is {left} of a constant's."
+    groups = "; ".join(f"{each['said']:.0%} for {each['expected']:.0%}" for each in facts["calibration"])
+    few = f" Only {facts['rarer']} are of the rarer kind: few to tell from." if facts["rarer"] < FEW else ""
+    flipped = (
+        f" It looks as if {facts['flips']:.0%} of the outcomes were flipped, whatever steps did; rewards are "
+        "log odds before that."
+        if facts["flips"]
+        else ""
+    )
+    return (
+        f"Rewards are log odds of yes. The log loss of {others:,} others is {facts['log_loss']:.3f}, a "
+        f"constant's {facts['constant_log_loss']:.3f}. Yes was said, in groups by what was expected: "
+        f"{groups}.{few}{flipped}"
+    )
 
 
 def in_words(facts: dict[str, Any] | None) -> list[str]:

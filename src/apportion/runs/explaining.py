@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.categories import expand_actions, expand_observations, owners
+from apportion.core.categories import expand_actions, expand_observations, input_names, input_owners
 from apportion.core.config import Tell, check, silent
 from apportion.core.spec import REWARD_BLOCKS, Spec
 from apportion.core.types import State
@@ -69,7 +69,7 @@ class Explainer:
         self.learned = read_learned(run, best)
         self.config, self.method = self.learned.config, self.learned.step_method
         self.spec = run.read_spec()  # with a category as one dimension
-        self.owners = owners(self.spec)
+        self.owners, self.names = input_owners(self.spec), input_names(self.spec)
         stored = [run.read_episodes(step) for step in run.episode_steps()]
         check(bool(stored), f"{run.path} has no stored episodes to compare with: train until an evaluation")
         self.background = [self._background(stored, lane) for lane in range(self.config.lanes)]
@@ -126,7 +126,9 @@ class Explainer:
             step if step in known else known[-1] for step in self.learned.best_steps or known[-1:] * lanes
         ]
         edges = {step: self.run.read_edges_at(step) for step in set(steps)}
-        return [_verdicts(edges[step], lane) for lane, step in enumerate(steps)]
+        found = [_verdicts(edges[step], lane) for lane, step in enumerate(steps)]
+        places = [self.names.index(name) for name in self.spec.inputs]
+        return [each if each is None or not places else _largest(each, places) for each in found]
 
     def _learners(self, steps: Steps) -> Steps:
         """Steps as learners see them."""
@@ -176,7 +178,7 @@ def explain_run(
         _explain_lane(explainer, lane, episodes[lane], selection.step, _after(tell, place, len(lanes)))
         for place, lane in enumerate(lanes)
     ]
-    names = [*explainer.spec.observation_names, *explainer.spec.action_names]
+    names = explainer.names
     verdicts = explainer.verdicts()
     per_lane = [
         {**_of_lane(each, names, explainer.config.seeds[each.lane]), **_doubts(verdicts[each.lane])}
@@ -189,6 +191,7 @@ def explain_run(
             "env": explainer.spec.env_id,
             "method": explainer.config.method,
             "source": source,
+            "unit": "log odds of yes" if explainer.learned.outcomes.yes_no else None,
             "background": min(each.explanations[0].background for each in found),
             "exact": all(each["exact"] for each in per_lane),
             "observation_names": explainer.spec.observation_names,
@@ -338,6 +341,13 @@ def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str,
         for i, name in enumerate(names)
     ]
     return sorted(rows, key=lambda row: -row["mean_absolute"])
+
+
+def _largest(values: NDArray[np.float32], places: list[int]) -> NDArray[np.float32]:
+    """[I] of the values [D] of each input's dimensions."""
+    found = np.zeros(max(places) + 1, np.float32)
+    np.maximum.at(found, places, values)
+    return found
 
 
 def _verdicts(edges: Arrays, lane: int) -> NDArray[np.float32] | None:

@@ -22,6 +22,7 @@ from apportion.runs.credit import (
     INTERVAL,
     SPEAKS,
     Credit,
+    edges_told,
     fit_credit,
     rows_of,
     supported,
@@ -30,6 +31,7 @@ from apportion.runs.credit import (
 )
 from apportion.runs.explain.rewards import MOST_BEHIND
 from apportion.runs.folder import RunFolder
+from apportion.runs.identifying import check_answers
 from apportion.runs.listeners import Events
 from apportion.runs.logged import learners_record, plain_episode, spec_of
 from apportion.runs.logs import STORED, MetricsLog
@@ -47,6 +49,12 @@ SHOWN = 16  # held-out episodes of each lane at least, for pages and explanation
 _NOT_LEARNING = ("observed", "oracle")
 # Their rewards are moved to sum to what a segment paid, held-out ones included: nothing would be held out.
 _SEES_OUTCOMES = ("rudder", "hopfield-rudder", "align-rudder", "ircr")
+ANSWERING = (
+    "grd",
+    "rd",
+    "transformer",
+    "rbt",
+)  # methods with a loss for yes and no, as losses.return_loss has
 
 
 def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool) -> RunFolder:
@@ -63,11 +71,16 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     )
     count = len(log.totals)
     check(count >= FEWEST, f"{source.data} holds {count} episodes: at least {FEWEST} are needed")
+    if log.answers is not None:
+        ways = f"choose --method {', '.join(ANSWERING)}, or --outcome-kind amount"
+        answers = config.method in ANSWERING
+        check(answers, f"{config.method} has no loss for outcomes that are yes or no: {ways}")
+        check_answers(log, source.data)
+        what = "policies are learned from amounts only: leave out --backbone, or say --outcome-kind amount"
+        check(not config.has_policy, f"{source.data} has outcomes that are yes or no, and {what}")
     spec = spec_of(source.data, log)
     check_policy(config, spec)
-    order = np.random.default_rng(config.seed).permutation(count)
-    # In no order: a log may begin otherwise than it ends, and the first of these are shown and judged by.
-    held_out = order[: max(1, round(fitting.held_out * count))]
+    held_out = _held_out(log, fitting.held_out, np.random.default_rng(config.seed))
     config = replace(config, schedule=_schedule(fitting))
     run = RunFolder.create(out, as_data(config, Checkpoints()), spec)
     data = _divided(spec, log, held_out)
@@ -78,6 +91,7 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
         "episodes": count,
         "held_out": len(held_out),
         "outcomes": data.outcomes._asdict(),
+        "answers": log.answers,
         "notes": log.notes,
     }
     write_json(run.data, facts)
@@ -87,12 +101,22 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     return run
 
 
+def _held_out(log: Log, share: float, rng: np.random.Generator) -> NDArray[np.int64]:
+    """In no order: a log may begin otherwise than it ends, and the first of these are shown and judged by. Of
+    yes and no, the same share of both."""
+    count = len(log.totals)
+    order = rng.permutation(count)
+    kinds = [order] if log.answers is None else [order[log.totals[order] == said] for said in (0, 1)]
+    chosen = np.concatenate([kind[: max(1, round(share * len(kind)))] for kind in kinds])
+    return chosen if log.answers is None else rng.permutation(chosen)
+
+
 def _divided(spec: Spec, log: Log, held_out: NDArray[np.int64]) -> Logged:
     """What is learned from, and what it is judged by; the unit of outcomes is that of the former."""
     kept = np.setdiff1d(np.arange(len(log.totals)), held_out)
     learned = [learners_record(spec, log, number, place) for place, number in enumerate(kept)]
     judged = [learners_record(spec, log, number, 0) for number in held_out]
-    return Logged(learned, judged, measure(learned))
+    return Logged(learned, judged, measure(learned, log.answers is not None))
 
 
 def _shown_ones(log: Log, held_out: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -138,7 +162,13 @@ class _Recorder:
         ):
             progress.message(f"Writing to {self.run.path}. The first updates compile, which takes a while.")
             self._status("running", 0)
-            credit = fit_credit(self.spec, self.data.learned, self.data.held_out, self.config.seed)
+            credit = fit_credit(
+                self.spec,
+                self.data.learned,
+                self.data.held_out,
+                self.config.seed,
+                self.data.outcomes.yes_no,
+            )
             speaks = self.config.method in SPEAKS
             known = float(credit.facts["unexplained"]) if speaks else 0.0
             found: Credit | None = None
@@ -152,7 +182,7 @@ class _Recorder:
                     found = weighed(credit, self.config.method, look.unexplained, np.array(varied))
                     look = self._with_policy(look, found, progress)
                     write_credit(self.run, found)
-                self._write(look, found)
+                self._write(look, credit if found is None else found)
                 progress.update(step)
                 progress.evaluation(*_shown(look))
                 if stop.requested and not look.last:
@@ -173,7 +203,7 @@ class _Recorder:
         learned = {f"policy_{name}": values for name, values in metrics.items()}
         return look._replace(agent=agent, metrics={**look.metrics, **learned})
 
-    def _write(self, look: Look, credit: Credit | None) -> None:
+    def _write(self, look: Look, credit: Credit) -> None:
         metrics = jax.device_get(look.metrics)
         evaluation = look.evaluation
         scores: dict[str, Any] = {
@@ -186,7 +216,9 @@ class _Recorder:
             "step_rewards": evaluation.step_rewards,
             "seconds": time.monotonic() - self.began,
         }
-        self.run.write_edges(look.step, collapsed(self.spec, look.beliefs))
+        edges = collapsed(self.spec, look.beliefs)
+        yes_no = self.data.outcomes.yes_no
+        self.run.write_edges(look.step, edges_told(credit, self.spec, edges) if yes_no else edges)
         stored = [self.run.edges.name]
         if look.last:
             self._save(look, credit)

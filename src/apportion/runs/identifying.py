@@ -1,15 +1,23 @@
-"""Who feeds the reward in logged episodes, with a category as one dimension: plain data for JSON."""
+"""Who feeds the reward in logged episodes, with a category as one dimension: plain data for JSON.
 
+Of yes and no, edges to the reward are what the evidence of the Bernoulli posterior says of each input."""
+
+import dataclasses
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import collapsed, expanded, one_hot, owners
+from apportion.core.config import check
 from apportion.core.spec import BLOCKS, Graph, Spec
+from apportion.core.types import Record
 from apportion.data.logged import Log
-from apportion.graph import identify
+from apportion.graph import Identification, identify
+from apportion.runs.credit import KNOWN, Credit, answer_doubts, fit_credit, rows_of, told_in_words
+from apportion.runs.logged import learners_record, spec_of
 
+FEWEST_ANSWERS = 5  # of yes, and of no
 _RANKS = ("absent", "undecided", "present")  # of entries of one category the last counts
 
 
@@ -20,15 +28,20 @@ def identify_log(log: Log, negligible: float) -> dict[str, Any]:
     observations = [one_hot(each, log.levels[:states]) for each in log.observations]
     actions = [one_hot(each, log.levels[states:]) for each in log.actions]
     entries = expanded(spec)
+    totals = log.totals
+    if log.answers is not None:  # for edges to next states, and groups of dimensions
+        check_answers(log)
+        totals = totals - totals.mean()
     found = identify(
         observations,
         actions,
-        log.totals,
+        totals,
         negligible=negligible,
         terminated=log.terminated,
         names=(*entries.observation_names, *entries.action_names),
     )
     whose = owners(spec)
+    found, notes = (found, []) if log.answers is None else _of_answers(log, spec, found)
     return {
         "episodes": len(log.totals),
         "observation_names": list(log.observation_names),
@@ -39,11 +52,56 @@ def identify_log(log: Log, negligible: float) -> dict[str, Any]:
         "verdict": _own_verdicts(spec, found.verdict).to_dict(),
         "groups": _own_groups(found.groups, whose),
         "negligible": negligible,
+        "answers": log.answers,
         "explained": found.explained,
         "end_pays": found.reward_model.per_end,
         "certificate": found.certificate._asdict(),
-        "notes": list(log.notes),
+        "notes": [*log.notes, *notes],
     }
+
+
+def check_answers(log: Log, source: str = "the log") -> None:
+    """Complain of too few of yes, or of no."""
+    yes = int(log.totals.sum())
+    count, which = min((yes, "yes"), (len(log.totals) - yes, "no"))
+    few = f"{source}: {count} of {len(log.totals)} outcomes are {which}, and {FEWEST_ANSWERS} are needed"
+    check(count >= FEWEST_ANSWERS, few)
+
+
+def _of_answers(log: Log, spec: Spec, found: Identification) -> tuple[Identification, list[str]]:
+    """With edges to yes and no, how sure these are, and how much of the log loss they save."""
+    whole = spec_of("", log)
+    order = np.random.default_rng(0).permutation(len(log.totals))
+    records = [learners_record(whole, log, number, number) for number in order]
+    apart = max(FEWEST_ANSWERS, len(records) // 5)
+    credit = fit_credit(whole, records[apart:], records[:apart], 0, yes_no=True)
+    matters = credit.posterior.matters[:-1]
+    split = len(found.graph.state_to_reward)
+    blocks = {
+        "graph": matters > 0.5,
+        "confidence": np.maximum(matters, 1 - matters),
+        "verdict": np.select([matters >= KNOWN, matters <= 1 - KNOWN], ["present", "absent"], "undecided"),
+        "strength": np.where(matters > 0.5, _worth(credit, records[:apart]), 0.0),
+    }
+    graphs = {
+        name: dataclasses.replace(
+            getattr(found, name), state_to_reward=values[:split], action_to_reward=values[split:]
+        )
+        for name, values in blocks.items()
+    }
+    doubts = answer_doubts(credit.facts)
+    scope = '"absent" means that log odds are told as well without it, by odds of 19 to 1'
+    certificate = found.certificate._replace(reward=not doubts, notes=doubts, scope=scope, doubts=())
+    left = credit.facts["unexplained"]
+    told = found._replace(**graphs, certificate=certificate, explained=max(0.0, 1 - left))
+    return told, [told_in_words(credit.facts, apart, f"{left:.0%}")]
+
+
+def _worth(credit: Credit, records: list[Record]) -> NDArray[np.float64]:
+    """[D] share of the variance of steps' log odds that each dimension alone makes, by its Shapley values."""
+    rows = np.concatenate([rows_of(record) for record in records])[:2000]
+    parts = credit.posterior.shares(rows, rows[-256:]).mean[:, :-1].var(axis=0)
+    return np.asarray(parts / max(float(parts.sum()), 1e-300))
 
 
 def _own(spec: Spec, graph: Graph) -> Graph:

@@ -43,6 +43,7 @@ def spec_of(data: str, log: Log) -> Spec:
         action_high=tuple(np.where(high > low, high, low + 1).tolist()),
         levels=log.levels if any(log.levels) else (),
         choices=_choices(log, levels),
+        inputs=log.inputs if len(set(log.inputs)) < len(log.inputs) else (),
     )
 
 
@@ -81,7 +82,7 @@ def read_for(run: RunFolder, data: str, tell: Tell = silent) -> tuple[Rows, Log]
     chosen = facts["columns"]
     columns = Columns() if chosen is None else _choice(chosen)
     rows = read_rows(data, columns, tell, paid=False)[1]
-    log = Encoding.from_dict(facts["encoding"]).apply(rows)
+    log = Encoding.from_dict(facts["encoding"]).apply(rows).answered(facts.get("answers"), data)
     same = log.observation_names == run.read_spec().observation_names
     check(same, f"{run.path} was fitted by an earlier version, which read lags otherwise: fit it again")
     return rows, log

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expanded
-from apportion.core.config import Tell, check
+from apportion.core.config import Tell, check, silent
 from apportion.data.logged import Log
 from apportion.data.rows import Rows
-from apportion.data.writing import CREDIT, REWARD
-from apportion.runs.credit import INTERVAL, half_width, read_credit, rows_of
+from apportion.data.writing import CHANGE, CREDIT, REWARD
+from apportion.runs.credit import INTERVAL, Credit, half_width, quantiles, read_credit, rows_of
+from apportion.runs.credit import Steps as Credited
 from apportion.runs.explain import Precision, Steps
 from apportion.runs.explaining import Explainer
 from apportion.runs.folder import RunFolder
@@ -47,6 +48,10 @@ def relabel_rows(
     unpaid = np.isnan(rows.totals)
     who = f"{data}: episode {np.argmax(unpaid) + 1} of {len(unpaid)} has no outcome"
     check(not (exact and unpaid.any()), f"{who}: fill it in, or relabel without --exact")
+    answered = log.answers is not None
+    check(
+        not (answered and exact and credit), "shares are log odds, and --exact makes amounts: leave out one"
+    )
     learned = read_learned(run)
     rewards = np.concatenate(_rewards(run, learned, log, tell))
     needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
@@ -60,6 +65,11 @@ def relabel_rows(
     return Relabelled(rows, reward, shares, bounds)
 
 
+def method_rewards(run: RunFolder, log: Log) -> list[NDArray[np.float64]]:
+    """[T] of each episode, by what the run's method has learned: the mean over lanes."""
+    return _rewards(run, read_learned(run), log, silent)
+
+
 def _with_intervals(
     run: RunFolder, log: Log, rows: Rows, learned: NDArray[np.float64], exact: bool
 ) -> tuple[NDArray[np.float64], Columns]:
@@ -69,17 +79,46 @@ def _with_intervals(
     reward = learned
     if found is not None:
         episodes = [rows_of(learners_record(spec, log, number, number)) for number in range(len(rows.totals))]
-        steps = list(found.of_episodes(episodes, rows.split(learned), rows.totals))
+        steps = list(found.of_episodes(episodes, rows.split(learned), log.totals))
+        if log.answers is not None:
+            return _of_answers(found, steps, rows, log.answers, exact)
         low, high = (
             np.concatenate(end) for end in zip(*(each.within(INTERVAL) for each in steps), strict=True)
         )
         reward = np.concatenate([each.reward for each in steps])
         bounds = {f"{REWARD}_low": low, f"{REWARD}_high": high}
-    if not exact:
-        return reward, bounds
+    check(
+        not exact or log.answers is None,
+        f"{run.path} has no intervals, without which yes and no are not made",
+    )
+    return _exactly(rows, reward, bounds) if exact else (reward, bounds)
+
+
+def _exactly(rows: Rows, reward: NDArray[np.float64], bounds: Columns) -> tuple[NDArray[np.float64], Columns]:
+    """With what is missing of each outcome spread evenly."""
     missing = (rows.totals - np.add.reduceat(reward, rows.starts)) / rows.lengths
     more = np.repeat(missing, rows.lengths)
     return reward + more, {name: end + more for name, end in bounds.items()}
+
+
+def _of_answers(
+    found: Credit, steps: list[Credited], rows: Rows, answers: tuple[float, float], exact: bool
+) -> tuple[NDArray[np.float64], Columns]:
+    """[N] log odds of yes, and how much steps changed its probability; or, exactly, parts of the outcome in
+    the data's own numbers."""
+    if exact:
+        parts = np.concatenate([found.divided(each) for each in steps]) * (answers[1] - answers[0])
+        low, high = quantiles(parts, INTERVAL)
+        return _exactly(rows, parts[:, 0], {f"{REWARD}_low": low, f"{REWARD}_high": high})
+    columns: Columns = {}
+    told = {
+        REWARD: [(each.reward, *each.within(INTERVAL)) for each in steps],
+        CHANGE: [found.changes(each, INTERVAL) for each in steps],
+    }
+    for name, each in told.items():
+        middle, low, high = (np.concatenate(part) for part in zip(*each, strict=True))
+        columns |= {name: middle, f"{name}_low": low, f"{name}_high": high}
+    return columns.pop(REWARD), columns
 
 
 def _free(name: str, taken: dict[str, NDArray[np.float64]]) -> str:
@@ -139,7 +178,7 @@ def _credit(run: RunFolder, log: Log, precision: Precision, tell: Tell) -> tuple
         if explainer.credit is not None:
             spreads.append(np.mean([np.asarray(each.deviations) for each in explained], axis=0))
         tell(numbers.stop, count)
-    values, names = np.concatenate(found), [*spec.observation_names, *spec.action_names]
+    values, names = np.concatenate(found), explainer.names
     bounds: Columns = {}
     if spreads:
         half = half_width(INTERVAL) * np.concatenate(spreads)

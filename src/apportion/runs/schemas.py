@@ -36,6 +36,7 @@ class SpecFile(TypedDict):
     padded: int
     levels: tuple[int, ...]
     choices: NotRequired[tuple[tuple[float, ...], ...]]  # older versions did not write any
+    inputs: NotRequired[tuple[str, ...]]
 
 
 class FaultsMeta(TypedDict):

@@ -6,17 +6,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS, Graph, Spec
+from apportion.graph.certificate import Doubt
 from apportion.runs import best as bests
 from apportion.runs.atomic import read_json
 from apportion.runs.certified import certificates
+from apportion.runs.credit import answer_doubts, told_in_words, varies_too_much
 from apportion.runs.credit import in_words as credit_in_words
-from apportion.runs.credit import varies_too_much
 from apportion.runs.folder import RunFolder
 from apportion.runs.notes import notes, read_status, read_versions
 from apportion.training.evaluate import structure_scores
 
 _HALF = 0.5  # of the credit's variance: with less that is determined, whoever uses it is told
 _VARIES = "rewards of steps vary more than outcomes allow"
+_DYNAMICS = [doubt.value for doubt in Doubt if doubt.of_dynamics]
 _FAR = 2.0  # times their variance, by which outcomes are missed: with one reward for all, it would be 1
 _SAME = 1e9  # of a variance that is none but rounding
 _NO_ANSWER = (
@@ -89,6 +91,7 @@ def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
         told["supported"] = [each or good for each in told["supported"]]
     return {
         **{name: facts[name] for name in ("data", "episodes", "held_out", "notes")},
+        "answers": facts.get("answers"),
         **told,
         "credit": known,
         "worth": read_json(run.worth)["lanes"] if run.worth.is_file() else None,
@@ -101,12 +104,22 @@ def _certified(
     """Edges are not certified by rewards that vary more from step to step than outcomes allow."""
     if found is None or data is None:
         return found
+    if data["answers"] is not None and data["credit"] is not None:
+        doubts = answer_doubts(data["credit"])
+        return [
+            {"reward": not doubts, "dynamics": each["dynamics"], "doubts": [*doubts, *_of_dynamics(each)]}
+            for each in found
+        ]
     return [
         {**each, "reward": False, "doubts": [*each["doubts"], _VARIES]}
         if varies_too_much(data["credit"], lane)
         else each
         for lane, each in enumerate(found)
     ]
+
+
+def _of_dynamics(certificate: dict[str, Any]) -> list[str]:
+    return [each for each in certificate["doubts"] if each in _DYNAMICS]
 
 
 def fit_warnings(run: RunFolder) -> list[str]:
@@ -134,6 +147,8 @@ def in_words(data: dict[str, Any] | None, seeds: list[int]) -> list[str]:
         f"Fitted to {learned:,} episodes; in the outcomes of {others:,} others, {parts} of the variance "
         "stays unexplained."
     )
+    if data["answers"] is not None:
+        said = f"Fitted to {learned:,} episodes. {told_in_words(data['credit'], others, parts)}"
     steps = credit_in_words(data["credit"])
     lanes = list(zip(seeds, data["supported"], data["unexplained"], strict=True))
     far = [str(seed) for seed, good, share in lanes if not good and (share is None or share > _FAR)]

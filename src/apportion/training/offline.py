@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import NDArray
+from scipy.special import logit
 from threadpoolctl import threadpool_limits
 
 from apportion.core.categories import policy_spec
@@ -25,6 +26,7 @@ from apportion.core.types import Metrics, Record
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
 from apportion.envs.wire import Arrays
+from apportion.graph.bernoulli import log_losses
 from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training import scaling as scales
@@ -80,8 +82,10 @@ class Look(NamedTuple):
     step: int  # updates so far
     metrics: Metrics  # [L] means over the updates since the last look
     evaluation: Evaluation
-    gains: NDArray[np.float64]  # [L, E] squared error of the mean outcome less that of the learned rewards
-    unexplained: NDArray[np.float64]  # [L] share of the outcomes' variance about that mean
+    gains: NDArray[np.float64]  # [L, E] loss of the mean outcome less that of the learned rewards
+    unexplained: NDArray[
+        np.float64
+    ]  # [L] share of the former that is left: of outcomes' variance, or log loss
     beliefs: Arrays  # [L, ...] edges, doubts and the policy mask
     agent: AgentState  # [L, ...] of each lane's best look so far, on the host
     best: NDArray[np.int64]  # [L] which look that was
@@ -109,10 +113,11 @@ def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged, known: f
     learned counts by how near it comes to that: while it is behind, patience is shorter."""
     paid = [data.outcomes.paid(record) for record in data.learned]
     method, replay = config.make_method(), fill(spec, paid)
-    agent = _with_units(start(config, spec), replay)
-    agent = looked_at_all(config, agent, paid)
+    agent = _with_units(start(config, spec), replay, data.outcomes.yes_no)
+    agent = looked_at_all(config, agent, [data.outcomes.linear(record) for record in data.learned])
     lengths = np.array([len(record.actions) for record in paid], np.int64)
-    learn = _compile(config, spec, min(fitting.check_every, fitting.updates), lengths)
+    base = data.outcomes.level if data.outcomes.yes_no else None
+    learn = _compile(config, spec, min(fitting.check_every, fitting.updates), lengths, base)
     judging = _Judging(config, spec, data)
     mask = partial(agents.policy_mask, method, spec.observation_size)
     steps = list(range(fitting.check_every, fitting.updates + 1, fitting.check_every)) or [fitting.updates]
@@ -182,7 +187,7 @@ class _Judging:
 
     def __init__(self, config: Config, spec: Spec, data: Logged) -> None:
         method = data.outcomes.in_outcome_units(agents.in_own_units(config.make_method()))
-        self.level = data.outcomes.level
+        self.level, self.yes_no = data.outcomes.level, data.outcomes.yes_no
         self.lanes, records = config.lanes, data.held_out[:MOST_JUDGED]
         # Of doubles: outcomes may be large numbers that differ little.
         self.paid = np.array([record.total for record in records], np.float64)
@@ -202,13 +207,17 @@ class _Judging:
         rewards = self._redistribute(agent, [self.held_out] * self.lanes)
         unknown = np.full(self.lanes, np.nan)
         evaluation = judge([self.held_out] * self.lanes, rewards, unknown)
-        if self.level:
+        if self.yes_no:
+            evaluation = evaluation._replace(return_error=unknown, constant_error=unknown)
+        elif self.level:
             earned = judge([self.earned] * self.lanes, rewards, unknown)
             evaluation = evaluation._replace(
                 return_error=earned.return_error, constant_error=earned.constant_error
             )
         sums = np.array([[np.sum(each, dtype=np.float64) for each in lane] for lane in rewards]) + self.level
         errors, plain = (sums - self.paid) ** 2, (self.paid - self.mean) ** 2
+        if self.yes_no:
+            errors, plain = log_losses(sums, self.paid), log_losses(logit(self.mean), self.paid)
         unexplained = errors.mean(axis=1) / max(float(plain.mean()), 1e-300)
         self._keep(step, agent, np.nan_to_num(unexplained, nan=np.inf))
         assert self.best is not None
@@ -244,11 +253,13 @@ class _Judging:
         return bool(np.all((step - self.progress >= patience) | (self.smallest < ENOUGH)))
 
 
-def _with_units(agent: AgentState, replay: Replay) -> AgentState:
-    """All lanes have the same data, so the same units."""
+def _with_units(agent: AgentState, replay: Replay, yes_no: bool) -> AgentState:
+    """All lanes have the same data, so the same units; yes and no have none."""
     if agent.scaling is None:
         return agent
     measured = jax.jit(jax.vmap(scales.measured, in_axes=(0, None)))(agent.scaling, replay)
+    if yes_no:
+        measured = measured._replace(unit=jnp.ones_like(measured.unit))
     return agent._replace(scaling=measured)
 
 
@@ -269,9 +280,10 @@ def looked_at_all(config: Config, agent: AgentState, records: list[Record]) -> A
 
 
 def _compile(
-    config: Config, spec: Spec, updates: int, lengths: NDArray[np.int64]
+    config: Config, spec: Spec, updates: int, lengths: NDArray[np.int64], base: float | None
 ) -> Callable[..., tuple[AgentState, Metrics]]:
-    """So many updates of the method in every lane, all from one replay of episodes with these lengths."""
+    """So many updates of the method in every lane, all from one replay of episodes with these lengths. Where
+    outcomes are yes or no, `base` is the log odds of yes before any step counts."""
     method = config.make_method()
     sampling = dataclasses.replace(method.sampling.suited(spec.max_segment_steps), every=1)
     padded = paddings(lengths, sampling, config.lanes, spec.max_segment_steps)
@@ -287,6 +299,8 @@ def _compile(
     def update(steps: int, replay: Replay, agent: AgentState, x: Any) -> tuple[AgentState, Metrics]:
         drawn, update_key = x
         batch = scales.batch(agent.scaling, replays.gather(replay, drawn, steps))
+        if base is not None and batch.segments is not None:
+            batch = batch._replace(segments=batch.segments._replace(base=jnp.asarray(base, jnp.float32)))
         return agents.update_model(method, agent, batch, update_key)
 
     def learn(agent: AgentState, replay: Replay, key: PRNGKeyArray) -> tuple[AgentState, Metrics]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 
 from apportion.core.types import Method, Record, Segments, State, Transitions
 
@@ -26,11 +27,22 @@ class Outcomes(NamedTuple):
     unit: float = 1.0
     step: float = 0.0  # what each step earns, whichever it is
     level: float = 0.0  # of an episode, however long: nobody earns it
+    yes_no: bool = False  # outcomes are yes (1) or no (0): level and rewards are log odds
 
     def paid(self, record: Record) -> Record:
         """With what learners are paid for an episode."""
+        if self.yes_no:
+            return record
         rest = record.total - self.level - self.step * len(record.actions)
         return record._replace(total=rest / self.unit)
+
+    def linear(self, record: Record) -> Record:
+        """For regressions on totals: of yes and no, what a step of Newton's from the log odds of all would be
+        regressed on; of amounts, what learners are paid."""
+        if not self.yes_no:
+            return self.paid(record)
+        usual = float(expit(self.level))
+        return record._replace(total=(record.total - usual) / (usual * (1 - usual)))
 
     def in_outcome_units(self, method: Method) -> Method:
         """A method that has learned so, with its rewards in the unit of the outcomes."""
@@ -45,9 +57,11 @@ class Outcomes(NamedTuple):
         return method._replace(reward=reward, credit=None if method.credit is None else credit)
 
 
-def measure(records: Sequence[Record]) -> Outcomes:
+def measure(records: Sequence[Record], yes_no: bool = False) -> Outcomes:
     """Of episodes: 1, 0 and 0 where learners take them as they are."""
     totals = np.array([record.total for record in records], np.float64)
+    if yes_no:
+        return Outcomes(level=float(logit(totals.mean())), yes_no=True)
     lengths = np.array([len(record.actions) for record in records], np.float64)
     level = _level(totals, lengths, records)
     rest = totals - level

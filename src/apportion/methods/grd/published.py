@@ -137,7 +137,7 @@ def _reward_loss(model: Model, segments: Segments, key: PRNGKeyArray, config: Co
     mask = jnp.concatenate(sample_masks(key, logits, config.temperature))
     x = jnp.concatenate([segments.observations[:, :-1], segments.actions], axis=-1)
     rewards = predict_reward(model.reward, mask, x)
-    return losses.return_loss(rewards, segments.mask, segments.total, segments.length)
+    return losses.return_loss(rewards, segments.mask, segments.total, segments.length, segments.base)
 
 
 def _dynamics_loss(
