@@ -253,6 +253,7 @@ def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verbs.RunFolder, "open", stop)
     monkeypatch.setattr(logged, "read_log", stop)
     monkeypatch.setattr(logged, "relabel", stop)
+    monkeypatch.setattr(logged, "evaluate_fit", stop)
     monkeypatch.setattr(compare, "compare_runs", stop)
     monkeypatch.setattr(sweep, "run_experiment", stop)
     monkeypatch.setattr(sweep, "read_plan", stop)

@@ -78,7 +78,14 @@ def _for_types(node: ast.If) -> bool:
     return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-SHARED = ("actor_critic", "foresight", "regression", "soft")  # parts that the files of a room stand on
+SHARED = (
+    "actor_critic",
+    "foresight",
+    "regression",
+    "soft",
+    "deterministic",
+    "imitation",
+)  # parts that the files of a room stand on
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if unit_of(file) in ("methods", "backbones")])

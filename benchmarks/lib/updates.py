@@ -74,7 +74,7 @@ def of_backbones(
     """
     for name, entry in BACKBONES.items():
         backbone = entry.make(entry.config())
-        if backbone.discrete or backbone.log_density is not None:
+        if backbone.discrete or backbone.log_density is not None or backbone.offline:
             continue
         for count in lanes:
             report(f"updates: {name}, {count} lanes")

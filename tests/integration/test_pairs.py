@@ -47,12 +47,15 @@ def _small(config: Any) -> Any:
     return replace(config, **{name: value for name, value in SMALL.items() if name in names})
 
 
+ONLINE = [name for name, entry in BACKBONES.items() if not entry.make(entry.config()).offline]
+
+
 def _is_one_program(method: str, backbone: str) -> bool:
     """One pair of each method, and so some of each backbone: what is learned is compiled as users have it."""
-    return list(METHODS).index(method) % len(BACKBONES) == list(BACKBONES).index(backbone)
+    return list(METHODS).index(method) % len(ONLINE) == ONLINE.index(backbone)
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("backbone", ONLINE)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_pair_trains(method: str, backbone: str, request: pytest.FixtureRequest) -> None:
     if not _is_one_program(method, backbone):

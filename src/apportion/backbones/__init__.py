@@ -1,6 +1,6 @@
 """The registry of policy learners. Adding one: a file, and a line here."""
 
-from apportion.backbones import crossq, dqn, flashsac, ppo, sac, simba, td3
+from apportion.backbones import bc, crossq, dqn, flashsac, iql, ppo, rebrac, sac, simba, td3
 from apportion.core import registry
 from apportion.core.registry import Entry
 from apportion.core.types import Backbone
@@ -14,6 +14,9 @@ BACKBONES: dict[str, Entry[Backbone]] = {
     "ddpg": Entry(td3.DDPGConfig, td3.make_ddpg),
     "dqn": Entry(dqn.Config, dqn.make),
     "ppo": Entry(ppo.Config, ppo.make),
+    "iql": Entry(iql.Config, iql.make),
+    "rebrac": Entry(rebrac.Config, rebrac.make),
+    "bc": Entry(bc.Config, bc.make),
 }
 
 

@@ -170,13 +170,13 @@ class Deterministic(NamedTuple):
 
 
 def init_deterministic(
-    key: PRNGKeyArray, spec: Spec, count: int, config: DeterministicConfig
+    key: PRNGKeyArray, spec: Spec, count: int, config: DeterministicConfig, kind: type[MLP] = MLP
 ) -> Deterministic:
-    """An actor and so many critics; the targets start as their copies."""
+    """An actor and so many critics of a kind; the targets start as their copies."""
     actor_key, critic_key = jax.random.split(key)
     states, actions = spec.observation_size, spec.action_size
     actor = MLP.init(actor_key, (states, *config.hidden, actions))
-    critics = init_critics(critic_key, count, states + actions, config.hidden)
+    critics = init_critics(critic_key, count, states + actions, config.hidden, kind=kind)
     return Deterministic(
         actor=actor,
         target_actor=jax.tree.map(jnp.copy, actor),

@@ -32,6 +32,7 @@ VERBS = {
     "export": Verb("write a policy into a file that NumPy alone can run", "verbs.export"),
     "identify": Verb("find who feeds the reward in logged episodes", "logged.identify_graph"),
     "fit": Verb("learn from logged episodes which steps earned their outcomes", "logged.fit"),
+    "evaluate-offline": Verb("say what a policy is worth by logged episodes", "logged.evaluate_offline"),
     "relabel": Verb("write logged episodes again, with the reward of each step", "logged.relabel_data"),
     "credit": Verb("say what each kind of step earned, such as each channel", "logged.credit"),
     "paper": Verb("run an experiment of the GRD paper, and set it beside what it prints", "sweep.paper"),
@@ -105,7 +106,7 @@ def _run(words: list[str]) -> int:
 
 
 def _help() -> str:
-    lines = [f"  {name:<9} {verb.line}" for name, verb in VERBS.items()]
+    lines = [f"  {name:<16} {verb.line}" for name, verb in VERBS.items()]
     return "\n".join(
         [
             "apportion: who earned the reward? Learn dense rewards from late ones, and policies from them.",

@@ -29,6 +29,7 @@ from apportion.runs.learned import moment_in_words
 from apportion.runs.progress import faults_in_words
 from apportion.runs.summary import in_words as fit_in_words
 from apportion.runs.summary import misses_in_words, unlearned_in_words
+from apportion.training.settings import NO_POLICY
 
 EDGE_ROWS = 24  # larger graphs are summed up
 _TITLES = {"episode_correlation": "correlation in episodes", "constant_error": "of a constant"}
@@ -46,7 +47,7 @@ def summary(console: Console, data: dict[str, Any]) -> None:
     """What `apportion show` prints."""
     status, config = data["status"], data["config"]
     console.print(Text(data["run"], style="bold"))
-    policy = config["backbone"]["name"] if data["data"] is None else "no policy"
+    policy = config["backbone"]["name"] if config["backbone"]["name"] != NO_POLICY else "no policy"
     console.print(
         f"{data['env']} · {config['method']['name']} · {policy} · "
         f"{config['lanes']} seed(s) · {status.get('state', 'unknown')} at step {status.get('step', 0):,} "
@@ -61,10 +62,29 @@ def summary(console: Console, data: dict[str, Any]) -> None:
     seeds = [config["seed"] + lane for lane in range(config["lanes"])]
     for sentence in fit_in_words(data["data"], seeds):
         console.print(sentence)
+    if data["data"] is not None and data["data"]["worth"] is not None:
+        worth(console, {"lanes": data["data"]["worth"], "seed": config["seed"]})
     if data["graph"]["state_to_reward"] is not None:
         _edges(console, data)
     for sentence in (*unlearned_in_words(data), *misses_in_words(data, seeds)):
         console.print(sentence)
+
+
+def worth(console: Console, data: dict[str, Any]) -> None:
+    """What `apportion evaluate-offline` prints: values by the log, and a sentence for each seed."""
+    table = Table(title="Worth by the log", title_justify="left")
+    for column in ("seed", "what was done", "policy", "90% interval", "importance sampling", "untried"):
+        table.add_column(column, justify="right")
+    for lane, each in enumerate(data["lanes"]):
+        seed = str(data["seed"] + lane) if "seed" in data else "-"
+        interval = f"{amount(each['policy_low'])} to {amount(each['policy_high'])}"
+        values = (amount(each["behaviour"]), amount(each["policy"]), interval, amount(each["importance"]))
+        table.add_row(seed, *values, f"{each['untried']:.0%}")
+    console.print(table)
+    for sentence in dict.fromkeys(each["sentence"] for each in data["lanes"]):
+        console.print(
+            f"The policy is {sentence}." if "cannot" not in sentence else f"Whether it is better, {sentence}."
+        )
 
 
 def _scores(console: Console, data: dict[str, Any]) -> None:

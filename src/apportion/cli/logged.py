@@ -12,6 +12,7 @@ from apportion.cli.display import Flag, Output, RunPath, bar, print_data, rememb
 from apportion.core.config import check
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log
+from apportion.envs.make import EnvConfig
 from apportion.front.logs import relabel, start_fit, write_kinds
 from apportion.report.figures import check_plot, plot_kinds
 from apportion.runs.explain import Precision
@@ -19,10 +20,11 @@ from apportion.runs.folder import RunFolder
 from apportion.runs.identifying import identify_log
 from apportion.runs.kinds import credit_by
 from apportion.runs.learned import read_learned
+from apportion.runs.offline_evaluation import evaluate_fit
 from apportion.runs.summary import fit_warnings
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged
-from apportion.training.settings import Config
+from apportion.training.settings import NO_POLICY, Config
 
 Data = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
 
@@ -59,15 +61,18 @@ def identify_graph(argv: list[str]) -> int:
 def fit(argv: list[str]) -> int:
     """Learn from logged episodes who earned their outcomes."""
     with usage_errors():
-        config = logged("", flag_value(argv, "--method", "grd"))
-        with naming_settings(argv, method=(config.method, config.method_config)):
+        config = logged("", flag_value(argv, "--method", "grd"), flag_value(argv, "--backbone", NO_POLICY))
+        chosen = {"method": (config.method, config.method_config)}
+        if config.has_policy:
+            chosen["backbone"] = (config.backbone, config.backbone_config)
+        with naming_settings(argv, **chosen):
             args = parse(_fit_flags(config), argv, "apportion fit")
-        config = logged(args.data, args.method)
         config = Config(
-            env=config.env,
+            env=EnvConfig(args.data),
             method=args.method,
             method_config=args.method_config,
-            backbone=config.backbone,
+            backbone=args.backbone,
+            backbone_config=args.backbone_config if config.has_policy else None,
             seed=args.seed,
             lanes=args.seeds,
         )
@@ -79,8 +84,14 @@ def fit(argv: list[str]) -> int:
     return 0
 
 
+@dataclass(frozen=True)
+class _NoPolicy:
+    """Settings that nobody has."""
+
+
 def _fit_flags(config: Config) -> Any:
-    """The flags of `fit`; tyro takes the type of the method's config from its value."""
+    """The flags of `fit`; tyro takes the types of the two configs from their values."""
+    of_backbone = config.backbone_config if config.has_policy else _NoPolicy()
 
     @dataclass(frozen=True)
     class Fit:
@@ -94,6 +105,8 @@ def _fit_flags(config: Config) -> Any:
         """Run folder to write; runs/DATA-METHOD-TIME when not given."""
         method: str = config.method
         """How reward is given to steps: see `apportion list methods`."""
+        backbone: str = config.backbone
+        """How a policy learns from the same log, by these rewards: iql, rebrac or bc; none when not given."""
         seeds: int = config.lanes
         """How many seeds to fit at once, each in its own lane."""
         seed: int = config.seed
@@ -101,8 +114,35 @@ def _fit_flags(config: Config) -> Any:
         fitting: tyro.conf.OmitArgPrefixes[Fitting] = field(default_factory=Fitting)
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
         method_config: Annotated[Any, tyro.conf.arg(name="method")] = config.method_config
+        backbone_config: Annotated[Any, tyro.conf.arg(name="backbone")] = of_backbone
 
     return Fit
+
+
+def evaluate_offline(argv: list[str]) -> int:
+    """Say what a policy is worth by logged episodes."""
+
+    @dataclass(frozen=True)
+    class EvaluateOffline:
+        """Say what a policy would earn, by logged episodes alone: fitted Q evaluation with an interval,
+        weighted importance sampling where enough episodes are like it, and how much of what it does was never
+        tried."""
+
+        run: RunPath
+        """A run folder that `apportion fit` wrote; with --backbone it has a policy."""
+        data: str | None = None
+        """Logged episodes with the columns of those that it was fitted to; the same ones when not given."""
+        policy: Path | None = None
+        """Another policy, that `apportion export` wrote, instead of the run's own."""
+        out: Path | None = None
+        """Also write the result, as JSON, to this file."""
+        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    args = parse(EvaluateOffline, argv, "apportion evaluate-offline")
+    remember_compilations()
+    data = evaluate_fit(RunFolder.open(args.run), args.data, args.policy)
+    print_data(data, args.output, display.worth, args.out)
+    return 0
 
 
 def relabel_data(argv: list[str]) -> int:

@@ -38,6 +38,17 @@ def expanded(spec: Spec) -> Spec:
     )
 
 
+def policy_spec(spec: Spec) -> Spec:
+    """The spec as a policy from a log knows it: discrete where all actions are some choices."""
+    known = expanded(spec)
+    if not spec.choices:
+        return known
+    names = tuple(" ".join(f"{value:g}" for value in choice) for choice in spec.choices)
+    return dataclasses.replace(
+        known, action_names=names, action_low=(), action_high=(), discrete=True, choices=(), inputs=()
+    )
+
+
 def expand_observations(spec: Spec, observations: NDArray[Any]) -> NDArray[Any]:
     """[..., S] with numbers of categories, as learners know it."""
     return one_hot(observations, spec.levels[: spec.observation_size])

@@ -54,6 +54,7 @@ class Spec:
     first_action: int = 0  # the environment's own number of the first discrete action
     padded: int = 0  # how many of the last dimensions are zeros that the environment itself does not give
     levels: tuple[int, ...] = ()  # [S+A] how many categories a dimension has, 0: numbers; empty: all numbers
+    choices: tuple[tuple[float, ...], ...] = ()  # [K][A] all actions of a log; empty: any within the bounds
     inputs: tuple[str, ...] = ()  # [S+A] of which input each is a part, such as a vector; empty: each its own
 
     def __post_init__(self) -> None:
@@ -107,6 +108,7 @@ class Spec:
             "first_action": self.first_action,
             "padded": self.padded,
             "levels": list(self.levels),
+            "choices": [list(each) for each in self.choices],
             "inputs": list(self.inputs),
         }
 
@@ -127,5 +129,6 @@ class Spec:
             first_action=data["first_action"],
             padded=data["padded"],
             levels=tuple(data["levels"]),
+            choices=tuple(tuple(each) for each in data.get("choices", ())),
             inputs=tuple(data.get("inputs", ())),
         )

@@ -42,6 +42,7 @@ class Transitions(NamedTuple):
     step_in_episode: Int[Array, "*B"]
     credit: Float[Array, "*B"]  # from Method.credit; the segment's mean reward until it has been asked
     acted: Acted | None = None  # not drawn but in order: the newest ones, for on-policy backbones
+    next_action: Float[Array, "*B A"] | None = None  # what was done next, where all lies in a log
 
 
 class Segments(NamedTuple):
@@ -200,3 +201,4 @@ class Backbone(NamedTuple):
     discrete: bool | None = False  # serves discrete actions, as one-hot vectors; else continuous; None: both
     log_density: LogDensity | None = None  # log π(a|s) of given actions
     returns: Returns | None = None  # None: rewards as they come, unless they are unusually small or large
+    offline: bool = False  # learns from logged episodes alone

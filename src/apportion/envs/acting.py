@@ -167,7 +167,10 @@ def _epsilon_greedy(outputs: Vector, actor: Actor, rng: np.random.Generator | No
 
 def _sampled(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
     """PPO's head: a tanh-Gaussian around the outputs with spread exp(`log_std` [A]), or without that array,
-    for discrete actions, one of them by the softmax of the outputs."""
+    for discrete actions, one of them by the softmax of the outputs. With `noise` [A], as IQL's has it, that
+    is added after the tanh."""
+    if "noise" in actor:
+        return _tanh_noise(outputs, actor, rng)
     if "log_std" in actor:
         if rng is None:
             return np.tanh(outputs)

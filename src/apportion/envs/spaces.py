@@ -124,7 +124,10 @@ def action_facts(space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def own_action(spec: Spec, action: NDArray[np.float32]) -> Any:
-    """What the environment's step() takes: a vector within its bounds, or the number of a discrete action."""
+    """What the environment's step() takes: a vector within its bounds, or the number of a discrete action; of
+    a log with some choices, one of these."""
+    if spec.choices:
+        return np.array(spec.choices[int(np.argmax(action))])
     if spec.discrete:
         return spec.first_action + int(np.argmax(action))
     low, high = bounds(spec)

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from apportion import backbones
 from apportion.backbones import BACKBONES
 from apportion.core.config import check, from_dict, nearest, to_dict
 from apportion.envs.factories import Factory, name_factory
@@ -65,19 +66,31 @@ def known_settings(env_id: str, method: str, backbone: str) -> list[str]:
     return [*_places(_parts(starting_point(env_id, method, backbone, "default"))), *_OF_THE_WHOLE]
 
 
-def changed_method(config: Config, settings: Mapping[str, Any]) -> Config:
-    """With some settings of the method, by their flags' names: {"method.hidden": (64, 64)}."""
+def changed_learners(config: Config, settings: Mapping[str, Any]) -> Config:
+    """With some settings of method and backbone, by their flags' names: {"method.hidden": (64, 64)}."""
     given = flat(settings)
-    known = [_flag("method", field) for field in _fields(config.method_config)]
+    parts = {"method": config.method_config} | (
+        {"backbone": config.backbone_config} if config.has_policy else {}
+    )
+    known = [_flag(part, field) for part in parts for field in _fields(parts[part])]
     for name in given:
         check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
-    changes = {name.removeprefix("method."): value for name, value in given.items()}
-    return dataclasses.replace(config, method_config=_changed(config.method_config, changes, "method"))
+    for part in parts:
+        changes = {
+            name.removeprefix(f"{part}."): given[name] for name in given if name.startswith(f"{part}.")
+        }
+        parts[part] = _changed(parts[part], changes, part)
+    return dataclasses.replace(config, **{f"{part}_config": changed for part, changed in parts.items()})
 
 
 def starting_point(env_id: str, method: str, backbone: str, start: str) -> Config:
     """What suits the task, or what was published."""
     check(backbone != NO_POLICY, f"unknown backbone {backbone!r}{nearest(backbone, BACKBONES)}")
+    entry = backbones.find(backbone)
+    check(
+        not entry.make(entry.config()).offline,
+        f"{backbone} learns from logged episodes: `apportion fit LOG --backbone {backbone}`",
+    )
     check(start in PRESETS, f"unknown preset {start!r}{nearest(start, PRESETS)}")
     config = preset(env_id, method, backbone)
     return paper(config) if start == "paper" else config

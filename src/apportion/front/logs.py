@@ -13,7 +13,7 @@ from apportion.core.terminal import say
 from apportion.data.columns import Columns
 from apportion.data.reading import Read, read_log
 from apportion.data.writing import check_target, relabelled_id, write_copy, write_minari
-from apportion.front.choosing import changed_method
+from apportion.front.choosing import changed_learners
 from apportion.front.run import Run
 from apportion.runs.explain import Precision
 from apportion.runs.fitting import fit_run
@@ -21,13 +21,14 @@ from apportion.runs.folder import default_path
 from apportion.runs.relabelling import relabel_rows
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged
-from apportion.training.settings import Config
+from apportion.training.settings import NO_POLICY, Config
 
 
 def fit(
     data: str | os.PathLike[str],
     method: str = "grd",
     *,
+    backbone: str = NO_POLICY,
     episode: str | None = None,
     step: str | None = None,
     states: str | None = None,
@@ -45,7 +46,8 @@ def fit(
     settings: Mapping[str, Any] | None = None,
     quiet: bool = False,
 ) -> Run:
-    """Learn a decomposition from logged episodes, into a run folder.
+    """Learn a decomposition from logged episodes, and with a `backbone` (iql, rebrac or bc) a policy, into a
+    run folder.
 
     `data` is a CSV, Parquet, JSON Lines, NPZ or HDF5 file, or the id of a Minari data set; what follows up to
     `seen` says which columns are what, and `outcome_kind` whether outcomes are amounts, or yes and no.
@@ -54,13 +56,15 @@ def fit(
     columns = Columns(
         episode, step, states, actions, outcome, terminated, without, lags, steps, seen, outcome_kind
     )
-    config = dataclasses.replace(logged(os.fspath(data), method), seed=seed, lanes=seeds)
+    config = dataclasses.replace(logged(os.fspath(data), method, backbone), seed=seed, lanes=seeds)
     known = [field.name for field in dataclasses.fields(Fitting)]
-    given = {name: value for name, value in (settings or {}).items() if not name.startswith("method")}
+    given = {
+        name: value for name, value in (settings or {}).items() if not name.startswith(("method", "backbone"))
+    }
     for name in given:
         check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
     rest = {name: value for name, value in (settings or {}).items() if name not in given}
-    config = changed_method(config, rest)
+    config = changed_learners(config, rest)
     read = read_log(config.env.id, columns)
     return start_fit(config, Fitting(**given), read, None if out is None else Path(out), quiet)
 

@@ -22,6 +22,7 @@ from apportion.runs.kinds import credit_by
 from apportion.runs.learned import check_lane
 from apportion.runs.listeners import Listener
 from apportion.runs.logs import STORED
+from apportion.runs.offline_evaluation import evaluate_fit
 from apportion.runs.policy import Policy, export_policy, read_policy
 from apportion.runs.recording import Outcome
 from apportion.runs.rewards import learned_rewards
@@ -179,6 +180,14 @@ class Run:
         """Scores of every lane over fresh episodes: what `apportion eval --json` prints."""
         playing = EvaluationSettings(episodes, seed, noise, tuple(noise_dims))
         return evaluate_run(self.folder, playing, best).data
+
+    def evaluate_offline(
+        self, data: str | os.PathLike[str] | None = None, policy: str | os.PathLike[str] | None = None
+    ) -> dict[str, Any]:
+        """What its policy, or an exported one, is worth by logged episodes, by default its own: what
+        `apportion evaluate-offline --json` prints."""
+        log = None if data is None else os.fspath(data)
+        return evaluate_fit(self.folder, log, None if policy is None else Path(policy))
 
     def explain(
         self,

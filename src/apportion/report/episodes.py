@@ -141,10 +141,21 @@ def _packed(episode: Episode, shown: list[int]) -> dict[str, Any]:
         for name in ("true_rewards", "redistributed", "paid", "redistributed_low", "redistributed_high")
         if name in episode
     }
+    unknown = np.full((length, episode["observations"].shape[1]), np.nan)
+    advice = (
+        {
+            "recommended": packing.columns(
+                np.concatenate([unknown, episode["recommended"]], axis=1)[:STEPS, shown]
+            )
+        }
+        if "recommended" in episode
+        else {}
+    )
     sums = {name: float(np.sum(episode[name], dtype=np.float64)) for name in rewards}
     return {
         "length": length,
         **rewards,
+        **advice,
         "sums": sums,
         "segment_end": packing.counts(episode["segment_end"][:STEPS]),
         "values": packing.columns(values[:STEPS, shown]),
@@ -240,7 +251,7 @@ def _pictures(run: RunFolder, episode: Episode, say: Say) -> Mapping[int, bytes]
     steps = thinned(min(len(episode["actions"]), STEPS), FRAMES)
     try:
         config = read_settings(run)[0]
-        if not config.has_policy:  # logged episodes have no environment that could be drawn
+        if config.from_log:  # logged episodes have no environment that could be drawn
             return {}
         run.need_trust("the environment")
         frames = film(config.env, episode, steps).frames

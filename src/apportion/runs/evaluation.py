@@ -82,6 +82,7 @@ def evaluate_run(run: RunFolder, playing: EvaluationSettings, best: bool = False
 def play(learned: Learned, episodes: int, seed: int, noise: Noise | None) -> list[list[Arrays]]:
     """Fresh episodes of every lane's policy. Lane i plays those of seed + i."""
     config = learned.config
+    config.check_environment()
     seeds = [seed + lane for lane in range(config.lanes)]
     with Pool(config.env, seeds, config.make_backbone().head, default_workers(config.lanes)) as pool:
         learned.spec.check_same(pool.spec)

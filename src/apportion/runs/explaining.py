@@ -207,7 +207,7 @@ def explain_run(
 def _episodes(explainer: Explainer, selection: Selection) -> tuple[str, list[list[Steps]]]:
     """Where the episodes come from, and those of each lane."""
     config, spec, run = explainer.config, explainer.spec, explainer.run
-    if selection.episode is not None and not config.has_policy:
+    if selection.episode is not None and config.from_log:
         log = read_for(run, str(selection.episode))[1]
         logged = [plain_episode(spec, log, number) for number in range(len(log.totals))]
         steps = [Steps.of_episode(each["observations"], each["actions"]) for each in logged]

@@ -35,6 +35,8 @@ from apportion.runs.identifying import check_answers
 from apportion.runs.listeners import Events
 from apportion.runs.logged import learners_record, plain_episode, spec_of
 from apportion.runs.logs import STORED, MetricsLog
+from apportion.runs.offline_evaluation import evaluate_fit
+from apportion.runs.offline_policy import check_policy, recommended, with_policy
 from apportion.runs.progress import Progress
 from apportion.runs.settings import Checkpoints, as_data
 from apportion.training.offline import Fitting, Logged, Look, offline
@@ -74,7 +76,10 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
         answers = config.method in ANSWERING
         check(answers, f"{config.method} has no loss for outcomes that are yes or no: {ways}")
         check_answers(log, source.data)
+        what = "policies are learned from amounts only: leave out --backbone, or say --outcome-kind amount"
+        check(not config.has_policy, f"{source.data} has outcomes that are yes or no, and {what}")
     spec = spec_of(source.data, log)
+    check_policy(config, spec)
     held_out = _held_out(log, fitting.held_out, np.random.default_rng(config.seed))
     config = replace(config, schedule=_schedule(fitting))
     run = RunFolder.create(out, as_data(config, Checkpoints()), spec)
@@ -175,6 +180,7 @@ class _Recorder:
                         for lane in look.evaluation.episodes
                     ]
                     found = weighed(credit, self.config.method, look.unexplained, np.array(varied))
+                    look = self._with_policy(look, found, progress)
                     write_credit(self.run, found)
                 self._write(look, credit if found is None else found)
                 progress.update(step)
@@ -183,6 +189,19 @@ class _Recorder:
                     self._save(look)
                     break
         self._status("stopped" if stop.requested else "finished", step)
+        if found is not None and self.config.has_policy:
+            write_json(self.run.worth, evaluate_fit(self.run))
+
+    def _with_policy(self, look: Look, credit: Credit, progress: Progress) -> Look:
+        """The last look with a policy, where one is asked for; what it is worth is written beside."""
+        if not self.config.has_policy:
+            return look
+        progress.message(
+            f"Learning a policy: {self.config.backbone}, {self.fitting.policy_updates:,} updates."
+        )
+        agent, metrics = with_policy(self.config, self.fitting, self.spec, self.data, look.agent, credit)
+        learned = {f"policy_{name}": values for name, values in metrics.items()}
+        return look._replace(agent=agent, metrics={**look.metrics, **learned})
 
     def _write(self, look: Look, credit: Credit) -> None:
         metrics = jax.device_get(look.metrics)
@@ -229,6 +248,13 @@ class _Recorder:
         ]
         if credit is not None:
             lanes = [self._credited(credit, lane) for lane in lanes]
+        if credit is not None and self.config.has_policy:
+            for number, lane in enumerate(lanes):
+                records = self.data.held_out[: len(lane)]
+                told = recommended(self.config, self.spec, look.agent, number, records)
+                lanes[number] = [
+                    episode | {"recommended": each} for episode, each in zip(lane, told, strict=True)
+                ]
         self.run.write_episodes(look.step, lanes)
         settings = as_data(self.config, Checkpoints())
         meta = {"best_looks": look.best, "seconds": time.monotonic() - self.began, "settings": settings}

@@ -176,6 +176,11 @@ class RunFolder:
         return self.path / "credit.safetensors"
 
     @property
+    def worth(self) -> Path:
+        """What policies are worth by the log that they were learned from."""
+        return self.path / "offline_evaluation.json"
+
+    @property
     def tensorboard(self) -> Path:
         return self.path / "tensorboard"
 

@@ -47,7 +47,9 @@ class Learned:
         method, backbone = self.config.make_method(), self.config.make_backbone()
         states = self.spec.observation_size
         actors = jax.jit(jax.vmap(lambda agent: agents.actor(method, backbone, agent, states)))(self.agent)
-        return {name: np.asarray(array) for name, array in actors.items()}
+        found = {name: np.asarray(array) for name, array in actors.items()}
+        # Who acted in a log may have looked at anything: a policy that learned from it sees all.
+        return found | ({"mask": np.ones_like(found["mask"])} if self.config.from_log else {})
 
     @property
     def method(self) -> Method:

@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apportion.core.categories import expand_actions, expand_observations
 from apportion.core.config import Tell, UserError, check, silent
 from apportion.core.spec import Spec
 from apportion.core.types import Record
 from apportion.data.columns import Choice, Columns
-from apportion.data.encoding import Encoding
+from apportion.data.encoding import MOST_CATEGORIES, Encoding
 from apportion.data.logged import Log
 from apportion.data.reading import read_rows
 from apportion.data.rows import Rows
@@ -19,6 +20,8 @@ from apportion.envs.wire import Arrays
 from apportion.runs.atomic import read_json
 from apportion.runs.folder import RunFolder
 from apportion.training.offline import with_last
+
+MOST_NUMBERS = 10  # different actions: more whole numbers are amounts, not choices
 
 
 def spec_of(data: str, log: Log) -> Spec:
@@ -39,8 +42,19 @@ def spec_of(data: str, log: Log) -> Spec:
         action_low=tuple(low.tolist()),
         action_high=tuple(np.where(high > low, high, low + 1).tolist()),
         levels=log.levels if any(log.levels) else (),
+        choices=_choices(log, levels),
         inputs=log.inputs if len(set(log.inputs)) < len(log.inputs) else (),
     )
+
+
+def _choices(log: Log, levels: NDArray[np.int64]) -> tuple[tuple[float, ...], ...]:
+    """All actions of a log, where they are categories or whole numbers and few, or only one was taken."""
+    every = np.concatenate(log.actions).astype(np.float64)
+    kinds = np.unique(every, axis=0)
+    most = MOST_CATEGORIES if levels.any() else MOST_NUMBERS
+    whole = bool(np.all(kinds == np.rint(kinds)))
+    few = len(kinds) == 1 or (whole and len(kinds) <= most)
+    return tuple(tuple(kind) for kind in kinds.tolist()) if few else ()
 
 
 def plain_episode(spec: Spec, log: Log, number: int) -> Arrays:

@@ -5,20 +5,23 @@ file, for programs that have neither JAX nor this package.
 """
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from apportion import __version__
+from apportion.core.categories import expand_observations, widths
 from apportion.core.config import UserError, check
 from apportion.core.files import write_bytes
 from apportion.core.spec import Spec
+from apportion.data.encoding import Encoding
 from apportion.envs.acting import Actor, act
 from apportion.envs.spaces import bounds, own_action
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, check_lane, read_learned
+from apportion.runs.logged import read_facts
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +36,16 @@ class Policy:
     skipped: tuple[str, ...] = ()  # a line for each newer checkpoint that could not be used, or is gone
 
     def __call__(self, observation: Any, rng: np.random.Generator | None = None) -> Any:
-        seen = np.asarray(observation, np.float32)
-        wanted = self.actor["mask"].shape
+        mean = self.actor.get("mean", self.actor["mask"])  # doubles, where single precision is too coarse
+        seen = np.asarray(observation, mean.dtype)
+        wanted = (self.spec.observation_size - self.spec.padded,)
         check(seen.shape == wanted, f"an observation of shape {seen.shape} was given: {wanted} is needed")
         bad = np.flatnonzero(~np.isfinite(seen))
         if bad.size:
             name = self.spec.observation_names[bad[0]]
             raise UserError(f"an observation with {seen[bad[0]]} in dimension {bad[0]} ({name}) was given")
-        return own_action(self.spec, act(self.actor, self.head, seen, rng))
+        shown = expand_observations(self.spec, seen)
+        return own_action(self.spec, act(self.actor, self.head, shown, rng))
 
 
 def read_policy(run: RunFolder, lane: int = 0, best: bool = False) -> Policy:
@@ -57,7 +62,22 @@ def read_policy(run: RunFolder, lane: int = 0, best: bool = False) -> Policy:
         "step": learned.step if learned.best_steps is None else learned.best_steps[lane],
     }
     own, head = _own_inputs(actor, spec, learned), learned.config.make_backbone().head
+    if learned.config.from_log:
+        check(run.credit.is_file(), f"{run.path} was stopped before its policy was learned: fit it again")
+        spec, own = _from_origins(run, spec, own)
     return Policy(spec, head, own, facts, tuple(learned.skipped))
+
+
+def _from_origins(run: RunFolder, spec: Spec, actor: Actor) -> tuple[Spec, Actor]:
+    """For numbers as they stand in a log, some of which its run counts from their mean."""
+    seen, done = Encoding.from_dict(read_facts(run)["encoding"]).origins()
+    if "mean" in actor and seen.any():
+        wide = np.repeat(seen, widths(spec.levels[: len(seen)] or (0,) * len(seen)))
+        far: Any = actor["mean"].astype(np.float64) + wide
+        actor = actor | {"mean": far}
+    low, high = ((np.array(end) + done).tolist() for end in (spec.action_low, spec.action_high))
+    choices = tuple(tuple((np.array(each) + done).tolist()) for each in spec.choices)
+    return replace(spec, action_low=tuple(low), action_high=tuple(high), choices=choices), actor
 
 
 def export_policy(policy: Policy, path: Path) -> int:
@@ -67,12 +87,16 @@ def export_policy(policy: Policy, path: Path) -> int:
     arrays: dict[str, Any] = {
         **policy.actor,
         "head": policy.head,
-        "observation_names": spec.observation_names[: len(policy.actor["mask"])],
+        "observation_names": spec.observation_names[: spec.observation_size - spec.padded],
         "action_names": spec.action_names,
         **policy.facts,
         "apportion": __version__,
     }
-    if spec.discrete:
+    if any(spec.levels[: spec.observation_size]):
+        arrays["levels"] = np.array(spec.levels[: spec.observation_size])
+    if spec.choices:
+        arrays["choices"] = np.array(spec.choices)
+    elif spec.discrete:
         arrays["first_action"] = spec.first_action
     else:
         arrays["low"], arrays["high"] = bounds(spec)
@@ -93,7 +117,7 @@ def _own_inputs(actor: Actor, spec: Spec, learned: Learned) -> Actor:
 
     What the paper's set-up overwrites with zeros is not looked at.
     """
-    own, zero_from = spec.observation_size - spec.padded, learned.config.env.zero_from
+    own, zero_from = learned.spec.observation_size - spec.padded, learned.config.env.zero_from
     fitted = dict(actor)
     for name in ("mask", "mean", "scale", "w0"):
         if name in actor:

@@ -95,8 +95,8 @@ def read_agent(
 
 
 def _agent_template(config: Config, spec: Spec) -> AgentState:
-    """Shapes and types of an agent; one that was fitted to logged episodes has no policy."""
-    if config.has_policy:
+    """Shapes and types of an agent; one that was fitted to logged episodes may have no policy."""
+    if not config.from_log:
         return _template(config, spec)[0]
     agent: AgentState = jax.eval_shape(lambda: offline.start(config, spec))
     return agent

@@ -37,6 +37,7 @@ class SpecFile(TypedDict):
     first_action: int
     padded: int
     levels: tuple[int, ...]
+    choices: NotRequired[tuple[tuple[float, ...], ...]]  # older versions did not write any
     inputs: NotRequired[tuple[str, ...]]
 
 

@@ -94,6 +94,7 @@ def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
         "answers": facts.get("answers"),
         **told,
         "credit": known,
+        "worth": read_json(run.worth)["lanes"] if run.worth.is_file() else None,
     }
 
 

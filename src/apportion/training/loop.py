@@ -135,6 +135,7 @@ def open_pool(config: Config, faults: dict[str, Any] | None = None) -> Pool:
     workers = config.schedule.workers
     if workers is None:
         workers = default_workers(config.lanes, learns_here=jax.default_backend() == "cpu")
+    config.check_environment()
     return Pool(config.env, config.seeds, config.make_backbone().head, workers, ledger)
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 from threadpoolctl import threadpool_limits
 
+from apportion.core.categories import policy_spec
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Metrics, Record
@@ -56,11 +57,16 @@ class Fitting:
     """Looks without a smaller error before it stops."""
     held_out: float = 0.2
     """Share of the episodes that nothing is learned from."""
+    policy_updates: int = 10_000
+    """Updates of the policy, where a --backbone learns one."""
+    pessimism: float = 1.0
+    """How far the policy's rewards are moved towards the lower ends of their 90% intervals: 0: not at all."""
 
     def __post_init__(self) -> None:
-        for name in ("updates", "check_every", "patience"):
+        for name in ("updates", "check_every", "patience", "policy_updates"):
             check(getattr(self, name) >= 1, f"{name}={getattr(self, name)} must be at least 1")
         check(0 < self.held_out < 1, f"held_out={self.held_out} must be between 0 and 1")
+        check(self.pessimism >= 0, f"pessimism={self.pessimism} must not be negative")
 
 
 class Logged(NamedTuple):
@@ -88,12 +94,14 @@ class Look(NamedTuple):
 
 
 def start(config: Config, spec: Spec) -> AgentState:
-    """Fresh state of all lanes; there is no backbone's."""
+    """Fresh state of all lanes; of a backbone only where a policy is asked for."""
     method = config.make_method()
+    backbone = config.make_backbone() if config.has_policy else None
 
     def one(key: PRNGKeyArray) -> AgentState:
         scaling = scales.unknown(spec) if config.normalise else None
-        return AgentState(method.init(key, spec), None, scaling)
+        policy = None if backbone is None else backbone.init(jax.random.fold_in(key, 1), policy_spec(spec))
+        return AgentState(method.init(key, spec), policy, scaling)
 
     keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), 0) for seed in config.seeds])
     return jax.jit(jax.vmap(one))(keys)

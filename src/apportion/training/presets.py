@@ -6,7 +6,9 @@ The sparsity weights λ1..λ5 of the MuJoCo tasks are those of the GRD paper's a
 from dataclasses import replace
 from typing import Any
 
-from apportion.backbones import crossq, dqn, flashsac, sac, simba, td3
+from apportion import backbones
+from apportion.backbones import bc, crossq, dqn, flashsac, iql, rebrac, sac, simba, td3
+from apportion.core.config import check
 from apportion.envs.make import EnvConfig
 from apportion.methods import (
     align_rudder,
@@ -146,10 +148,26 @@ LOGGED_METHODS: dict[str, Any] = {
 }
 
 
-def logged(data: str, method: str) -> Config:
-    """The settings that fitting to logged episodes starts from: no policy, and a method that learns from many
-    episodes at once, for all of them are there."""
-    config = Config(env=EnvConfig(data), method=method, backbone=NO_POLICY)
+LOGGED_BACKBONES: dict[str, Any] = {
+    "iql": iql.Config(hidden=(64, 64), learning_rate=1e-3),
+    "rebrac": rebrac.Config(hidden=(64, 64), learning_rate=1e-3),
+    "bc": bc.Config(hidden=(64, 64), learning_rate=1e-3),
+}
+
+
+def logged(data: str, method: str, backbone: str = NO_POLICY) -> Config:
+    """The settings that fitting to logged episodes starts from: a method that learns from many episodes at
+    once, for all of them are there, and no policy unless a backbone for logs is named."""
+    check(
+        backbone == NO_POLICY or backbones.find(backbone).make(backbones.find(backbone).config()).offline,
+        f"{backbone} learns by acting: from a log, choose --backbone {', '.join(LOGGED_BACKBONES)}",
+    )
+    config = Config(
+        env=EnvConfig(data),
+        method=method,
+        backbone=backbone,
+        backbone_config=LOGGED_BACKBONES.get(backbone),
+    )
     return replace(config, method_config=LOGGED_METHODS.get(method, config.method_config))
 
 

@@ -129,8 +129,21 @@ class Config:
 
     @property
     def has_policy(self) -> bool:
-        """False for a decomposition that was learned from logged episodes."""
+        """False for a decomposition alone, learned from logged episodes."""
         return self.backbone != NO_POLICY
+
+    @property
+    def from_log(self) -> bool:
+        """Whether all was learned from logged episodes: there is no environment."""
+        return not self.has_policy or self.make_backbone().offline
+
+    def check_environment(self) -> None:
+        """Complain where there is none to act in."""
+        check(
+            not (self.has_policy and self.from_log),
+            f"this run was fitted to logged episodes ({self.env.id}) and has no environment to act in: "
+            "`apportion evaluate-offline` judges its policy",
+        )
 
     @property
     def imagines(self) -> bool:
@@ -155,7 +168,7 @@ class Config:
         check(
             self.has_policy,
             f"this run was fitted to logged episodes ({self.env.id}) and has no policy: "
-            "`apportion train` makes one that has",
+            "`apportion fit --backbone iql` learns one, too",
         )
         config = self.backbone_config
         if isinstance(config, DecayConfig) and config.decay_updates is None:

@@ -189,7 +189,7 @@ function showFrame(parts, episode, t) {
 function buildValues(parts, view) {
   const { run, episode } = view;
   const names = dimensionNames(run), dims = run.player.dimensions, S = run.observation_names.length;
-  const credit = decode(episode.contributions), values = decode(episode.values);
+  const credit = decode(episode.contributions), values = decode(episode.values), advice = decode(episode.recommended);
   const explained = credit ? nearestKnown(credit) : null; // for each step, the nearest with contributions
   const widest = credit ? Math.max(1e-12, ...Array.from(credit.values, (each) => Math.abs(each) || 0)) : 1;
   const rows = dims.map((i, k) => ({ k, name: names[i], kind: i < S ? "" : "action", driver: drivesReward(run, i), low: values.low[k], span: values.scale[k] * 65534 }));
@@ -208,7 +208,11 @@ function buildValues(parts, view) {
       const where = from === t ? "Contributions" : `Contributions, known at step ${whole(from)},`;
       parts.valuesNote.textContent = `${where} add up to the redistributed reward minus a baseline of ${number(decode(episode.baseline).values[from])}.`;
     }
-    for (const row of live) updateRow(row, t, from, values, credit, widest);
+    for (const row of live) {
+      updateRow(row, t, from, values, credit, widest);
+      const better = advice && !row.rest ? advice.values[t * advice.shape[1] + row.k] : NaN;
+      if (known(better)) row.value.textContent += ` (policy: ${number(better)})`;
+    }
   };
   if (dims.length < names.length) parts.values.append(el("p", { class: "note" }, `${dims.length} of ${names.length} dimensions are kept on the page.`));
 }

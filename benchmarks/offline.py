@@ -1,0 +1,218 @@
+"""From a log to a policy: what is learned on learned and on true rewards, played; and who said it is better.
+
+    python benchmarks/offline.py --out results/offline.json
+    python benchmarks/offline.py --tasks Battery Kiln --learners iql rebrac --rewards grd rd true --seeds 5
+    python benchmarks/offline.py --show results/offline.json
+
+A log holds episodes of mediocre behaviour, paid once an episode: half of a rule's action, or a random one on
+Greenhouse, and noise. Every policy is played in the simulator, which `evaluate-offline` has not seen.
+"""
+
+import itertools
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import numpy as np
+
+import apportion
+from apportion import backbones
+from apportion.core.types import Record
+from apportion.envs.acting import act
+from apportion.envs.spaces import learners_actions, own_action, spec_of
+from apportion.runs.atomic import read_json, write_json
+from apportion.runs.folder import versions
+from apportion.training.offline_policy import all_steps, learn_policy, scaled
+from apportion.training.presets import LOGGED_BACKBONES
+from apportion.training.scaling import unknown
+from lib.command import given, start
+from suite_tasks import env_id
+
+OTHERS = {"Greenhouse": "apportion/Greenhouse-v0", "Pendulum": "Pendulum-v1"}
+TRUE = "true"
+NOISE = 0.5  # standard deviation on logged actions, which are in [-1, 1]
+PLAYED = 100  # fresh episodes of every policy
+FRESH = 1_000_000  # where their seeds begin
+
+Policy = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Offline:
+    """Which logs, and who learns from them."""
+
+    tasks: tuple[str, ...] = ("Greenhouse", "Pendulum", "Battery", "Kiln")
+    """Greenhouse, Pendulum, or tasks of the suite."""
+    learners: tuple[str, ...] = ("iql", "rebrac")
+    rewards: tuple[str, ...] = ("grd", "rd", TRUE)
+    """Methods of `apportion fit`, or `true`: those that the simulator gives."""
+    episodes: int = 300
+    """In each log."""
+    seeds: int = 1
+    """Logs of each task, and learners."""
+    updates: int = 10_000
+    """Of each policy."""
+    pessimism: float = 1.0
+    """Of what is learned on learned rewards."""
+    out: Path | None = None
+    """Where to write the results, as JSON; what is there already is kept."""
+    show: Path | None = None
+    """Print results that were written before, and measure nothing."""
+
+
+class Played(NamedTuple):
+    """An episode with what is hidden in it."""
+
+    observations: Any  # [T+1, S]
+    actions: Any  # [T, A] in the environment's range
+    rewards: Any  # [T]
+    terminated: bool
+
+
+def main(flags: Offline) -> None:
+    if flags.show is not None:
+        return table(read_json(flags.show)["policies"])
+    kept = read_json(flags.out)["policies"] if flags.out is not None and flags.out.is_file() else []
+    for task in flags.tasks:
+        for seed in range(flags.seeds):
+            kept += of_log(task, seed, flags)
+            if flags.out is not None:
+                write_json(flags.out, {"command": given(), "versions": versions(), "policies": kept})
+    table(kept)
+    return None
+
+
+def make(task: str) -> gymnasium.Env[Any, Any]:
+    return gymnasium.make(OTHERS.get(task) or env_id(task, False))
+
+
+def behaviour(task: str, env: Any, seed: int) -> Policy:
+    """Half of what a rule does, and noise."""
+    rng = np.random.default_rng(seed)
+    low, high = env.action_space.low, env.action_space.high
+
+    def policy(observation: Any) -> Any:
+        if task == "Greenhouse":
+            usual = np.zeros_like(low)
+        elif task == "Pendulum":
+            usual = np.array([_swing(observation)])
+        else:
+            rule = env.unwrapped.rule_action(observation)
+            usual = ((rule - low) / (high - low) * 2 - 1) / 2
+        done = np.clip(usual + NOISE * rng.normal(size=low.shape), -1, 1)
+        return (low + (done + 1) / 2 * (high - low)).astype(low.dtype)
+
+    return policy
+
+
+def _swing(observation: Any) -> float:
+    """Pushes along with the pendulum, and holds it half-heartedly at the top."""
+    angle, speed = np.arctan2(observation[1], observation[0]), observation[2]
+    return float(np.clip(-4 * angle - speed, -1, 1) if abs(angle) < 0.6 else 0.4 * np.sign(speed))
+
+
+def play(env: Any, policy: Policy, episodes: int, first: int) -> list[Played]:
+    found = []
+    for number in range(episodes):
+        observation, _ = env.reset(seed=first + number)
+        seen, done, paid, over, cut = [observation], [], [], False, False
+        while not (over or cut):
+            done.append(policy(observation))
+            observation, reward, over, cut, _ = env.step(done[-1])
+            seen.append(observation)
+            paid.append(float(reward))
+        found.append(Played(np.array(seen, np.float32), np.array(done), np.array(paid), bool(over)))
+    return found
+
+
+def of_log(task: str, seed: int, flags: Offline) -> list[dict[str, Any]]:
+    """Every learner on every kind of reward, by one log."""
+    env = make(task)
+    log = play(env, behaviour(task, env, seed), flags.episodes, seed * 10_000)
+    head = {"task": task, "seed": seed, "episodes": flags.episodes, "updates": flags.updates}
+    head["behaviour"] = float(np.mean([each.rewards.sum() for each in log]))
+    found: list[dict[str, Any]] = []
+    for learner, rewards in itertools.product(flags.learners, flags.rewards):
+        if rewards == TRUE:
+            policy, worth = on_true(env, log, learner, seed, flags.updates), {}
+        else:
+            policy, worth = on_learned(log, learner, rewards, seed, flags)
+        returns = [float(each.rewards.sum()) for each in play(env, policy, PLAYED, FRESH)]
+        row = {"learner": learner, "rewards": rewards, "pessimism": flags.pessimism, **worth}
+        error = float(np.std(returns) / np.sqrt(PLAYED))
+        found.append({**head, **row, "played": float(np.mean(returns)), "error": error})
+        table(found[-1:])
+    return found
+
+
+def on_learned(
+    log: list[Played], learner: str, method: str, seed: int, flags: Offline
+) -> tuple[Policy, dict[str, Any]]:
+    """By `apportion fit`, and what that says of its worth."""
+    arrays = {
+        "observations": np.concatenate([each.observations[:-1] for each in log]),
+        "actions": np.concatenate([each.actions for each in log]),
+        "rewards": np.concatenate([_at_the_end(each.rewards) for each in log]),
+        "terminals": np.concatenate([_last(each, each.terminated) for each in log]),
+        "timeouts": np.concatenate([_last(each, not each.terminated) for each in log]),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        data, settings = (
+            Path(folder) / "log.npz",
+            {"policy_updates": flags.updates, "pessimism": flags.pessimism},
+        )
+        np.savez(data, allow_pickle=False, **arrays)
+        run = apportion.fit(
+            data, method, backbone=learner, seed=seed, out=data.parent / "run", settings=settings, quiet=True
+        )
+        [worth] = run.summary()["data"]["worth"]
+        kept = ("policy", "policy_low", "policy_high", "untried", "verdict", "sentence")
+        return run.policy(), {key: worth[key] for key in kept}
+
+
+def _at_the_end(rewards: Any) -> Any:
+    return np.append(np.zeros(len(rewards) - 1), rewards.sum())
+
+
+def _last(played: Played, so: bool) -> Any:
+    return (np.arange(len(played.actions)) == len(played.actions) - 1) & so
+
+
+def on_true(env: Any, log: list[Played], learner: str, seed: int, updates: int) -> Policy:
+    """The same learner, by the rewards that nobody was told."""
+    spec = spec_of("log", env.observation_space, env.action_space, max(len(each.actions) for each in log))
+    records = [
+        Record(each.observations, learners_actions(spec, each.actions), 0.0, each.terminated, number)
+        for number, each in enumerate(log)
+    ]
+    steps = all_steps(records)
+    spread = np.asarray(steps.observation).std(axis=0)
+    mean, scale = np.asarray(steps.observation).mean(axis=0), 1 / np.where(spread > 0, spread, 1.0)
+    seen = scaled(steps, unknown(spec)._replace(mean=mean, scale=scale))
+    backbone = backbones.find(learner).make(LOGGED_BACKBONES[learner])
+    rewards = np.concatenate([each.rewards for each in log])
+    state, _ = learn_policy(backbone, spec, seen, rewards, [seed], updates)
+    actor = {name: np.asarray(x[0]) for name, x in jax.vmap(backbone.actor)(state).items()}
+    actor |= {"mask": np.ones(len(mean), np.float32), "mean": mean, "scale": scale}
+    return lambda observation: own_action(
+        spec, act(actor, backbone.head, np.asarray(observation, np.float32), None)
+    )
+
+
+def table(found: list[dict[str, Any]]) -> None:
+    """A row for each policy, and how often `better` was true."""
+    for row in found:
+        who = f"{row['task']:12} {row['learner']:7} {row['rewards']:5} seed {row['seed']}"
+        earned = f"{row['behaviour']:10.2f} -> {row['played']:10.2f} ± {row['error']:.2f}"
+        print(who, earned, row.get("sentence", ""), flush=True)
+    better = [row for row in found if row.get("verdict") == "better"]
+    true = [row for row in better if row["played"] > row["behaviour"]]
+    print(f"said to be better: {len(better)}, so when played: {len(true)}")
+
+
+if __name__ == "__main__":
+    start(main, Offline)

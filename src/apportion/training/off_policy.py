@@ -1,0 +1,157 @@
+"""What a policy would earn, by logged episodes alone: fitted Q evaluation (Le et al., 2019) on random
+features (Rahimi and Recht, 2007), weighted importance sampling, and how far it leaves what was tried.
+
+Q_k, the value with k steps to go, is a ridge regression of r + Q_{k-1}(s', π(s')): as many regressions as an
+episode has steps, all with one matrix. Episodes are drawn again with replacement, so that values have
+intervals; the same draws value behaviour by Q_{k-1}(s', a'), and what both have wrong cancels.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.spatial import cKDTree
+
+from apportion.core.types import Transitions
+
+Floats = NDArray[np.float64]
+
+_FOURIER = 240  # random features,
+_SCALES = (0.5, 1.0, 2.0)  # an equal share with each length scale, times √dimensions, in standard deviations
+_RIDGE = 1e-4  # of a feature's mean square
+_ROWS = 30_000  # steps at the most, of whole episodes
+_NEIGHBOURS = 20  # logged states to look for an action's like in
+_ASKED = 3_000  # steps at the most that are asked whether their action was tried
+_USUAL = 0.95  # of logged actions have a neighbour that near, by definition
+_REPEATED = 1e-3  # of a dimension's range: actions as near as this are the same
+
+
+class Valued(NamedTuple):
+    """Draws over episodes and rewards [B]."""
+
+    policy: Floats
+    behaviour: Floats
+
+
+def chosen_episodes(lengths: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Rising numbers of as many episodes as can be evaluated on."""
+    order = rng.permutation(len(lengths))
+    count = max(1, int(np.searchsorted(np.cumsum(lengths[order]), _ROWS, side="right")))
+    return np.sort(order[:count])
+
+
+class Features(NamedTuple):
+    """1, x, x² and cos(Wx + b) of x = (s, a)."""
+
+    weights: Floats  # [D, F]
+    shifts: Floats  # [F]
+
+    @classmethod
+    def draw(cls, dimensions: int, rng: np.random.Generator) -> "Features":
+        lengths = np.repeat(_SCALES, _FOURIER // len(_SCALES)) * np.sqrt(dimensions)
+        weights = rng.normal(size=(dimensions, len(lengths))) / lengths
+        return cls(weights, rng.uniform(0, 2 * np.pi, len(lengths)))
+
+    def of(self, observation: NDArray[Any], action: NDArray[Any]) -> NDArray[np.float32]:
+        x = np.concatenate([observation, action], axis=1)
+        waves = np.sqrt(2) * np.cos(x @ self.weights + self.shifts)
+        return np.concatenate([np.ones((len(x), 1)), x, x**2, waves], axis=1).astype(np.float32)
+
+
+def fitted_q(
+    steps: Transitions,
+    rewards: Floats,
+    next_action: NDArray[Any],
+    first_action: NDArray[Any],
+    weights: Floats,
+    horizon: int,
+    features: Features,
+) -> Floats:
+    """[B] the value at the episodes' first steps of whoever would do `next_action` [N, A] after each step and
+    `first_action` [E, A] at first, by rewards [N, B] and episodes that count `weights` [E, B] times.
+
+    An end before the horizon is one, whatever its reason: what was paid ended with it."""
+    starts = np.flatnonzero(np.asarray(steps.step_in_episode) == 0)
+    lengths = np.asarray(steps.segment_length)[starts]
+    row_weights = np.repeat(weights, lengths, axis=0).astype(np.float32)
+    ends = np.asarray(steps.step_in_episode) + 1 == np.asarray(steps.segment_length)
+    over = ends & (np.asarray(steps.terminated) | (np.asarray(steps.segment_length) < horizon))
+    known = ~ends | over  # what follows a cut is often not known: such steps teach nothing
+    now = features.of(np.asarray(steps.observation), np.asarray(steps.action))
+    after = features.of(np.asarray(steps.next_observation), next_action) * (~over)[:, None]
+    counted = row_weights * known[:, None]
+    gram = [cho_factor(_gram(now, counted[:, draw])) for draw in range(counted.shape[1])]
+    low, high = (np.percentile(rewards, part) for part in (0.5, 99.5))
+    found = np.zeros((now.shape[1], counted.shape[1]), np.float32)
+    paid = rewards.astype(np.float32)
+    for left in range(horizon):
+        later = np.clip(after @ found, left * min(low, 0.0), left * max(high, 0.0))
+        wanted = now.T @ (counted * (paid + later))
+        found = np.stack([cho_solve(root, wanted[:, draw]) for draw, root in enumerate(gram)], axis=1)
+    first = features.of(np.asarray(steps.observation)[starts], first_action)
+    return np.asarray(np.sum((first @ found) * weights, axis=0) / weights.sum(axis=0), np.float64)
+
+
+def evaluate(
+    steps: Transitions,
+    rewards: Floats,
+    policy_action: NDArray[Any],
+    next_policy_action: NDArray[Any],
+    horizon: int,
+    rng: np.random.Generator,
+) -> Valued:
+    """Values of a policy and of behaviour by rewards [N, B] of steps, of B draws of the episodes."""
+    starts = np.flatnonzero(np.asarray(steps.step_in_episode) == 0)
+    count, draws = len(starts), rewards.shape[1]
+    weights = rng.multinomial(count, np.full(count, 1 / count), size=draws).T.astype(np.float64)
+    action = np.asarray(steps.action)
+    features = Features.draw(np.asarray(steps.observation).shape[1] + action.shape[1], rng)
+    assert steps.next_action is not None
+    pairs = ((next_policy_action, policy_action[starts]), (np.asarray(steps.next_action), action[starts]))
+    found = [fitted_q(steps, rewards, later, first, weights, horizon, features) for later, first in pairs]
+    return Valued(*found)
+
+
+def _gram(now: NDArray[np.float32], weights: NDArray[np.float32]) -> Floats:
+    gram = (now * weights[:, None]).T.astype(np.float64) @ now
+    size = float(np.mean(np.diag(gram)))
+    return np.asarray(gram + _RIDGE * max(size, 1e-12) * np.eye(len(gram)))
+
+
+def untried(steps: Transitions, policy_action: NDArray[Any], rng: np.random.Generator) -> float:
+    """The share of steps at which the policy does what nobody did in states like this: its action is farther
+    from all those of the nearest states of other episodes than 95% of logged actions are."""
+    seen, done = np.asarray(steps.observation, np.float64), np.asarray(steps.action, np.float64)
+    episode = np.cumsum(np.asarray(steps.step_in_episode) == 0)
+    asked = rng.permutation(len(seen))[:_ASKED]
+    longest = int(np.asarray(steps.segment_length).max())
+    neighbours = cKDTree(seen).query(seen[asked], min(_NEIGHBOURS + longest, len(seen)))[1]
+    span = np.maximum(np.ptp(done, axis=0), 1e-12)
+    distances = np.full((2, len(asked)), np.inf)
+    for place, (step, near) in enumerate(zip(asked, np.atleast_2d(neighbours), strict=True)):
+        others = near[episode[near] != episode[step]][:_NEIGHBOURS]
+        for whose, action in enumerate((done[step], policy_action[step])):
+            if others.size:
+                distances[whose, place] = np.min(np.linalg.norm((done[others] - action) / span, axis=1))
+    usual = max(float(np.quantile(distances[0], _USUAL)), _REPEATED)
+    return float(np.mean(distances[1] > usual))
+
+
+def weighted_importance(
+    densities: Floats, other: Floats, rewards: Floats, step_in_episode: NDArray[Any]
+) -> tuple[float, float]:
+    """Weighted importance sampling, step by step: Σ_t Σ_e w_et r_et / Σ_e w_et with w_et = Π_{u≤t} π/β, and
+    the effective number of episodes that the last steps rest on, (Σ w)² / Σ w². Densities are logarithms [N];
+    where an episode has ended it keeps its weight and earns nothing."""
+    starts = np.flatnonzero(step_in_episode == 0)
+    lengths = np.diff(np.append(starts, len(step_in_episode)))
+    ratios, paid = np.zeros((2, len(starts), int(lengths.max())))
+    for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+        part = slice(start, start + length)
+        ratios[row, :length], paid[row, :length] = densities[part] - other[part], rewards[part]
+    logs = np.cumsum(ratios, axis=1)
+    weights = np.exp(logs - logs.max(axis=0))
+    last = weights[:, -1]
+    value = np.sum(np.sum(weights * paid, axis=0) / weights.sum(axis=0))
+    return float(value), float(last.sum() ** 2 / np.sum(last**2))

@@ -1,0 +1,137 @@
+"""A policy from a log: better than what was done where the log can tell, and a sentence where it cannot."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import logged_data as data
+import numpy as np
+import pytest
+
+import apportion
+from apportion import cli
+from apportion.core.config import UserError
+from apportion.runs.offline_evaluation import in_words, verdict
+
+SETTINGS = {**data.SMALL, "policy_updates": 1_000, "backbone.hidden": (16, 16)}
+
+
+def _choosing(count: int, kinds: tuple[Any, ...], seed: int = 0) -> list[dict[str, Any]]:
+    """Episodes of four steps, in which the last kind of action pays where s_0 > 0 and the first elsewhere."""
+    rng, rows = np.random.default_rng(seed), []
+    for number in range(count):
+        seen, done = rng.normal(size=(4, 2)), rng.integers(0, len(kinds), 4)
+        paid = np.where(seen[:, 0] > 0, done == len(kinds) - 1, done == 0).sum()
+        for step in range(4):
+            states = {"s_0": seen[step, 0], "s_1": seen[step, 1]}
+            rows.append(
+                {"episode": number, "step": step, **states, "a_0": kinds[done[step]], "outcome": float(paid)}
+            )
+    return rows
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory: pytest.TempPathFactory) -> apportion.Run:
+    folder = tmp_path_factory.mktemp("choices")
+    log = data.write_csv(folder / "log.csv", _choosing(200, ("rest", "walk", "run")))
+    settings = {**SETTINGS, "method.hidden": (16,)}
+    return apportion.fit(log, "grd", backbone="iql", out=folder / "run", settings=settings, quiet=True)
+
+
+def test_a_continuous_policy_earns_more_and_says_so(table_file: Path, tmp_path: Path) -> None:
+    run = apportion.fit(
+        table_file,
+        backbone="rebrac",
+        out=tmp_path / "run",
+        settings=SETTINGS | {"pessimism": 0.5},
+        quiet=True,
+    )
+    seen = np.random.default_rng(0).normal(size=(50, 3))
+    policy = run.policy()
+    assert np.mean([policy(each)[0] > 5 for each in seen]) > 0.8  # above 5 a step earns 2 more
+    [found] = run.summary()["data"]["worth"]
+    assert found["verdict"] == "better"
+    assert found["policy_low"] > found["behaviour"]
+    assert found["sentence"].startswith("better than what was done by")
+    exported = run.export(tmp_path / "policy.npz")
+    [again] = run.evaluate_offline(policy=exported)["lanes"]
+    assert again["policy"] == pytest.approx(found["policy"], rel=1e-4)
+
+
+def test_a_discrete_policy_chooses_among_what_was_done(chosen: apportion.Run) -> None:
+    assert chosen.spec.choices == ((0.0,), (1.0,), (2.0,))  # rest, run, walk by name
+    policy = chosen.policy()
+    assert [policy([2.0, 0.0]).tolist(), policy([-2.0, 0.0]).tolist()] == [[1.0], [0.0]]
+    [found] = chosen.summary()["data"]["worth"]
+    assert found["verdict"] == "better"
+    episode = chosen.episodes()[0][0]
+    assert episode["recommended"].shape == episode["actions"].shape
+    assert set(np.unique(episode["recommended"])) <= {-1.0, 0.0, 1.0}
+    assert chosen.report(chosen.path / "page.html").is_file()
+
+
+def test_the_verb_prints_what_the_run_knows(
+    chosen: apportion.Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["evaluate-offline", str(chosen.path), "--json"])
+    assert ended.value.code == 0
+    [printed] = json.loads(capsys.readouterr().out)["lanes"]
+    assert printed["sentence"] == chosen.summary()["data"]["worth"][0]["sentence"]
+    with pytest.raises(SystemExit):
+        cli.main(["show", str(chosen.path)])
+    assert "iql" in capsys.readouterr().out
+    with pytest.raises(UserError, match="evaluate-offline"):
+        chosen.evaluate()
+    with pytest.raises(UserError):
+        chosen.resume()
+
+
+@pytest.mark.parametrize(
+    ("count", "kinds", "words"),
+    [
+        (40, ("rest", "run"), "these data cannot tell: 40 episodes are too few"),
+        (80, ("rest",), "only one action"),
+    ],
+    ids=["too few", "one action"],
+)
+def test_logs_that_cannot_tell(tmp_path: Path, count: int, kinds: tuple[Any, ...], words: str) -> None:
+    log = data.write_csv(tmp_path / "log.csv", _choosing(count, kinds))
+    run = apportion.fit(
+        log, backbone="bc", out=tmp_path / "run", settings=SETTINGS | {"policy_updates": 100}, quiet=True
+    )
+    [found] = run.summary()["data"]["worth"]
+    assert words in found["sentence"]
+    assert found["verdict"] != "better"
+
+
+def test_backbones_that_cannot_act_are_refused(table_file: Path, tmp_path: Path) -> None:
+    log = data.write_csv(tmp_path / "log.csv", _choosing(20, (0, 1)))
+    with pytest.raises(UserError, match=r"rebrac needs actions that are numbers.*--backbone iql"):
+        apportion.fit(log, backbone="rebrac", out=tmp_path / "run")
+    with pytest.raises(UserError, match=r"sac learns by acting.*--backbone iql"):
+        apportion.fit(log, backbone="sac", out=tmp_path / "run")
+    with pytest.raises(UserError, match="iql learns from logged episodes"):
+        apportion.train("apportion/Greenhouse-v0", backbone="iql", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_sentence() -> None:
+    """Percentages of what was earned, or the unit of outcomes where these are losses."""
+    told: dict[str, Any] = {
+        "single_action": False,
+        "episodes": 300,
+        "supported": True,
+        "untried": 0.1,
+        "behaviour": 100.0,
+        "spread": 20.0,
+        "policy": 112.0,
+        "policy_low": 103.0,
+        "policy_high": 120.0,
+    }
+    assert in_words(told) == "better than what was done by 12% [3, 20]"
+    assert in_words(told | {"behaviour": 110.0}).startswith("no better by these data")
+    assert in_words(told | {"untried": 0.4}) == "these data cannot tell: 40% of its actions were never tried"
+    assert verdict(told | {"supported": False}) == "unknown"
+    losses = {name: value - 600 for name, value in told.items() if name.startswith(("behaviour", "policy"))}
+    assert in_words(told | losses) == "better than what was done by 12 [3, 20]"
