@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import gymnasium
 import numpy as np
 
 import apportion
+import suite_tasks
 from apportion.core.types import Record
 from apportion.data import logged
 from apportion.runs.atomic import read_json, write_json
@@ -24,6 +26,7 @@ from apportion.runs.folder import versions
 from apportion.runs.logged import spec_of
 from lib.command import given, start
 from lib.credit_problems import DEVELOPMENT, UNSEEN, Log, draw
+from lib.suite_base import Task
 
 CLOSED_FORM = "closed form"
 
@@ -32,10 +35,10 @@ CLOSED_FORM = "closed form"
 class Credit:
     """Which problems, and who tries."""
 
-    kinds: Literal["development", "unseen", "all"] = "all"
-    """The kinds that the model was made with, those that it was not, or both."""
+    kinds: Literal["development", "unseen", "suite", "all"] = "all"
+    """The kinds that the model was made with, those that it was not, tasks of the suite, or all of them."""
     only: tuple[str, ...] = ()
-    """Some kinds by name."""
+    """Some kinds, or tasks, by name."""
     methods: tuple[str, ...] = (CLOSED_FORM,)
     """`closed form`, or methods of `apportion fit`."""
     draws: int = 2
@@ -51,17 +54,44 @@ class Credit:
 def main(flags: Credit) -> None:
     if flags.show is not None:
         return table(read_json(flags.show)["problems"])
-    chosen = {"development": DEVELOPMENT, "unseen": UNSEEN, "all": {**DEVELOPMENT, **UNSEEN}}[flags.kinds]
+    groups = {"development": tuple(DEVELOPMENT), "unseen": tuple(UNSEEN), "suite": suite_tasks.TASKS}
+    chosen = sum(groups.values(), ()) if flags.kinds == "all" else groups[flags.kinds]
     found = []
     for name in flags.only or chosen:
         for number in range(flags.first, flags.first + flags.draws):
-            log = draw(name, number)
+            log = played(name, number) if name in suite_tasks.TASKS else draw(name, number)
             for method in flags.methods:
                 found.append({"kind": name, "draw": number, "method": method, **tried(log, method)})
                 print(row(found[-1]), flush=True)
     table(found)
     if flags.out is not None:
         write_json(flags.out, {"command": given(), "commit": versions()["commit"], "problems": found})
+
+
+def played(task: str, number: int, episodes: int = 200) -> Log:
+    """A task of the suite, in raw units. Each episode has levers about a level of its own, and follows the
+    hand rule now and then."""
+    rng, found = np.random.default_rng([number, 7]), []
+    env = gymnasium.make(suite_tasks.env_id(task, scaled=False), disable_env_checker=True)
+    space, unwrapped = env.action_space, env.unwrapped
+    assert isinstance(space, gymnasium.spaces.Box)
+    assert isinstance(unwrapped, Task)
+    for episode in range(episodes):
+        seen, acted, paid, over = [env.reset(seed=1000 * number + episode)[0]], [], [], False
+        level, noise, by_rule = rng.random(space.shape), rng.uniform(0.05, 0.5), rng.uniform(0, 0.8)
+        while not over:
+            share = np.clip(level + noise * rng.normal(size=space.shape), 0, 1)
+            action = space.low + share * (space.high - space.low)
+            if rng.random() < by_rule:
+                action = np.clip(unwrapped.rule_action(seen[-1]), space.low, space.high)
+            observation, reward, terminated, truncated, _ = env.step(action.astype(np.float32))
+            seen.append(observation)
+            acted.append(action)
+            paid.append(float(reward))
+            over = terminated or truncated
+        found.append((np.array(seen, np.float64), np.array(acted), np.array(paid), terminated))
+    observations, actions, rewards, ended = map(list, zip(*found, strict=True))
+    return Log(observations, actions, rewards, np.array(ended))
 
 
 def tried(log: Log, method: str) -> dict[str, float]:

@@ -88,7 +88,7 @@ def test_texts_that_should_be_numbers_are_shown(tmp_path: Path, written: str) ->
     ):
         read(write(tmp_path / "log.csv", rows, Dialect(";", ",")))
     rows = [row | {"outcome": f"{row['outcome']:.1f} kg"} for row in ROWS]
-    with pytest.raises(UserError, match=r"'outcome' holds texts, as '.* kg', and outcomes are numbers"):
+    with pytest.raises(UserError, match=r"row 1: column 'outcome' holds '.* kg', and outcomes are numbers"):
         read(data.write_csv(tmp_path / "log.csv", rows))
 
 

@@ -236,7 +236,8 @@ def test_data_without_an_answer_are_called_so(tmp_path: Path, capsys: pytest.Cap
 
 def test_data_are_not_blamed_for_what_learning_missed() -> None:
     """Outcomes that are missed by far more than they differ: it was learning that failed."""
-    facts = {"episodes": 50, "held_out": 10, "unexplained": [0.2, 0.97, 113.4, None], "credit": None}
+    facts = {"episodes": 50, "held_out": 10, "unexplained": [0.2, 0.97, 113.4, None]}
+    facts |= {"credit": None, "answers": None}
     said = in_words(facts | {"supported": [True, False, False, False]}, [0, 1, 2, 3])
     assert [line.split(":")[0] for line in said[1:]] == [
         "The data cannot support an answer (seed 1)",

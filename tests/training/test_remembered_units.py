@@ -17,7 +17,6 @@ from apportion.methods.align_rudder import symbols_of
 from apportion.training import agent as agents
 from apportion.training import scaling
 from apportion.training.agent import AgentState
-from apportion.training.limits import Limit
 
 BEFORE = scaling.unknown(builders.SPEC)._replace(unit=jnp.asarray(2.0))
 NOW = BEFORE._replace(mean=BEFORE.mean + 0.5, scale=BEFORE.scale * 0.1, unit=jnp.asarray(100.0))
@@ -98,7 +97,7 @@ def test_a_policy_with_running_statistics_acts_the_same_in_other_units(name: str
         agents.in_units(method, start, NOW).backbone, start.backbone
     )  # nothing was seen yet
     lesson = agents.policy_batch(
-        method, Limit(9, "pause"), start, builders.transitions(0, 6), jax.random.key(1)
+        method, scaling.Limit(9, "pause"), start, builders.transitions(0, 6), jax.random.key(1)
     )
     learn = jax.jit(lambda state: agents.update_policy(backbone, state, lesson)[0])
     learned = learn(learn(learn(start)))  # CrossQ's actor waits for its third

@@ -22,6 +22,7 @@ from apportion.graph.bernoulli import log_losses
 from apportion.graph.posterior import Posterior
 from apportion.runs.atomic import read_json, read_tensors, write_json, write_tensors
 from apportion.runs.folder import RunFolder
+from apportion.training.offline import with_last
 
 Floats = NDArray[np.float64]
 
@@ -162,9 +163,8 @@ def rows_of(record: Record) -> NDArray[np.float64]:
     length = len(record.actions)
     end = np.zeros((length, 1))
     end[-1] = record.terminated
-    # Where nobody knows the observation after the last step, that step moved nothing.
-    following = np.concatenate([record.observations[1:], record.observations[-1:]])[:length]
-    return as_rows(record.observations[:length], record.actions, end, following)
+    seen = with_last(record.observations, length)
+    return as_rows(seen[:-1], record.actions, end, seen[1:])
 
 
 def as_rows(
@@ -254,7 +254,7 @@ def weighed(credit: Credit, method: str, unexplained: Floats, varied: Floats) ->
         ratio = gains[0] / max(gains[1], 1e-300) if gains[0] > 0 else 0.0
     excess = (np.asarray(varied) / max(credit.facts["allowed"], 1e-300)).tolist()
     return credit._replace(
-        share=min(1.0, max(ratio, 1e-300) ** -2) if method in SPEAKS else 0.0,
+        share=(1.0 if ratio <= 1 else ratio**-2) if method in SPEAKS else 0.0,
         facts={**credit.facts, "excess": excess},
     )
 

@@ -17,6 +17,7 @@ from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
 from apportion.runs.logged import from_origins
 from apportion.training import agent as agents
+from apportion.training.offline import with_last
 from apportion.training.outcomes import Outcomes
 from apportion.training.settings import Config
 
@@ -62,7 +63,7 @@ def learned_rewards(
     check(not unknown, f"{name} also looks at where a step leads: give observations [T+1, S]")
     if credit is None:
         return rewards, None, None
-    following = np.concatenate([seen[1:], seen[-1:]])[: len(taken)]
+    following = with_last(seen, len(taken))[1:]
     rows = as_rows(steps.observations, steps.actions, np.zeros((len(taken), 1)), following)
     found = credit.of_steps(rows, rewards)
     low, high = found.within(interval or INTERVAL)
