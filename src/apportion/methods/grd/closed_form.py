@@ -17,6 +17,7 @@ from apportion.core.spec import Spec
 from apportion.core.types import (
     Batch,
     Edges,
+    GraphView,
     Method,
     Metrics,
     Record,
@@ -125,12 +126,18 @@ def make(config: Config) -> Method:
         reward,
         sampling,
         policy_mask,
-        edges=known_edges,
-        revision=_revision(config),
-        reads=reads,
-        doubts=lambda state: state.looked.doubts,
+        graph=GraphView(known_edges, reads, lambda state: state.looked.doubts),
+        # Often for the additive reward, which is cheap to fit; each time segments have doubled for the edges.
+        revision=Revision(
+            look=partial(look, config=config),
+            accept=accept,
+            findings=lambda state: Found(state.edges, state.looked, state.rewards.bases),
+            first=ENOUGH_SEGMENTS / 8,
+            growth=2 ** (1 / 3),
+            max_rows=MAX_ROWS,
+        ),
         dynamics=dynamics.make(config, lambda state: state.edges),
-        repaid=repaid,
+        rescale=rescale,
     )
 
 
@@ -217,16 +224,6 @@ def _metrics(state: State, squares: Float[Array, "2"]) -> Metrics:
 # --- Looks
 
 
-def _revision(config: Config) -> Revision:
-    """Often for the additive reward, which is cheap to fit; each time segments have doubled for the edges."""
-    first, growth = ENOUGH_SEGMENTS / 8, 2 ** (1 / 3)
-    return Revision(partial(look, config=config), accept, _findings, first, growth, MAX_ROWS)
-
-
-def _findings(state: State) -> Found:
-    return Found(state.edges, state.looked, state.rewards.bases)
-
-
 def look(state: State, records: list[Record], segments: int, config: Config) -> Found:
     """Find the edges anew where there is enough new evidence, and then the additive reward within them."""
     edges, looked = state.edges, state.looked
@@ -258,9 +255,9 @@ def rebased(rewards: Rewards, bases: Additive, learned: Bool[Array, ""]) -> Rewa
     return Rewards(jax.vmap(one)(rewards.networks, rewards.bases, bases, jnp.asarray([0.0, 1.0])), bases)
 
 
-def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
-    """Where what is paid counts so many times more: both rewards, and their errors, do too. Before the first
-    bases nothing is known of sizes, and networks stay at size one; what all steps earn, bases find."""
+def rescale(state: State, factor: Float[Array, ""], shift: Float[Array, ""]) -> State:
+    """Both rewards, and their errors. Before the first bases nothing is known of sizes, and networks stay at
+    size one; the shift, what all steps earn, bases find."""
     bases = state.rewards.bases
     times = jnp.where(bases.error == 1, 1.0, factor)  # as additive.zero has it
     bases = bases._replace(
