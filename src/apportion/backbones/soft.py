@@ -118,13 +118,15 @@ CriticLoss = Callable[[Any], tuple[Float[Array, ""], tuple[Float[Array, ""], Sta
 
 
 class Kind(NamedTuple):
-    """What makes one soft actor-critic another than SAC."""
+    """What makes one soft actor-critic another than SAC.
+
+    `critic_loss` comes from a state, steps and their rewards, and what the policy does next, with log
+    densities. `policy` is an actor with its statistics, as it acts; `learning` gives its outputs for a batch
+    that it learns from, and new statistics; `judging` is Q_j(s, a) by critics with theirs, to teach it.
+    """
 
     networks: Callable[[PRNGKeyArray, Spec], Networks]
     critic_loss: Callable[[State, Transitions, Float[Array, "B"], Array, Array], CriticLoss]
-    # ^ of a state, steps, their rewards, and the policy's next actions with their log densities
-    # An actor with its statistics as the policy that acts; its outputs for a batch that it learns from, with
-    # new statistics; and Q_j(s, a) of critics with theirs, to teach it.
     policy: Callable[..., Policy] = lambda actor, statistics: actor
     learning: Callable[..., tuple[Any, Any]] = lambda actor, statistics, steps: (
         actor(steps.observation),

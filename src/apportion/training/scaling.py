@@ -3,7 +3,8 @@
 Observations are standardised by the mean and spread of the replay, measured again each time the number of
 segments has grown by a quarter: between two measurements nothing moves under the learners. What is paid keeps
 its unit unless that is far from the size of rewards; then methods, whose networks start at size one, learn in
-a unit of the lane's own. So do backbones, whose values and temperature start there too.
+a unit of the lane's own, and are rescaled where it moves, as PopArt does (van Hasselt et al., 2016). So do
+backbones, whose values and temperature start there too.
 """
 
 from typing import Any, NamedTuple, TypeVar
