@@ -127,15 +127,7 @@ def make(config: Config) -> Method:
         sampling,
         policy_mask,
         graph=GraphView(known_edges, reads, lambda state: state.looked.doubts),
-        # Often for the additive reward, which is cheap to fit; each time segments have doubled for the edges.
-        revision=Revision(
-            look=partial(look, config=config),
-            accept=accept,
-            findings=lambda state: Found(state.edges, state.looked, state.rewards.bases),
-            first=ENOUGH_SEGMENTS / 8,
-            growth=2 ** (1 / 3),
-            max_rows=MAX_ROWS,
-        ),
+        revision=_revision(config),
         dynamics=dynamics.make(config, lambda state: state.edges),
         rescale=rescale,
     )
@@ -222,6 +214,16 @@ def _metrics(state: State, squares: Float[Array, "2"]) -> Metrics:
 
 
 # --- Looks
+
+
+def _revision(config: Config) -> Revision:
+    """Often for the additive reward, which is cheap to fit; each time segments have doubled for the edges."""
+    first, growth = ENOUGH_SEGMENTS / 8, 2 ** (1 / 3)
+    return Revision(partial(look, config=config), accept, _findings, first, growth, MAX_ROWS)
+
+
+def _findings(state: State) -> Found:
+    return Found(state.edges, state.looked, state.rewards.bases)
 
 
 def look(state: State, records: list[Record], segments: int, config: Config) -> Found:
