@@ -188,7 +188,7 @@ def test_a_model_of_the_users_own_is_held_against_its_contract() -> None:
     whole = method.dynamics._replace(
         imagine=lambda own, method, observation, action, key: Imagined(observation, jnp.zeros((), bool))
     )
-    line = r"--method mine:make: dynamics.imagine has shape \(\): \(4,\) is needed"
+    line = r"--method mine:make: dynamics.imagine.terminated has shape \(\): \(4,\) is needed"
     with pytest.raises(UserError, match=line):
         check_method("mine:make", method._replace(dynamics=whole), SPEC, batch_size=4)
 
