@@ -10,7 +10,7 @@ from toy_envs import Toy
 from apportion.core.config import UserError
 from apportion.envs.factories import name_factory, only_here
 from apportion.envs.make import EnvConfig, make
-from apportion.envs.workers import Pool
+from apportion.envs.supervisor import Pool
 
 
 def make_toy() -> gymnasium.Env[Any, Any]:

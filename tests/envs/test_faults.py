@@ -11,7 +11,7 @@ import pytest
 from apportion.core.config import UserError
 from apportion.envs.faults import Fault, Faults, Trouble
 from apportion.envs.make import EnvConfig
-from apportion.envs.workers import Pool
+from apportion.envs.supervisor import Pool
 from faulty_envs import episode_seed, evaluation_seed
 
 LANES = 3
@@ -168,7 +168,7 @@ def test_who_cannot_start_in_one_lane_is_tried_again() -> None:
 
 
 def test_stuck_workers_are_ended_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("apportion.envs.connections.PATIENCE", 1.0)
+    monkeypatch.setattr("apportion.envs.supervisor.PATIENCE", 1.0)
     pool = _pool("spins", [episode_seed(seed, 0) for seed in SEEDS], workers=3)
     pool.start_chunk(None, 8, 0)
     time.sleep(0.3)

@@ -12,7 +12,7 @@ from apportion.core.config import UserError
 from apportion.envs import film as filming
 from apportion.envs.film import check_renders, film, fitted
 from apportion.envs.greenhouse_picture import draw
-from apportion.envs.lane import Lane, play
+from apportion.envs.lane import Lane, play_one
 from apportion.envs.make import EnvConfig
 
 GREENHOUSE = EnvConfig("apportion/Greenhouse-v0", max_episode_steps=5)
@@ -24,8 +24,7 @@ def played(config: EnvConfig = GREENHOUSE) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     states, actions = lane.spec.observation_size, lane.spec.action_size
     actor = {"mask": np.ones(states), "w0": rng.normal(size=(states, actions)), "b0": np.zeros(actions)}
-    [episode] = play(lane, {name: array.astype(np.float32) for name, array in actor.items()}, 0, 1)
-    return episode
+    return play_one(lane, {name: array.astype(np.float32) for name, array in actor.items()}, (0, 0))
 
 
 def test_every_step_has_its_picture_and_so_has_the_end() -> None:

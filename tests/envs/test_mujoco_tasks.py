@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from toy_envs import Toy
 
 from apportion.core.config import UserError
 from apportion.envs.make import EnvConfig, make
-from apportion.envs.mujoco import TASKS, PadObservation, ZeroObservation
+from apportion.envs.mujoco import TASKS
 
 SIZES = {
     "HalfCheetah-v4": (17, 6),
@@ -83,7 +82,7 @@ def test_torques_push_the_joint_they_name(env_id: str) -> None:
 
 def test_ant_keeps_its_own_size_without_the_paper() -> None:
     _, spec = make(EnvConfig("Ant-v4", paper=False))
-    assert spec.observation_names == TASKS["Ant-v4"].observation_names
+    assert spec.observation_names == TASKS["Ant-v4"].names.observation
 
 
 def test_names_fall_back_when_arguments_change_the_observation() -> None:
@@ -98,8 +97,7 @@ def test_a_time_limit_of_ones_own_goes_before_the_papers() -> None:
     assert spec.max_episode_steps == 1000
 
 
-def test_padding_and_zeroing_refuse_what_does_not_fit() -> None:
-    with pytest.raises(UserError, match=r"pass --env\.no-paper"):
-        PadObservation(Toy(), 2)
-    with pytest.raises(UserError, match=r"pass --env\.no-paper"):
-        ZeroObservation(Toy(), 3)
+def test_padding_refuses_what_does_not_fit() -> None:
+    more = '{"use_contact_forces": true, "exclude_current_positions_from_observation": false}'
+    with pytest.raises(UserError, match=r"cannot pad an observation of 113 .* to 111: pass --env\.no-paper"):
+        make(EnvConfig("Ant-v4", kwargs=more))

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from apportion.core.config import UserError
-from apportion.envs import connections, workers
-from apportion.envs.connections import Connection, ProcessConnection
+from apportion.envs import processes, supervisor
 from apportion.envs.lane import Noise
 from apportion.envs.make import EnvConfig
-from apportion.envs.workers import Pool, default_workers
+from apportion.envs.processes import InProcess, Process
+from apportion.envs.supervisor import Pool, default_workers
 
 HEAD = "tanh_gaussian"
 
@@ -39,15 +39,15 @@ def _chunk(pool: Pool, actors: Any, steps: int, iteration: int) -> dict[str, Any
     return pool.finish_chunk()
 
 
-def _niceness(connection: Connection) -> int:
+def _niceness(connection: Process | InProcess) -> int:
     """Above this process's own."""
-    assert isinstance(connection, ProcessConnection)
+    assert isinstance(connection, Process)
     return os.getpriority(os.PRIO_PROCESS, connection.process.pid) - os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def _process(pool: Pool, worker: int = 0) -> "subprocess.Popen[bytes]":
-    connection = pool.supervisor.teams[0][worker].connection
-    assert isinstance(connection, ProcessConnection)
+    connection = pool.teams[0][worker].worker
+    assert isinstance(connection, Process)
     return connection.process
 
 
@@ -59,7 +59,7 @@ def _assert_same(found: Any, expected: Any) -> None:
 
 def test_processes_do_exactly_what_this_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three lanes on two workers and in here: warm-up, chunks, evaluation by two teams, being put back."""
-    monkeypatch.setattr(workers, "spare_teams", lambda workers: 2)
+    monkeypatch.setattr(supervisor, "spare_teams", lambda workers: 2)
     noise = Noise(0.1, (0, 3))
     env_id, actors = "apportion/Greenhouse-v0", _actors(3, 10, 3)
     with _pool(env_id, 2, lanes=3) as outside, _pool(env_id, 0, lanes=3) as inside:
@@ -71,9 +71,9 @@ def test_processes_do_exactly_what_this_process_does(monkeypatch: pytest.MonkeyP
         assert first["observation"].shape == (3, 101, 10)
         _assert_same(_chunk(outside, actors, 50, 1), first)
         played = inside.episodes(actors, 1, 3, noise), outside.episodes(actors, 1, 3, noise)
-        assert (len(inside.supervisor.teams), len(outside.supervisor.teams)) == (1, 2)
-        teams = outside.supervisor.teams
-        first_team, second_team = ([_niceness(each.connection) for each in team] for team in teams)
+        assert (len(inside.teams), len(outside.teams)) == (1, 2)
+        teams = outside.teams
+        first_team, second_team = ([_niceness(each.worker) for each in team] for team in teams)
         assert (first_team, second_team) == ([0, 0], [10, 10])
         for mine, theirs in zip(*played, strict=True):
             assert len(mine) == 3
@@ -96,7 +96,7 @@ def test_spare_workers_play_while_the_others_collect() -> None:
             for episode, same in zip(mine, theirs, strict=True):
                 _assert_same(episode, same)
         assert (outside.has_spare_workers, inside.has_spare_workers) == (True, False)
-        assert len(outside.supervisor.teams) >= 2
+        assert len(outside.teams) >= 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a pipe's size is the system's")
@@ -175,7 +175,7 @@ def test_who_asks_for_input_gets_none_and_nothing_of_the_stream() -> None:
 def test_environments_are_closed_and_nothing_that_they_started_is_left(
     forgets: bool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "PATIENCE", 120.0)  # however busy the machine is
+    monkeypatch.setattr(supervisor, "PATIENCE", 120.0)  # however busy the machine is
     config = EnvConfig("lane_envs:Simulator-v0", kwargs=json.dumps({"forgets": forgets}))
     with Pool(config, [0, 1], HEAD, workers=1) as pool:
         thousands, rest = np.moveaxis(_chunk(pool, None, 2, 0)["observation"][:, 1].astype(int), -1, 0)
@@ -229,7 +229,7 @@ def test_closing_while_a_chunk_is_under_way_leaves_no_process_and_no_noise(
 def test_closing_ends_an_environment_that_is_stuck_and_who_waits_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "PATIENCE", 0.2)
+    monkeypatch.setattr(supervisor, "PATIENCE", 0.2)
     with ThreadPoolExecutor(1) as thread:
         with _pool("lane_envs:Stuck-v0", 2, lanes=2) as pool:
             chunk = thread.submit(_chunk, pool, None, 10, 0)
@@ -237,7 +237,7 @@ def test_closing_ends_an_environment_that_is_stuck_and_who_waits_for_it(
 
 
 def test_a_worker_may_be_ended_by_several_at_once() -> None:
-    connection = connections.ProcessConnection(EnvConfig(id="lane_envs:Stuck-v0"), [0], "gaussian")
+    connection = processes.Process(EnvConfig(id="lane_envs:Stuck-v0"), [0], "gaussian", spare=False)
     with ThreadPoolExecutor(4) as threads:
         ends = [threads.submit(connection.end, 0.2) for _ in range(4)]
         assert [end.exception() for end in ends] == [None] * 4

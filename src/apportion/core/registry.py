@@ -104,9 +104,7 @@ def import_name(given: str, what: str) -> Any:
     """What stands under module:name; `what` says in complaints what it was given as."""
     module, _, name = given.rpartition(":")
     check(bool(module and name), f"{what} {given}: say module:name")
-    fix = f"say my_module:{name} in the folder of my_module.py, or put that folder on PYTHONPATH"
-    check("/" not in module and not module.endswith(".py"), f"{module!r} is a path, not a module: {fix}")
-    found: Any = _import_module(module, f"{what} {given}")
+    found: Any = import_module(module, name, f"{what} {given}")
     for part in name.split("."):
         there = part in dir(found)
         check(there, f"{what} {given}: there is no {part!r} in {module}{nearest(part, _public(found))}")
@@ -114,16 +112,19 @@ def import_name(given: str, what: str) -> Any:
     return found
 
 
-def _import_module(module: str, whose: str) -> Any:
+def import_module(module: str, name: str, whose: str) -> Any:
+    """The module in which `name` is sought; `whose` it is says what was given, in complaints."""
+    fix = f"say my_module:{name} in the folder of my_module.py, or put that folder on PYTHONPATH"
+    check("/" not in module and not module.endswith(".py"), f"{module!r} is a path, not a module: {fix}")
     try:
         with in_this_folder():
             return importlib.import_module(module)
     except ImportError as error:
-        fix = f"install it, or put its folder on PYTHONPATH ({_one_line(error)})"
+        fix = f"install it, or put its folder on PYTHONPATH ({one_line(error)})"
         raise UserError(f"cannot import the module {module!r} of {whose}: {fix}") from error
     except Exception as error:
         traceback.print_exc()  # its author wants the place
-        reason = f"{type(error).__name__}: {_one_line(error)}"
+        reason = f"{type(error).__name__}: {one_line(error)}"
         raise UserError(f"the module {module!r} of {whose} raised {reason}") from error
 
 
@@ -131,5 +132,6 @@ def _public(found: Any) -> list[str]:
     return [name for name in dir(found) if not name.startswith("_")]
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """What an error says, without line breaks."""
     return " ".join(str(error).split())

@@ -4,8 +4,8 @@ A function that others can import is written down as module:name, so that worker
 machines find it. Any other (a lambda, a closure, one of the running script) is known to this process only.
 """
 
-import importlib
 import inspect
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,6 @@ import gymnasium
 from gymnasium.wrappers import TimeLimit
 
 from apportion.core.config import UserError
-from apportion.core.registry import in_this_folder
 
 AnyEnv = gymnasium.Env[Any, Any]
 Factory = Callable[..., AnyEnv]
@@ -99,12 +98,8 @@ def _check_arguments(env_id: str, factory: Factory, arguments: dict[str, Any], i
 
 
 def _imported(module: str, name: str) -> Any:
-    """What stands under a dotted name in a module that can be imported, or None."""
-    try:
-        with in_this_folder():
-            found: Any = importlib.import_module(module)
-    except ImportError:
-        return None
+    """What stands under a dotted name in a module that has been imported, or None."""
+    found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
     return found

@@ -23,10 +23,15 @@ class Trouble:
         self.printed = printed  # reasons whose traceback its author has seen
         self.reasons: list[str] = []
 
+    @property
+    def tolerable(self) -> bool:
+        """Whether one more restart is allowed, if there was a failure."""
+        return len(self.reasons) <= self.allowed
+
     def note(self, error: BaseException) -> bool:
         """Whether one more restart is allowed."""
         self.reasons.append(self._blame(error))
-        return len(self.reasons) <= self.allowed
+        return self.tolerable
 
     def _blame(self, error: BaseException) -> str:
         """An environment's own bug in one line; its author gets the place too, once."""

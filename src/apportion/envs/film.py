@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from apportion.core.config import UserError
 from apportion.envs.make import AnyEnv, EnvConfig, make
-from apportion.envs.wire import Arrays
+from apportion.envs.messages import Arrays
 
 Frame = NDArray[np.uint8]  # [H, W, 3]
 SIZE = (320, 240)

@@ -6,11 +6,13 @@ An environment may declare `observation_names`, `action_names`, `true_graph` and
 episodes, `max_episode_steps`; none is required.
 """
 
+import contextlib
 import difflib
 import importlib
 import math
 import re
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,16 +20,17 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
-from gymnasium.wrappers import RescaleAction
+from gymnasium.wrappers import RescaleAction, TransformAction, TransformObservation
 
 from apportion.core.config import UserError, check, nearest, parse_json
-from apportion.core.registry import in_this_folder
+from apportion.core.registry import import_module, in_this_folder, one_line
 from apportion.core.spec import Spec
 from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
 from apportion.envs.factories import AnyEnv as AnyEnv
 from apportion.envs.factories import call_factory, find_factory, only_here
-from apportion.envs.mujoco import TASKS, MujocoTask, PadObservation, ZeroObservation
+from apportion.envs.mujoco import TASKS, MujocoTask
 from apportion.envs.spaces import (
+    Names,
     action_facts,
     check_action_space,
     check_graph,
@@ -35,6 +38,8 @@ from apportion.envs.spaces import (
     check_observation_space,
     documented,
     flattened_names,
+    numbered,
+    size_of,
 )
 
 _EXTRAS = {"Meta-World": "metaworld"}  # namespace of ids: what registers them, as module and as our extra
@@ -106,18 +111,18 @@ def make(config: EnvConfig, render_mode: str | None = None) -> tuple[AnyEnv, Spe
     env = _build(config, render_mode)
     check_observation_space(config.id, env.observation_space)
     check_action_space(config.id, env.action_space)
-    own_actions, own_size = env.action_space, _size(env.observation_space)
-    max_episode_steps = _known_limit(config, env)
-    task_names, task_actions = _task_observation_names(config, env), _task_action_names(config, env)
-    env = _paper_observation(config, _canonical(env))
-    every = parse_delay(config.delay)
-    env = DelayedReward(env, every)
-    observation_names = _names(
-        config.id, env, "observation_names", _size(env.observation_space), task_names, "s"
-    )
-    action_names = _names(config.id, env, "action_names", _size(env.action_space), task_actions, "a")
-    true_graph = _declared(env, "true_graph")
+    observation_names, action_names = _names(config, env)
+    true_graph, own_actions = _declared(env, "true_graph"), env.action_space
+    max_episode_steps = time_limit(env)
+    if max_episode_steps is None:
+        raise UserError(f"{config.id} has no time limit: set one, such as --env.max-episode-steps 1000")
+    env = _canonical(env)
+    if config.paper and config.task:
+        env = _as_the_paper_did(config.task, env)
+    padded = size_of(env.observation_space) - len(observation_names)
+    observation_names += tuple(f"padding {index}" for index in range(padded))
     check_graph(config.id, true_graph, len(observation_names), len(action_names))
+    every = parse_delay(config.delay)
     spec = Spec(
         env_id=config.id,
         observation_names=observation_names,
@@ -125,10 +130,10 @@ def make(config: EnvConfig, render_mode: str | None = None) -> tuple[AnyEnv, Spe
         max_episode_steps=max_episode_steps,
         max_segment_steps=max_segment_steps(every, max_episode_steps),
         true_graph=true_graph,
-        padded=len(observation_names) - own_size,
+        padded=padded,
         **action_facts(own_actions),
     )
-    return env, spec
+    return DelayedReward(env, every), spec
 
 
 def list_environments() -> list[tuple[str, str]]:
@@ -148,14 +153,12 @@ def list_environments() -> list[tuple[str, str]]:
 
 def _build(config: EnvConfig, render_mode: str | None) -> AnyEnv:
     """gymnasium.make or a factory, with every failure that the user can mend turned into one line."""
-    if _split_id(config.id)[0]:
-        with in_this_folder():
-            return _build_named(config, render_mode)
-    return _build_named(config, render_mode)
+    with in_this_folder() if _split_id(config.id)[0] else contextlib.nullcontext():
+        name = config.id if only_here(config.id) else _registered(config.id)
+        return _build_named(config, name, render_mode)
 
 
-def _build_named(config: EnvConfig, render_mode: str | None) -> AnyEnv:
-    name = config.id if only_here(config.id) else _import_module(config.id)
+def _build_named(config: EnvConfig, name: str, render_mode: str | None) -> AnyEnv:
     factory = find_factory(config.id)
     _check_version(name)
     name, arguments = by_task(name, _parse_kwargs(config.kwargs))
@@ -172,17 +175,17 @@ def _build_named(config: EnvConfig, render_mode: str | None) -> AnyEnv:
             )
             return SeededTasks(env) if name.startswith(PREFIX) else env
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
-        raise UserError(f"{config.id} needs a package that is missing: {_one_line(error)}") from error
+        raise UserError(f"{config.id} needs a package that is missing: {one_line(error)}") from error
     except TypeError as error:
         cause = error.__cause__ or error
         if not arguments and cause.__traceback__ and cause.__traceback__.tb_next:
             raise  # nothing was asked of the constructor: the mistake is inside it
-        reason = _one_line(cause)
+        reason = one_line(cause)
         raise UserError(f"{config.id} does not accept --env.kwargs '{config.kwargs}': {reason}") from error
     except gymnasium.error.Error as error:
         if name not in gymnasium.registry:
             raise UserError(_unknown_id(config.id)) from error
-        raise UserError(f"{config.id} cannot be made: {_one_line(error)}") from error
+        raise UserError(f"{config.id} cannot be made: {one_line(error)}") from error
 
 
 def _wanted_limit(config: EnvConfig) -> int | None:
@@ -196,26 +199,17 @@ def _split_id(env_id: str) -> tuple[str, str]:
     return module, name
 
 
-def _import_module(env_id: str) -> str:
-    """Import what registers the environment; returns the id without its module."""
+def _registered(env_id: str) -> str:
+    """The id without its module, which is imported so that it may register the environment."""
     module, name = _split_id(env_id)
     extra = _EXTRAS.get(name.split("/")[0])
-    if not (module or extra):
-        return name
-    if "/" in module or module.endswith(".py"):
-        fix = f"say my_module:{name} in the folder of my_module.py, or put that folder on PYTHONPATH"
-        raise UserError(f"{module!r} is a path, not a module: {fix}")
-    try:
-        if module:
-            with in_this_folder():
-                importlib.import_module(module)
-        else:
-            importlib.import_module(str(extra))
-    except ImportError as error:
-        if module:
-            fix = f"install it, or put its folder on PYTHONPATH ({_one_line(error)})"
-            raise UserError(f"cannot import the module {module!r} of {env_id}: {fix}") from error
-        raise UserError(f"{env_id} needs an extra: pip install 'apportion[{extra}]'") from error
+    if module:
+        import_module(module, name, env_id)
+    elif extra:
+        try:
+            importlib.import_module(extra)
+        except ImportError as error:
+            raise UserError(f"{env_id} needs an extra: pip install 'apportion[{extra}]'") from error
     return name
 
 
@@ -255,59 +249,47 @@ def _bare(env_id: str) -> str:
     return re.sub(r"-v\d+$", "", env_id.split("/")[-1]).lower()
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
 # --- Wrappers
-
-
-class Float32Observation(gymnasium.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
-    """Cast observations, always into a new array: some environments write each one into the same buffer.
-
-    Gymnasium's DtypeObservation refuses bounds beyond float32, and warns at other ones.
-    """
-
-    def __init__(self, env: AnyEnv) -> None:
-        RecordConstructorArgs.__init__(self)
-        super().__init__(env)
-        space = env.observation_space
-        assert isinstance(space, spaces.Box)
-        with np.errstate(over="ignore"):  # a bound beyond float32 is no bound
-            low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-        self.observation_space = spaces.Box(low, high, dtype=np.float32)
-
-    def observation(self, observation: Any) -> Any:
-        return np.array(observation, np.float32)
 
 
 def _canonical(env: AnyEnv) -> AnyEnv:
     """Actions in [-1, 1] or one-hot, observations in float32."""
-    space = env.action_space
-    if isinstance(space, spaces.Discrete):
-        return Float32Observation(OneHotAction(env))
+    actions, observations = env.action_space, env.observation_space
+    assert isinstance(observations, spaces.Box)
+    if isinstance(actions, spaces.Discrete):
+        # The largest entry of a vector is the action; of a policy that gives zeros only, the first one.
+        first, one_hot = int(actions.start), spaces.Box(0.0, 1.0, (int(actions.n),), np.float32)
+        env = TransformAction(env, lambda action: first + int(np.argmax(action)), one_hot)
+    elif isinstance(actions, spaces.Box) and not ((actions.low == -1).all() and (actions.high == 1).all()):
+        env = RescaleAction(env, -np.ones_like(actions.low), np.ones_like(actions.low))
+    with np.errstate(over="ignore"):  # a bound beyond float32 is no bound
+        low, high = observations.low.astype(np.float32), observations.high.astype(np.float32)
+    # Always a new array: some environments write each observation into the same buffer.
+    return _observing(env, lambda seen: np.array(seen, np.float32), low, high)
+
+
+def _as_the_paper_did(task: MujocoTask, env: AnyEnv) -> AnyEnv:
+    """Zeros appended, or written over the last dimensions."""
+    space = env.observation_space
     assert isinstance(space, spaces.Box)
-    if not ((space.low == -1).all() and (space.high == 1).all()):
-        ones = np.ones_like(space.low)
-        env = RescaleAction(env, -ones, ones)
-    return Float32Observation(env)
+    size = space.shape[0]
+    kept, wanted = task.zero_from or size, task.pad_to or size
+    fix = "pass --env.no-paper to keep it as it is"
+    check(wanted >= size, f"cannot pad an observation of {size} dimensions to {wanted}: {fix}")
+    if kept == wanted:
+        return env
+
+    def changed(seen: Any) -> Any:
+        return np.concatenate([seen[:kept], np.zeros(wanted - kept, np.float32)])
+
+    return _observing(env, changed, changed(space.low), changed(space.high))
 
 
-def _paper_observation(config: EnvConfig, env: AnyEnv) -> AnyEnv:
-    task = config.task if config.paper else None
-    if task and task.pad_to is not None:
-        env = PadObservation(env, task.pad_to)
-    if config.zero_from is not None:
-        env = ZeroObservation(env, config.zero_from)
-    return env
+def _observing(env: AnyEnv, change: Callable[[Any], Any], low: Any, high: Any) -> AnyEnv:
+    return TransformObservation(env, change, spaces.Box(low, high, dtype=np.float32))
 
 
 # --- Facts
-
-
-def _size(space: spaces.Space[Any]) -> int:
-    assert space.shape
-    return space.shape[0]
 
 
 def _declared(env: AnyEnv, attribute: str) -> Any:
@@ -326,59 +308,24 @@ def time_limit(env: AnyEnv) -> int | None:
     return min(known, default=None)
 
 
-def _known_limit(config: EnvConfig, env: AnyEnv) -> int:
-    limit = time_limit(env)
-    if limit is None:
-        raise UserError(f"{config.id} has no time limit: set one, such as --env.max-episode-steps 1000")
-    return limit
+def _names(config: EnvConfig, env: AnyEnv) -> Names:
+    """What the environment declares, or else its documentation says or its flattened parts are called, where
+    constructor arguments have not changed what is seen or done; or numbers."""
+    name = _split_id(config.id)[1]
+    known = config.task.names if config.task else documented(name)
+    seen, done = known or (flattened_names(env), None)
 
+    def chosen(attribute: str, size: int, others: tuple[str, ...] | None, letter: str) -> tuple[str, ...]:
+        declared = _declared(env, attribute)
+        if declared is None:
+            return others if others and len(others) == size else numbered(letter, size)
+        check_names(config.id, attribute, declared, size)
+        return tuple(map(str, declared))
 
-def _task_observation_names(config: EnvConfig, env: AnyEnv) -> tuple[str, ...] | None:
-    """The table's, where constructor arguments have not changed what is seen; or those of flattened parts."""
-    size = _size(env.observation_space)
-    names = documented(_split_id(config.id)[1])
-    if names is not None and len(names.observation) == size:
-        return names.observation
-    if config.task is None or len(config.task.observation_names) != size:
-        return flattened_names(env)
-    padding = (config.task.pad_to or size) - size if config.paper else 0
-    return config.task.observation_names + tuple(f"padding {index}" for index in range(padding))
-
-
-def _task_action_names(config: EnvConfig, env: AnyEnv) -> tuple[str, ...] | None:
-    if config.task is not None:
-        return config.task.action_names
-    names = documented(_split_id(config.id)[1])
-    size = env.action_space.n if isinstance(env.action_space, spaces.Discrete) else _size(env.action_space)
-    return names.action if names is not None and len(names.action) == size else None
-
-
-def _names(
-    env_id: str, env: AnyEnv, attribute: str, size: int, known: tuple[str, ...] | None, letter: str
-) -> tuple[str, ...]:
-    declared = _declared(env, attribute)
-    if declared is None:
-        return known or tuple(f"{letter}{index}" for index in range(size))
-    check_names(env_id, attribute, declared, size)
-    return tuple(str(name) for name in declared)
-
-
-# --- Discrete actions
-
-
-class OneHotAction(gymnasium.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
-    """The largest entry of a vector is the action. A policy that gives zeros only takes the first one."""
-
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        RecordConstructorArgs.__init__(self)
-        super().__init__(env)
-        space = env.action_space
-        assert isinstance(space, spaces.Discrete)
-        self.first = int(space.start)
-        self.action_space = spaces.Box(0.0, 1.0, (int(space.n),), np.float32)
-
-    def action(self, action: Any) -> int:
-        return self.first + int(np.argmax(action))
+    return Names(
+        chosen("observation_names", size_of(env.observation_space), seen, "s"),
+        chosen("action_names", size_of(env.action_space), done, "a"),
+    )
 
 
 # --- MetaWorld
