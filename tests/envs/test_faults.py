@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from apportion.core.config import UserError
-from apportion.envs.faults import Fault, Faults, Trouble
+from apportion.envs.faults import Fault, Faults, blame
 from apportion.envs.make import EnvConfig
 from apportion.envs.supervisor import Pool
 from faulty_envs import episode_seed, evaluation_seed
@@ -178,10 +178,9 @@ def test_stuck_workers_are_ended_together(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_error_without_words_is_told_by_its_name() -> None:
-    trouble = Trouble(3, {"the environment raised MemoryError", "the environment raised ValueError: so"})
-    for error in (MemoryError(), ValueError("\nso\nand so")):
-        assert trouble.note(error)
-    assert trouble.reasons == ["the environment raised MemoryError", "the environment raised ValueError: so"]
+    printed = {"the environment raised MemoryError", "the environment raised ValueError: so"}
+    told = [blame(error, printed) for error in (MemoryError(), ValueError("\nso\nand so"))]
+    assert told == ["the environment raised MemoryError", "the environment raised ValueError: so"]
 
 
 def test_news_are_told_once() -> None:

@@ -137,23 +137,18 @@ def test_an_environments_own_bug_is_one_line_here_and_a_traceback_there(
     assert "in step" in capfd.readouterr().err
 
 
-def test_an_environment_of_old_is_told_what_to_return() -> None:
-    with pytest.raises(UserError, match=r"expected 5, got 4\) .*step returns five"):  # noqa: SIM117
-        with _pool("lane_envs:OldStep-v0", 0) as pool:
-            _chunk(pool, None, 5, 0)
-    with pytest.raises(UserError, match=r"'seed' \(it is called as reset\(seed=\.\.\., options=\.\.\.\)\)$"):
-        _pool("lane_envs:OldReset-v0", 0)
-
-
-def test_complaints_cross_the_wire_as_they_are() -> None:
-    with pytest.raises(UserError, match="step 3: observation has nan in dimension 1"):  # noqa: SIM117
-        with _pool("lane_envs:NanObservation-v0", 1) as pool:
-            _chunk(pool, None, 5, 0)
-
-
-def test_an_unknown_environment_is_refused_by_the_pool() -> None:
-    with pytest.raises(UserError, match="unknown environment 'Nowhere-v0'"):
-        _pool("Nowhere-v0", 1)
+@pytest.mark.parametrize(
+    ("env_id", "workers", "complaint"),
+    [
+        ("lane_envs:OldStep-v0", 0, r"expected 5, got 4\) .*step returns five"),
+        ("lane_envs:OldReset-v0", 0, r"'seed' \(it is called as reset\(seed=\.\.\., options=\.\.\.\)\)$"),
+        ("lane_envs:NanObservation-v0", 1, "step 3: observation has nan in dimension 1"),
+        ("Nowhere-v0", 1, "unknown environment 'Nowhere-v0'"),
+    ],
+)
+def test_complaints_arrive_as_they_are(env_id: str, workers: int, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint), _pool(env_id, workers) as pool:
+        _chunk(pool, None, 5, 0)
 
 
 def test_what_an_environment_prints_does_not_break_the_stream(capfd: pytest.CaptureFixture[str]) -> None:

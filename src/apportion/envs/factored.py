@@ -13,10 +13,11 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError
+from apportion.core.config import check
 from apportion.core.spec import Graph
 
 Floats = NDArray[np.float64]
+Vector = NDArray[np.float32]
 Reward = Literal["linear", "nonlinear"]
 
 _STATE_GAIN = 0.9  # Σ_i |W_ij|: below one, so that the past fades
@@ -36,7 +37,7 @@ class Problem:
     constants: Floats  # [S], read on dead dimensions only
 
 
-class Factored(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
+class Factored(gymnasium.Env[Vector, Vector]):
     """A task drawn from the family. `problem` picks graph and weights; reset's seed picks starts and noise.
 
     `density` is the chance of each possible edge, and the last `dead` of the `state_size` dimensions never
@@ -56,7 +57,18 @@ class Factored(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         problem: int = 0,
         episode_steps: int = 40,
     ) -> None:
-        _check(state_size, action_size, density, reward, noise, dead, episode_steps)
+        for complaint, wrong in {
+            "state_size must be at least 1": state_size < 1,
+            "action_size must be at least 1": action_size < 1,
+            "density is a probability: choose it between 0 and 1": not 0.0 <= density <= 1.0,
+            'reward must be "linear" or "nonlinear"': reward not in ("linear", "nonlinear"),
+            "noise must not be negative": not noise >= 0.0,
+            "dead must leave at least one live dimension: choose 0 to state_size - 1": not 0
+            <= dead
+            < state_size,
+            "episode_steps must be at least 1": episode_steps < 1,
+        }.items():
+            check(not wrong, f"apportion/Factored-v0: {complaint}")
         self._problem = draw_problem(np.random.default_rng(problem), state_size, action_size, density, dead)
         self._sine = reward == "nonlinear"
         self._noise = noise
@@ -70,18 +82,14 @@ class Factored(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self._observation = np.zeros(state_size, np.float32)
         self._steps = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Vector, dict[str, Any]]:
         super().reset(seed=seed)
         self._steps = 0
         start = self.np_random.uniform(-1.0, 1.0, self._live.size)
         self._observation = np.where(self._live, start, self._problem.constants).astype(np.float32)
         return self._observation.copy(), {}
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
         reward = self.true_reward(self._observation, action)
         disturbance = self._noise * self.np_random.standard_normal(self._live.size)
         self._observation = self.transition(self._observation, action, disturbance)
@@ -148,26 +156,3 @@ def _draw_weights(rng: np.random.Generator, edges: NDArray[np.bool_], gain: floa
     weights = np.where(edges, rng.uniform(0.5, 1.0, edges.shape) * rng.choice([-1.0, 1.0], edges.shape), 0.0)
     totals = np.abs(weights).sum(axis=0, keepdims=True)
     return np.asarray(gain * weights / np.where(totals > 0, totals, 1.0))
-
-
-def _check(
-    state_size: int,
-    action_size: int,
-    density: float,
-    reward: str,
-    noise: float,
-    dead: int,
-    episode_steps: int,
-) -> None:
-    complaints = {
-        "state_size must be at least 1": state_size < 1,
-        "action_size must be at least 1": action_size < 1,
-        "density is a probability: choose it between 0 and 1": not 0.0 <= density <= 1.0,
-        'reward must be "linear" or "nonlinear"': reward not in ("linear", "nonlinear"),
-        "noise must not be negative": not noise >= 0.0,
-        "dead must leave at least one live dimension: choose 0 to state_size - 1": not 0 <= dead < state_size,
-        "episode_steps must be at least 1": episode_steps < 1,
-    }
-    for complaint, wrong in complaints.items():
-        if wrong:
-            raise UserError(f"apportion/Factored-v0: {complaint}")

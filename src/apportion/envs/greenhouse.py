@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from apportion.core.spec import Graph
 
+Vector = NDArray[np.float32]
+
 OBSERVATION_NAMES = (
     "temperature",
     "moisture",
@@ -107,7 +109,7 @@ def _true_graph() -> Graph:
     )
 
 
-class Greenhouse(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
+class Greenhouse(gymnasium.Env[Vector, Vector]):
     """The tomato grower's task. Episodes end only by their time limit, set at registration: 40 steps."""
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - Gymnasium's own declaration
@@ -126,17 +128,13 @@ class Greenhouse(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self._action = np.zeros(len(ACTION_NAMES), np.float32)
         self._harvest = 0.0  # so far; for pictures only
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Vector, dict[str, Any]]:
         super().reset(seed=seed)
         self._observation = _squash(START * self.np_random.standard_normal(START.size))
         self._action, self._harvest = np.zeros(len(ACTION_NAMES), np.float32), 0.0
         return self._observation.copy(), {}
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
         reward = self.true_reward(self._observation, action)
         disturbance = NOISE * self.np_random.standard_normal(NOISE.size)
         self._observation = self.transition(self._observation, action, disturbance)

@@ -31,6 +31,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+Vector = NDArray[np.float32]
+
 STEPS = 40
 KEY_UNTIL, DOOR_FROM = 10, 30  # steps: the key is gone after the first, the door is shut before the second
 KEY_AT, DOOR_AT = -0.6, 0.6  # reached by who stands there or farther out
@@ -45,7 +47,7 @@ SLIP, FLUTTER, DRAUGHT = 0.02, 0.1, 0.5  # standard deviations of the noise of e
 OBSERVATION_NAMES = ("place", "clock", "firefly", "draught")
 
 
-class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
+class KeyDoor(gymnasium.Env[Vector, Vector]):
     """The walker's task. Episodes end only by their time limit, set at registration: 40 steps."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own declaration
@@ -61,9 +63,7 @@ class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self._steps, self._key, self._opened = 0, False, False
         self._coins: dict[int, float] = {}  # by the step that shows them
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Vector, dict[str, Any]]:
         super().reset(seed=seed)
         self._place, self._draught = self.np_random.uniform(-1.0, 1.0, 2).tolist()
         self._firefly = float(self.np_random.uniform(-0.4, 0.4))
@@ -74,9 +74,7 @@ class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
             self._coins = dict(zip(COINS_AT, tossed, strict=True))
         return self._observation(), {}
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
         slip, flutter, draught = self.np_random.standard_normal(3).tolist()
         walked = SPEED * float(np.clip(action[0], -1.0, 1.0)) + SLIP * slip
         self._place = float(np.clip(self._place + walked, -1.0, 1.0))

@@ -308,7 +308,7 @@ def play_one(
 
 
 def _play_on(lane: Lane, actor: Actor | None, noise: Noise | None, rng: np.random.Generator) -> Arrays:
-    observations, actions, paid, true_rewards, segment_end = [lane.observation], [], [], [], []
+    first, steps = lane.observation, []
     reported: set[bool] = set()
     ended = False
     while not ended:
@@ -316,19 +316,16 @@ def _play_on(lane: Lane, actor: Actor | None, noise: Noise | None, rng: np.rando
             action = random_action(lane.spec, rng)
         else:
             action = act(actor, lane.head, _perturbed(lane.observation, noise, rng), None)
-        pay, info, terminated, truncated = lane.step(action)
-        observations.append(lane.observation)
-        actions.append(action)
-        paid.append(pay)
-        true_rewards.append(info["true_reward"])
-        segment_end.append(info["segment_end"])
+        paid, info, terminated, truncated = lane.step(action)
+        steps.append((lane.observation, action, paid, info["true_reward"], info["segment_end"]))
         reported |= _success(info)
         ended = terminated or truncated
+    observations, actions, payments, true_rewards, segment_end = zip(*steps, strict=True)
     outcome = {"success": np.asarray(True in reported)} if reported else {}
     return {
-        "observations": np.asarray(observations, np.float32),
+        "observations": np.asarray((first, *observations), np.float32),
         "actions": np.asarray(actions, np.float32),
-        "paid": np.asarray(paid, np.float32),
+        "paid": np.asarray(payments, np.float32),
         "true_rewards": np.asarray(true_rewards, np.float32),
         "segment_end": np.asarray(segment_end, np.bool_),
         "terminated": np.asarray(terminated, np.bool_),

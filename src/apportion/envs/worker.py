@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 
 from apportion.core.children import serving
 from apportion.core.config import UserError
-from apportion.envs.faults import FAILURES, Trouble
+from apportion.envs.faults import FAILURES, blame
 from apportion.envs.lane import ChunkWriter, Lane, Noise, UnrepeatableError, after_faults, play_one
 from apportion.envs.make import EnvConfig
 from apportion.envs.messages import (
@@ -49,9 +49,9 @@ class Worker:
         for task in request.head["lanes"]:
             lane = task["lane"]
             self.activity[LANE] = lane
-            trouble = Trouble(task["allowed"], self.printed)
-            arrays[lane] = want(lane, request.head | task, strip_prefix(request.arrays, f"{lane}/"), trouble)
-            heads.append({"lane": lane, "faults": trouble.reasons})
+            faults: list[str] = []
+            arrays[lane] = want(lane, request.head | task, strip_prefix(request.arrays, f"{lane}/"), faults)
+            heads.append({"lane": lane, "faults": faults})
             if lane in self.lanes and request.head.get("describe"):
                 heads[-1]["spec"] = self.lanes[lane].spec.to_dict()
         self.activity[LANE] = NO_LANE
@@ -61,7 +61,7 @@ class Worker:
         for lane in [*self.lanes.values(), *self.evaluation_lanes.values()]:
             lane.close()
 
-    def _steps(self, lane: int, head: dict[str, Any], arrays: Arrays, trouble: Trouble) -> Arrays:
+    def _steps(self, lane: int, head: dict[str, Any], arrays: Arrays, faults: list[str]) -> Arrays:
         """A chunk of steps, and where the environment is then. With `where/...` it is brought there first.
 
         A failure costs one step and the episode under way: a new environment goes on with the next one. So
@@ -70,7 +70,7 @@ class Worker:
         """
         actor, where = strip_prefix(arrays, "actor/") or None, strip_prefix(arrays, "where/")
         writer: ChunkWriter | None = None
-        while trouble.tolerable:
+        while len(faults) <= head["allowed"]:
             try:
                 if where:
                     self._made(self.lanes, lane).put_back(where, head["exactly"])
@@ -82,7 +82,7 @@ class Worker:
             except UnrepeatableError:
                 raise
             except FAILURES as error:
-                trouble.note(error)
+                faults.append(blame(error, self.printed))
                 where = after_faults(where or self.lanes[lane].where(), 1)
                 self._drop(self.lanes, lane)
         if writer is None:
@@ -91,7 +91,7 @@ class Worker:
             writer.final(where["observation"])
         return writer.finish(where["observation"]) | _named("where", where)
 
-    def _episodes(self, lane: int, head: dict[str, Any], arrays: Arrays, trouble: Trouble) -> Arrays:
+    def _episodes(self, lane: int, head: dict[str, Any], arrays: Arrays, faults: list[str]) -> Arrays:
         """Evaluation episodes of these numbers, each of which may have failed before."""
         noise = Noise(head["noise"]["std"], tuple(head["noise"]["dims"])) if head["noise"] else None
         played: dict[int, Arrays] = {}
@@ -102,8 +102,9 @@ class Worker:
                     played[number] = play_one(host, strip_prefix(arrays, "actor/"), moment, noise, failed)
                 except FAILURES as error:
                     failed += 1
+                    faults.append(blame(error, self.printed))
                     self._drop(self.evaluation_lanes, lane)
-                    if not trouble.note(error):
+                    if len(faults) > head["allowed"]:
                         return {}
         return prefixed(played)
 
