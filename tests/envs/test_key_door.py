@@ -147,12 +147,3 @@ def test_either_coin_alone_tells_nothing_of_the_return_and_both_nearly_all(drawn
     assert np.abs([*coins.mean(axis=0), coins.prod(axis=1).mean()]).max() < chance
     assert np.abs(np.corrcoef(returns, coins.T)[0, 1:]).max() < chance
     assert np.corrcoef(returns, coins.prod(axis=1))[0, 1] > 0.99
-
-
-def test_a_sum_over_single_steps_cannot_explain_the_lottery() -> None:
-    """Of all four outcomes: the best sum of a function of each coin explains nothing of their equality."""
-    outcomes = np.array([(first, second) for first in (-1, 1) for second in (-1, 1)], np.float64)
-    pays = STAKE * outcomes.prod(axis=1)
-    sums = np.column_stack([np.ones(4), outcomes])  # any function of one coin is a line through two points
-    explained = sums @ np.linalg.lstsq(sums, pays, rcond=None)[0]
-    np.testing.assert_allclose(explained, 0.0, atol=1e-12)

@@ -6,13 +6,14 @@ With `workers=0` the lanes run inside the calling process instead, where nobody 
 import os
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apportion.core.config import UserError
 from apportion.core.spec import Spec
@@ -29,14 +30,14 @@ LOOK_EVERY = 0.25  # seconds, at the most, between looks at how workers are
 
 @dataclass(frozen=True)
 class Request:
-    """What lanes are asked for, in a form in which those of a lost worker can be asked again."""
+    """What lanes are asked for: steps or evaluation episodes. Those of a lost worker can be asked again."""
 
     want: str
     iteration: int
-    facts: dict[str, Any]  # the same for all lanes
-    task: Callable[[int, bool], tuple[dict[str, Any], Arrays]]  # of one lane, which may be new to its worker
-    lost: Callable[[int, LostError], None]  # called when a lane took its worker along
+    facts: dict[str, Any]
+    actors: Arrays | None  # [L, ...]
     absent: set[int]  # lanes that are not asked, or no longer
+    failed: NDArray[np.int64]  # [L, episodes] how often each evaluation episode has taken its worker along
 
 
 @dataclass
@@ -86,12 +87,7 @@ class Pool:
 
     def start_chunk(self, actors: Arrays | None, steps: int, iteration: int) -> None:
         """Ask every lane to act for `steps` steps, at random without actors. Returns at once."""
-
-        def task(lane: int, new: bool) -> tuple[dict[str, Any], Arrays]:
-            return {}, _actor(actors, lane) | (self._way(lane) if new else {})
-
-        facts = {"steps": steps, "exactly": False}
-        self._chunk = Request("steps", iteration, facts, task, self._left, set(self.faults.frozen))
+        self._chunk = self._for_steps({"steps": steps, "exactly": False}, iteration, actors)
         self._ask(0, self._chunk)
 
     def finish_chunk(self) -> Arrays:
@@ -127,18 +123,11 @@ class Pool:
         teams = range(first, len(self.teams))
         shares = [share.tolist() for share in np.array_split(np.arange(episodes), len(teams)) if share.size]
         missing, failed = set(absent), np.zeros((self.lanes, episodes), np.int64)
-
-        def lost(lane: int, how: LostError) -> None:
-            failed[lane, how.episode] += 1
-
-        def request(numbers: list[int]) -> Request:
-            def task(lane: int, _: bool) -> tuple[dict[str, Any], Arrays]:
-                return {"failed": failed[lane, numbers].tolist()}, _actor(actors, lane)
-
-            facts = {"numbers": numbers, "noise": None if noise is None else noise._asdict()}
-            return Request("episodes", stage, facts, task, lost, missing)
-
-        requests = list(zip(teams, map(request, shares), strict=False))
+        facts = {"noise": None if noise is None else noise._asdict()}
+        requests = [
+            (team, Request("episodes", stage, {"numbers": numbers, **facts}, actors, missing, failed))
+            for team, numbers in zip(teams, shares, strict=False)
+        ]
         for team, each in requests:
             self._ask(team, each)
         played: list[list[Arrays]] = [[] for _ in range(self.lanes)]
@@ -155,7 +144,9 @@ class Pool:
     def put_back(self, where: list[Arrays]) -> None:
         """Bring each lane's environment back to where it was."""
         self._where = list(where)
-        self._bring({"exactly": True}, {}, self._left)
+        for slot in self.teams[0]:
+            slot.known = set()
+        self._bring({"exactly": True})
 
     def hurry(self) -> None:
         """A stop is due: from now on nobody is waited for longer than a few seconds, nor asked again."""
@@ -191,11 +182,7 @@ class Pool:
     def _open(self) -> Spec:
         """Make all environments. One of many that fails may be tried again; where none can be made, or one
         hangs, nothing is lost yet by giving up."""
-
-        def lost(_: int, how: LostError) -> None:
-            raise UserError(str(how))
-
-        answers = self._bring({"exactly": False, "describe": True}, {"allowed": 0}, lost)
+        answers = self._bring({"exactly": False, "opening": True})
         specs = [Spec.from_dict(answer.head["spec"]) for answer in answers.values() if answer.arrays]
         if not specs:
             raise UserError(next(iter(answers.values())).head["faults"][0])
@@ -206,24 +193,15 @@ class Pool:
         self._where = [each if "observation" in each else each | nowhere for each in self._where]
         return specs[0]
 
-    def _bring(
-        self, facts: dict[str, Any], head: dict[str, Any], lost: Callable[[int, LostError], None]
-    ) -> dict[int, Message]:
+    def _bring(self, facts: dict[str, Any]) -> dict[int, Message]:
         """All environments to where they should be: no step further."""
-        request = Request(
-            want="steps",
-            iteration=0,
-            facts={"steps": 0, **facts},
-            task=lambda lane, _: (head, self._way(lane)),
-            lost=lost,
-            absent=set(self.faults.frozen),
-        )
+        request = self._for_steps({"steps": 0, **facts}, 0, None)
         self._ask(0, request)
         return self._moved(request)
 
-    def _way(self, lane: int) -> Arrays:
-        """To where a lane's environment is, for a worker that does not have it."""
-        return {f"where/{name}": array for name, array in self._where[lane].items()}
+    def _for_steps(self, facts: dict[str, Any], iteration: int, actors: Arrays | None) -> Request:
+        none = np.zeros((self.lanes, 0), np.int64)
+        return Request("steps", iteration, facts, actors, set(self.faults.frozen), none)
 
     def _moved(self, request: Request) -> dict[int, Message]:
         """The first team's answers, which say where environments are now."""
@@ -234,9 +212,6 @@ class Pool:
             else:
                 self._where[lane] = after_faults(self._where[lane], len(head["faults"]))
         return answers
-
-    def _left(self, lane: int, _: LostError) -> None:
-        self._where[lane] = after_faults(self._where[lane], 1)
 
     # --- Teams of workers
 
@@ -268,8 +243,11 @@ class Pool:
             return
         heads, arrays = [], {}
         for lane in slot.asked:
-            head, arrays[lane] = request.task(lane, lane not in slot.known)
-            heads.append({"lane": lane, "allowed": self.faults.allowed(lane), **head})
+            allowed = 0 if "opening" in request.facts else self.faults.allowed(lane)
+            heads.append({"lane": lane, "allowed": allowed, "failed": request.failed[lane].tolist()})
+            arrays[lane] = {f"actor/{name}": each[lane] for name, each in (request.actors or {}).items()}
+            if request.want == "steps" and lane not in slot.known:
+                arrays[lane] |= {f"where/{name}": each for name, each in self._where[lane].items()}
         common = {"want": request.want, "iteration": request.iteration, **request.facts}
         slot.worker.request({**common, "lanes": heads}, prefixed(arrays))
 
@@ -312,12 +290,17 @@ class Pool:
         with self._lock:
             if self._closed:
                 raise UserError(str(lost)) from None
+        if "opening" in request.facts:
+            raise UserError(str(lost)) from None
         self.faults.happened(lane, request.iteration, str(lost))
         if lane in self.faults.frozen:
             request.absent.add(lane)
         if self._hurried:
             self._given_up.add(lane)
-        request.lost(lane, lost)
+        if request.want == "steps":
+            self._where[lane] = after_faults(self._where[lane], 1)
+        else:
+            request.failed[lane, lost.episode] += 1
         slot.worker, slot.known = self._started(slot.spare), set()
         self._ask_one(slot, request)
 
@@ -334,7 +317,3 @@ def default_workers(lanes: int, learns_here: bool = True) -> int:
 def spare_teams(workers: int) -> int:
     """How many teams of so many workers the machine has cores for."""
     return max(1, ((os.cpu_count() or 2) - 1) // workers)
-
-
-def _actor(actors: Arrays | None, lane: int) -> Arrays:
-    return {f"actor/{name}": array[lane] for name, array in (actors or {}).items()}

@@ -52,7 +52,7 @@ class Worker:
             faults: list[str] = []
             arrays[lane] = want(lane, request.head | task, strip_prefix(request.arrays, f"{lane}/"), faults)
             heads.append({"lane": lane, "faults": faults})
-            if lane in self.lanes and request.head.get("describe"):
+            if lane in self.lanes and "opening" in request.head:
                 heads[-1]["spec"] = self.lanes[lane].spec.to_dict()
         self.activity[LANE] = NO_LANE
         return Message({"lanes": heads}, prefixed(arrays))
@@ -95,7 +95,8 @@ class Worker:
         """Evaluation episodes of these numbers, each of which may have failed before."""
         noise = Noise(head["noise"]["std"], tuple(head["noise"]["dims"])) if head["noise"] else None
         played: dict[int, Arrays] = {}
-        for number, failed in zip(head["numbers"], head["failed"], strict=True):
+        for number in head["numbers"]:
+            failed = head["failed"][number]
             while number not in played:
                 try:
                     host, moment = self._made(self.evaluation_lanes, lane), (head["iteration"], number)
