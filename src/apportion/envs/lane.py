@@ -219,13 +219,12 @@ class Lane:
         """All that is needed to put the lane back here."""
         if self.left is not None:
             return {**self.left, "restarts": np.asarray(self.restarts, np.int64), "left": np.asarray(True)}
-        none = np.zeros((0, self.spec.action_size), np.float32)
-        taken = [action[None] for action in self.actions]
+        actions = np.concatenate(self.actions or [np.zeros(0, np.float32)])
         return {
             "episode": np.asarray(self.episode, np.int64),
             "restarts": np.asarray(self.restarts, np.int64),
             "left": np.asarray(False),  # True: this episode was left, and the next has not begun
-            "actions": np.concatenate([none, *taken], dtype=np.float32),
+            "actions": actions.reshape(-1, self.spec.action_size).astype(np.float32),
             "observation": self.observation,
         }
 
