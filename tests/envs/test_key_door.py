@@ -2,10 +2,8 @@
 
 from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 from known_graphs import mean_return
 from numpy.typing import NDArray
 
@@ -66,11 +64,6 @@ def test_the_key_can_be_shown() -> None:
     _, seen = _rewards(EARLY_LEFT, show_key=True)
     assert KeyDoor(show_key=True).observation_names[-1] == "key"
     np.testing.assert_array_equal(seen[:, -1], np.arange(30) >= 1)  # the second step brings him there
-
-
-@pytest.mark.parametrize("name", ["KeyDoor", "KeyDoorLottery"])
-def test_gymnasiums_checker_is_content(name: str) -> None:
-    check_env(gymnasium.make(f"apportion/{name}-v0").unwrapped, skip_render_check=True)
 
 
 def test_an_episode_succeeds_when_the_door_is_opened() -> None:

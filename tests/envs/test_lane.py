@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from actors import actor, assert_same
 from lane_envs import EndsEarlier
 
 from apportion.core.config import UserError
@@ -14,34 +15,16 @@ from apportion.envs.make import EnvConfig
 HEAD = "tanh_gaussian"
 
 
-def _actor(states: int, actions: int, seed: int = 0) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    arrays = {
-        "mask": np.ones(states),
-        "w0": rng.normal(size=(states, 8)),
-        "b0": rng.normal(size=8),
-        "w1": rng.normal(size=(8, 2 * actions)),
-        "b1": rng.normal(size=2 * actions),
-    }
-    return {name: array.astype(np.float32) for name, array in arrays.items()}
-
-
 def _lane(env_id: str, delay: str = "episode", seed: int = 3) -> Lane:
     lane = Lane(EnvConfig(env_id, delay=delay), seed, HEAD)
     lane.put_back(BEFORE_THE_START)
     return lane
 
 
-def _collect(lane: Lane, actor: Any, steps: int, iteration: int) -> dict[str, Any]:
+def _collect(lane: Lane, policy: Any, steps: int, iteration: int) -> dict[str, Any]:
     writer = lane.writer(steps)
-    lane.collect(actor, iteration, writer)
+    lane.collect(policy, iteration, writer)
     return writer.finish(lane.observation)
-
-
-def _assert_same(found: Any, expected: Any) -> None:
-    assert found.keys() == expected.keys()
-    for name in expected:
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
 
 @pytest.mark.parametrize(
@@ -55,18 +38,18 @@ def _assert_same(found: Any, expected: Any) -> None:
 def test_a_lane_put_back_goes_on_as_if_it_had_never_stopped(env_id: str, delay: str, before: int) -> None:
     """From the middle of an episode and of a segment, bit for bit; Greenhouse's episodes have 40 steps."""
     lane = _lane(env_id, delay)
-    actor = _actor(lane.spec.observation_size, lane.spec.action_size)
+    policy = actor(lane.spec.observation_size, lane.spec.action_size)
     _collect(lane, None, before, 0)
-    _collect(lane, actor, 25, 1)
+    _collect(lane, policy, 25, 1)
     where = lane.where()
-    expected = [_collect(lane, actor, 25, 2), _collect(lane, actor, 45, 3)]
+    expected = [_collect(lane, policy, 25, 2), _collect(lane, policy, 45, 3)]
 
     other = _lane(env_id, delay)
     _collect(other, None, 5, 0)  # wherever it was before
     other.put_back(where)
-    _assert_same(other.where(), where)
+    assert_same(other.where(), where)
     for iteration, chunk in enumerate(expected, start=2):
-        _assert_same(_collect(other, actor, len(chunk["segment_start"]), iteration), chunk)
+        assert_same(_collect(other, policy, len(chunk["segment_start"]), iteration), chunk)
 
 
 def test_a_chunk_tells_the_story_in_order() -> None:
@@ -99,7 +82,7 @@ def test_episodes_lanes_and_iterations_differ_and_all_repeats_by_seed() -> None:
         _collect(_lane("lane_envs:Walk-v0", seed=seed), None, 8, iteration)
         for seed, iteration in ((3, 0), (3, 0), (3, 1), (4, 0))
     )
-    _assert_same(chunk, again)
+    assert_same(chunk, again)
     assert not np.array_equal(chunk["observation"][0], chunk["observation"][8])
     assert not np.array_equal(chunk["observation"], elsewhere["observation"])
     assert not np.array_equal(chunk["action"], elsewhere["action"])
@@ -110,35 +93,35 @@ def test_episodes_lanes_and_iterations_differ_and_all_repeats_by_seed() -> None:
 
 
 def test_evaluation_plays_whole_episodes_the_same_way_every_time() -> None:
-    lane, actor = _lane("lane_envs:Walk-v0", "3"), _actor(2, 1)
-    played = [play_one(lane, actor, (0, number)) for number in range(2)]
-    again = [play_one(_lane("lane_envs:Walk-v0", "3"), actor, (0, number)) for number in range(2)]
+    lane, policy = _lane("lane_envs:Walk-v0", "3"), actor(2, 1)
+    played = [play_one(lane, policy, (0, number)) for number in range(2)]
+    again = [play_one(_lane("lane_envs:Walk-v0", "3"), policy, (0, number)) for number in range(2)]
     for episode, same in zip(played, again, strict=True):
-        _assert_same(episode, same)
+        assert_same(episode, same)
         assert episode["observations"].shape == (8, 2)
         assert episode["segment_end"].tolist() == [False, False, True, False, False, True, True]
         assert episode["paid"].sum() == pytest.approx(episode["true_rewards"].sum(), rel=1e-4)
     assert not np.array_equal(played[0]["observations"], played[1]["observations"])
     lane.begin(int(played[0]["seed"]))
     np.testing.assert_array_equal(lane.observation, played[0]["observations"][0])
-    later = play_one(lane, actor, (1, 0))
+    later = play_one(lane, policy, (1, 0))
     assert not np.array_equal(later["observations"][0], played[0]["observations"][0])
 
 
 def test_noise_disturbs_what_the_policy_sees_and_nothing_else() -> None:
-    actor = _actor(2, 1)
+    policy = actor(2, 1)
     calm, noisy, blind = (
         play_one(_lane("lane_envs:Walk-v0"), a, (0, 0), noise)
         for a, noise in (
-            (actor, None),
-            (actor, Noise(5.0, ())),
-            (actor | {"mask": np.array([1, 0], np.float32)}, Noise(5.0, (1,))),
+            (policy, None),
+            (policy, Noise(5.0, ())),
+            (policy | {"mask": np.array([1, 0], np.float32)}, Noise(5.0, (1,))),
         )
     )
     np.testing.assert_array_equal(calm["observations"][0], noisy["observations"][0])
     assert not np.array_equal(calm["actions"], noisy["actions"])
-    unmasked = play_one(_lane("lane_envs:Walk-v0"), actor | {"mask": np.array([1, 0], np.float32)}, (0, 0))
-    _assert_same(blind, unmasked)  # noise on a dimension behind the mask changes nothing
+    unmasked = play_one(_lane("lane_envs:Walk-v0"), policy | {"mask": np.array([1, 0], np.float32)}, (0, 0))
+    assert_same(blind, unmasked)  # noise on a dimension behind the mask changes nothing
 
 
 # --- Complaints
@@ -166,7 +149,7 @@ def test_complaints_name_the_step(name: str, complaint: str) -> None:
 
 def test_an_action_of_another_shape_is_the_head_s_fault() -> None:
     with pytest.raises(UserError, match=r"tanh_gaussian gave an action of shape \(2,\): give one number for"):
-        _collect(_lane("lane_envs:Walk-v0"), _actor(2, 2), 5, 0)
+        _collect(_lane("lane_envs:Walk-v0"), actor(2, 2), 5, 0)
 
 
 @pytest.mark.parametrize(
@@ -214,17 +197,17 @@ def test_noise_does_not_depend_on_how_steps_are_asked_for(steps: int) -> None:
 def test_a_lane_put_back_keeps_its_noise() -> None:
     """Bit for bit, and from an actor that hardly looks: actions repeat as its noise does."""
     lane = Lane(EnvConfig("Pendulum-v1"), 3, "bounded_gaussian")
-    actor = {**_actor(3, 1), "longest_repeat": np.asarray(16, np.float32)}
-    actor = {**actor, "w1": 0 * actor["w1"], "b1": np.zeros(2, np.float32)}
+    policy = {**actor(3, 1), "longest_repeat": np.asarray(16, np.float32)}
+    policy = {**policy, "w1": 0 * policy["w1"], "b1": np.zeros(2, np.float32)}
     lane.put_back(BEFORE_THE_START)
-    _collect(lane, actor, 25, 0)
+    _collect(lane, policy, 25, 0)
     where = lane.where()
-    expected = [_collect(lane, actor, 25, iteration) for iteration in (1, 2)]
+    expected = [_collect(lane, policy, 25, iteration) for iteration in (1, 2)]
 
     other = Lane(EnvConfig("Pendulum-v1"), 3, "bounded_gaussian")
     other.put_back(where)
     for iteration, chunk in enumerate(expected, start=1):
-        _assert_same(_collect(other, actor, 25, iteration), chunk)
+        assert_same(_collect(other, policy, 25, iteration), chunk)
     noise = repeated_noise((3, _REPEATED), 25, 50, 1, 16)
     taken = np.concatenate([chunk["action"][:25] for chunk in expected])
     np.testing.assert_allclose(taken, np.tanh(np.exp(-4) * noise), rtol=1e-4)

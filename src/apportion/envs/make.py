@@ -42,8 +42,6 @@ from apportion.envs.spaces import (
     size_of,
 )
 
-_EXTRAS = {"Meta-World": "metaworld"}  # namespace of ids: what registers them, as module and as our extra
-
 TimeUp = Literal["auto", "end", "pause"]
 
 
@@ -170,9 +168,10 @@ def _build_named(config: EnvConfig, name: str, render_mode: str | None) -> AnyEn
         with warnings.catch_warnings():
             # The paper's tasks are v4 on purpose; Gymnasium would advise v5 at every start.
             warnings.filterwarnings("ignore", ".*is out of date", DeprecationWarning)
-            env = gymnasium.make(
-                name, max_episode_steps=_wanted_limit(config), disable_env_checker=True, **arguments
-            )
+            limit = config.max_episode_steps
+            if limit is None and config.paper and config.task:
+                limit = config.task.max_episode_steps
+            env = gymnasium.make(name, max_episode_steps=limit, disable_env_checker=True, **arguments)
             return SeededTasks(env) if name.startswith(PREFIX) else env
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         raise UserError(f"{config.id} needs a package that is missing: {one_line(error)}") from error
@@ -188,12 +187,6 @@ def _build_named(config: EnvConfig, name: str, render_mode: str | None) -> AnyEn
         raise UserError(f"{config.id} cannot be made: {one_line(error)}") from error
 
 
-def _wanted_limit(config: EnvConfig) -> int | None:
-    if config.max_episode_steps is None and config.paper and config.task:
-        return config.task.max_episode_steps
-    return config.max_episode_steps
-
-
 def _split_id(env_id: str) -> tuple[str, str]:
     module, _, name = env_id.rpartition(":")
     return module, name
@@ -202,14 +195,13 @@ def _split_id(env_id: str) -> tuple[str, str]:
 def _registered(env_id: str) -> str:
     """The id without its module, which is imported so that it may register the environment."""
     module, name = _split_id(env_id)
-    extra = _EXTRAS.get(name.split("/")[0])
     if module:
         import_module(module, name, env_id)
-    elif extra:
+    elif name.startswith(PREFIX):
         try:
-            importlib.import_module(extra)
+            importlib.import_module("metaworld")
         except ImportError as error:
-            raise UserError(f"{env_id} needs an extra: pip install 'apportion[{extra}]'") from error
+            raise UserError(f"{env_id} needs an extra: pip install 'apportion[metaworld]'") from error
     return name
 
 
