@@ -94,24 +94,25 @@ def random_action(spec: Spec, rng: np.random.Generator) -> Vector:
 def _tanh_gaussian(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
     """SAC's head: outputs are mean and log standard deviation before the tanh."""
     size = len(outputs) // 2  # slices: np.split takes longer than the arithmetic
-    mean, log_std = outputs[:size], outputs[size:]
-    if rng is None:
-        return np.tanh(mean)
-    noise = rng.standard_normal(size, dtype=np.float32)
-    action: NDArray[Any] = np.tanh(mean + np.exp(_clipped(log_std, -20, 2)) * noise)
-    return action
+    return _squashed(outputs[:size], _clipped(outputs[size:], -20, 2), rng)
 
 
 def _bounded_gaussian(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
     """FlashSAC's head: a tanh takes the log standard deviation to [-10, 2]. Noise that was drawn
     beforehand is in `drawn_noise` [A]."""
     size = len(outputs) // 2
-    mean = outputs[:size]
+    return _squashed(outputs[:size], 6 * np.tanh(outputs[size:]) - 4, rng, actor.get("drawn_noise"))
+
+
+def _squashed(
+    mean: Vector, log_std: Vector, rng: np.random.Generator | None, noise: Vector | None = None
+) -> Vector:
+    """tanh(mean + exp(log_std) noise)."""
     if rng is None:
         return np.tanh(mean)
-    drawn = actor.get("drawn_noise")
-    noise = rng.standard_normal(size, dtype=np.float32) if drawn is None else drawn
-    action: NDArray[Any] = np.tanh(mean + np.exp(6 * np.tanh(outputs[size:]) - 4) * noise)
+    if noise is None:
+        noise = rng.standard_normal(len(mean), dtype=np.float32)
+    action: NDArray[Any] = np.tanh(mean + np.exp(log_std) * noise)
     return action
 
 
@@ -163,11 +164,7 @@ def _sampled(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> 
     if "noise" in actor:
         return _tanh_noise(outputs, actor, rng)
     if "log_std" in actor:
-        if rng is None:
-            return np.tanh(outputs)
-        noise = rng.standard_normal(len(outputs), dtype=np.float32)
-        action: NDArray[Any] = np.tanh(outputs + np.exp(actor["log_std"]) * noise)
-        return action
+        return _squashed(outputs, actor["log_std"], rng)
     if not np.isfinite(outputs).all():
         return np.full_like(outputs, np.nan)  # argmax would choose one all the same
     if rng is not None:

@@ -24,18 +24,6 @@ from apportion.core.spec import Graph
 
 Vector = NDArray[np.float32]
 
-OBSERVATION_NAMES = (
-    "temperature",
-    "moisture",
-    "light",
-    "co2",
-    "leaf mass",
-    "outside temperature",
-    "sunlight",
-    "heater current",
-    "street traffic",
-    "radio volume",
-)
 ACTION_NAMES = ("heater", "valve", "shade")
 
 # What each gauge becomes: the weighted sum of its causes, and noise, squashed. This table is the true graph.
@@ -55,6 +43,7 @@ CAUSES = {
     "street traffic": {"street traffic": 0.8},
     "radio volume": {"radio volume": -0.5, "street traffic": 0.5},  # somebody keeps turning the knob
 }
+OBSERVATION_NAMES = tuple(CAUSES)
 NOISE = np.array([0.2, 0.25, 0.2, 0.2, 0.2, 0.4, 0.5, 0.4, 0.6, 0.5])  # standard deviation, per gauge
 START = np.array([0.8, 0.8, 0.8, 0.8, 0.8, 0.9, 0.8, 0.8, 0.9, 0.9])  # the same, of the first observation
 
