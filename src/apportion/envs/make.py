@@ -70,12 +70,11 @@ class EnvConfig:
     def __post_init__(self) -> None:
         parse_delay(self.delay)
         _parse_kwargs(self.kwargs)
-        if self.max_episode_steps is not None and self.max_episode_steps < 1:
-            raise UserError(f"--env.max-episode-steps {self.max_episode_steps} must be at least 1")
-        if not 0 < self.timeout < math.inf:
-            raise UserError(f"--env.timeout {self.timeout} must be a number of seconds above 0")
-        if self.restarts < 0:
-            raise UserError(f"--env.restarts {self.restarts} must not be negative")
+        steps = self.max_episode_steps
+        check(steps is None or steps >= 1, f"--env.max-episode-steps {steps} must be at least 1")
+        timed = 0 < self.timeout < math.inf
+        check(timed, f"--env.timeout {self.timeout} must be a number of seconds above 0")
+        check(self.restarts >= 0, f"--env.restarts {self.restarts} must not be negative")
 
     @property
     def task(self) -> MujocoTask | None:
@@ -208,8 +207,8 @@ def _registered(env_id: str) -> str:
 def _check_version(name: str) -> None:
     """Send those who type the paper's own ids (v2) to the version that still runs."""
     successor = re.sub(r"-v[123]$", "-v4", name)
-    if successor != name and successor in TASKS:
-        raise UserError(f"{name} needs MuJoCo's old bindings: use {successor}, its closest successor")
+    old = successor != name and successor in TASKS
+    check(not old, f"{name} needs MuJoCo's old bindings: use {successor}, its closest successor")
 
 
 def _parse_kwargs(text: str) -> dict[str, Any]:
@@ -219,9 +218,9 @@ def _parse_kwargs(text: str) -> dict[str, Any]:
         raise UserError(
             f"--env.kwargs '{text}' is not JSON ({error}): write it like '{{\"noise\": 0.1}}'"
         ) from error
-    if not isinstance(arguments, dict):
-        raise UserError(f"--env.kwargs '{text}' is not a JSON object: write it like '{{\"noise\": 0.1}}'")
-    return arguments
+    fix = "write it like '{\"noise\": 0.1}'"
+    check(isinstance(arguments, dict), f"--env.kwargs '{text}' is not a JSON object: {fix}")
+    return dict(arguments)
 
 
 def _unknown_id(env_id: str) -> str:
