@@ -13,7 +13,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import gymnasium
@@ -31,15 +31,13 @@ from apportion.envs.factories import call_factory, find_factory, only_here
 from apportion.envs.mujoco import TASKS, MujocoTask
 from apportion.envs.spaces import (
     Names,
-    action_facts,
-    check_action_space,
     check_graph,
     check_names,
-    check_observation_space,
     documented,
     flattened_names,
     numbered,
     size_of,
+    spec_of,
 )
 
 TimeUp = Literal["auto", "end", "pause"]
@@ -106,29 +104,25 @@ def parse_delay(delay: str) -> Every:
 def make(config: EnvConfig, render_mode: str | None = None) -> tuple[AnyEnv, Spec]:
     """Build the environment and say what is known about it."""
     env = _build(config, render_mode)
-    check_observation_space(config.id, env.observation_space)
-    check_action_space(config.id, env.action_space)
-    observation_names, action_names = _names(config, env)
-    true_graph, own_actions = _declared(env, "true_graph"), env.action_space
-    max_episode_steps = time_limit(env)
-    if max_episode_steps is None:
+    limit = time_limit(env)
+    if limit is None:
         raise UserError(f"{config.id} has no time limit: set one, such as --env.max-episode-steps 1000")
+    own = spec_of(config.id, env.observation_space, env.action_space, limit)
+    names, true_graph = _names(config, env), _declared(env, "true_graph")
     env = _canonical(env)
     if config.paper and config.task:
         env = _as_the_paper_did(config.task, env)
-    padded = size_of(env.observation_space) - len(observation_names)
-    observation_names += tuple(f"padding {index}" for index in range(padded))
-    check_graph(config.id, true_graph, len(observation_names), len(action_names))
+    padded = size_of(env.observation_space) - own.observation_size
+    padding = tuple(f"padding {index}" for index in range(padded))
+    check_graph(config.id, true_graph, own.observation_size + padded, own.action_size)
     every = parse_delay(config.delay)
-    spec = Spec(
-        env_id=config.id,
-        observation_names=observation_names,
-        action_names=action_names,
-        max_episode_steps=max_episode_steps,
-        max_segment_steps=max_segment_steps(every, max_episode_steps),
+    spec = replace(
+        own,
+        observation_names=names.observation + padding,
+        action_names=names.action,
+        max_segment_steps=max_segment_steps(every, limit),
         true_graph=true_graph,
         padded=padded,
-        **action_facts(own_actions),
     )
     return DelayedReward(env, every), spec
 

@@ -105,27 +105,25 @@ def spec_of(
     """The facts about an environment with these spaces; `whose` they are is said in complaints."""
     check_observation_space(whose, observations)
     check_action_space(whose, actions)
+    facts: dict[str, Any]
+    if isinstance(actions, spaces.Discrete):
+        facts = {"discrete": True, "first_action": int(actions.start)}
+    else:
+        assert isinstance(actions, spaces.Box)
+        facts = {"action_low": tuple(map(float, actions.low)), "action_high": tuple(map(float, actions.high))}
     return Spec(
         env_id=whose,
         observation_names=numbered("s", size_of(observations)),
         action_names=numbered("a", size_of(actions)),
         max_episode_steps=max_episode_steps,
         max_segment_steps=max_episode_steps,
-        **action_facts(actions),
+        **facts,
     )
 
 
 def numbered(letter: str, size: int) -> tuple[str, ...]:
     """Names for want of better ones: s0, s1, ..."""
     return tuple(f"{letter}{index}" for index in range(size))
-
-
-def action_facts(space: spaces.Space[Any]) -> dict[str, Any]:
-    """How the environment itself knows its actions."""
-    if isinstance(space, spaces.Discrete):
-        return {"discrete": True, "first_action": int(space.start)}
-    assert isinstance(space, spaces.Box)
-    return {"action_low": tuple(map(float, space.low)), "action_high": tuple(map(float, space.high))}
 
 
 # --- Actions in the environment's own range, and as learners know them
