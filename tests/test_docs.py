@@ -515,7 +515,10 @@ def test_the_arguments_of_factored_are_documented() -> None:
 def test_the_mujoco_table_is_that_of_the_presets() -> None:
     rows = tables(section(ENVIRONMENTS, "MuJoCo"), "task", "S", "A")
     assert {task: tuple(map(float, weights)) for task, _, _, *weights in rows} == PAPER_SPARSITY
-    sizes = {name: (t.pad_to or len(t.observation_names), len(t.action_names)) for name, t in TASKS.items()}
+    sizes = {
+        name: (task.pad_to or len(task.names.observation), len(task.names.action))
+        for name, task in TASKS.items()
+    }
     assert {task: (int(states), int(actions)) for task, states, actions, *_ in rows} == sizes
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.config import UserError
+from apportion.core.spec import Spec
 from apportion.envs.acting import Actor, act, random_action, repeated_noise
 from apportion.envs.faults import FAILURES
 from apportion.envs.make import EnvConfig, make
@@ -85,6 +86,12 @@ class ChunkWriter:
         self.arrays["rows"] = np.asarray(self.rows, np.int32)
         self.arrays["segments"] = np.asarray(self.segments, np.int32)
         return self.arrays
+
+
+def blank_chunk(spec: Spec, steps: int) -> Arrays:
+    """What a lane hands over that has not acted."""
+    size = spec.observation_size
+    return ChunkWriter(steps, size, spec.action_size).finish(np.zeros(size, np.float32))
 
 
 LARGEST_REWARD = 1e15  # its square, and sums of such squares, still fit into single precision

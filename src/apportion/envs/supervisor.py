@@ -19,7 +19,7 @@ from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.envs.factories import only_here
 from apportion.envs.faults import Faults
-from apportion.envs.lane import BEFORE_THE_START, ChunkWriter, Noise, after_faults
+from apportion.envs.lane import BEFORE_THE_START, Noise, after_faults, blank_chunk
 from apportion.envs.make import EnvConfig
 from apportion.envs.messages import Arrays, Message, prefixed, strip_prefix
 from apportion.envs.processes import InProcess, LostError, Process
@@ -99,8 +99,9 @@ class Pool:
     def _chunk_of(self, lane: int, answer: Message | None) -> Arrays:
         if answer is not None and answer.arrays:
             return {name: array for name, array in answer.arrays.items() if not name.startswith("where/")}
-        sizes = self._chunk.facts["steps"], self.spec.observation_size, self.spec.action_size
-        return ChunkWriter(*sizes).finish(self._where[lane]["observation"])
+        blank = blank_chunk(self.spec, self._chunk.facts["steps"])
+        blank["observation"][0] = self._where[lane]["observation"]
+        return blank
 
     def episodes(
         self,
