@@ -10,7 +10,7 @@ import pytest
 from apportion.core.spec import Graph
 from apportion.core.types import Segments
 from apportion.data import replay as replays
-from apportion.envs.wire import Arrays
+from apportion.envs.messages import Arrays
 from apportion.methods import METHODS
 from apportion.training import evaluate
 from builders import SPEC

@@ -20,8 +20,8 @@ from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.core.types import Method, Sampling, Segments, State, Transitions
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
-from apportion.envs.wire import Arrays
-from apportion.envs.workers import Pool
+from apportion.envs.messages import Arrays
+from apportion.envs.supervisor import Pool
 from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training.agent import AgentState

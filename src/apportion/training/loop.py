@@ -24,8 +24,8 @@ from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
 from apportion.data.room import free_bytes
 from apportion.envs.faults import Faults
-from apportion.envs.wire import Arrays
-from apportion.envs.workers import Pool, default_workers
+from apportion.envs.messages import Arrays
+from apportion.envs.supervisor import Pool, default_workers
 from apportion.nn.lanes import choose
 from apportion.training import agent as agents
 from apportion.training import devices

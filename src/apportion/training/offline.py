@@ -24,7 +24,7 @@ from apportion.core.spec import Spec
 from apportion.core.types import Metrics, Record
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
-from apportion.envs.wire import Arrays
+from apportion.envs.messages import Arrays
 from apportion.graph.bernoulli import log_losses
 from apportion.training import agent as agents
 from apportion.training import devices

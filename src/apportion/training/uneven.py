@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from apportion.core.spec import Spec
 from apportion.core.types import Method, Sampling, State
-from apportion.envs.wire import Arrays
+from apportion.envs.messages import Arrays
 from apportion.training.evaluate import Redistribute, make_redistribute
 
 WORTH = 0.5  # of the cost: what a second length must save, for it is a second program to compile
