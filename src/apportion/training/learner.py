@@ -23,8 +23,8 @@ from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
 from apportion.envs.lane import LARGEST_REWARD
 from apportion.envs.make import EnvConfig
+from apportion.envs.messages import Arrays
 from apportion.envs.spaces import not_finite
-from apportion.envs.wire import Arrays
 from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training import scaling as scales
