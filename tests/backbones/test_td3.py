@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from apportion.backbones import td3
+from apportion.backbones.deterministic import State, smoothed_action
 from apportion.nn.networks import MLP
 from builders import SPEC, assert_close, assert_equal, lane, numpy, stack, transitions
 from probes import plain_outputs, plain_values
@@ -38,9 +39,9 @@ def updating(kind: Kind) -> Any:
 
 
 @cache
-def start(kind: Kind) -> td3.State:
+def start(kind: Kind) -> State:
     """Networks and targets differ, as they do after the first updates."""
-    fresh: td3.State = jax.jit(lambda key: kind.make(kind.config(**SMALL)).init(key, SPEC))(jax.random.key(0))
+    fresh: State = jax.jit(lambda key: kind.make(kind.config(**SMALL)).init(key, SPEC))(jax.random.key(0))
     targets = (fresh.target_actor, fresh.target_critics)
     target_actor, target_critics = jax.tree.map(lambda weight: 0.5 * weight, targets)
     return fresh._replace(target_actor=target_actor, target_critics=target_critics)
@@ -55,15 +56,15 @@ def _constant_actor(output: float) -> MLP:
 
 def test_smoothing_is_clipped_noise_around_the_target_action() -> None:
     actor, observation = _constant_actor(0.0), jnp.zeros((4000, 3))
-    found = td3.smoothed_action(actor, observation, jax.random.key(1), 0.2, 0.5)
+    found = smoothed_action(actor, observation, jax.random.key(1), 0.2, 0.5)
     assert np.std(found) == pytest.approx(0.2, abs=0.01)
     assert np.max(np.abs(found)) == pytest.approx(0.5)  # 2.5 standard deviations: some of 8000 reach it
-    narrow = td3.smoothed_action(actor, observation, jax.random.key(1), 0.2, 0.05)
+    narrow = smoothed_action(actor, observation, jax.random.key(1), 0.2, 0.05)
     np.testing.assert_allclose(narrow, np.clip(found, -0.05, 0.05))  # the same noise, cut sooner
 
 
 def test_smoothed_actions_are_actions() -> None:
-    found = td3.smoothed_action(_constant_actor(2.0), jnp.zeros((4000, 3)), jax.random.key(1), 0.2, 0.5)
+    found = smoothed_action(_constant_actor(2.0), jnp.zeros((4000, 3)), jax.random.key(1), 0.2, 0.5)
     assert np.max(found) == 1.0
     assert np.min(found) >= np.tanh(2.0) - 0.5 - 1e-6
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from apportion.backbones import bc
+from apportion.backbones import imitation
 from apportion.backbones.actor_critic import (
     TargetConfig,
     bellman_target,
@@ -17,7 +17,7 @@ from apportion.backbones.actor_critic import (
     step_critics,
     values,
 )
-from apportion.backbones.bc import Actor, init_actor, log_density
+from apportion.backbones.imitation import Actor, init_actor, log_density
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Transitions
@@ -100,7 +100,7 @@ def make(config: Config) -> Backbone:
         }
         return State(actor, value, critics, targets, *optimisers), metrics | found
 
-    return bc.build(config, init, update)
+    return imitation.build(config, init, update)
 
 
 def state_values(value: MLP, observation: Float[Array, "B S"]) -> Float[Array, "B"]:

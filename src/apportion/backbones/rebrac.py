@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from apportion.backbones import td3
+from apportion.backbones import deterministic
 from apportion.backbones.actor_critic import values
-from apportion.backbones.td3 import State
+from apportion.backbones.deterministic import SmoothedConfig, State, lower_values
 from apportion.core.config import check
 from apportion.core.types import Backbone, Transitions
 from apportion.nn.networks import MLP, NormedMLP
 
 
 @dataclass(frozen=True)
-class Config(td3.Config):
+class Config(SmoothedConfig):
     """ReBRAC, from logged episodes alone: TD3 that pays for leaving logged actions. Continuous actions."""
 
     actor_penalty: float = 0.1
@@ -32,7 +32,7 @@ class Config(td3.Config):
 
 
 def make(config: Config) -> Backbone:
-    return td3.build(
+    return deterministic.build(
         config,
         partial(penalised_values, penalty=config.critic_penalty),
         partial(actor_loss, penalty=config.actor_penalty),
@@ -46,7 +46,7 @@ def penalised_values(
 ) -> Float[Array, "B"]:
     """min_j Q'_j(s', a') - β₂ ‖a' - â'‖², where â' is the logged next action. Where that is not known nothing
     is taken off."""
-    found = td3.lower_values(state, transitions, next_action)
+    found = lower_values(state, transitions, next_action)
     if transitions.next_action is None:
         return found
     return found - penalty * jnp.sum((next_action - transitions.next_action) ** 2, axis=-1)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Method, Segments, Transitions
-from apportion.methods import rd, regression
+from apportion.methods import regression
 from apportion.methods.regression import Loss, NetworkConfig
 from apportion.nn import losses
 from apportion.nn.losses import tokens_of
@@ -70,7 +70,8 @@ def make(config: Config) -> Method:
         return value, {"likelihood_loss": value, "squared_error": jnp.mean(errors**2)}
 
     def reward(process: Process, transitions: Transitions) -> Float[Array, "*B"]:
-        return rd.predict_reward(process.mean, transitions.observation, transitions.action)
+        tokens = jnp.concatenate([transitions.observation, transitions.action], axis=-1)
+        return jnp.squeeze(process.mean(tokens), axis=-1)
 
     return regression.build(config, network, loss, last=lambda process: process.mean, reward=reward)
 

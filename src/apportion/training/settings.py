@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, TypedDict
+from typing import Any
 
 from apportion import backbones, methods
 from apportion.backbones import flashsac
@@ -76,7 +76,8 @@ class Imagine:
         check(self.after >= 0, f"imagine.after={self.after} must not be negative")
 
 
-class _Saved(TypedDict):
+@dataclass(frozen=True)
+class _Saved:
     """What `Config.to_dict` writes; each part is read by its own class."""
 
     env: dict[str, Any]
@@ -193,7 +194,7 @@ class Config:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Config":
         """What `to_dict` wrote; UserError where it is damaged."""
-        saved: Any = from_dict(_Saved, data)
+        saved = vars(from_dict(_Saved, data))
         found: dict[str, Any] = {name: saved[name] for name in ("seed", "lanes", "normalise")}
         for part, find in (("method", methods.find), ("backbone", backbones.find)):
             settings = dict(saved[part])
