@@ -73,7 +73,7 @@ def test_sums_do_not_depend_on_how_rows_are_batched(monkeypatch: pytest.MonkeyPa
     x = samples(600)
     dictionary, segments = Dictionary.over(Scale.fit(x)), np.split(x, 12)
     whole = dictionary.sums(segments)
-    monkeypatch.setattr("apportion.graph.features.ROWS_AT_ONCE", 70)
+    monkeypatch.setattr("apportion.graph.features.NUMBERS_AT_ONCE", 70)
     np.testing.assert_allclose(dictionary.sums(segments), whole, rtol=1e-12, atol=1e-9)
 
 
