@@ -21,17 +21,17 @@ from apportion.graph.endings import Endings as Endings
 from apportion.graph.endings import ending_dimensions as ending_dimensions
 from apportion.graph.endings import find_endings as find_endings
 from apportion.graph.evidence import Columns
-from apportion.graph.features import Dictionary, Floats, Scale, rows_of
+from apportion.graph.features import MAX_PAIRED, Dictionary, Floats, Scale, rows_of
 from apportion.graph.model import RewardModel as RewardModel
 from apportion.graph.moved import in_their_stead
 from apportion.graph.priors import DOUBT
 from apportion.graph.priors import ENOUGH_SEGMENTS as ENOUGH_SEGMENTS
-from apportion.graph.refine import refine, refit
+from apportion.graph.refine import Fit, refine, refit
 from apportion.graph.ridge import ridge
 from apportion.graph.screen import Segments
 from apportion.graph.select import first_claims
 from apportion.graph.verdict import Reason as Reason
-from apportion.graph.verdict import judge, with_copies, words
+from apportion.graph.verdict import Judged, judge, with_copies, words
 
 MAX_TRANSITIONS = 30_000
 
@@ -98,6 +98,10 @@ def _identify(
     everything = ridge(sums, totals, segments.offsets).error / segments.variance
     candidates = Candidates.of(segments, dictionary, sums, columns, fit.basis.dims)
     reward = judge(segments, candidates, fit, negligible, rng)
+    again = _with_overlooked(segments, fit, reward, rng)
+    if again is not fit:
+        fit, candidates = again, Candidates.of(segments, dictionary, sums, columns, again.basis.dims)
+        reward = judge(segments, candidates, fit, negligible, rng)
     fit = refit(segments, fit, np.flatnonzero(reward.edges), rng)
     x, following = _transitions(rows, observations, rng)
     dynamics = dynamics_edges(Moments.of(dictionary.shortened(), x, following), negligible)
@@ -123,6 +127,18 @@ def _identify(
         reward_model=fit.model,
         copies=copies,
     )
+
+
+def _with_overlooked(segments: Segments, fit: Fit, judged: Judged, rng: np.random.Generator) -> Fit:
+    """Refined once more, from the parents that were overlooked at first: beside them, bystanders that had
+    taken their place may not be missed. As before, if there are none, or nothing is gained; and where
+    dimensions are many, for that would take long."""
+    overlooked = set(np.flatnonzero(judged.edges).tolist()) - fit.parents
+    if not overlooked or len(segments.scale.dims) > MAX_PAIRED:
+        return fit
+    claims = {dim: float(judged.strength[dim]) for dim in sorted(overlooked | fit.parents)}
+    again = refine(segments, claims, rng)
+    return again if again.unexplained < fit.unexplained else fit
 
 
 def _transitions(

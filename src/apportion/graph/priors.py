@@ -3,6 +3,7 @@
 SURE = 0.8  # a verdict needs this probability; below, it is "undecided"
 UNSURE = SURE - 0.01  # the most that is known of a dimension for which another may stand
 DOUBT = 0.1  # the chance of what no test here shows: a cause that no product of two shows, or another instead
+RELEVANT = 0.3  # prior probability of a dimension to feed the reward, where absence is asked for
 PARENTS = 3.0  # dimensions that are expected to feed the reward; but at most half of them
 WORTH = 1e-3  # share of a variance that an edge must be worth to count,
 OF_REST = 0.2  # or of what is still unexplained, however little that is

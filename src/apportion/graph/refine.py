@@ -160,6 +160,6 @@ def _additions(segments: Segments, fit: Fit, rng: np.random.Generator) -> NDArra
         dims, share, rivals = best_product(segments, fit.ridge.errors, degree)
         n = segments.count
         allowed = n * np.log(max(1 - share, 1e-12)) + np.log(n) + 2 * np.log(rivals) < 0
-        if allowed:
+        if allowed and share > OF_REST / 2:
             return dims
     return np.zeros(0, np.int64)

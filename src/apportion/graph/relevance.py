@@ -18,12 +18,12 @@ from scipy.optimize import minimize
 
 from apportion.graph.bernoulli import Laplace, Seen
 from apportion.graph.features import Floats
+from apportion.graph.priors import RELEVANT
 from apportion.graph.products import BLOCKS, Products
 
 PAIRED = 40  # dimensions: of more, products of two are not looked at before some are known to be relevant
 _RICH = 10  # dimensions at the most that are called relevant, for their many products
 _LEAST = 1e-3  # of the largest prior variance: what a relevant dimension has
-_RELEVANT = 0.3  # prior probability
 _IRRELEVANT_AT = -8.0  # log g; both kinds have a standard deviation of 1
 _BLOCK_PRIOR, _NOISE_PRIOR = (-2.0, 1.0), (-3.0, 4.0)  # mean and standard deviation of log v, log σ²
 _RELEVANCES, _VARIANCES, _NOISES = (-12.0, 0.0), (-14.0, 1.0), (-12.0, 4.0)  # bounds
@@ -102,7 +102,7 @@ def averaged(problem: Problem, found: Found) -> Found:
         other, relevant = at.copy(), at[place] > _IRRELEVANT_AT / 2
         other[place] = _IRRELEVANT_AT if relevant else 0.0
         gain = (best - objective.evidence(other)) * (1 if relevant else -1)
-        odds = np.log(_RELEVANT / (1 - _RELEVANT)) + gain
+        odds = np.log(RELEVANT / (1 - RELEVANT)) + gain
         logs = np.array([-np.logaddexp(0.0, -odds), -np.logaddexp(0.0, odds)])
         relevances[place] = np.logaddexp(*(logs + np.sort([at[place], other[place]])[::-1]))
         probabilities[place] = np.exp(logs[0])
@@ -165,7 +165,7 @@ def _gaussian(covariance: Floats, noise: Floats, totals: Floats) -> Seen:
 def _prior(relevances: Floats, blocks: Floats, log_noise: float) -> tuple[float, Floats]:
     """Logarithm of the prior density, up to a constant, and its gradient."""
     kinds = np.stack([relevances, relevances - _IRRELEVANT_AT])
-    logs = np.log([[_RELEVANT], [1 - _RELEVANT]]) - 0.5 * kinds**2
+    logs = np.log([[RELEVANT], [1 - RELEVANT]]) - 0.5 * kinds**2
     density = np.logaddexp(*logs)
     slope = -np.sum(np.exp(logs - density) * kinds, axis=0)
     rest = (np.append(blocks, log_noise) - _MIDDLES) / _WIDTHS

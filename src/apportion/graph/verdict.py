@@ -16,7 +16,7 @@ from apportion.graph.candidates import Candidates, Dims
 from apportion.graph.evidence import log_mean
 from apportion.graph.features import ROWS, UNIVARIATE, Dictionary, Floats, evenly, rows_of
 from apportion.graph.places import Contest, Settled
-from apportion.graph.priors import DOUBT, MISFIT, SURE, UNSURE
+from apportion.graph.priors import DOUBT, MISFIT, RELEVANT, SURE, UNSURE
 from apportion.graph.refine import UNEXPLAINED, Fit
 from apportion.graph.screen import Segments
 
@@ -27,9 +27,8 @@ class Reason(NamedTuple):
     """Why a dimension is said to feed the reward, or not to."""
 
     evidence: float  # log ratio of the totals' probability with the dimension to that without
-    share: float  # of the totals' variance that it is worth, on segments left out where it has an edge,
-    low: float  # with an interval
-    high: float
+    share: float  # of the totals' variance that it is worth; on segments left out, where it has an edge
+    interval: tuple[float, float] | None  # that holds it with the probability INTERVAL
     instead: int | None  # the dimension that best takes its place, or whose place it would take,
     chance: float  # and the probability that this is so
     worth: float  # probability that a dimension without an edge is worth more than is negligible
@@ -100,7 +99,9 @@ def judge(
 def _reason(evidence: float, share: float, error: float, log_odds: float) -> Reason:
     wide = float(special.ndtri((1 + INTERVAL) / 2)) * error
     worth = float(special.expit(log_odds))
-    return Reason(float(evidence), share, max(share - wide, 0.0), min(share + wide, 1.0), None, 0.0, worth)
+    evidence = float(evidence) if np.isfinite(evidence) else 0.0  # offsets say all that it could
+    ends = (max(share - wide, 0.0), min(share + wide, 1.0))
+    return Reason(evidence, share, ends if error else None, None, 0.0, worth)
 
 
 def _note_rival(reasons: dict[int, Reason], team: Dims, rival: Dims, chance: float) -> None:
@@ -131,9 +132,8 @@ def with_copies(judged: Judged, copies: dict[int, int]) -> list[tuple[int, ...]]
 
 
 def _log_odds_of_worth(settled: Settled, candidates: Candidates, ratios: Floats, team: Dims) -> Floats:
-    """[2] log odds that the team is worth so much, if it was as likely as not: from ratios [2, P] of each
-    column, of its own, in products with dimensions found, or with others: one of these is as likely as the
-    others."""
+    """[2] log odds that the team is worth so much: from ratios [2, P] of each column, of its own, in products
+    with dimensions found, or with others: one of these is as likely as the others."""
     ways = [
         ratios[:, columns]
         for columns in (
@@ -144,7 +144,7 @@ def _log_odds_of_worth(settled: Settled, candidates: Candidates, ratios: Floats,
         if len(columns)
     ]
     logs = [log_mean(each.T) for each in ways]
-    return log_mean(np.stack(logs)) if logs else np.full(len(ratios), -np.inf)
+    return log_mean(np.stack(logs)) + special.logit(RELEVANT) if logs else np.full(len(ratios), -np.inf)
 
 
 def in_totals(segments: Segments, candidates: Candidates, fit: Fit, share: float) -> Floats:
