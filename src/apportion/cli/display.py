@@ -212,7 +212,8 @@ def reason(console: Console, data: dict[str, Any]) -> None:
     within = f" (90% interval {ends[0]:.2%} to {ends[1]:.2%})" if ends else ""
     console.print(f"Share of the outcomes' variance: {told['share']:.2%}{within}.")
     if not data["graph"][block][row] and data["answers"] is None:
-        console.print(f"It is worth {data['negligible']:.2%} or more with probability {number(told['worth'])}.")
+        least, worth = f"{data['negligible']:.2%}", number(told["worth"])
+        console.print(f"It is worth {least} or more with probability {worth}.")
     if told["instead"] is None or round(told["chance"], 3) == 0:
         console.print("Best swap: none; no other dimension explains as much in its place.")
     else:

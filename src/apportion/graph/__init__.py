@@ -29,9 +29,9 @@ from apportion.graph.priors import ENOUGH_SEGMENTS as ENOUGH_SEGMENTS
 from apportion.graph.refine import Fit, refine, refit
 from apportion.graph.ridge import ridge
 from apportion.graph.screen import Segments
-from apportion.graph.select import first_claims
-from apportion.graph.verdict import Reason as Reason
+from apportion.graph.select import first_candidates
 from apportion.graph.verdict import Judged, judge, with_copies, words
+from apportion.graph.verdict import Reason as Reason
 
 MAX_TRANSITIONS = 30_000
 
@@ -94,7 +94,7 @@ def _identify(
     segments = Segments(rows, totals, dictionary.scale, ends)
     sums = dictionary.sums(rows)
     columns = Columns.of(sums, segments.offsets)
-    fit = refine(segments, first_claims(columns, segments.offsets.remove(totals), dictionary), rng)
+    fit = refine(segments, first_candidates(columns, segments.offsets.remove(totals), dictionary), rng)
     everything = ridge(sums, totals, segments.offsets).error / segments.variance
     candidates = Candidates.of(segments, dictionary, sums, columns, fit.basis.dims)
     reward = judge(segments, candidates, fit, negligible, rng)
@@ -136,8 +136,7 @@ def _with_overlooked(segments: Segments, fit: Fit, judged: Judged, rng: np.rando
     overlooked = set(np.flatnonzero(judged.edges).tolist()) - fit.parents
     if not overlooked or len(segments.scale.dims) > MAX_PAIRED:
         return fit
-    claims = {dim: float(judged.strength[dim]) for dim in sorted(overlooked | fit.parents)}
-    again = refine(segments, claims, rng)
+    again = refine(segments, overlooked | fit.parents, rng)
     return again if again.unexplained < fit.unexplained else fit
 
 

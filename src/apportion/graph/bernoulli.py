@@ -12,9 +12,9 @@ from scipy.linalg import cho_solve, cholesky
 from scipy.special import expit, log_expit
 
 from apportion.graph.features import Floats
+from apportion.graph.priors import ROUNDING
 
-_ITERATIONS = 50  # of Newton's method, which needs about five
-_SETTLED = 1e-12  # gain of the log density that ends it
+ITERATIONS = 100  # at the most; Newton's method needs about five
 _LEAST = 1e-10  # of W: below, rounding
 _NEAR = 1e-4  # log odds, between which a slope is measured
 
@@ -53,11 +53,11 @@ class Laplace:
     def _mode(self, covariance: Floats) -> tuple[Floats, Floats, Floats]:
         """f̂, the Cholesky factor of I + √W K √W, and W."""
         response, f, gain = self.response, covariance @ self.response, np.inf
-        for _ in range(_ITERATIONS):
+        for _ in range(ITERATIONS):
             weight = information(self.base + f, self.flips)
             sharp = np.sqrt(weight)
             root = cholesky(np.eye(len(f)) + sharp[:, None] * covariance * sharp, lower=True)
-            if gain < _SETTLED * (1 + len(f)):
+            if gain < ROUNDING * (1 + len(f)):
                 break
             wanted = weight * f + slope(self.totals, self.base + f, self.flips)
             step = wanted - sharp * cho_solve((root, True), sharp * (covariance @ wanted)) - response
@@ -119,11 +119,11 @@ def mode(columns: Floats, totals: Floats, base: float, flips: float) -> tuple[Fl
     [Q, Q] of their precision there."""
     weights = np.zeros(columns.shape[1])
     gain = np.inf
-    for _ in range(_ITERATIONS):
+    for _ in range(ITERATIONS):
         log_odds = base + columns @ weights
         weighted = columns * np.sqrt(information(log_odds, flips))[:, None]
         root = cholesky(np.eye(len(weights)) + weighted.T @ weighted, lower=True)
-        if gain < _SETTLED * (1 + len(totals)):
+        if gain < ROUNDING * (1 + len(totals)):
             return weights, root
         step = cho_solve((root, True), columns.T @ slope(totals, log_odds, flips) - weights)
         size, gain = climbed(partial(_along, weights, step, columns, totals, base, flips))

@@ -89,9 +89,7 @@ def certify(
     )
 
 
-def _scope(
-    fit: Fit, dictionary: Dictionary, negligible: float, only_from_totals: int, not_told: int
-) -> str:
+def _scope(fit: Fit, dictionary: Dictionary, negligible: float, only_from_totals: int, not_told: int) -> str:
     """In words, with the share that stays unexplained: what cannot be excluded there."""
     partner = "another dimension" if len(dictionary.pairs) else "a dimension found"
     words = [

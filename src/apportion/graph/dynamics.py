@@ -3,9 +3,9 @@
 One regression of all next states on the same features shares one inverse. What a source is worth to a target
 is how much worse the fit gets without every feature that touches it: given all others, so correlation between
 sources does little harm. Edges that pass are then thinned, target by target, on the features of the parents
-alone. Of sources that say nearly the same, such as two sensors of one thing, none is missed beside the others:
-what the parents leave unexplained is offered to them, one by one, and who comes in is compared with each that
-could stand in its place.
+alone. Of sources that say nearly the same, such as two sensors of one thing, none is missed beside the
+others: what the parents leave unexplained is offered to them, one by one, and who comes in is compared with
+each that could stand in its place.
 """
 
 from collections.abc import Iterable
@@ -73,8 +73,8 @@ class DynamicsEdges(NamedTuple):
 
 def dynamics_edges(moments: Moments, negligible: float = 0.01) -> DynamicsEdges:
     """Drop-one test of every source in the full model, then backward elimination per target. An edge is as
-    sure as the information criterion's odds; a source is absent whose loss would change a target's unexplained
-    variance by less than `negligible`."""
+    sure as the information criterion's odds; a source is absent whose loss would change a target's
+    unexplained variance by less than `negligible`."""
     dictionary, live = moments.dictionary, moments.targets.live
     growth = np.zeros((len(dictionary.scale.live), len(live)))  # of the unexplained variance, without each
     sizes = np.zeros((len(growth), 1))  # how many features touch it; none those that are not searched
@@ -108,8 +108,8 @@ def dynamics_edges(moments: Moments, negligible: float = 0.01) -> DynamicsEdges:
 
 
 def told_by_others(moments: Moments) -> Dims:
-    """Dimensions that a sum of all others nearly equals. Entries of a one-hot vector always do, and are tested
-    together. Among very many dimensions none is looked for: most would be such ones."""
+    """Dimensions that a sum of all others nearly equals. Entries of a one-hot vector always do, and are
+    tested together. Among very many dimensions none is looked for: most would be such ones."""
     scale = moments.dictionary.scale
     if not 1 < len(scale.dims) <= MAX_PAIRED:
         return np.zeros(0, np.int64)

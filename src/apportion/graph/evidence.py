@@ -18,7 +18,7 @@ from apportion.graph.priors import MISFIT
 from apportion.graph.ridge import Offsets, Spectrum
 
 _SIZES = 2.0 ** -np.arange(np.floor(-np.log2(MISFIT)) + 1)  # shares that an effect of unknown size may have
-_LEFT = 1e-9  # of the curvature of features that others say all of
+_LEFT = MISFIT**2  # of the curvature of features that others say all of
 
 
 class Columns(NamedTuple):

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.graph.priors import MISFIT
+
 Floats = NDArray[np.float64]
 
 COSINES = 4
@@ -22,13 +24,12 @@ UNIVARIATE = 2 + COSINES  # features of one dimension
 QUANTILES = 33
 CLIP = 5.0
 MAX_PAIRED = 40  # beyond so many live dimensions, products of two would be too many to tell apart
-MANY, FEW = 150, 3  # beyond so many, dynamics are searched among the first so many functions of each
+FEW = 3  # functions of each, among which dynamics of so many dimensions are searched
 THREADS = 4  # that compute features of blocks of rows; how many there are changes no result
-SAME = 1e-4  # dimensions that differ by so little, in standard deviations, are copies
 NUMBERS_AT_ONCE = 1_000_000  # what bounds the memory of features: larger arrays are new pages every time
-DIMS_AT_ONCE = 40  # whose functions are summed up together
+DIMS_AT_ONCE = MAX_PAIRED  # whose functions are summed up together
 ROWS = 2_000  # steps that variances are taken from, or whose features one thread computes at once
-SAMPLE = 50_000  # rows in which copies, one-hot vectors and quantiles are looked for
+SAMPLE = 25 * ROWS  # in which copies, one-hot vectors and quantiles are looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +170,7 @@ def _originals(parts: list[NDArray[Any]], some: NDArray[np.int64], units: Units)
             (rows_of([part[:, dim] for part in parts], some) - units.mean[dim]) / units.std[dim]
             for dim in (first, second)
         )
-        if min(np.std(a - b), np.std(a + b)) < SAME:
+        if min(np.std(a - b), np.std(a + b)) < MISFIT:
             original[second] = first
     return original
 
@@ -238,7 +239,7 @@ class Dictionary:
 
     def shortened(self) -> "Dictionary":
         """With fewer functions of each dimension, where there are very many."""
-        few = FEW if len(self.scale.dims) > MANY else UNIVARIATE
+        few = FEW if len(self.scale.dims) > MAX_PAIRED else UNIVARIATE
         return Dictionary(self.scale, self.pairs, few)
 
     @property

@@ -18,13 +18,13 @@ from apportion.graph import Identification, additive_fit, find_endings, identify
 from apportion.graph.additive_fit import Fitted, Measured
 from apportion.graph.certificate import Doubt
 from apportion.graph.endings import Endings
-from apportion.graph.features import SAMPLE, evenly, rows_of, varies
+from apportion.graph.features import NUMBERS_AT_ONCE, SAMPLE, evenly, rows_of, varies
 from apportion.graph.priors import ALIKE
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LARGE = 5_000_000  # numbers; of a smaller look, to start a process would be a large part
+LARGE = 5 * NUMBERS_AT_ONCE  # numbers; of a smaller look, to start a process would be a large part
 SEGMENTS_PER_DIMENSION = 5  # that varies: with fewer, an edge to the reward seldom goes
 FAR_BETTER = 0.3  # ratio of squared errors at which one goes nevertheless
 

@@ -12,15 +12,13 @@ from scipy import special
 from apportion.graph.candidates import Candidates, Dims, Known
 from apportion.graph.evidence import Columns, Remainder
 from apportion.graph.features import Floats
-from apportion.graph.priors import MISFIT, PARENTS, SURE
+from apportion.graph.priors import DOUBT, MISFIT, PARENTS, SURE
 from apportion.graph.refine import RICH, Fit, gaussian_ratio
 from apportion.graph.ridge import Ridge, ridge
 from apportion.graph.screen import Segments
 
-MOST = 8  # dimensions that come in, and that leave or give their place to another
-RIVALS = 12  # that are compared with each parent,
-SWAPS = 3  # and as many of them by putting them in its place,
-CLOSE = 8.0  # if their log ratio is at most so much below the parent's own
+MOST = 8  # dimensions that come in; that leave, or give their place to another; that are rivals of a parent
+SWAPS = 3  # rivals that are compared with a parent by putting them in its place
 
 
 class Place(NamedTuple):
@@ -51,8 +49,8 @@ class Place(NamedTuple):
 
     @property
     def group(self) -> list[Dims]:
-        """Who may stand here if something surely does: the parent, and its likeliest rivals, until their shares
-        together are sure. The parent alone where it is its own."""
+        """Who may stand here if something surely does: the parent, and its likeliest rivals, until their
+        shares together are sure. The parent alone where it is its own."""
         if self.some < SURE:
             return [self.team]
         order = 1 + np.argsort(-self.share[1:])
@@ -117,7 +115,7 @@ class Contest:
             others = [team for team in self._others(known.found) if int(team[0]) not in barred]
             families = [self.candidates.families(team, known.found) for team in others]
             effects = remainder.for_effects(families)
-            if not others or special.expit(effects.max() + self._prior) < SURE:
+            if not others or special.expit(effects.max() + self._prior) < 1 - DOUBT:
                 break
             team = others[int(np.argmax(effects))]
             added[int(team[0])] = remainder.share(self.candidates.alone(team))[0]
@@ -134,9 +132,9 @@ class Contest:
         rich = max(mine, rest.remainder(self.segments, own).for_any())
         fits = without.linear**2 / np.maximum(without.curvature, 1e-9)
         best = [float(np.max(fits[candidates.alone(other)], initial=0.0)) for other in others]
-        rivals = [others[place] for place in np.argsort(best)[::-1][:RIVALS]]
+        rivals = [others[place] for place in np.argsort(best)[::-1][:MOST]]
         effects = without.for_effects([candidates.families(rival, rest.found) for rival in rivals])
-        close = np.flatnonzero(effects > max(mine - CLOSE, -self._prior))
+        close = np.flatnonzero(effects > max(mine + np.log(MISFIT), -self._prior))
         if np.isin(team, self.fit.basis.dims).any():
             for place in close[np.argsort(-effects[close])][:SWAPS]:
                 effects[place] = rich - self._advantage(team, rivals[place])

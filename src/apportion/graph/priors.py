@@ -10,4 +10,5 @@ OF_REST = 0.2  # or of what is still unexplained, however little that is
 MISFIT = WORTH / 10  # share of the variance that features may miss of a curve: to explain that is no evidence
 ALIKE = 0.5  # of the variance of one dimension, that another shares which may stand in its place
 CHANCE = 2.0  # standard errors of a gain on segments left out that chance may bring
+ROUNDING = 1e-12  # what is left of 1 where all of it is taken
 ENOUGH_SEGMENTS = 150  # below, edges are not to be trusted

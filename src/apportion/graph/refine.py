@@ -15,7 +15,6 @@ from apportion.graph.screen import Segments, best_addition, best_product, produc
 
 UNEXPLAINED = 0.01  # share of the variance; while more is left, dimensions and products are looked for
 RICH = 16  # dimensions: of more, interactions are too many to tell apart, and none is added
-CLAIMED = 0.5  # of what the first selection gave to a dimension: with so much left it stays
 
 
 class Fit(NamedTuple):
@@ -75,12 +74,9 @@ class Fit(NamedTuple):
         return found
 
 
-def refine(segments: Segments, claims: dict[int, float], rng: np.random.Generator) -> Fit:
-    """Add what explains the remainder, drop what is not missed, until nothing changes.
-
-    `claims` are the candidates, each with the share of variance that the first selection gives to it.
-    """
-    fit, dropped = Fit.of(segments, claims, rng), set[int]()
+def refine(segments: Segments, candidates: Iterable[int], rng: np.random.Generator) -> Fit:
+    """Add what explains the remainder, drop what is not missed, until nothing changes."""
+    fit, dropped = Fit.of(segments, candidates, rng), set[int]()
     while True:
         more = _additions(segments, fit, rng)
         if set(more.tolist()) - fit.parents - dropped:
@@ -89,7 +85,7 @@ def refine(segments: Segments, claims: dict[int, float], rng: np.random.Generato
             if grown.ridge.error < fit.ridge.error:
                 fit = grown
                 continue
-        smaller = _drop(segments, fit, claims, rng)
+        smaller = _drop(segments, fit, rng)
         if smaller.parents == fit.parents:
             return smaller.plainest(segments)
         dropped |= fit.parents - smaller.parents
@@ -105,12 +101,11 @@ def refit(segments: Segments, fit: Fit, dims: NDArray[np.int64], rng: np.random.
     return fit if other.ridge.error > fit.ridge.error else other
 
 
-def _drop(segments: Segments, fit: Fit, claims: dict[int, float], rng: np.random.Generator) -> Fit:
+def _drop(segments: Segments, fit: Fit, rng: np.random.Generator) -> Fit:
     """Leave out the dimension that is missed least, unless totals of left-out segments are predicted worse
     without it, visibly and by more than chance.
 
-    A misfit of others makes proxies look useful; rich features of the others explain them away. What still
-    has half of what it was first given stays, even where noise hides it among so many features.
+    A misfit of others makes proxies look useful; rich features of the others explain them away.
     """
     while fit.parents:
         dim = int(fit.basis.dims[_weakest(segments, fit)])
@@ -118,7 +113,7 @@ def _drop(segments: Segments, fit: Fit, claims: dict[int, float], rng: np.random
         loss, sure = growth(smaller.ridge, fit.ridge)
         share = loss / segments.variance
         matters = share > min(WORTH, max(OF_REST * fit.unexplained, MISFIT))
-        if (matters and sure > CHANCE) or share > max(CLAIMED * claims.get(dim, np.inf), MISFIT):
+        if matters and sure > CHANCE:
             break
         fit = smaller
     return fit
@@ -156,10 +151,10 @@ def _additions(segments: Segments, fit: Fit, rng: np.random.Generator) -> NDArra
     dim, cut, sure = best_addition(segments, fit.basis.dims, fit.ridge.errors, rng)
     if cut > OF_REST and sure > CHANCE:
         return np.array([dim])
+    count = segments.count
     for degree in product_degrees(segments):
         dims, share, rivals = best_product(segments, fit.ridge.errors, degree)
-        n = segments.count
-        allowed = n * np.log(max(1 - share, 1e-12)) + np.log(n) + 2 * np.log(rivals) < 0
+        allowed = count * np.log(max(1 - share, 1e-12)) + np.log(count) + 2 * np.log(rivals) < 0
         if allowed and share > OF_REST / 2:
             return dims
     return np.zeros(0, np.int64)

@@ -15,22 +15,10 @@ _RIDGE = 1e-6  # of a column's square, that keeps equal columns apart
 Block = NDArray[np.int64]
 
 
-def first_claims(columns: Columns, totals: Floats, dictionary: Dictionary) -> dict[int, float]:
-    """The dimensions of the features selected; of each the share of the variance of totals [E], which are
-    without offsets, that goes with all chosen features of it."""
+def first_candidates(columns: Columns, totals: Floats, dictionary: Dictionary) -> list[int]:
+    """The dimensions of the features selected for totals [E], which are without offsets."""
     chosen = _Pursuit(columns.unit, totals, dictionary).select()
-    owners = dictionary.owners[chosen]
-    everything = _explained(columns.unit[:, chosen], totals)
-    return {
-        int(dim): everything - _explained(columns.unit[:, chosen[~(owners == dim).any(axis=1)]], totals)
-        for dim in np.unique(owners)
-    }
-
-
-def _explained(columns: Floats, totals: Floats) -> float:
-    """Share of the sum of squares."""
-    left = totals - columns @ np.linalg.lstsq(columns, totals, rcond=None)[0]
-    return 1 - float(left @ left) / max(float(totals @ totals), 1e-300)
+    return np.unique(dictionary.owners[chosen]).tolist()
 
 
 def _groups(dictionary: Dictionary) -> list[NDArray[np.int64]]:
@@ -98,7 +86,8 @@ class _Pursuit:
             rest = max(self.squares - float(weights @ columns.T @ self.totals), MISFIT**2 * self.squares)
             sizes = np.array([len(block) for block in chosen])
             places = np.split(np.arange(columns.shape[1]), np.cumsum(sizes)[:-1])
-            losses = np.array([weights[p] @ np.linalg.solve(inverse[np.ix_(p, p)], weights[p]) for p in places])
+            parts = [(weights[p], inverse[np.ix_(p, p)]) for p in places]
+            losses = np.array([own @ np.linalg.solve(block, own) for own, block in parts])
             criteria = self._criterion(losses, rest + losses, sizes)
             criteria[losses <= self._least(rest + losses)] = np.inf
             weakest = int(np.argmax(criteria))
@@ -110,7 +99,8 @@ class _Pursuit:
     def _criterion(self, gains: Floats, rest: float | Floats, sizes: NDArray[np.int64]) -> Floats:
         """What the information criterion gains by a group, with a price for the choice among many."""
         count = len(self.totals)
-        return np.asarray(count * np.log(np.maximum(1 - gains / rest, 1e-12)) + sizes * np.log(count) + self.price)
+        left = np.maximum(1 - gains / rest, 1e-12)
+        return np.asarray(count * np.log(left) + sizes * np.log(count) + self.price)
 
     def _least(self, rest: float | Floats) -> Floats:
         """The smallest effect that counts."""

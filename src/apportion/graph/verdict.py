@@ -67,7 +67,7 @@ def judge(
     dims, worths = len(settled.found), fit.worths(segments)
     presence, strength, edges = np.zeros(dims), np.zeros(dims), np.zeros(dims, np.bool_)
     reasons, groups = dict[int, Reason](), list[tuple[int, ...]]()
-    least = np.stack([np.full(len(candidates.owners), negligible), in_totals(segments, candidates, fit, negligible)])
+    least = (negligible, in_totals(segments, candidates, fit, negligible))
     ratios = np.stack([settled.remainder.against(each) for each in least])
     absence = np.ones((2, dims))  # from totals, and from single steps as well
     hidden = DOUBT * min(fit.unexplained / (3 * UNEXPLAINED), 1.0)
@@ -105,7 +105,7 @@ def _reason(evidence: float, share: float, error: float, log_odds: float) -> Rea
 
 
 def _note_rival(reasons: dict[int, Reason], team: Dims, rival: Dims, chance: float) -> None:
-    """Of a parent and of a rival: by what chance one of them has the other's place, if that is the likeliest."""
+    """Of a parent and a rival: by what chance one of them has the other's place, if that is the likeliest."""
     for mine, other in ((team, rival), (rival, team)):
         for dim in mine.tolist():
             if dim in reasons and chance > reasons[dim].chance:
@@ -144,12 +144,14 @@ def _log_odds_of_worth(settled: Settled, candidates: Candidates, ratios: Floats,
         if len(columns)
     ]
     logs = [log_mean(each.T) for each in ways]
-    return log_mean(np.stack(logs)) + special.logit(RELEVANT) if logs else np.full(len(ratios), -np.inf)
+    if not logs:
+        return np.full(len(ratios), -np.inf)
+    return log_mean(np.stack(logs)) + special.logit(RELEVANT)
 
 
 def in_totals(segments: Segments, candidates: Candidates, fit: Fit, share: float) -> Floats:
-    """[P] the share of the totals' variance that the effect of a column has which is worth so large a share of
-    the totals' variance, or of the steps', whatever is less. Over an episode swings cancel out: a leg that
+    """[P] the share of the totals' variance that the effect of a column has which is worth so large a share
+    of the totals' variance, or of the steps', whatever is less. Over an episode swings cancel out: a leg that
     moves back and forth hardly changes a total, though it may decide what each step earns. Rewards of steps
     vary as those of the fit do."""
     rows = rows_of(segments.rows, evenly(ROWS, int(segments.lengths.sum())))

@@ -94,9 +94,10 @@ def _of_answers(log: Log, spec: Spec, found: Identification) -> tuple[Identifica
     }
     doubts = answer_doubts(credit.facts)
     scope = '"absent" means that log odds are told as well without it, by odds of 19 to 1'
+    evidence = logit(matters) - logit(RELEVANT)
     reasons = {
         dim: Reason(float(odds), float(blocks["strength"][dim]), None, None, 0.0, matter)
-        for dim, (matter, odds) in enumerate(zip(matters.tolist(), logit(matters) - logit(RELEVANT), strict=True))
+        for dim, (matter, odds) in enumerate(zip(matters.tolist(), evidence, strict=True))
     }
     certificate = found.certificate._replace(reward=not doubts, notes=doubts, scope=scope, doubts=())
     left = credit.facts["unexplained"]
