@@ -12,7 +12,7 @@ from apportion.graph.places import Place
 from apportion.graph.refine import Fit, gaussian_ratio, refine
 from apportion.graph.ridge import Ridge
 from apportion.graph.screen import Segments, best_product
-from apportion.graph.select import first_candidates
+from apportion.graph.select import first_claims
 
 DIMS = 7
 Reward = Callable[[np.ndarray], np.ndarray]
@@ -30,11 +30,11 @@ def problem(reward: Reward, episodes: int = 400, dims: int = DIMS, noise: float 
 def candidates_of(segments: Segments) -> list[int]:
     dictionary = Dictionary.over(segments.scale)
     columns = Columns.of(dictionary.sums(segments.rows), segments.offsets)
-    return first_candidates(columns, segments.offsets.remove(segments.totals), dictionary)
+    return list(first_claims(columns, segments.offsets.remove(segments.totals), dictionary))
 
 
 def refined(segments: Segments, candidates: list[int]) -> Fit:
-    return refine(segments, candidates, np.random.default_rng(0))
+    return refine(segments, dict.fromkeys(candidates, np.inf), np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def refined(segments: Segments, candidates: list[int]) -> Fit:
         (lambda x: np.full(len(x), 2.0), []),
     ],
 )
-def test_first_candidates(reward: Reward, parents: list[int]) -> None:
+def test_first_claims(reward: Reward, parents: list[int]) -> None:
     assert candidates_of(problem(reward)) == parents
 
 

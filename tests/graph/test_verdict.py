@@ -313,7 +313,7 @@ def test_shares_of_steps_are_those_of_a_plain_computation() -> None:
     totals = np.array([each[:, 0].sum() for each in rows])
     dictionary = Dictionary.over(Scale.over(rows))
     segments = Segments(rows, totals, dictionary.scale)
-    fit = refine(segments, [0], rng)
+    fit = refine(segments, {0: 1.0}, rng)
     sums = dictionary.sums(rows)
     candidates = Candidates.of(segments, dictionary, sums, Columns.of(sums, segments.offsets), fit.basis.dims)
     features = dictionary.features(np.concatenate(rows))

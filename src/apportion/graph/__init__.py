@@ -29,7 +29,7 @@ from apportion.graph.priors import ENOUGH_SEGMENTS as ENOUGH_SEGMENTS
 from apportion.graph.refine import Fit, refine, refit
 from apportion.graph.ridge import ridge
 from apportion.graph.screen import Segments
-from apportion.graph.select import first_candidates
+from apportion.graph.select import first_claims
 from apportion.graph.verdict import Judged, judge, with_copies, words
 from apportion.graph.verdict import Reason as Reason
 
@@ -94,7 +94,7 @@ def _identify(
     segments = Segments(rows, totals, dictionary.scale, ends)
     sums = dictionary.sums(rows)
     columns = Columns.of(sums, segments.offsets)
-    fit = refine(segments, first_candidates(columns, segments.offsets.remove(totals), dictionary), rng)
+    fit = refine(segments, first_claims(columns, segments.offsets.remove(totals), dictionary), rng)
     everything = ridge(sums, totals, segments.offsets).error / segments.variance
     candidates = Candidates.of(segments, dictionary, sums, columns, fit.basis.dims)
     reward = judge(segments, candidates, fit, negligible, rng)
@@ -133,10 +133,11 @@ def _with_overlooked(segments: Segments, fit: Fit, judged: Judged, rng: np.rando
     """Refined once more, from the parents that were overlooked at first: beside them, bystanders that had
     taken their place may not be missed. As before, if there are none, or nothing is gained; and where
     dimensions are many, for that would take long."""
-    overlooked = set(np.flatnonzero(judged.edges).tolist()) - fit.parents
+    overlooked = set(np.flatnonzero(judged.edges).tolist()) - fit.parents - fit.dropped
     if not overlooked or len(segments.scale.dims) > MAX_PAIRED:
         return fit
-    again = refine(segments, overlooked | fit.parents, rng)
+    claims = {dim: float(judged.strength[dim]) for dim in overlooked | fit.parents}
+    again = refine(segments, claims, rng)
     return again if again.unexplained < fit.unexplained else fit
 
 

@@ -30,7 +30,7 @@ class Moments(NamedTuple):
 
     dictionary: Dictionary
     targets: Units  # of the state dimensions [S]
-    count: int  # transitions
+    transitions: int
     gram: Floats  # [P, P]
     cross: Floats  # [P, S]
     variance: Floats  # [S]
@@ -59,7 +59,7 @@ class Moments(NamedTuple):
 
     def price(self, features: int | Floats) -> Floats:
         """What an information criterion asks for so many features, chosen among the dimensions."""
-        return np.asarray(features * np.log(self.count) + 2 * np.log(len(self.dictionary.scale.live)))
+        return np.asarray(features * np.log(self.transitions) + 2 * np.log(len(self.dictionary.scale.live)))
 
 
 class DynamicsEdges(NamedTuple):
@@ -85,8 +85,8 @@ def dynamics_edges(moments: Moments, negligible: float = 0.01) -> DynamicsEdges:
         features = 1 + dictionary.touching(sources)
         growth[sources], sizes[sources] = _loss(inverse, weights, features) / rest, len(features)
     searched, strength = sizes > 0, np.log1p(growth)
-    odds = np.where(searched, (moments.count * strength - moments.price(sizes)) / 2, -np.inf)
-    worth = _log_odds_of_worth(growth, moments.count - len(inverse), sizes, negligible)
+    odds = np.where(searched, (moments.transitions * strength - moments.price(sizes)) / 2, -np.inf)
+    worth = _log_odds_of_worth(growth, moments.transitions - len(inverse), sizes, negligible)
     edges = (odds > 0) & (growth > WORTH) & live
     confidence = special.expit(np.where(searched & live, -worth, np.inf))
     explained, alike = np.zeros(len(live)), told_by_others(moments)
@@ -139,7 +139,7 @@ class Target:
         """Backward elimination among parents, whose features are those within them; and the share of the
         variance that is explained by who is left."""
         columns, scale = self._columns(kept), self.moments.dictionary.scale
-        inverse = np.linalg.inv(self.moments.gram[np.ix_(columns, columns)])
+        inverse = np.asarray(np.linalg.inv(self.moments.gram[np.ix_(columns, columns)]), np.float64)
         weights = inverse @ self.cross[columns]
         rest = max(self.variance - float(weights @ self.cross[columns]), EXACT)
         teams = [scale.teams[place] for place in np.unique(scale.team_places[kept])]
@@ -148,7 +148,7 @@ class Target:
             losses = [float(_loss(inverse, weights[:, None], mine)[0]) for mine in touching]
             weakest = int(np.argmin(losses))
             growth = losses[weakest] / rest
-            needed = self.moments.count * np.log1p(growth) > self.moments.price(len(touching[weakest]))
+            needed = self.moments.transitions * np.log1p(growth) > self.moments.price(len(touching[weakest]))
             if needed and growth > WORTH:
                 break
             inverse, weights, left = _without(inverse, weights, touching[weakest])
@@ -172,7 +172,7 @@ class Target:
     def confidences(self, kept: Dims, dim: int, offered: Dims) -> dict[int, float]:
         """That a dimension which came in is an edge, and that those which could take its place are none."""
         others, own = np.setdiff1d(kept, [dim]), self._score(kept)
-        missed = (self._score(others) - own - self.moments.price(0)) / 2
+        missed = (self._score(others) - own - float(self.moments.price(0))) / 2
         instead = self._alike(dim, np.setdiff1d(offered, kept))
         over = {int(other): (self._score(np.append(others, other)) - own) / 2 for other in instead}
         sure = {dim: min([missed, *over.values()]), **over}
@@ -187,7 +187,7 @@ class Target:
 
     def _score(self, dims: Iterable[int]) -> float:
         """The information criterion of features within these dimensions: less is better."""
-        columns, count = self._columns(dims), self.moments.count
+        columns, count = self._columns(dims), self.moments.transitions
         return count * float(np.log(self._rest(columns))) + len(columns) * float(np.log(count))
 
     def _rest(self, columns: Dims) -> float:

@@ -14,6 +14,7 @@ from apportion.graph.ridge import Ridge, Spectrum, ridge
 from apportion.graph.screen import Segments, best_addition, best_product, product_degrees
 
 UNEXPLAINED = 0.01  # share of the variance; while more is left, dimensions and products are looked for
+CLAIMED = 0.5  # of what the first selection gave to a dimension: with so much left it stays
 RICH = 16  # dimensions: of more, interactions are too many to tell apart, and none is added
 
 
@@ -25,6 +26,7 @@ class Fit(NamedTuple):
     ridge: Ridge
     unexplained: float  # share of the totals' variance, on segments left out
     noted: list[NDArray[np.int64]]  # dimensions of products that explained a remainder
+    dropped: frozenset[int] = frozenset()  # dimensions that were not missed
 
     @classmethod
     def of(
@@ -74,9 +76,12 @@ class Fit(NamedTuple):
         return found
 
 
-def refine(segments: Segments, candidates: Iterable[int], rng: np.random.Generator) -> Fit:
-    """Add what explains the remainder, drop what is not missed, until nothing changes."""
-    fit, dropped = Fit.of(segments, candidates, rng), set[int]()
+def refine(segments: Segments, claims: dict[int, float], rng: np.random.Generator) -> Fit:
+    """Add what explains the remainder, drop what is not missed, until nothing changes.
+
+    `claims` are the candidates, each with the share of variance that the first selection gives to it.
+    """
+    fit, dropped = Fit.of(segments, claims, rng), set[int]()
     while True:
         more = _additions(segments, fit, rng)
         if set(more.tolist()) - fit.parents - dropped:
@@ -85,9 +90,9 @@ def refine(segments: Segments, candidates: Iterable[int], rng: np.random.Generat
             if grown.ridge.error < fit.ridge.error:
                 fit = grown
                 continue
-        smaller = _drop(segments, fit, rng)
+        smaller = _drop(segments, fit, claims, rng)
         if smaller.parents == fit.parents:
-            return smaller.plainest(segments)
+            return smaller.plainest(segments)._replace(dropped=frozenset(dropped))
         dropped |= fit.parents - smaller.parents
         fit = smaller
 
@@ -101,11 +106,12 @@ def refit(segments: Segments, fit: Fit, dims: NDArray[np.int64], rng: np.random.
     return fit if other.ridge.error > fit.ridge.error else other
 
 
-def _drop(segments: Segments, fit: Fit, rng: np.random.Generator) -> Fit:
+def _drop(segments: Segments, fit: Fit, claims: dict[int, float], rng: np.random.Generator) -> Fit:
     """Leave out the dimension that is missed least, unless totals of left-out segments are predicted worse
     without it, visibly and by more than chance.
 
-    A misfit of others makes proxies look useful; rich features of the others explain them away.
+    A misfit of others makes proxies look useful; rich features of the others explain them away. What still
+    has half of what it was first given stays, even where noise hides it among so many features.
     """
     while fit.parents:
         dim = int(fit.basis.dims[_weakest(segments, fit)])
@@ -113,7 +119,7 @@ def _drop(segments: Segments, fit: Fit, rng: np.random.Generator) -> Fit:
         loss, sure = growth(smaller.ridge, fit.ridge)
         share = loss / segments.variance
         matters = share > min(WORTH, max(OF_REST * fit.unexplained, MISFIT))
-        if matters and sure > CHANCE:
+        if (matters and sure > CHANCE) or share > max(CLAIMED * claims.get(dim, np.inf), MISFIT):
             break
         fit = smaller
     return fit

@@ -15,10 +15,20 @@ _RIDGE = 1e-6  # of a column's square, that keeps equal columns apart
 Block = NDArray[np.int64]
 
 
-def first_candidates(columns: Columns, totals: Floats, dictionary: Dictionary) -> list[int]:
-    """The dimensions of the features selected for totals [E], which are without offsets."""
+def first_claims(columns: Columns, totals: Floats, dictionary: Dictionary) -> dict[int, float]:
+    """The dimensions of the features selected for totals [E], which are without offsets; with the share of
+    their variance that goes with all chosen features of each."""
     chosen = _Pursuit(columns.unit, totals, dictionary).select()
-    return np.unique(dictionary.owners[chosen]).tolist()
+    owners = dictionary.owners[chosen]
+    everything = _explained(columns.unit[:, chosen], totals)
+    without = {int(dim): chosen[~(owners == dim).any(axis=1)] for dim in np.unique(owners)}
+    return {dim: everything - _explained(columns.unit[:, left], totals) for dim, left in without.items()}
+
+
+def _explained(columns: Floats, totals: Floats) -> float:
+    """Share of the sum of squares."""
+    left = totals - columns @ np.linalg.lstsq(columns, totals, rcond=None)[0]
+    return 1 - float(left @ left) / max(float(totals @ totals), 1e-300)
 
 
 def _groups(dictionary: Dictionary) -> list[NDArray[np.int64]]:
