@@ -7,7 +7,7 @@ import pytest
 from greenhouse_log import Log, collect, same
 
 from apportion.core.config import UserError
-from apportion.core.spec import BLOCKS, Spec
+from apportion.core.spec import BLOCKS, REWARD_BLOCKS, Spec
 from apportion.envs.make import EnvConfig
 from apportion.graph import identify
 from apportion.graph.certificate import certify
@@ -27,7 +27,10 @@ def test_the_greenhouse_is_recovered_exactly(greenhouse: tuple[Spec, Log]) -> No
     assert same(result.graph, spec.true_graph)
     assert result.certificate.reward
     assert result.explained > 0.99
-    assert result.confidence.state_to_reward.min() > 0.9
+    assert result.verdict.state_to_reward.tolist() == ["present"] * 5 + ["absent"] * 5
+    assert result.verdict.action_to_reward.tolist() == ["present", "absent", "absent"]
+    assert all(np.min(getattr(result.confidence, name)) > 0.95 for name in REWARD_BLOCKS)
+    assert result.groups == []
 
 
 @pytest.mark.parametrize("reward", ["linear", "nonlinear"])
@@ -36,13 +39,6 @@ def test_drawn_tasks_are_recovered_exactly(reward: str, problem: int) -> None:
     kwargs = json.dumps({"problem": problem, "reward": reward, "state_size": 10, "action_size": 3, "dead": 1})
     spec, log = collect(EnvConfig("apportion/Factored-v0", kwargs=kwargs), 400)
     assert same(identify(*log).graph, spec.true_graph)
-
-
-def test_units_do_not_change_the_graph(greenhouse: tuple[Spec, Log]) -> None:
-    spec, (observations, actions, totals) = greenhouse
-    units = np.logspace(-6, 6, spec.observation_size)
-    result = identify([o.astype(np.float64) * units for o in observations], actions, 1e5 * totals)
-    assert same(result.graph, spec.true_graph)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
