@@ -33,13 +33,9 @@ def test_what_an_end_depends_on_is_found_on_either_side(seed: int) -> None:
     assert found.tolist() == [True, True, False, False, False]
 
 
-def test_time_limits_are_no_ends() -> None:
+def test_time_limits_are_no_ends_and_a_few_ends_cannot_be_told_from_chance() -> None:
     observations, _ = _episodes(100, 0)
     assert not ending_dimensions(observations, np.zeros(100, np.bool_)).any()
-
-
-def test_a_few_ends_cannot_be_told_from_chance_so_that_all_may_matter() -> None:
-    observations, _ = _episodes(100, 0)
     assert ending_dimensions(observations, np.arange(100) < 3).all()
 
 

@@ -1,6 +1,7 @@
 """`apportion identify FILE.npz`, and the files it refuses."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,25 @@ def test_json_and_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert all(word in shown for word in ("leaf mass", "present", "absent", "as a main effect or in a pair"))
 
 
+def test_the_reason_of_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "log.npz", **arrays())
+    names = arrays(1)["observation_names"]
+    said = {}
+    for name in (names[0], names[9]):
+        assert run(str(tmp_path / "log.npz"), "--why", name) == 0
+        said[name] = " ".join(capsys.readouterr().out.split())
+    first, last = said.values()
+    assert f"{names[0]}: present, with the probability 1.000." in first
+    assert "times as likely with it than without" in first
+    assert re.search(r"Share of the outcomes' variance: [\d.]+% \(90% interval [\d.]+% to [\d.]+%\)", first)
+    assert "Best swap: none" in first
+    assert f"{names[9]}: absent" in last
+    assert "times as likely without it than with it" in last
+    assert "It is worth 1.00% or more with probability 0.000." in last
+    assert run(str(tmp_path / "log.npz"), "--why", "nobody") == 1
+    assert "--why: 'nobody' is none of" in capsys.readouterr().err
+
+
 def test_stand_ins_are_shown_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = arrays(160)
     copy = -2.0 * log["observations"][:, :, :1]
@@ -57,6 +77,10 @@ def test_stand_ins_are_shown_by_name(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert f"cannot tell which: {names[0]}, spare gauge" in shown
     assert "undecided" in shown
     assert "less than 0.02 of the totals' variance" in shown
+    assert run(str(tmp_path / "log.npz"), "--why", names[0], "--json") == 0
+    reason = json.loads(capsys.readouterr().out)["reasons"][0]
+    assert reason["evidence"] > 3
+    assert reason["interval"][0] < reason["share"] < reason["interval"][1]
     assert run(str(tmp_path / "log.npz"), "--negligible", "1.5") == 2
     assert "between 0 and 1" in capsys.readouterr().err
 

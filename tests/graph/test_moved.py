@@ -109,16 +109,12 @@ def test_a_gauge_of_a_gauge_is_not_beyond_doubt(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_meter_is_found_beside_a_clock_and_what_it_adds_up(seed: int) -> None:
-    """Σ c_t = Σ (T - t) x_t: the clock, which a term needs, and x explain it as well, to the last digit."""
+def test_a_meter_beside_a_clock_and_what_it_adds_up(seed: int) -> None:
+    """Σ c_t = Σ (T - t) x_t: the clock and x explain it as well, to the last digit. It is found beside them
+    where a term needs the clock, and not absent where they stand for it."""
     shown, actions = metered(seed)
     found = identify(list(shown), list(actions), paid(shown[:, :, 3], shown[:, :, 4] * shown[:, :, 1]))
     assert verdicts(found) == ["absent", "present", "absent", "present", "present"]
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_meter_is_not_absent_where_a_clock_and_what_it_adds_up_stand_for_it(seed: int) -> None:
-    shown, actions = metered(seed)
     found = identify(list(shown), list(actions), paid(shown[:, :, 3], np.abs(shown[:, :, 0])))
     assert verdicts(found) == ["present", "absent", "absent", "undecided", "present"]
     assert np.all(found.confidence.state_to_reward[[0, 4]] <= 0.9)

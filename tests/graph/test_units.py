@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS
 from apportion.graph import Identification, identify
+from apportion.graph.features import Floats
 
 Log = tuple[list[NDArray[Any]], list[NDArray[Any]], NDArray[np.float64]]
 
@@ -44,22 +45,18 @@ def plain() -> Identification:
 
 
 @pytest.mark.parametrize(
-    ("unit", "zero"), [(1e4, 0.0), (1e-6, 0.0), (1.0, 1e5), (1e-3, 1e5), (1e4, -1e9)], ids=str
+    ("units", "zero", "paid"),
+    [
+        *[(np.full(7, unit), zero, (1.0, 0.0)) for unit, zero in ((1e-6, 0.0), (1.0, 1e5), (1e4, -1e9))],
+        (np.logspace(-6, 4, 7), 0.0, (1.0, 0.0)),
+        (np.ones(7), 0.0, (1e-6, 0.0)),
+        (np.ones(7), 0.0, (1.0, 1e7)),
+    ],
 )
-def test_columns_in_other_units_give_the_same_result(plain: Identification, unit: float, zero: float) -> None:
+def test_other_units_and_zeros_give_the_same_result(
+    plain: Identification, units: Floats, zero: float, paid: tuple[float, float]
+) -> None:
+    """Of all columns, of each column, or of totals."""
     observations, actions, totals = log()
-    moved = [unit * o + zero for o in observations], [unit * a + zero for a in actions]
-    assert_alike(identify(*moved, totals), plain)
-
-
-def test_totals_in_another_unit_and_from_another_zero_give_the_same_result(plain: Identification) -> None:
-    observations, actions, totals = log()
-    assert_alike(identify(observations, actions, 1e-6 * totals), plain)
-    assert_alike(identify(observations, actions, 1e7 + totals), plain)
-
-
-def test_every_column_may_have_a_unit_of_its_own(plain: Identification) -> None:
-    observations, actions, totals = log()
-    units = np.logspace(-6, 4, 7)
-    moved = [o * units[:5] for o in observations], [a * units[5:] for a in actions]
-    assert_alike(identify(*moved, totals), plain)
+    moved = [o * units[:5] + zero for o in observations], [a * units[5:] + zero for a in actions]
+    assert_alike(identify(*moved, paid[0] * totals + paid[1]), plain)

@@ -195,6 +195,33 @@ def identification(console: Console, data: dict[str, Any]) -> None:
         console.print(Text(f"Beware: {note}.", style="yellow"))
 
 
+def reason(console: Console, data: dict[str, Any]) -> None:
+    """What `apportion identify --why` prints."""
+    names = [*data["observation_names"], *data["action_names"]]
+    place, states = names.index(data["why"]), len(data["observation_names"])
+    block, row = ("state_to_reward", place) if place < states else ("action_to_reward", place - states)
+    said, sure = (data[part][block][row] for part in ("verdict", "confidence"))
+    told = data["reasons"][place]
+    console.print(Text(f"{data['why']}: {said}, with the probability {number(sure)}.", style="bold"))
+    if told is None:
+        console.print("It never varies, so that nothing can depend on it.")
+        return
+    better = "with it than without" if told["evidence"] > 0 else "without it than with it"
+    console.print(f"Evidence: the outcomes are e^{abs(told['evidence']):.1f} times as likely {better}.")
+    ends = told["interval"]
+    within = f" (90% interval {ends[0]:.2%} to {ends[1]:.2%})" if ends else ""
+    console.print(f"Share of the outcomes' variance: {told['share']:.2%}{within}.")
+    if not data["graph"][block][row] and data["answers"] is None:
+        least, worth = f"{data['negligible']:.2%}", number(told["worth"])
+        console.print(f"It is worth {least} or more with probability {worth}.")
+    if told["instead"] is None or round(told["chance"], 3) == 0:
+        console.print("Best swap: none; no other dimension explains as much in its place.")
+    else:
+        swap = f"it and {names[told['instead']]} change places with probability {number(told['chance'])}"
+        console.print(Text(f"Best swap: {swap}."))
+    console.print(Text(f"Here {data['certificate']['scope']}."))
+
+
 def kinds(console: Console, data: dict[str, Any]) -> None:
     """What `apportion credit` prints."""
     unit = "episodes of yes" if data["unit"] == "yes" else "the outcome"

@@ -44,6 +44,8 @@ def identify_graph(argv: list[str]) -> int:
         columns: tyro.conf.OmitArgPrefixes[Columns] = field(default_factory=Columns)
         negligible: float = 0.01
         """Share of the totals' variance; a dimension worth less counts as absent."""
+        why: str = ""
+        """A dimension by its name: say why it is called present, absent or undecided."""
         out: Path | None = None
         """Also write the result, as JSON, to this file."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
@@ -53,8 +55,11 @@ def identify_graph(argv: list[str]) -> int:
         check(0 < args.negligible < 1, f"--negligible {args.negligible} must be between 0 and 1")
     with bar("Reading", args.output) as tell:
         log = read_log(args.data, args.columns, tell).log
-    data = {"file": args.data, **identify_log(log, args.negligible)}
-    print_data(data, args.output, display.identification, args.out)
+    names = (*log.observation_names, *log.action_names)
+    if args.why:
+        check(args.why in names, f"--why: {args.why!r} is none of {', '.join(map(repr, names))}")
+    data = {"file": args.data, **identify_log(log, args.negligible), "why": args.why}
+    print_data(data, args.output, display.reason if args.why else display.identification, args.out)
     return 0
 
 

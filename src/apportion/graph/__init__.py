@@ -1,6 +1,6 @@
 """Recover the causal graph from data in closed form: no network, no gradient, seconds on one core.
 
-Reward edges come from segment totals alone (reward.py, refine.py), dynamics edges from transitions
+Reward edges come from segment totals alone (select.py, refine.py), dynamics edges from transitions
 (dynamics.py); verdict.py says what is known about each. Usable on its own:
 `identify(observations, actions, totals)`.
 """
@@ -14,24 +14,26 @@ from threadpoolctl import threadpool_limits
 
 from apportion.core.config import UserError, check
 from apportion.core.spec import BLOCKS, Graph
-from apportion.graph.certificate import ENOUGH_SEGMENTS as ENOUGH_SEGMENTS
+from apportion.graph.candidates import Candidates
 from apportion.graph.certificate import Certificate, certify
-from apportion.graph.dynamics import DynamicsEvidence, dynamics_edges
+from apportion.graph.dynamics import Moments, dynamics_edges
 from apportion.graph.endings import Endings as Endings
 from apportion.graph.endings import ending_dimensions as ending_dimensions
 from apportion.graph.endings import find_endings as find_endings
-from apportion.graph.features import MAX_PAIRED, Dictionary, Floats, Scale, Units, rows_of
+from apportion.graph.evidence import Columns
+from apportion.graph.features import MAX_PAIRED, Dictionary, Floats, Scale, rows_of
 from apportion.graph.model import RewardModel as RewardModel
 from apportion.graph.moved import in_their_stead
-from apportion.graph.refine import Refined, refine, refit
-from apportion.graph.reward import RewardEvidence, first_edges
+from apportion.graph.priors import DOUBT
+from apportion.graph.priors import ENOUGH_SEGMENTS as ENOUGH_SEGMENTS
+from apportion.graph.refine import Fit, refine, refit
 from apportion.graph.ridge import ridge
 from apportion.graph.screen import Segments
+from apportion.graph.select import first_claims
 from apportion.graph.verdict import Judged, judge, with_copies, words
+from apportion.graph.verdict import Reason as Reason
 
 MAX_TRANSITIONS = 30_000
-ROUNDS = 2  # in which parents that were overlooked are looked at again with all others, if these are few
-TIME_LIMIT = 0.1  # share of the segments that must have the greatest length for it to be one
 
 
 class Identification(NamedTuple):
@@ -47,6 +49,7 @@ class Identification(NamedTuple):
     reward_model: RewardModel  # of rows [N, S + A]
     copies: dict[int, int]  # dimension (actions after states) to the earlier one that stands for it
     nowhere: NDArray[np.bool_]  # [S + A] of the absent edges to the reward: absent from single steps as well
+    reasons: dict[int, Reason]  # of each dimension that varies and is no copy: what its verdict comes from
 
 
 def identify(
@@ -90,20 +93,19 @@ def _identify(
     dictionary = Dictionary.over(Scale.over(rows))
     segments = Segments(rows, totals, dictionary.scale, ends)
     sums = dictionary.sums(rows)
-    refined = refine(segments, _claims(dictionary, sums, segments), rng)
+    columns = Columns.of(sums, segments.offsets)
+    fit = refine(segments, first_claims(columns, segments.offsets.remove(totals), dictionary), rng)
     everything = ridge(sums, totals, segments.offsets).error / segments.variance
-    reward = judge(segments, dictionary, sums, refined, negligible, rng)
-    for _ in range(ROUNDS if len(dictionary.scale.dims) <= MAX_PAIRED else 0):
-        again = refine_with(segments, refined, reward, rng)
-        if again is refined:
-            break
-        refined, reward = again, judge(segments, dictionary, sums, again, negligible, rng)
-    refined = refit(segments, refined, np.flatnonzero(reward.edges), rng)
+    candidates = Candidates.of(segments, dictionary, sums, columns, fit.basis.dims)
+    reward = judge(segments, candidates, fit, negligible, rng)
+    again = _with_overlooked(segments, fit, reward, rng)
+    if again is not fit:
+        fit, candidates = again, Candidates.of(segments, dictionary, sums, columns, again.basis.dims)
+        reward = judge(segments, candidates, fit, negligible, rng)
+    fit = refit(segments, fit, np.flatnonzero(reward.edges), rng)
     x, following = _transitions(rows, observations, rng)
-    evidence = DynamicsEvidence(dictionary.shortened(), Units.of([following]))
-    evidence.add(x, following)
-    dynamics = dynamics_edges(evidence, negligible)
-    instead = in_their_stead(segments, refined, observations, dynamics)
+    dynamics = dynamics_edges(Moments.of(dictionary.shortened(), x, following), negligible)
+    instead = in_their_stead(segments, fit, observations, dynamics)
     reward = reward.or_instead(instead)
     copies, nowhere = dictionary.scale.copies, reward.nowhere[dictionary.scale.original]
     of_reward, of_dynamics = (_shared(each.edges, each.confidence, copies) for each in (reward, dynamics))
@@ -116,44 +118,27 @@ def _identify(
         confidence=confidence,
         verdict=Graph(*(words(getattr(graph, name), getattr(confidence, name)) for name in BLOCKS)),
         groups=with_copies(reward, copies),
-        explained=max(0.0, 1 - refined.error) if refined.parents.size else 0.0,
+        explained=max(0.0, 1 - fit.unexplained) if fit.parents else 0.0,
         certificate=certify(
-            refined,
-            everything,
-            len(rows),
-            len(x),
-            dictionary,
-            negligible,
-            only_from_totals,
-            len(instead),
-            names,
+            fit, everything, len(rows), len(x), dictionary, negligible, only_from_totals, len(instead), names
         ),
         nowhere=nowhere,
-        reward_model=refined.model,
+        reasons=reward.reasons,
+        reward_model=fit.model,
         copies=copies,
     )
 
 
-def refine_with(segments: Segments, refined: Refined, judged: Judged, rng: np.random.Generator) -> Refined:
+def _with_overlooked(segments: Segments, fit: Fit, judged: Judged, rng: np.random.Generator) -> Fit:
     """Refined once more, from the parents that were overlooked at first: beside them, bystanders that had
-    taken their place may not be missed. As before, if there are none, or nothing is gained."""
-    overlooked = set(np.flatnonzero(judged.edges).tolist()) - refined.fit.parents
-    if not overlooked:
-        return refined
-    claims = {dim: float(judged.strength[dim]) for dim in sorted(overlooked | refined.fit.parents)}
+    taken their place may not be missed. As before, if there are none, or nothing is gained; and where
+    dimensions are many, for that would take long."""
+    overlooked = set(np.flatnonzero(judged.edges).tolist()) - fit.parents - fit.dropped
+    if not overlooked or len(segments.scale.dims) > MAX_PAIRED:
+        return fit
+    claims = {dim: float(judged.strength[dim]) for dim in overlooked | fit.parents}
     again = refine(segments, claims, rng)
-    return again if again.error < refined.error else refined
-
-
-def _claims(dictionary: Dictionary, sums: Floats, segments: Segments) -> dict[int, float]:
-    """The first candidates, and the share of the totals' variance that each of them seems worth."""
-    evidence = RewardEvidence(dictionary, folds=1)
-    # Offsets are taken out before, for second moments of totals far from zero would be rounding.
-    left = segments.offsets.remove(sums)
-    dead = np.sum(left**2, axis=0) <= 1e-9 * np.sum(sums**2, axis=0)
-    evidence.add_sums(np.where(dead, 0.0, left), segments.lengths, segments.offsets.remove(segments.totals))
-    edges, strength = first_edges(evidence)
-    return {int(dim): float(strength[dim]) for dim in np.flatnonzero(edges)}
+    return again if again.unexplained < fit.unexplained else fit
 
 
 def _transitions(
@@ -194,7 +179,7 @@ def _cut_short(rows: list[NDArray[Any]]) -> NDArray[np.bool_]:
     """Which segments a time limit seems not to have ended: those shorter than a length that many share."""
     lengths = np.array([len(each) for each in rows])
     short = lengths < lengths.max(initial=0)
-    return short if np.sum(~short) >= TIME_LIMIT * len(short) else np.zeros_like(short)
+    return short if np.mean(~short) >= DOUBT else np.zeros_like(short)
 
 
 def _shared(edges: NDArray[np.bool_], confidence: Floats, copies: dict[int, int]) -> Floats:

@@ -18,18 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.features import CLIP, DIMS_AT_ONCE, THREADS, Floats, evenly, rows_of, varies
+from apportion.graph.features import CLIP, DIMS_AT_ONCE, ROWS, THREADS, Floats, evenly, rows_of, varies
+from apportion.graph.priors import MISFIT, ROUNDING
 
-FUNCTIONS = 4  # of one dimension: x, x² - 1, |x|, tanh x
-LEVELS = (1, 2, 4)  # how many of them are tried
-LEAST_SEGMENTS = 8
+LEVELS = (1, 2, 4)  # how many functions of one dimension are tried, of x, x² - 1, |x|, tanh x
+FUNCTIONS = LEVELS[-1]
+LEAST_SEGMENTS = 2 * FUNCTIONS
 LEAST_ERROR = 0.01  # of the mean rewards' spread: what a fit may claim to leave unexplained, at the least
 _PENALTIES = np.logspace(-8, 3, 23)  # as shares of the features' largest variance
-_ROUNDING = 1e-12  # of a sum of squares: what is left of it at the least
-_MAX_WIDTH = 4  # features per segment, at the most
-_STEPS = 4000  # that tell what a dimension contributes
+_MAX_WIDTH = FUNCTIONS  # features per segment, at the most
+_STEPS = 2 * ROWS  # that tell what a dimension contributes
 _CHARGED_ANEW = 2  # times; more changes little
-_LEAST_SHARE = 1e-4  # of the largest contribution: what the smallest counts as
 
 
 class Fitted(NamedTuple):
@@ -112,7 +111,7 @@ def _means(z: Floats) -> Floats:
 def _contributions(z: Floats, weights: Floats) -> Floats:
     """[D] how much the part of each dimension varies over standardised steps [N, D]; the largest has 1."""
     parts = np.sum(np.stack(functions(z, np), axis=-1) * weights, axis=-1).std(axis=0)
-    return np.maximum(parts / max(float(parts.max()), 1e-300), _LEAST_SHARE)
+    return np.maximum(parts / max(float(parts.max()), 1e-300), MISFIT)
 
 
 def _best(means: Floats, target: Floats, lengths: Floats, levels: list[int]) -> tuple[Floats, float]:
@@ -148,7 +147,7 @@ def _ridge(features: Floats, target: Floats, lengths: Floats) -> _Ridge:
     if spectrum[0] == 0:
         return _Ridge(np.zeros(features.shape[1]), float(np.sqrt(np.mean(wanted**2))), -np.inf)
     along, squared = left.T @ wanted, spectrum**2
-    beyond = max(float(wanted @ wanted - along @ along), _ROUNDING * float(wanted @ wanted))
+    beyond = max(float(wanted @ wanted - along @ along), ROUNDING * float(wanted @ wanted))
 
     def evidence(penalty: float) -> float:
         noise = beyond + np.sum(along**2 * penalty / (squared + penalty))
@@ -158,7 +157,7 @@ def _ridge(features: Floats, target: Floats, lengths: Floats) -> _Ridge:
     kept = squared / (squared + penalty)
     leverage = (left**2) @ kept + share / len(target)
     errors = (wanted - left @ (kept * along)) / np.maximum(1 - leverage, 1e-9)
-    weights = right.T @ (kept / np.maximum(spectrum, _ROUNDING * spectrum[0]) * along)
+    weights = right.T @ (kept / np.maximum(spectrum, ROUNDING * spectrum[0]) * along)
     return _Ridge(weights, float(np.sqrt(np.mean(errors**2))), evidence(penalty))
 
 

@@ -12,9 +12,9 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.special import expit, log_expit
 
 from apportion.graph.features import Floats
+from apportion.graph.priors import ROUNDING
 
-_ITERATIONS = 50  # of Newton's method, which needs about five
-_SETTLED = 1e-12  # gain of the log density that ends it
+ITERATIONS = 100  # at the most; Newton's method needs about five
 _LEAST = 1e-10  # of W: below, rounding
 _NEAR = 1e-4  # log odds, between which a slope is measured
 _SETTLING, _PER_DRAW = 150, 3  # iterations of the sampler: before the first that counts, and for each draw
@@ -57,11 +57,11 @@ class Laplace:
     def _mode(self, covariance: Floats) -> tuple[Floats, Floats, Floats]:
         """f̂, the Cholesky factor of I + √W K √W, and W."""
         response, f, gain = self.response, covariance @ self.response, np.inf
-        for _ in range(_ITERATIONS):
+        for _ in range(ITERATIONS):
             weight = information(self.base + f, self.flips)
             sharp = np.sqrt(weight)
             root = cholesky(np.eye(len(f)) + sharp[:, None] * covariance * sharp, lower=True)
-            if gain < _SETTLED * (1 + len(f)):
+            if gain < ROUNDING * (1 + len(f)):
                 break
             wanted = weight * f + slope(self.totals, self.base + f, self.flips)
             step = wanted - sharp * cho_solve((root, True), sharp * (covariance @ wanted)) - response

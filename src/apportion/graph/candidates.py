@@ -1,7 +1,6 @@
 """Summed features of every dimension, alone and in products, in the shape that evidence is taken from."""
 
-from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,55 +14,38 @@ from apportion.graph.screen import Segments
 Dims = NDArray[np.int64]
 
 
-class Candidates:
+class Candidates(NamedTuple):
     """What may have an effect: the columns of each dimension, and which others it is multiplied with."""
 
-    def __init__(self, segments: Segments, dictionary: Dictionary, sums: Floats, found: Dims) -> None:
-        """`sums` are the dictionary's; where it has no products, those of the dimensions found are added."""
+    columns: Columns
+    sums: Floats  # [E, P]
+    owners: NDArray[np.int64]  # [P, 2] the dimensions of each column; twice the same where there is but one
+    alive: NDArray[np.bool_]  # [P] where offsets do not explain all
+
+    @classmethod
+    def of(
+        cls, segments: Segments, dictionary: Dictionary, sums: Floats, columns: Columns, found: Dims
+    ) -> Self:
+        """From the dictionary's sums; where it has no products, those of the dimensions found are added."""
         owners = dictionary.owners
         if not len(dictionary.pairs) and len(found):
             more, pairs = _products(segments, found)
             sums, owners = np.concatenate([sums, more], axis=1), np.concatenate([owners, pairs])
-        self.columns = Columns.of(sums, segments.offsets)
-        self.sums = sums
-        self.owners = owners
-        self._singles = len(dictionary.scale.dims) * UNIVARIATE
-
-    @cached_property
-    def _alive(self) -> NDArray[np.bool_]:
-        return np.any(self.columns.unit != 0, axis=0)
-
-    @cached_property
-    def _alone(self) -> dict[int, Dims]:
-        first = self.owners[: self._singles : UNIVARIATE, 0]
-        columns = np.arange(self._singles).reshape(-1, UNIVARIATE)
-        return {int(dim): mine[self._alive[mine]] for dim, mine in zip(first, columns, strict=True)}
-
-    @cached_property
-    def _multiplied(self) -> dict[int, tuple[Dims, Dims]]:
-        """For each dimension the columns of its products, and the partner in each of them."""
-        columns = self._singles + np.flatnonzero(self._alive[self._singles :])
-        first, second = self.owners[columns].T
-        ends = np.concatenate([first, second])
-        order = np.argsort(ends, kind="stable")
-        partners, twice = np.concatenate([second, first])[order], np.tile(columns, 2)[order]
-        if not len(order):
-            return {}
-        dims, starts = np.unique(ends[order], return_index=True)
-        parts = zip(np.split(twice, starts[1:]), np.split(partners, starts[1:]), strict=True)
-        return dict(zip(dims.tolist(), parts, strict=True))
+            others = Columns.of(more, segments.offsets)
+            columns = Columns(*(np.concatenate(each, axis=-1) for each in zip(columns, others, strict=True)))
+        return cls(columns, sums, owners, columns.per_sum > 0)
 
     def alone(self, team: Dims) -> Dims:
         """Columns of functions of these dimensions."""
-        return np.concatenate([self._alone[int(dim)] for dim in team])
+        first, second = self.owners.T
+        return np.flatnonzero(np.isin(first, team) & (first == second) & self.alive)
 
     def products(self, team: Dims, partners: NDArray[np.bool_]) -> Dims:
         """Columns of their products with partners: [D] True for each that is one."""
-        allowed = partners.copy()
-        allowed[team] = False
-        nothing = (np.zeros(0, np.int64), np.zeros(0, np.int64))
-        parts = [self._multiplied.get(int(dim), nothing) for dim in team]
-        return np.concatenate([columns[allowed[others]] for columns, others in parts])
+        (first, second), mine = self.owners.T, np.zeros_like(partners)
+        mine[team] = True
+        others = partners & ~mine
+        return np.flatnonzero(((mine[first] & others[second]) | (mine[second] & others[first])) & self.alive)
 
     def families(self, team: Dims, partners: NDArray[np.bool_]) -> list[Dims]:
         """A line, a parabola, any curve, any curve and products with partners."""
@@ -80,10 +62,8 @@ def _products(segments: Segments, found: Dims) -> tuple[Floats, NDArray[np.int64
     parts = []
     for batch in batches(segments.rows, 4 * len(dims)):
         z = segments.scale.standardise(np.concatenate(batch))
-        end = 0
-        for rows in batch:
-            start, end = end, end + len(rows)
-            parts.append((z[start:end, place].T @ z[start:end]).ravel())
+        ends = np.cumsum([len(rows) for rows in batch])
+        parts += [(part[:, place].T @ part).ravel() for part in np.split(z, ends[:-1])]
     pairs = np.stack([np.repeat(found, len(dims)), np.tile(dims, len(found))], axis=1)
     twice = np.isin(pairs[:, 1], found) & (pairs[:, 1] < pairs[:, 0])
     new = (pairs[:, 0] != pairs[:, 1]) & ~twice
@@ -97,7 +77,7 @@ class Known(NamedTuple):
     owners: NDArray[np.bool_]  # [D, F]
 
     @classmethod
-    def of(cls, fit: Fit) -> "Known":
+    def of(cls, fit: Fit) -> Self:
         owners = np.zeros((len(fit.basis.scale.live), fit.sums.shape[1]), np.bool_)
         owners[fit.basis.dims] = fit.basis.owners
         return cls(fit.sums, owners)
@@ -107,17 +87,17 @@ class Known(NamedTuple):
         """[D] the dimensions."""
         return np.asarray(self.owners.any(axis=1))
 
-    def also(self, candidates: Candidates, team: Dims) -> "Known":
+    def also(self, candidates: Candidates, team: Dims) -> Self:
         """With functions of these dimensions."""
         columns = candidates.alone(team)
         owners = np.zeros((len(self.owners), len(columns)), np.bool_)
         owners[team] = True
         sums = np.concatenate([self.sums, candidates.sums[:, columns]], axis=1)
-        return Known(sums, np.concatenate([self.owners, owners], axis=1))
+        return type(self)(sums, np.concatenate([self.owners, owners], axis=1))
 
-    def without(self, team: Dims) -> "Known":
+    def without(self, team: Dims) -> Self:
         left = ~self.owners[team].any(axis=0)
-        return Known(self.sums[:, left], self.owners[:, left])
+        return type(self)(self.sums[:, left], self.owners[:, left])
 
     def remainder(self, segments: Segments, columns: Columns) -> Remainder:
         """What is left of the totals, as it bears on some columns."""

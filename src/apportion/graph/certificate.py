@@ -5,12 +5,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from apportion.graph.features import Dictionary
-from apportion.graph.refine import STAYING, Refined
+from apportion.graph.priors import DOUBT, ENOUGH_SEGMENTS, WORTH
+from apportion.graph.refine import Fit
 
-ENOUGH_SEGMENTS = 150  # below, edges are not to be trusted
 BETTER = 2.0  # all dimensions together must not leave so many times less unexplained than those found
 ENOUGH_EXPLAINED = 0.4  # share of the totals' variance; below, something that feeds the reward is not seen
-UNEXPLAINED = 0.1  # share of the variance; above, more may be hidden there than noise
 TRANSITIONS_PER_FEATURE = 10
 
 
@@ -54,7 +53,7 @@ class Certificate(NamedTuple):
 
 
 def certify(
-    refined: Refined,
+    fit: Fit,
     error_of_all: float,
     segments: int,
     transitions: int,
@@ -68,7 +67,7 @@ def certify(
     `transitions` are those that the dynamics were found in. So many dimensions are absent from totals, but
     may be worth more in single steps; so many parents are not told from what moves them. Dimensions have
     `names`, or are counted from 0."""
-    doubts = _reward_doubts(refined, error_of_all, segments)
+    doubts = _reward_doubts(fit, error_of_all, segments)
     features = dictionary.shortened().size
     needed = TRANSITIONS_PER_FEATURE * features
     if transitions < needed:
@@ -85,14 +84,12 @@ def certify(
         reward=not any(doubt.of_reward for doubt in doubts),
         notes=[*doubts.values(), *remarks],
         dynamics=not any(doubt.of_dynamics for doubt in doubts),
-        scope=_scope(refined, dictionary, negligible, only_from_totals, not_told),
+        scope=_scope(fit, dictionary, negligible, only_from_totals, not_told),
         doubts=tuple(doubts),
     )
 
 
-def _scope(
-    refined: Refined, dictionary: Dictionary, negligible: float, only_from_totals: int, not_told: int
-) -> str:
+def _scope(fit: Fit, dictionary: Dictionary, negligible: float, only_from_totals: int, not_told: int) -> str:
     """In words, with the share that stays unexplained: what cannot be excluded there."""
     partner = "another dimension" if len(dictionary.pairs) else "a dimension found"
     words = [
@@ -104,28 +101,28 @@ def _scope(
             f"{only_from_totals} absent from totals may be worth more in single steps, which add up to little"
         )
     if not_told:
-        parents = f"{not_told} of {len(refined.parents)} dimensions found"
+        parents = f"{not_told} of {len(fit.parents)} dimensions found"
         words.append(f"totals do not tell {parents} from what moves them, or what they add up to")
-    if refined.error >= UNEXPLAINED:
-        left = f"{min(refined.error, 1.0):.0%} of the variance stays unexplained"
+    if fit.unexplained >= DOUBT:
+        left = f"{min(fit.unexplained, 1.0):.0%} of the variance stays unexplained"
         words.append(f"{left}, where nothing outside of that scope can be excluded")
     return "; ".join(words)
 
 
-def _reward_doubts(refined: Refined, error_of_all: float, segments: int) -> dict[Doubt, str]:
+def _reward_doubts(fit: Fit, error_of_all: float, segments: int) -> dict[Doubt, str]:
     doubts = {}
-    explained = max(0.0, 1 - refined.error)
+    explained = max(0.0, 1 - fit.unexplained)
     if segments < ENOUGH_SEGMENTS:
         few = f"{segments} segments are few: from {ENOUGH_SEGMENTS} on, edges can be relied on"
         doubts[Doubt.FEW_SEGMENTS] = few
-    if not len(refined.parents):
+    if not fit.parents:
         doubts[Doubt.NOTHING_EXPLAINS] = Doubt.NOTHING_EXPLAINS.value
     elif explained < ENOUGH_EXPLAINED:
         doubts[Doubt.LITTLE_EXPLAINED] = (
             f"the edges found explain only {explained:.0%} of the totals' variance: "
             "noise, or a cause that these features cannot express"
         )
-    if refined.error > max(BETTER * error_of_all, STAYING.of_variance):
+    if fit.unexplained > max(BETTER * error_of_all, WORTH):
         doubts[Doubt.PARENT_MISSING] = (
             f"on segments left out the edges found explain {explained:.0%} of the totals' variance, "
             f"all dimensions {1 - error_of_all:.0%}: some parent is missing; more episodes may show it"

@@ -2,70 +2,64 @@
 
 One regression of all next states on the same features shares one inverse. What a source is worth to a target
 is how much worse the fit gets without every feature that touches it: given all others, so correlation between
-sources does little harm. Edges that pass are then thinned, target by target, on simpler features. Of sources
-that say nearly the same none is missed beside the others: what is left is offered to them (`stand_ins`).
+sources does little harm. Edges that pass are then thinned, target by target, on the features of the parents
+alone. Of sources that say nearly the same, such as two sensors of one thing, none is missed beside the
+others: what the parents leave unexplained is offered to them, one by one, and who comes in is compared with
+each that could stand in its place.
 """
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from apportion.graph.features import THREADS, Dictionary, Floats, Units
-from apportion.graph.stand_ins import EXACT, Target, told_by_others
+from apportion.graph.features import MAX_PAIRED, ROWS, THREADS, Dictionary, Floats, Units
+from apportion.graph.priors import ALIKE, DOUBT, MISFIT, WORTH
 
-FLOOR = 1e-3  # an edge must change the unexplained variance by this share,
-FINAL_FLOOR = 2e-3  # and by this one among its target's parents
-ROWS = 2_000  # whose products a thread takes at once: more, and one thread would wait for another
+EXACT = MISFIT**2  # a target explained this well follows a formula; nothing finer is asked of its edges
+
+Dims = NDArray[np.int64]
 
 
-@dataclass(eq=False)
-class DynamicsEvidence:
-    """Second moments of features, low-degree features and next states over transitions."""
+class Moments(NamedTuple):
+    """Second moments of features, of which the first is a constant, and of next states."""
 
     dictionary: Dictionary
     targets: Units  # of the state dimensions [S]
-    gram: Floats = field(init=False)  # [P, P]
-    cross: Floats = field(init=False)  # [P, S]
-    squares: Floats = field(init=False)  # [S]
-    count: int = 0
+    transitions: int
+    gram: Floats  # [P, P]
+    cross: Floats  # [P, S]
+    variance: Floats  # [S]
 
-    def __post_init__(self) -> None:
-        size, states = self.dictionary.size + 1, len(self.targets.live)
-        self.gram = np.zeros((size, size))
-        self.cross = np.zeros((size, states))
-        self.squares = np.zeros(states)
+    @classmethod
+    def of(cls, dictionary: Dictionary, x: NDArray[Any], following: NDArray[Any]) -> Self:
+        """From state-action rows [N, D] and the states after them [N, S]."""
+        targets, count = Units.of([following]), len(x)
 
-    def add(self, x: NDArray[Any], following: NDArray[Any]) -> None:
-        """More transitions: state-action rows [N, D] and the states after them [N, S]."""
-        blocks = (slice(start, start + ROWS) for start in range(0, len(x), ROWS))
+        def moments(rows: slice) -> tuple[Floats, Floats, Floats]:
+            features = np.ones((dictionary.size + 1, len(x[rows]))).T
+            dictionary.features(x[rows], out=features[:, 1:])
+            states = np.zeros((len(targets.live), len(features))).T
+            states[:, targets.live] = targets.standardise_live(following[rows])
+            return features.T @ features, features.T @ states, np.sum(states**2, axis=0)
+
         with ThreadPoolExecutor(THREADS) as pool:
             # Added up in the order of the rows, whoever is first: so the same rows give the same numbers.
-            for gram, cross, squares in pool.map(
-                lambda rows: self._moments(x[rows], following[rows]), blocks
-            ):
-                self.gram += gram
-                self.cross += cross
-                self.squares += squares
-        self.count += len(x)
+            parts = pool.map(moments, (slice(row, row + ROWS) for row in range(0, count, ROWS)))
+            gram, cross, variance = next(parts)
+            for part in parts:
+                gram, cross, variance = gram + part[0], cross + part[1], variance + part[2]
+        gram /= count
+        gram += 1e-6 * np.diag(np.maximum(np.diag(gram), 1e-6))
+        return cls(dictionary, targets, count, gram, cross / count, variance / count)
 
-    def _moments(self, x: NDArray[Any], following: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
-        """Second moments of some rows, not divided by their number."""
-        features = np.ones((len(self.gram), len(x))).T
-        self.dictionary.features(x, out=features[:, 1:])
-        states = np.zeros((len(self.targets.live), len(x))).T
-        states[:, self.targets.live] = self.targets.standardise_live(following)
-        return features.T @ features, features.T @ states, np.sum(states**2, axis=0)
-
-    def merge(self, other: "DynamicsEvidence") -> None:
-        """What another worker has gathered with the same dictionary."""
-        self.gram += other.gram
-        self.cross += other.cross
-        self.squares += other.squares
-        self.count += other.count
+    def price(self, features: int | Floats) -> Floats:
+        """What an information criterion asks for so many features, chosen among the dimensions."""
+        return np.asarray(features * np.log(self.transitions) + 2 * np.log(len(self.dictionary.scale.live)))
 
 
 class DynamicsEdges(NamedTuple):
@@ -73,102 +67,159 @@ class DynamicsEdges(NamedTuple):
 
     edges: NDArray[np.bool_]  # [D, S] (source, target)
     strength: Floats  # [D, S] how much the unexplained variance grows without the source, as log ratio
-    confidence: (
-        Floats  # [D, S] of each verdict: an edge by the information criterion's odds, none by evidence
-    )
+    confidence: Floats  # [D, S] of each verdict
     explained: Floats  # [S] share of each target's variance that its parents explain
 
 
-def dynamics_edges(evidence: DynamicsEvidence, negligible: float = 0.01) -> DynamicsEdges:
-    """Drop-one test of every source in the full model, then backward elimination per target. A source whose
-    loss would change a target's unexplained variance by less than `negligible` is absent."""
-    n, dictionary = evidence.count, evidence.dictionary
-    dims, states = len(dictionary.scale.live), len(evidence.targets.live)
-    growth = np.zeros((dims, states))  # of the unexplained variance, without each source
-    sizes = np.zeros((dims, 1))  # how many features touch it; none those that are not searched
-    gram = evidence.gram / n
-    gram = gram + 1e-6 * np.diag(np.maximum(np.diag(gram), 1e-6))
-    cross, variance = evidence.cross / n, evidence.squares / n
-    inverse = np.asarray(np.linalg.inv(gram))  # not SciPy's, during which no other thread runs
-    weights = inverse @ cross
-    rest = np.maximum(variance - np.sum(weights * cross, axis=0), EXACT)
+def dynamics_edges(moments: Moments, negligible: float = 0.01) -> DynamicsEdges:
+    """Drop-one test of every source in the full model, then backward elimination per target. An edge is as
+    sure as the information criterion's odds; a source is absent whose loss would change a target's
+    unexplained variance by less than `negligible`."""
+    dictionary, live = moments.dictionary, moments.targets.live
+    growth = np.zeros((len(dictionary.scale.live), len(live)))  # of the unexplained variance, without each
+    sizes = np.zeros((len(growth), 1))  # how many features touch it; none those that are not searched
+    inverse = np.asarray(np.linalg.inv(moments.gram))  # not SciPy's, during which no other thread runs
+    weights = inverse @ moments.cross
+    rest = np.maximum(moments.variance - np.sum(weights * moments.cross, axis=0), EXACT)
     for sources in dictionary.scale.teams:
         features = 1 + dictionary.touching(sources)
         growth[sources], sizes[sources] = _loss(inverse, weights, features) / rest, len(features)
-    searched, live = sizes > 0, evidence.targets.live
-    strength = np.log1p(growth)
-    odds = np.where(searched, (n * strength - _price(sizes, n, dims)) / 2, -np.inf)  # of an edge, as log
-    worth = np.where(  # the same of one that is not negligible
-        searched & live, _log_odds_of_worth(growth, n - len(gram), sizes, negligible), -np.inf
-    )
-    edges = (odds > 0) & (growth > FLOOR) & live
-    explained, alike = np.zeros(states), told_by_others(dictionary, gram)
-    at_most, came_in = np.ones((dims, states)), np.zeros((dims, states), np.bool_)
-    for target in np.flatnonzero(live):
-        parents = np.flatnonzero(edges[:, target])
-        facts = Target(dictionary, n, gram, cross[:, target], variance[target])
-        kept, explained[target] = _thin(facts, parents)
-        if variance[target] * (1 - explained[target]) > (1 + FINAL_FLOOR) * rest[target]:
-            more = facts.with_overlooked(kept, alike, FINAL_FLOOR)
-            came = np.setdiff1d(more, kept)
-            kept, explained[target] = _thin(facts, more) if len(came) else (kept, explained[target])
-            for dim in np.intersect1d(came, kept):
-                came_in[dim, target] = True
-                for other, sure in facts.confidences(kept, int(dim), alike).items():
-                    at_most[other, target] = min(sure, at_most[other, target])
-        edges[:, target] = np.isin(np.arange(dims), kept)
-    confidence = special.expit(np.where(edges, odds, -worth))
-    confidence = np.where(came_in, at_most, np.minimum(confidence, at_most))
+    searched, strength = sizes > 0, np.log1p(growth)
+    odds = np.where(searched, (moments.transitions * strength - moments.price(sizes)) / 2, -np.inf)
+    worth = _log_odds_of_worth(growth, moments.transitions - len(inverse), sizes, negligible)
+    edges = (odds > 0) & (growth > WORTH) & live
+    confidence = special.expit(np.where(searched & live, -worth, np.inf))
+    explained, alike = np.zeros(len(live)), told_by_others(moments)
+    for number in np.flatnonzero(live):
+        target = Target(moments, moments.cross[:, number], float(moments.variance[number]))
+        kept, explained[number] = target.thinned(np.flatnonzero(edges[:, number]))
+        came = np.zeros(0, np.int64)
+        if moments.variance[number] * (1 - explained[number]) > (1 + WORTH) * rest[number]:
+            came = np.setdiff1d(target.with_overlooked(kept, alike), kept)
+        if len(came):
+            kept, explained[number] = target.thinned(np.union1d(kept, came))
+        edges[:, number] = np.isin(np.arange(len(edges)), kept)
+        confidence[kept, number] = special.expit(odds[kept, number])
+        confidence[np.intersect1d(came, kept), number] = 1.0  # beside their like they are not missed
+        for dim in np.intersect1d(came, kept):
+            for other, sure in target.confidences(kept, int(dim), alike).items():
+                confidence[other, number] = min(sure, confidence[other, number])
     return DynamicsEdges(edges, np.where(edges, strength, 0.0), confidence, explained)
 
 
-def _thin(target: Target, kept: NDArray[np.int64]) -> tuple[NDArray[np.int64], float]:
-    """Backward elimination among the parents of one target; their features are those within the parents."""
-    dictionary, gram, cross, variance = target.dictionary, target.gram, target.cross, target.variance
-    columns = np.concatenate([[0], 1 + dictionary.within(kept)])
-    inverse = np.linalg.inv(gram[np.ix_(columns, columns)])
-    weights = inverse @ cross[columns]
-    rest = max(variance - float(weights @ cross[columns]), EXACT)
-    teams = [dictionary.scale.teams[place] for place in np.unique(dictionary.scale.team_places[kept])]
-    place = np.full(len(gram), -1)  # of each feature among those left
-    while teams:
-        place[:], place[columns] = -1, np.arange(len(columns))
-        touching = [place[1 + dictionary.touching(team)] for team in teams]
-        touching = [mine[mine >= 0] for mine in touching]
-        losses = _losses(inverse, weights, touching)
-        weakest = int(np.argmin(losses))
-        growth = losses[weakest] / rest
-        price = _price(len(touching[weakest]), target.n, len(dictionary.scale.live))
-        if target.n * np.log1p(growth) > price and growth > FINAL_FLOOR:
-            break
-        inverse, weights, left = _without(inverse, weights, touching[weakest])
-        columns, rest = columns[left], rest + losses[weakest]
-        del teams[weakest]
-    kept = np.concatenate([np.zeros(0, np.int64), *teams])
-    return kept, float(1 - rest / variance) if variance > 0 else 0.0
+def told_by_others(moments: Moments) -> Dims:
+    """Dimensions that a sum of all others nearly equals. Entries of a one-hot vector always do, and are
+    tested together. Among very many dimensions none is looked for: most would be such ones."""
+    scale = moments.dictionary.scale
+    if not 1 < len(scale.dims) <= MAX_PAIRED:
+        return np.zeros(0, np.int64)
+    shared = _covariance(moments)
+    left = 1 / np.diag(np.linalg.inv(shared + 1e-9 * np.eye(len(shared))))
+    alone = [len(scale.teams[place]) == 1 for place in scale.team_places[scale.dims]]
+    return scale.dims[(left < DOUBT * np.diag(shared)) & np.array(alone, np.bool_)]
 
 
-def _loss(inverse: Floats, weights: Floats, features: NDArray[np.int64]) -> Floats:
+def _covariance(moments: Moments) -> Floats:
+    """Of the searched dimensions."""
+    dictionary = moments.dictionary
+    lines = 1 + dictionary.functions * np.arange(len(dictionary.scale.dims))
+    means = moments.gram[0, lines]
+    return moments.gram[np.ix_(lines, lines)] - np.outer(means, means)
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """One next value, and how features explain it."""
+
+    moments: Moments
+    cross: Floats  # [P]
+    variance: float
+
+    def thinned(self, kept: Dims) -> tuple[Dims, float]:
+        """Backward elimination among parents, whose features are those within them; and the share of the
+        variance that is explained by who is left."""
+        columns, scale = self._columns(kept), self.moments.dictionary.scale
+        inverse = np.asarray(np.linalg.inv(self.moments.gram[np.ix_(columns, columns)]), np.float64)
+        weights = inverse @ self.cross[columns]
+        rest = max(self.variance - float(weights @ self.cross[columns]), EXACT)
+        teams = [scale.teams[place] for place in np.unique(scale.team_places[kept])]
+        while teams:
+            touching = [self._places(columns, team) for team in teams]
+            losses = [float(_loss(inverse, weights[:, None], mine)[0]) for mine in touching]
+            weakest = int(np.argmin(losses))
+            growth = losses[weakest] / rest
+            needed = self.moments.transitions * np.log1p(growth) > self.moments.price(len(touching[weakest]))
+            if needed and growth > WORTH:
+                break
+            inverse, weights, left = _without(inverse, weights, touching[weakest])
+            columns, rest = columns[left], rest + losses[weakest]
+            del teams[weakest]
+        kept = np.concatenate([np.zeros(0, np.int64), *teams])
+        return kept, float(1 - rest / self.variance) if self.variance > 0 else 0.0
+
+    def with_overlooked(self, kept: Dims, offered: Dims) -> Dims:
+        """The dimensions kept, and of those offered the ones that explain more beside them: each must lower
+        the unexplained variance visibly, and the information criterion."""
+        price = self.moments.price(0)
+        while len(left := np.setdiff1d(offered, kept)):
+            more = np.append(kept, self._most_telling(kept, left))
+            growth = self._rest(self._columns(kept)) / self._rest(self._columns(more)) - 1
+            if growth <= WORTH or self._score(kept) - self._score(more) <= price:
+                break
+            kept = more
+        return kept
+
+    def confidences(self, kept: Dims, dim: int, offered: Dims) -> dict[int, float]:
+        """That a dimension which came in is an edge, and that those which could take its place are none."""
+        others, own = np.setdiff1d(kept, [dim]), self._score(kept)
+        missed = (self._score(others) - own - float(self.moments.price(0))) / 2
+        instead = self._alike(dim, np.setdiff1d(offered, kept))
+        over = {int(other): (self._score(np.append(others, other)) - own) / 2 for other in instead}
+        sure = {dim: min([missed, *over.values()]), **over}
+        return {each: min(1 - DOUBT, float(special.expit(odds))) for each, odds in sure.items()}
+
+    def _columns(self, dims: Iterable[int]) -> Dims:
+        return np.concatenate([[0], 1 + self.moments.dictionary.within(np.array(list(dims), np.int64))])
+
+    def _places(self, columns: Dims, team: Dims) -> Dims:
+        """Of the features that touch a team, among columns, which rise."""
+        return np.flatnonzero(np.isin(columns, 1 + self.moments.dictionary.touching(team)))
+
+    def _score(self, dims: Iterable[int]) -> float:
+        """The information criterion of features within these dimensions: less is better."""
+        columns, count = self._columns(dims), self.moments.transitions
+        return count * float(np.log(self._rest(columns))) + len(columns) * float(np.log(count))
+
+    def _rest(self, columns: Dims) -> float:
+        cross = self.cross[columns]
+        weights = np.linalg.solve(self.moments.gram[np.ix_(columns, columns)], cross)
+        return max(self.variance - float(weights @ cross), EXACT)
+
+    def _most_telling(self, kept: Dims, offered: Dims) -> int:
+        """Who has the function that alone explains most of what is left."""
+        dictionary, gram = self.moments.dictionary, self.moments.gram
+        columns, starts = self._columns(kept), np.searchsorted(dictionary.scale.dims, offered)
+        mine = (1 + dictionary.functions * starts[:, None] + np.arange(dictionary.functions)).ravel()
+        known = gram[np.ix_(columns, mine)]
+        share = np.linalg.solve(gram[np.ix_(columns, columns)], known)
+        left = np.diag(gram)[mine] - np.sum(known * share, axis=0)
+        gains = (self.cross[mine] - share.T @ self.cross[columns]) ** 2 / np.maximum(left, EXACT)
+        return int(offered[np.argmax(gains) // dictionary.functions])
+
+    def _alike(self, dim: int, offered: Dims) -> Dims:
+        """Of those offered, the ones with which a dimension shares its variance."""
+        shared, dims = _covariance(self.moments), self.moments.dictionary.scale.dims
+        own, places = np.searchsorted(dims, dim), np.searchsorted(dims, offered)
+        return offered[shared[own, places] ** 2 > ALIKE * shared[own, own] * np.diag(shared)[places]]
+
+
+def _loss(inverse: Floats, weights: Floats, features: Dims) -> Floats:
     """How much the squared error grows without these features: B_gᵀ [(G⁻¹)_gg]⁻¹ B_g, for each target."""
     block = weights[features]
     return np.asarray(np.sum(block * np.linalg.solve(inverse[np.ix_(features, features)], block), axis=0))
 
 
-def _losses(inverse: Floats, weights: Floats, blocks: list[NDArray[np.int64]]) -> Floats:
-    """The same for one target and many blocks of features: those of a size together, for each is small."""
-    losses, sizes = np.zeros(len(blocks)), np.array([len(block) for block in blocks])
-    for size in np.unique(sizes):
-        alike = np.flatnonzero(sizes == size)
-        features = np.stack([blocks[k] for k in alike])
-        own = weights[features]
-        solved = np.linalg.solve(inverse[features[:, :, None], features[:, None, :]], own[:, :, None])
-        losses[alike] = np.sum(own * solved[:, :, 0], axis=1)
-    return losses
-
-
-def _without(
-    inverse: Floats, weights: Floats, features: NDArray[np.int64]
-) -> tuple[Floats, Floats, NDArray[np.int64]]:
+def _without(inverse: Floats, weights: Floats, features: Dims) -> tuple[Floats, Floats, Dims]:
     """Inverse and weights once these features are gone, and the numbers of those left."""
     left = np.setdiff1d(np.arange(len(inverse)), features)
     share = np.linalg.solve(inverse[np.ix_(features, features)], inverse[np.ix_(features, left)])
@@ -192,8 +243,3 @@ def _log_odds_of_worth(growth: Floats, free: int, features: Floats, least: float
         ratio = order * (root - 1 - np.log((1 + root) / 2)) - np.log(root) / 2 - effect / 2
         ratios = np.logaddexp(ratios, ratio)
     return ratios - np.log(len(effects))
-
-
-def _price(features: int | Floats, n: int, dims: int) -> Floats:
-    """What an information criterion asks for so many features, chosen among the dimensions."""
-    return np.asarray(features * np.log(n) + 2 * np.log(dims))

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from apportion.graph.features import CLIP, Floats, rows_of, varies
+from apportion.graph.features import CLIP, ROWS, Floats, rows_of, varies
 
 FEWEST = 30  # ends; fewer cannot be told from chance
 SIGNIFICANT = 0.001  # over all dimensions, and over all pairs of them
-MAX_OTHERS = 10_000  # states to compare with
+MAX_OTHERS = 5 * ROWS  # states to compare with
 
 
 class Endings(NamedTuple):

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.graph.features import NUMBERS_AT_ONCE, Floats
+from apportion.graph.priors import MISFIT
 from apportion.graph.ridge import Offsets, Spectrum
 
-MIXTURES = 24  # random combinations of a dimension's functions, beside each of them alone
-_WORTH = 2.0 ** -np.arange(14.0)  # shares of the variance that an effect of unknown size may have
-_ALIVE = 1e-9
-MISFIT = 1e-4  # share of the variance that features may miss of a curve: to explain that is no evidence
+_SIZES = 2.0 ** -np.arange(np.floor(-np.log2(MISFIT)) + 1)  # shares that an effect of unknown size may have
+_LEFT = MISFIT**2  # of the curvature of features that others say all of
 
 
 class Columns(NamedTuple):
@@ -41,7 +40,6 @@ class Remainder(NamedTuple):
     """Totals beside what a fit explains, as it bears on some features."""
 
     signal: float  # n Var(R) / σ²: what an effect worth everything would be
-    noise: float  # σ² as share of the variance
     columns: Columns
     kept: Floats  # [K, P] features along the fit's directions, times the root of what it takes out
     linear: Floats  # [P] b = ZᵀMy/σ
@@ -58,25 +56,16 @@ class Remainder(NamedTuple):
         alive = np.any(columns.unit != 0, axis=0)
         return cls(
             signal=float(y @ y) / variance,
-            noise=variance * len(y) / max(float(y @ y), 1e-300),
             columns=columns,
             kept=kept,
             linear=columns.unit.T @ left / np.sqrt(variance),
-            curvature=np.where(alive, np.maximum(1 - np.sum(kept**2, axis=0), _ALIVE), 0.0),
+            curvature=np.where(alive, np.maximum(1 - np.sum(kept**2, axis=0), _LEFT), 0.0),
         )
 
     def against(self, least: float | Floats) -> Floats:
         """[P] log ratio of an effect along each feature alone that is worth at least `least`, to none; which
         may be another for each."""
         return _fixed(self.linear, self.curvature, self.signal, least)
-
-    def along(self, block: NDArray[np.int64], mixtures: Floats) -> "Along":
-        """What bears on random combinations [M, K] of a block of features."""
-        plain, seen = self._block(block)
-        length = np.sqrt(np.maximum(np.einsum("mi,ij,mj->m", mixtures, plain, mixtures), 1e-12))
-        linear = mixtures @ self.linear[block] / length
-        curvature = np.maximum(np.einsum("mi,ij,mj->m", mixtures, seen, mixtures) / length**2, _ALIVE)
-        return Along(length, linear, curvature, self.signal)
 
     def for_effects(self, families: Sequence[Sequence[NDArray[np.int64]]]) -> Floats:
         """For each family of blocks of features, the log ratio of an effect of unknown size in one of its
@@ -87,26 +76,24 @@ class Remainder(NamedTuple):
         np.logaddexp.at(ratios, owners, self._gaussian(blocks))
         return ratios - np.log(np.maximum(np.bincount(owners, minlength=len(families)), 1))
 
-    def for_effect(self, blocks: Sequence[NDArray[np.int64]]) -> float:
-        """The same for one family."""
-        return float(self.for_effects([blocks])[0])
-
     def for_any(self) -> float:
         """Log ratio of an effect in all features together, or in any one of them, to none."""
         every = np.arange(len(self.linear))
-        together = self.for_effect([every])
-        size = _WORTH[:, None] * self.signal
+        together = self.for_effects([[every]])[0]
+        size = _SIZES[:, None] * self.signal
         singles = -np.log1p(size * self.curvature) / 2
         singles += size * self.linear**2 / (1 + size * self.curvature) / 2
         one = log_mean(singles.ravel()) if singles.size else -np.inf
         return float(np.logaddexp(together, one) - np.log(2))
 
-    def worth(self, block: NDArray[np.int64]) -> float:
-        """Share of the variance that the best fit of these features takes, less what chance would give it."""
+    def share(self, block: NDArray[np.int64]) -> tuple[float, float]:
+        """Of the variance: what the best fit of these features takes, less what chance would give it, and its
+        standard error, from the variance 2 (K + 2δ) of a noncentral χ²."""
         curvature, axes = np.linalg.eigh(self._block(block)[1])
         clear = curvature > 1e-6
         taken = np.sum((axes.T @ self.linear[block])[clear] ** 2 / curvature[clear]) - clear.sum()
-        return float(np.clip(taken / self.signal, 0.0, 1.0))
+        error = np.sqrt(2 * (clear.sum() + 2 * max(taken, 0.0)))
+        return float(np.clip(taken / self.signal, 0.0, 1.0)), float(error / self.signal)
 
     def _gaussian(self, blocks: list[NDArray[np.int64]]) -> Floats:
         """For each block c ~ N(0, g): the ratio is |1 + gA|^(-1/2) exp(g bᵀ(1 + gA)⁻¹b / 2), averaged over g.
@@ -120,7 +107,7 @@ class Remainder(NamedTuple):
                 curvature, axes = np.linalg.eigh(self._block(features)[1])
                 curvature = np.maximum(curvature, 0.0)
                 linear = np.sum(axes * self.linear[features][:, :, None], axis=1)
-                spread = _WORTH[:, None, None] * self.signal / size
+                spread = _SIZES[:, None, None] * self.signal / size
                 each = -np.log1p(spread * curvature) / 2 + spread * linear**2 / (1 + spread * curvature) / 2
                 ratios[some] = log_mean(each.sum(axis=2))
         return ratios
@@ -130,19 +117,6 @@ class Remainder(NamedTuple):
         z, kept = self.columns.unit.T[block], self.kept.T[block]
         plain = z @ z.swapaxes(-1, -2)
         return plain, plain - kept @ kept.swapaxes(-1, -2)
-
-
-class Along(NamedTuple):
-    """The remainder, as it bears on combinations of features."""
-
-    length: Floats  # [M] of the combinations' sums
-    linear: Floats  # [M]
-    curvature: Floats  # [M]
-    signal: float
-
-    def against(self, least: float | Floats) -> Floats:
-        """[M] as Remainder.against."""
-        return _fixed(self.linear, self.curvature, self.signal, least)
 
 
 def log_mean(logs: Floats) -> Floats:

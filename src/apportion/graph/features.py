@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.graph.priors import MISFIT
+
 Floats = NDArray[np.float64]
 
 COSINES = 4
@@ -22,17 +24,12 @@ UNIVARIATE = 2 + COSINES  # features of one dimension
 QUANTILES = 33
 CLIP = 5.0
 MAX_PAIRED = 40  # beyond so many live dimensions, products of two would be too many to tell apart
-MANY, FEW = 150, 3  # beyond so many, dynamics are searched among the first so many functions of each
+FEW = 3  # functions of each, among which dynamics of so many dimensions are searched
 THREADS = 4  # that compute features of blocks of rows; how many there are changes no result
-SAME = 1e-4  # dimensions that differ by so little, in standard deviations, are copies
-ROWS_AT_ONCE = 20_000  # what bounds the memory of features;
-NUMBERS_AT_ONCE = 1_000_000  # fewer rows where they have many: larger arrays are new pages every time
-DIMS_AT_ONCE = 40  # whose functions are summed up together,
-ARRAYS_AT_ONCE = 8  # which takes so many numbers for each of their values
-_SAMPLE = 32_000_000  # numbers that copies and one-hot vectors are looked for in,
-_SAMPLE_ROWS = (50_000, 200_000)  # in at least and at most so many rows;
-_QUANTILE_SAMPLE = 4_000_000  # and numbers that quantiles are taken from,
-_QUANTILE_ROWS = (10_000, 50_000)
+NUMBERS_AT_ONCE = 1_000_000  # what bounds the memory of features: larger arrays are new pages every time
+DIMS_AT_ONCE = MAX_PAIRED  # whose functions are summed up together
+ROWS = 2_000  # steps that variances are taken from, or whose features one thread computes at once
+SAMPLE = 25 * ROWS  # in which copies, one-hot vectors and quantiles are looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +46,7 @@ class Units:
         count = sum(len(x) for x in parts)
         live = varies(*(extremes or _extremes(parts)), _rounding(parts[0].dtype))
         mean = np.sum([x.sum(axis=0, dtype=np.float64) for x in parts], axis=0) / count
-        pieces = (x[row : row + ROWS_AT_ONCE] for x in parts for row in range(0, len(x), ROWS_AT_ONCE))
+        pieces = (part for x in parts for part in np.array_split(x, 1 + x.size // NUMBERS_AT_ONCE))
         squares = [np.sum((piece - mean) ** 2, axis=0) for piece in pieces]
         return cls(mean, np.where(live, np.sqrt(np.sum(squares, axis=0) / count), 1.0), live)
 
@@ -81,10 +78,10 @@ class Scale(Units):
     @classmethod
     def over(cls, parts: list[NDArray[Any]]) -> "Scale":
         """The same from samples in parts, which are never put together: there may be many."""
-        extremes, per_row = _extremes(parts), max(parts[0].shape[1], 1)
+        extremes = _extremes(parts)
         units = Units.of(parts, extremes)
-        some = evenly(int(np.clip(_SAMPLE // per_row, *_SAMPLE_ROWS)), sum(len(x) for x in parts))
-        few = some[evenly(int(np.clip(_QUANTILE_SAMPLE // per_row, *_QUANTILE_ROWS)), len(some))]
+        some = evenly(SAMPLE, sum(len(x) for x in parts))
+        few = some[evenly(SAMPLE // (1 + parts[0].shape[1] // DIMS_AT_ONCE), len(some))]
         quantiles = np.quantile(rows_of(parts, few), np.linspace(0, 1, QUANTILES), axis=0)
         quantiles = quantiles.astype(np.float64)
         quantiles[0], quantiles[-1] = extremes
@@ -173,7 +170,7 @@ def _originals(parts: list[NDArray[Any]], some: NDArray[np.int64], units: Units)
             (rows_of([part[:, dim] for part in parts], some) - units.mean[dim]) / units.std[dim]
             for dim in (first, second)
         )
-        if min(np.std(a - b), np.std(a + b)) < SAME:
+        if min(np.std(a - b), np.std(a + b)) < MISFIT:
             original[second] = first
     return original
 
@@ -242,7 +239,7 @@ class Dictionary:
 
     def shortened(self) -> "Dictionary":
         """With fewer functions of each dimension, where there are very many."""
-        few = FEW if len(self.scale.dims) > MANY else UNIVARIATE
+        few = FEW if len(self.scale.dims) > MAX_PAIRED else UNIVARIATE
         return Dictionary(self.scale, self.pairs, few)
 
     @property
@@ -293,7 +290,7 @@ class Dictionary:
     def sums(self, segments: list[NDArray[Any]]) -> Floats:
         """Features of each segment's rows [T, D], summed: [E, size]."""
         with ThreadPoolExecutor(THREADS) as pool:
-            parts = list(pool.map(self._sums, batches(segments, ARRAYS_AT_ONCE * DIMS_AT_ONCE)))
+            parts = list(pool.map(self._sums, batches(segments, UNIVARIATE * DIMS_AT_ONCE)))
         return np.concatenate(parts) if parts else np.zeros((0, self.size))
 
     def _sums(self, segments: list[NDArray[Any]]) -> Floats:
@@ -333,7 +330,7 @@ def summed(x: NDArray[Any], starts: NDArray[np.int64]) -> Floats:
 
 def rows_at_once(features: int) -> int:
     """How many rows of so many features are computed together."""
-    return min(ROWS_AT_ONCE, max(NUMBERS_AT_ONCE // max(features, 1), 100))
+    return max(NUMBERS_AT_ONCE // max(features, 1), 100)
 
 
 def batches(segments: Iterable[NDArray[Any]], features: int) -> Iterator[list[NDArray[Any]]]:

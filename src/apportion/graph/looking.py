@@ -18,14 +18,13 @@ from apportion.graph import Identification, additive_fit, find_endings, identify
 from apportion.graph.additive_fit import Fitted, Measured
 from apportion.graph.certificate import Doubt
 from apportion.graph.endings import Endings
-from apportion.graph.features import evenly, rows_of, varies
-from apportion.graph.likeness import goes_with
+from apportion.graph.features import NUMBERS_AT_ONCE, SAMPLE, evenly, rows_of, varies
+from apportion.graph.priors import ALIKE
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LARGE = 5_000_000  # numbers; of a smaller look, to start a process would be a large part
-STEPS = 20_000  # that tell which dimensions go together
+LARGE = 5 * NUMBERS_AT_ONCE  # numbers; of a smaller look, to start a process would be a large part
 SEGMENTS_PER_DIMENSION = 5  # that varies: with fewer, an edge to the reward seldom goes
 FAR_BETTER = 0.3  # ratio of squared errors at which one goes nevertheless
 
@@ -135,12 +134,21 @@ def _as_far_as_known(known: list[NDArray[np.float32]], seen: Seen) -> list[NDArr
     """Edges to the reward that a search excludes, and that are better kept, are at 0.5: those of dimensions
     that go with one that stays, and all where segments are few. Among dimensions that say nearly the same,
     totals choose by chance, and a reward of all of them is closer to that of single steps."""
-    to_reward, steps = np.concatenate(known[: len(REWARD_BLOCKS)]), seen.some_steps(STEPS)
+    to_reward, steps = np.concatenate(known[: len(REWARD_BLOCKS)]), seen.some_steps(SAMPLE)
     live, left = varies(steps.min(axis=0), steps.max(axis=0)), to_reward > 0
     few = len(seen.totals) < SEGMENTS_PER_DIMENSION * np.sum(live)
     kept = live if few and not _proves_itself(left, seen) else goes_with(steps, left)
     to_reward = np.where((to_reward == 0) & kept, 0.5, to_reward).astype(np.float32)
     return [*np.split(to_reward, [len(known[0])]), *known[len(REWARD_BLOCKS) :]]
+
+
+def goes_with(rows: NDArray[Any], chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which dimensions of steps [N, D] share more than half of their variance with one of those chosen."""
+    x = rows.astype(np.float64)
+    live = varies(x.min(axis=0), x.max(axis=0))
+    z = (x - x.mean(axis=0)) / np.where(live, x.std(axis=0), 1.0)
+    shared = (z.T @ z[:, chosen & live] / len(z)) ** 2
+    return np.asarray(live & np.any(shared > ALIKE, axis=1))
 
 
 def _proves_itself(left: NDArray[np.bool_], seen: Seen) -> bool:

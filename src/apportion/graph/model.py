@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.graph import features
 from apportion.graph.features import CLIP, QUANTILES, Floats, Scale, batches, cosines, rows_at_once, summed
 from apportion.graph.ridge import Ridge
 
-COSINES = 8
+COSINES = 2 * features.COSINES
 WAVES = 200  # at the most
 _UNIVARIATE = 2 + COSINES
 _FREQUENCIES = (0.3, 0.6, 1.2)

@@ -18,39 +18,37 @@ from numpy.typing import NDArray
 
 from apportion.graph.candidates import Dims
 from apportion.graph.dynamics import DynamicsEdges
-from apportion.graph.refine import EFFORT, STAYING, Fit, Refined, growth
+from apportion.graph.priors import CHANCE, DOUBT, SURE
+from apportion.graph.refine import RICH, Fit, growth
 from apportion.graph.ridge import ridge
 from apportion.graph.screen import Segments
-from apportion.graph.verdict import SURE
-
-ADDS_UP = 0.95  # of a state that may be a running sum so much of its next value's variance is explained
 
 
 def in_their_stead(
-    segments: Segments, refined: Refined, observations: list[NDArray[Any]], dynamics: DynamicsEdges
+    segments: Segments, fit: Fit, observations: list[NDArray[Any]], dynamics: DynamicsEdges
 ) -> dict[int, Dims]:
     """Of each parent that is not beyond doubt: what may feed the reward in its stead."""
     moves = dynamics.edges | (dynamics.confidence < SURE)
-    lagging = _lagging(segments, refined, observations, moves)
-    sums = _running_sums(segments, refined.fit.basis.dims, moves & (dynamics.explained > ADDS_UP))
+    lagging = _lagging(segments, fit, observations, moves)
+    # A state that may be a running sum is told by those that move it, but for a little.
+    sums = _running_sums(segments, fit.basis.dims, moves & (dynamics.explained > 1 - DOUBT / 2))
     none = np.zeros(0, np.int64)
     return {dim: np.union1d(lagging.get(dim, none), sums.get(dim, none)) for dim in {*lagging, *sums}}
 
 
 def _lagging(
-    segments: Segments, refined: Refined, observations: list[NDArray[Any]], moves: NDArray[np.bool_]
+    segments: Segments, fit: Fit, observations: list[NDArray[Any]], moves: NDArray[np.bool_]
 ) -> dict[int, Dims]:
     """Of each parent that explains totals as well one step later, and of those that it moves: what else moves
     it, or may. Of very many parents none is put to this test: totals would hardly tell."""
-    parents, found, told = refined.fit.basis.dims, dict[int, Dims](), dict[int, Dims]()
-    many = len(parents) > EFFORT.rich
+    parents, found, told = fit.basis.dims, dict[int, Dims](), dict[int, Dims]()
     for team in segments.scale.teams:  # entries of a one-hot vector tell what each of them is
         mine = np.intersect1d(team, parents)
         if not len(mine) or mine[0] >= moves.shape[1]:
             continue
         movers = np.setdiff1d(np.flatnonzero(moves[:, mine].any(axis=1)), team)
         if len(movers):
-            clear = not many and _reads_before(segments, refined.fit, observations, mine)
+            clear = len(parents) <= RICH and _reads_before(segments, fit, observations, mine)
             (told if clear else found).update({int(dim): movers for dim in mine})
     while further := [dim for dim, movers in told.items() if np.isin(movers, list(found)).any()]:
         found |= {dim: told.pop(dim) for dim in further}
@@ -81,7 +79,7 @@ def _reads_before(segments: Segments, fit: Fit, observations: list[NDArray[Any]]
     sums[:, fit.basis.owners[places].any(axis=0)] = fit.basis.touching(places).sums(
         _a_step_later(segments.rows, observations, dims)
     )
-    return growth(ridge(sums, segments.totals, segments.offsets), fit.ridge)[1] > STAYING.standard_errors
+    return growth(ridge(sums, segments.totals, segments.offsets), fit.ridge)[1] > CHANCE
 
 
 def _a_step_later(

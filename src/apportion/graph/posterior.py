@@ -27,25 +27,21 @@ from scipy.special import logit
 from threadpoolctl import threadpool_limits
 
 from apportion.graph import bernoulli, relevance
-from apportion.graph.features import Floats, Scale
+from apportion.graph.features import MAX_PAIRED, ROWS, SAMPLE, Floats, Scale
+from apportion.graph.priors import DOUBT, MISFIT, ROUNDING
 from apportion.graph.products import Products
 from apportion.graph.relevance import Found, Problem
 
 DRAWS = 128  # from the posterior: a standard deviation of so many is right to 6%
 SEGMENTS = 600  # by which variances are found; the posterior is of all,
-STEPS = 200_000  # as far as they have no more steps than that
+STEPS = 4 * SAMPLE  # as far as they have no more steps than that
 WIDE = 10.0  # prior variance of what every step earns
 _BASE = 25.0  # prior variance of the log odds of a segment, about those of all
-_LOG_ODDS = (
-    4.0  # how much log odds of segments may vary: twice what is usual, so that few answers stay doubtful
-)
-FLIPS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)  # shares of flipped answers that are tried in turn,
+_LOG_ODDS = 4.0  # how much those of segments may vary: twice what is usual, so that few answers stay doubtful
 _RARE = 0.2  # of all: an answer that is more common has enough among any segments
-_PLAUSIBLE = 0.9  # of the rarer answer's share at the most,
+FLIPS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)  # shares of flipped answers that are tried in turn, as far as the
+# rarer answer allows,
 _CLEARLY = 0.5  # while the logarithm of the evidence grows by this much
-_NEGLIGIBLE = 1e-8  # of all prior variance: features below it are left out of the posterior
-_ROUNDING = 1e-12  # of totals: what they differ by less than is none
-_ROWS = 2000  # whose features are computed at once
 
 
 class Posterior(NamedTuple):
@@ -99,8 +95,8 @@ class Posterior(NamedTuple):
         weights = (self.weights / self.unit).T.astype(np.float32)
         mean, variance = np.zeros(shape), np.zeros(shape)
         average = np.zeros((shape[1], weights.shape[1]))
-        for start in range(0, len(x), _ROWS // 4):
-            rows = np.asarray(x)[start : start + _ROWS // 4]
+        for start in range(0, len(x), ROWS // 4):
+            rows = np.asarray(x)[start : start + ROWS // 4]
             parts = np.zeros((len(read), len(rows), weights.shape[1]), np.float32)
             for factor, values in enumerate(self.features.shapley(rows, means)):
                 for part, dim in zip(parts, read, strict=True):
@@ -194,7 +190,7 @@ def _searched(
 ) -> tuple["Summed", Found]:
     """The best variances, with a constant in every total besides, its `own`, or without: where steps explain
     what totals have in common, it is theirs."""
-    paired = int(np.sum(~single.plain)) <= relevance.PAIRED
+    paired = int(np.sum(~single.plain)) <= MAX_PAIRED
     plain = single.joined(single.plain_pairs()) if paired else single
     first = Summed.of(plain, rows, lengths, totals, own, yes_no)
     found, flips = _flips(first) if yes_no else (relevance.search(first.some(SEGMENTS).problem()), 0.0)
@@ -209,7 +205,7 @@ def _flips(first: "Summed") -> tuple[Found, float]:
     """The best variances, and the share of flipped answers by which the evidence is largest."""
     best, chosen, rarer = None, 0.0, min(first.left.mean(), 1 - first.left.mean())
     for share in FLIPS:
-        if share > _PLAUSIBLE * rarer:
+        if share > (1 - DOUBT) * rarer:
             break
         found = relevance.search(first.flipped(share).some(SEGMENTS).problem(), best)
         if best is not None and found.evidence < best.evidence + _CLEARLY:
@@ -270,7 +266,7 @@ class Summed(NamedTuple):
             return cls(*kept, 0.0, totals, _log_odds(totals, 0.0), _BASE**0.5, size, True)
         level = float(totals.sum() / steps.sum())
         left = totals - level * steps
-        left = np.where(np.abs(left) > _ROUNDING * np.abs(totals).max(), left, 0.0)
+        left = np.where(np.abs(left) > ROUNDING * np.abs(totals).max(), left, 0.0)
         constant = np.sqrt(WIDE) * float(np.std(left)) if own else 0.0
         size = float(np.std(left / steps)) * float(steps.mean()) ** 0.25
         return cls(*kept, level, left, 0.0, constant, size or 1.0)
@@ -313,7 +309,7 @@ class Summed(NamedTuple):
     def posterior(self, found: Found, rng: np.random.Generator) -> Posterior:
         """Of all segments: N((I + Aᵀ A)⁻¹ Aᵀ b, (I + Aᵀ A)⁻¹), in units of the prior's."""
         variances = found.variances(self.features)
-        kept = np.flatnonzero(variances > _NEGLIGIBLE * max(float(variances.sum()), 1e-300))
+        kept = np.flatnonzero(variances > MISFIT**2 * max(float(variances.sum()), 1e-300))
         scale = np.append(self.size * np.sqrt(variances[kept]), self.level_scale())
         columns = np.column_stack([self.sums[:, kept], self.levels()]) * scale
         flips = self.flips
@@ -352,6 +348,6 @@ def spread(values: NDArray[Any]) -> Floats:
     return np.asarray(np.mean((values[..., 1:] - values[..., :1]) ** 2, axis=-1), np.float64)
 
 
-def _blocks(x: NDArray[Any], rows: int = _ROWS) -> Iterator[NDArray[Any]]:
+def _blocks(x: NDArray[Any], rows: int = ROWS) -> Iterator[NDArray[Any]]:
     x = np.asarray(x)
     return (x[start : start + rows] for start in range(0, len(x), rows))

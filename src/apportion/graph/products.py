@@ -31,7 +31,7 @@ _IN_PAIRS = (*_GATES, SIZE, STEP, ABOVE, BELOW)
 _IN_TRIPLES = (*_GATES, STEP)
 _TRIPLED = 8  # dimensions with products of three
 _ALONE = (LINE, SQUARE, SIZE, TANH, SIGN, ABOVE, BELOW, *range(WAVES, FUNCTIONS))
-BLOCKS = 6  # kinds of features: smooth or not, of one dimension, of two and of three
+BLOCKS = 2 * FACTORS  # kinds of features: smooth or not, of one dimension, of two and of three
 _SMOOTH = (LINE, SQUARE)
 _NONE = -1  # the place of a factor that is not there
 

@@ -16,20 +16,17 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
 
-from apportion.graph.bernoulli import Laplace, Seen
+from apportion.graph.bernoulli import ITERATIONS, Laplace, Seen
 from apportion.graph.features import Floats
+from apportion.graph.priors import RELEVANT, WORTH
 from apportion.graph.products import BLOCKS, Products
 
-PAIRED = 40  # dimensions: of more, products of two are not looked at before some are known to be relevant
 _RICH = 10  # dimensions at the most that are called relevant, for their many products
-_LEAST = 1e-3  # of the largest prior variance: what a relevant dimension has
-_RELEVANT = 0.3  # prior probability
 _IRRELEVANT_AT = -8.0  # log g; both kinds have a standard deviation of 1
 _BLOCK_PRIOR, _NOISE_PRIOR = (-2.0, 1.0), (-3.0, 4.0)  # mean and standard deviation of log v, log σ²
 _RELEVANCES, _VARIANCES, _NOISES = (-12.0, 0.0), (-14.0, 1.0), (-12.0, 4.0)  # bounds
 _UNKNOWN = -1.0  # log g where a search begins
-_NEW = -4.0  # log v of kinds of features that are new
-_ITERATIONS = 100
+_NEW = _IRRELEVANT_AT / 2  # log v of kinds of features that are new
 
 
 class Problem(NamedTuple):
@@ -82,13 +79,13 @@ def search(problem: Problem, before: Found | None = None) -> Found:
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
-        options={"maxiter": _ITERATIONS, "ftol": 1e-10, "gtol": 1e-4},
+        options={"maxiter": ITERATIONS, "ftol": 1e-10, "gtol": 1e-4},
     )
     relevances, blocks, log_noise = best.x[:dims], best.x[dims:-1], float(best.x[-1])
     found = Found(relevances, blocks, log_noise, np.zeros(0, np.int64), -float(best.fun))
     varied = found.variances(problem.features) @ (problem.features.looks_at & ~problem.features.plain)
     order = np.argsort(-varied, kind="stable")
-    return found._replace(relevant=order[varied[order] > _LEAST * varied.max(initial=1e-300)][:_RICH])
+    return found._replace(relevant=order[varied[order] > WORTH * varied.max(initial=1e-300)][:_RICH])
 
 
 def averaged(problem: Problem, found: Found) -> Found:
@@ -102,7 +99,7 @@ def averaged(problem: Problem, found: Found) -> Found:
         other, relevant = at.copy(), at[place] > _IRRELEVANT_AT / 2
         other[place] = _IRRELEVANT_AT if relevant else 0.0
         gain = (best - objective.evidence(other)) * (1 if relevant else -1)
-        odds = np.log(_RELEVANT / (1 - _RELEVANT)) + gain
+        odds = np.log(RELEVANT / (1 - RELEVANT)) + gain
         logs = np.array([-np.logaddexp(0.0, -odds), -np.logaddexp(0.0, odds)])
         relevances[place] = np.logaddexp(*(logs + np.sort([at[place], other[place]])[::-1]))
         probabilities[place] = np.exp(logs[0])
@@ -165,7 +162,7 @@ def _gaussian(covariance: Floats, noise: Floats, totals: Floats) -> Seen:
 def _prior(relevances: Floats, blocks: Floats, log_noise: float) -> tuple[float, Floats]:
     """Logarithm of the prior density, up to a constant, and its gradient."""
     kinds = np.stack([relevances, relevances - _IRRELEVANT_AT])
-    logs = np.log([[_RELEVANT], [1 - _RELEVANT]]) - 0.5 * kinds**2
+    logs = np.log([[RELEVANT], [1 - RELEVANT]]) - 0.5 * kinds**2
     density = np.logaddexp(*logs)
     slope = -np.sum(np.exp(logs - density) * kinds, axis=0)
     rest = (np.append(blocks, log_noise) - _MIDDLES) / _WIDTHS

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.graph.features import Floats
+from apportion.graph.priors import ROUNDING
 
 PENALTIES = 10.0 ** np.arange(-8.0, 3.0)  # as shares of each feature's own variance
-_ROUNDING = 1e-10  # what is left of 1 after taking away parts that add up to it
 
 
 class Ridge(NamedTuple):
@@ -81,8 +81,8 @@ class Spectrum(NamedTuple):
         # Where features outnumber segments, all that keeps a segment from fitting itself is the penalty, and
         # may be as small as 1e-9: it is added up, for 1 minus a leverage near 1 would be rounding.
         beside = 1 - np.sum(self.offsets.basis**2, axis=1)
-        outside, known = beside - np.sum(directions**2, axis=1), beside > _ROUNDING
-        outside, missed = np.where(outside > _ROUNDING, outside, 0.0), y - directions @ along
+        outside, known = beside - np.sum(directions**2, axis=1), beside > ROUNDING
+        outside, missed = np.where(outside > ROUNDING, outside, 0.0), y - directions @ along
         best = Ridge(np.zeros(0), 0.0, 0.0, 0.0, np.full(len(y), np.inf), 0.0)
         for penalty in penalties:
             kept_back = self.kept_back(penalty)

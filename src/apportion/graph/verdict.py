@@ -1,51 +1,37 @@
 """What is known about each dimension's part in the reward: present, absent (worth less than a negligible
-share of the totals' variance), or undecided; with the probability that it is so.
+share of the totals' variance), or undecided; with the probability that it is so, and why.
 
 Absence needs evidence: the data must exclude every effect of some worth, as a function of the dimension
 alone and in a product with any other. Presence needs evidence beyond chance among all dimensions, and that no
 other dimension could stand in its place.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from apportion.graph.candidates import Candidates, Dims
-from apportion.graph.evidence import MIXTURES, log_mean
-from apportion.graph.features import Dictionary, Floats
-from apportion.graph.places import Contest, Place, Settled
-from apportion.graph.refine import Refined
+from apportion.graph.evidence import log_mean
+from apportion.graph.features import ROWS, UNIVARIATE, Dictionary, Floats, evenly, rows_of
+from apportion.graph.places import Contest, Settled
+from apportion.graph.priors import DOUBT, MISFIT, RELEVANT, SURE, UNSURE
+from apportion.graph.refine import UNEXPLAINED, Fit
 from apportion.graph.screen import Segments
-from apportion.graph.steps import Steps
 
-SURE = 0.8  # a verdict needs this probability; below, it is "undecided"
-_UNSURE = 0.79  # the most that is known of a dimension for which another may stand
+INTERVAL = 0.9  # of the probability: how wide the interval of a share is
 
 
-class _Prior(NamedTuple):
-    """What is thought before any data. To be called absent a dimension must have become unlikely, though it
-    was `likely` to have an effect, `alone`, in a product `with_found` dimensions or `with_others`.
-    What stays unexplained may be noise, or hide a given dimension in a way that no product of two shows: with
-    the chance `hidden_in_some` where some is, and `hidden_in_much` more where a third of the variance is.
-    It may also be a curve that no feature follows, which makes a bystander look useful that moves with a
-    cause: with the chance `bystander` where much is unexplained; and always possible for one that is worth
-    little, and less than `faint` of what is unexplained. Where totals do not tell a parent from what moves
-    it, that feeds the reward `instead`, by this chance."""
+class Reason(NamedTuple):
+    """Why a dimension is said to feed the reward, or not to."""
 
-    likely: float = 0.4
-    alone: float = 0.6
-    with_found: float = 0.25
-    with_others: float = 0.15
-    hidden_in_some: float = 0.06
-    hidden_in_much: float = 0.045
-    bystander: float = 0.02
-    faint: float = 0.1
-    instead: float = 0.1
-
-
-PRIOR = _Prior()
+    evidence: float  # log ratio of the totals' probability with the dimension to that without
+    share: float  # of the totals' variance that it is worth; on segments left out, where it has an edge
+    interval: tuple[float, float] | None  # that holds it with the probability INTERVAL
+    instead: int | None  # the dimension that best takes its place, or whose place it would take,
+    chance: float  # and the probability that this is so
+    worth: float  # probability that a dimension without an edge is worth more than is negligible
 
 
 class Judged(NamedTuple):
@@ -56,68 +42,74 @@ class Judged(NamedTuple):
     strength: Floats  # [D] share of the totals' variance that an edge is worth
     groups: list[tuple[int, ...]]  # of each one feeds the reward, and the data cannot tell which
     nowhere: NDArray[np.bool_]  # [D] absent, and surely worth no more in single steps
+    reasons: dict[int, Reason]  # of all dimensions that were searched
 
-    def or_instead(self, others: dict[int, Dims]) -> "Judged":
+    def or_instead(self, others: dict[int, Dims]) -> Self:
         """Where others may feed the reward instead of a parent: it is less sure, and they are not absent."""
-        confidence, nowhere = self.confidence.copy(), self.nowhere.copy()
+        confidence, nowhere, reasons = self.confidence.copy(), self.nowhere.copy(), dict(self.reasons)
         for parent, those in others.items():
             missed = those[~self.edges[those]]
-            confidence[parent] = min(confidence[parent], 1 - PRIOR.instead)
-            confidence[missed] = np.minimum(confidence[missed], _UNSURE)
+            confidence[parent] = min(confidence[parent], 1 - DOUBT)
+            confidence[missed] = np.minimum(confidence[missed], UNSURE)
             nowhere[missed] = False
-        return self._replace(confidence=confidence, nowhere=nowhere)
+            for dim in (*missed.tolist(), parent):
+                rival = parent if dim != parent else next(iter(missed.tolist()), None)
+                if dim in reasons and reasons[dim].chance < DOUBT:
+                    reasons[dim] = reasons[dim]._replace(instead=rival, chance=DOUBT)
+        return self._replace(confidence=confidence, nowhere=nowhere, reasons=reasons)
 
 
 def judge(
-    segments: Segments,
-    dictionary: Dictionary,
-    sums: Floats,
-    refined: Refined,
-    negligible: float,
-    rng: np.random.Generator,
+    segments: Segments, candidates: Candidates, fit: Fit, negligible: float, rng: np.random.Generator
 ) -> Judged:
-    """`sums` are the dictionary's features, summed over each segment."""
-    candidates = Candidates(segments, dictionary, sums, refined.parents)
-    settled = Contest(segments, candidates, refined, dictionary.scale.teams, rng).settle()
-    presence, strength = np.zeros((2, len(settled.found)))
-    absence = np.ones((2, len(settled.found)))  # from totals, and from single steps as well
-    edges, groups = np.zeros(len(settled.found), np.bool_), list[tuple[int, ...]]()
-    steps = Steps.of(segments, dictionary, candidates, refined.model)
-    least = np.stack([np.full(len(candidates.owners), negligible), steps.least(negligible)])
+    """`negligible` is a share of the totals' variance."""
+    settled = Contest(segments, candidates, fit, rng).settle()
+    dims, worths = len(settled.found), fit.worths(segments)
+    presence, strength, edges = np.zeros(dims), np.zeros(dims), np.zeros(dims, np.bool_)
+    reasons, groups = dict[int, Reason](), list[tuple[int, ...]]()
+    least = (negligible, in_totals(segments, candidates, fit, negligible))
     ratios = np.stack([settled.remainder.against(each) for each in least])
-    for team in settled.others:
-        mixtures = rng.normal(size=(MIXTURES, len(candidates.alone(team))))
-        curves = _curves(settled, candidates.alone(team), mixtures, steps, negligible)
-        odds = _log_odds_of_worth(settled, candidates, ratios, curves, team)
-        absence[:, team] = special.expit(-odds)[:, None] * (1 - _hidden(refined.error))
+    absence = np.ones((2, dims))  # from totals, and from single steps as well
+    hidden = DOUBT * min(fit.unexplained / (3 * UNEXPLAINED), 1.0)
+    for team, effect in zip(settled.others, settled.effects, strict=True):
+        odds = _log_odds_of_worth(settled, candidates, ratios, team)
+        absence[:, team] = special.expit(-odds)[:, None] * (1 - hidden)
+        share = settled.remainder.share(candidates.alone(team))
+        reasons |= {int(dim): _reason(effect, *share, odds[0]) for dim in team}
     for place in settled.places:
         # Something is there, and it may well be this, even if a rival is likelier.
         edges[place.team] = place.some >= 0.5
         absence[:, place.team] = 1 - place.some * max(float(place.share[0]), 1 - SURE)
-        worth = max(refined.strength.get(int(dim), 0.0) for dim in place.team)
-        strength[place.team] = worth or settled.added.get(int(place.team[0]), 0.0)
-        known = place.presence * (1 - PRIOR.bystander * _much(refined.error))
-        faint = strength[place.team[0]] < min(negligible, PRIOR.faint * refined.error)
-        presence[place.team] = min(known, _UNSURE) if faint else known
+        presence[place.team] = place.presence
+        found = [worths[dim] for dim in place.team.tolist() if dim in worths]
+        share = max(found) if found else (settled.added.get(int(place.team[0]), 0.0), 0.0)
+        strength[place.team] = share[0]
+        reasons |= {int(dim): _reason(place.ratio, *share, -np.inf) for dim in place.team}
         for rival, part in zip(place.rivals, place.share[1:], strict=True):
             absence[:, rival] *= 1 - place.some * part
-    for members in map(_group, settled.places):
-        if len(members) > 1:
-            together = np.sort(np.concatenate(members))
+            _note_rival(reasons, place.team, rival, place.some * float(part))
+        if len(place.group) > 1:
+            together = np.sort(np.concatenate(place.group))
             groups.append(tuple(together.tolist()))
-            absence[:, together] = np.minimum(absence[:, together], _UNSURE)
+            absence[:, together] = np.minimum(absence[:, together], UNSURE)
     confidence, nowhere = np.where(edges, presence, absence[0]), ~edges & np.all(absence >= SURE, axis=0)
-    return Judged(edges, confidence, np.where(edges, strength, 0.0), groups, nowhere)
+    return Judged(edges, confidence, np.where(edges, strength, 0.0), groups, nowhere, reasons)
 
 
-def _group(place: Place) -> list[Dims]:
-    """Who may stand in a place where something surely does: the parent, and its likeliest rivals, until their
-    shares together are sure. The parent alone where it is its own."""
-    if place.some < SURE:
-        return [place.team]
-    order = 1 + np.argsort(-place.share[1:])
-    before = place.share[0] + np.cumsum(place.share[order]) - place.share[order]
-    return [place.team, *(place.rivals[k - 1] for k in order[before < SURE])]
+def _reason(evidence: float, share: float, error: float, log_odds: float) -> Reason:
+    wide = float(special.ndtri((1 + INTERVAL) / 2)) * error
+    worth = float(special.expit(log_odds))
+    evidence = float(evidence) if np.isfinite(evidence) else 0.0  # offsets say all that it could
+    ends = (max(share - wide, 0.0), min(share + wide, 1.0))
+    return Reason(evidence, share, ends if error else None, None, 0.0, worth)
+
+
+def _note_rival(reasons: dict[int, Reason], team: Dims, rival: Dims, chance: float) -> None:
+    """Of a parent and a rival: by what chance one of them has the other's place, if that is the likeliest."""
+    for mine, other in ((team, rival), (rival, team)):
+        for dim in mine.tolist():
+            if dim in reasons and chance > reasons[dim].chance:
+                reasons[dim] = reasons[dim]._replace(instead=int(other[0]), chance=chance)
 
 
 def words(edges: NDArray[np.bool_], confidence: Floats) -> NDArray[np.str_]:
@@ -139,40 +131,36 @@ def with_copies(judged: Judged, copies: dict[int, int]) -> list[tuple[int, ...]]
     return sorted(tuple(sorted(group)) for group in groups)
 
 
-def _hidden(unexplained: float) -> float:
-    """The chance that a dimension has a part in what is unexplained, and that no product of two shows it."""
-    some = min(unexplained / 0.02, 1.0)
-    return PRIOR.hidden_in_some * some + PRIOR.hidden_in_much * _much(unexplained)
-
-
-def _much(unexplained: float) -> float:
-    """From 0 to 1: whether much of the variance stays unexplained, about a third of it."""
-    return float(np.clip((unexplained - 0.15) / 0.2, 0.0, 1.0))
-
-
-def _curves(settled: Settled, alone: Dims, mixtures: Floats, steps: Steps, negligible: float) -> list[Floats]:
-    """Log ratios of effects along curves of a team's own, that are worth at least so much of the totals'
-    variance; and of those that are worth it in totals or in steps."""
-    if not len(alone):
-        return [np.zeros(0)] * 2
-    along = settled.remainder.along(alone, mixtures)
-    least = steps.least_of_mixtures(negligible, alone, mixtures, along.length)
-    return [along.against(negligible), along.against(least)]
-
-
-def _log_odds_of_worth(
-    settled: Settled, candidates: Candidates, ratios: Floats, curves: list[Floats], team: Dims
-) -> Floats:
-    """[2] log odds that the team is worth so much: from ratios [2, P] of each column alone, and of curves."""
-    found, alone = settled.found, candidates.alone(team)
+def _log_odds_of_worth(settled: Settled, candidates: Candidates, ratios: Floats, team: Dims) -> Floats:
+    """[2] log odds that the team is worth so much: from ratios [2, P] of each column, of its own, in products
+    with dimensions found, or with others: one of these is as likely as the others."""
     ways = [
-        (PRIOR.alone, np.concatenate([ratios[:, alone], np.stack(curves)], axis=1)),
-        (PRIOR.with_found, ratios[:, candidates.products(team, found)]),
-        (PRIOR.with_others, ratios[:, candidates.products(team, ~found)]),
+        ratios[:, columns]
+        for columns in (
+            candidates.alone(team),
+            candidates.products(team, settled.found),
+            candidates.products(team, ~settled.found),
+        )
+        if len(columns)
     ]
-    ways = [(weight, each) for weight, each in ways if each.shape[1]]
-    if not ways:
+    logs = [log_mean(each.T) for each in ways]
+    if not logs:
         return np.full(len(ratios), -np.inf)
-    logs = [np.log(weight) + log_mean(each.T) for weight, each in ways]
-    ratio = np.logaddexp.reduce(logs) - np.log(sum(weight for weight, _ in ways))
-    return np.asarray(ratio + special.logit(PRIOR.likely))
+    return log_mean(np.stack(logs)) + special.logit(RELEVANT)
+
+
+def in_totals(segments: Segments, candidates: Candidates, fit: Fit, share: float) -> Floats:
+    """[P] the share of the totals' variance that the effect of a column has which is worth so large a share
+    of the totals' variance, or of the steps', whatever is less. Over an episode swings cancel out: a leg that
+    moves back and forth hardly changes a total, though it may decide what each step earns. Rewards of steps
+    vary as those of the fit do."""
+    rows = rows_of(segments.rows, evenly(ROWS, int(segments.lengths.sum())))
+    alone = Dictionary(segments.scale, np.zeros((0, 2), np.int64)).features(rows)
+    z = alone[:, ::UNIVARIATE]
+    products = (z**2).T @ z**2 / len(rows) - (z.T @ z / len(rows)) ** 2
+    first, second = np.searchsorted(segments.scale.dims, candidates.owners[alone.shape[1] :]).T
+    variances = np.concatenate([alone.var(axis=0), products[first, second]])
+    paid = segments.count * segments.variance
+    varied = max(float(np.var(fit.model.predict(rows))), 1e-18 * paid)
+    ratios = variances * candidates.columns.per_sum**2 * paid / varied
+    return share / np.clip(ratios, 1.0, 1 / MISFIT)

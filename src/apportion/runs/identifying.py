@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
 
 from apportion.core.categories import collapsed, expanded, one_hot, owners
 from apportion.core.config import check
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.core.types import Record
 from apportion.data.logged import Log
-from apportion.graph import Identification, identify
+from apportion.graph import Identification, Reason, identify
+from apportion.graph.priors import RELEVANT
 from apportion.runs.credit import KNOWN, Credit, answer_doubts, fit_credit, rows_of, told_in_words
 from apportion.runs.logged import learners_record, spec_of
 
@@ -51,6 +53,7 @@ def identify_log(log: Log, negligible: float) -> dict[str, Any]:
         "confidence": _own(spec, found.confidence).to_dict(),
         "verdict": _own_verdicts(spec, found.verdict).to_dict(),
         "groups": _own_groups(found.groups, whose),
+        "reasons": _own_reasons(found, whose),
         "negligible": negligible,
         "answers": log.answers,
         "explained": found.explained,
@@ -91,9 +94,14 @@ def _of_answers(log: Log, spec: Spec, found: Identification) -> tuple[Identifica
     }
     doubts = answer_doubts(credit.facts)
     scope = '"absent" means that log odds are told as well without it, by odds of 19 to 1'
+    evidence = logit(matters) - logit(RELEVANT)
+    reasons = {
+        dim: Reason(float(odds), float(blocks["strength"][dim]), None, None, 0.0, matter)
+        for dim, (matter, odds) in enumerate(zip(matters.tolist(), evidence, strict=True))
+    }
     certificate = found.certificate._replace(reward=not doubts, notes=doubts, scope=scope, doubts=())
     left = credit.facts["unexplained"]
-    told = found._replace(**graphs, certificate=certificate, explained=max(0.0, 1 - left))
+    told = found._replace(**graphs, reasons=reasons, certificate=certificate, explained=max(0.0, 1 - left))
     return told, [told_in_words(credit.facts, apart, f"{left:.0%}")]
 
 
@@ -115,6 +123,17 @@ def _own_verdicts(spec: Spec, verdicts: Graph) -> Graph:
 
 def _rank(words: NDArray[Any]) -> NDArray[np.int64]:
     return np.select([words == word for word in _RANKS], list(range(len(_RANKS))))
+
+
+def _own_reasons(found: Identification, whose: NDArray[np.int64]) -> list[dict[str, Any] | None]:
+    """Of dimensions instead of entries, which have one in common; none of what never varies."""
+    own: list[dict[str, Any] | None] = [None] * (int(whose.max()) + 1)
+    for entry, owner in enumerate(whose.tolist()):
+        reason = found.reasons.get(found.copies.get(entry, entry))
+        if reason is not None:
+            instead = None if reason.instead is None else int(whose[reason.instead])
+            own[owner] = reason._replace(instead=instead)._asdict()
+    return own
 
 
 def _own_groups(groups: list[tuple[int, ...]], whose: NDArray[np.int64]) -> list[tuple[int, ...]]:
