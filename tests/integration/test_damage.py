@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from driver import (
     GREENHOUSE,
-    Answer,
     Run,
     apportion,
     arrays,
     assert_same_arrays,
     assert_same_run,
     records,
+    refused,
     remarks,
     resume,
     tiny,
@@ -97,24 +97,16 @@ def test_eval_names_the_checkpoint_it_passed_over(copy: Run) -> None:
 def test_no_checkpoint_can_be_read(verb: str, copy: Run) -> None:
     for folder in copy.checkpoints.iterdir():
         _flip_a_byte(folder)
-    _assert_one_line(
-        apportion(verb, copy.path), f"no valid checkpoint in {copy.checkpoints}, start a new run"
-    )
+    refused(apportion(verb, copy.path), 1, f"no valid checkpoint in {copy.checkpoints}, start a new run")
 
 
 @pytest.mark.parametrize("verb", ["resume", "eval"])
 def test_there_is_no_checkpoint(verb: str, copy: Run) -> None:
     shutil.rmtree(copy.checkpoints)
-    _assert_one_line(apportion(verb, copy.path), f"no checkpoint in {copy.checkpoints}: start a new run")
+    refused(apportion(verb, copy.path), 1, f"no checkpoint in {copy.checkpoints}: start a new run")
 
 
 # --- Settings
-
-
-def _assert_one_line(answer: Answer, reason: str) -> None:
-    assert (answer.code, answer.out) == (1, "")
-    assert answer.err.startswith(f"error: {reason}")
-    assert answer.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -152,7 +144,7 @@ def test_an_edited_config(path: tuple[str, ...], value: Any, reason: str, copy: 
     copy.config.write_text(json.dumps(config))
     state = arrays(copy)
     answer = apportion("resume", copy.path)
-    _assert_one_line(answer, reason.format(config=copy.config))
+    refused(answer, 1, reason.format(config=copy.config))
     assert arrays(copy).keys() == state.keys()
 
 
@@ -179,7 +171,7 @@ def test_settings_that_may_change_take_effect_at_a_resume(copy: Run) -> None:
 @pytest.mark.parametrize("verb", ["resume", "eval", "show"])
 def test_a_config_that_is_not_json(verb: str, copy: Run) -> None:
     copy.config.write_text('{"env": ')
-    _assert_one_line(apportion(verb, copy.path), f"{copy.config} is damaged (")
+    refused(apportion(verb, copy.path), 1, f"{copy.config} is damaged (")
 
 
 # --- What was logged
@@ -264,10 +256,10 @@ def test_nothing_that_a_stranger_s_folder_names_is_imported(copy: Run, tmp_path:
         patch.syspath_prepend(str(tmp_path))
         answer = apportion(*words, "--no-env")
         assert (answer.code, (tmp_path / "was_here").exists()) == (0, False)
-        refused = f"the environment of {copy.path} is not loaded: leave out --no-env if you trust it"
-        assert answer.err.splitlines()[1:] == [f"{copy.path}: no pictures: {refused}"]
+        reason = f"the environment of {copy.path} is not loaded: leave out --no-env if you trust it"
+        assert answer.err.splitlines()[1:] == [f"{copy.path}: no pictures: {reason}"]
         answer = apportion("explain", copy.path, "--seed", "1", "--no-env")
-        _assert_one_line(answer, refused)
+        refused(answer, 1, reason)
         assert not (tmp_path / "was_here").exists()
         with pytest.raises(UserError, match="unknown environment"):
             make(EnvConfig("stranger:Env-v0"))

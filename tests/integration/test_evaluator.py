@@ -68,10 +68,3 @@ def test_a_failure_in_an_evaluation_ends_the_training(monkeypatch: pytest.Monkey
         monkeypatch.setattr(pool, "episodes", fail)
         with pytest.raises(UserError, match="the motor is hot"):
             list(train.online(_with_workers(1), pool))
-
-
-def test_before_the_first_whole_episode_there_is_nothing_to_correlate() -> None:
-    config = replace(CONFIG, schedule=replace(SCHEDULE, steps=20, evaluate_every=20, workers=0))
-    [report] = _reports(config)
-    assert np.isnan(report.evaluation.reward_correlation).all()
-    assert np.isfinite(report.evaluation.returns).all()
