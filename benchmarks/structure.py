@@ -264,7 +264,10 @@ def episodes_table(rows: list[dict[str, Any]]) -> str:
     """What is found, and how far it can be trusted, for each number of episodes."""
     columns = {"parents worth >= 1% found": "parents_found", "undecided": "undecided"}
     columns |= {"right at >= .95": "right_at_95", "certified": "certified"}
-    cells = [(f"{row['episodes']:,}", *(f"{row[name]:.0%}" for name in columns.values())) for row in rows]
+    cells = [[f"{row['episodes']:,}", *(f"{row[name]:.0%}" for name in columns.values())] for row in rows]
+    for row, shown_row in zip(rows, cells, strict=True):
+        if not any(each["verdicts"] for each in row["bins"] if each["from"] >= SURE):
+            shown_row[3] = "-"
     return markdown(("episodes", *columns), cells)
 
 
