@@ -261,18 +261,6 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     refused(answer, 1, f"error: Not a directory: {tmp_path}")
 
 
-@pytest.mark.parametrize("verb", ["resume", "eval", "show"])
-def test_a_folder_that_is_no_run(verb: str, tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "absent"):
-        refused(apportion(verb, folder), 1, f"{folder} is not a run folder (it has no config.json)")
-
-
-def test_a_run_that_another_process_writes(greenhouse_run: Run) -> None:
-    with greenhouse_run.lock():
-        answer = apportion("resume", greenhouse_run.path)
-    refused(answer, 1, f"run {greenhouse_run.path} is being written by process ")
-
-
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_may_lack_our_signs(encoding: str, greenhouse_run: Run) -> None:
     """Such as the lines of a table."""

@@ -54,35 +54,19 @@ def test_the_summary_is_that_of_the_steps(plain: dict[str, Any]) -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_the_table_says_how_many_seeds_read_a_dimension_not_how_many_have_an_edge(
-    plain: dict[str, Any], greenhouse_run: Run
-) -> None:
-    """A reward that is not trusted within its edges reads everything, as does one that has none."""
-    shown = apportion("explain", greenhouse_run.path, *QUICK).out
-    assert "read in" in shown.splitlines()[2]
-    for row in plain["dimensions"]:
-        assert row["lanes"] == sum(bool(lane["players"][row["index"]]) for lane in plain["lanes"])
-
-
-def test_dimensions_of_which_the_data_cannot_tell_are_named(
-    plain: dict[str, Any], greenhouse_run: Run
+def test_dimensions_of_which_the_data_cannot_tell_or_that_the_graph_denies_are_named(
+    plain: dict[str, Any],
 ) -> None:
     """What they are given may be the work of another that moves with them."""
-    edges = greenhouse_run.read_last_edges()
-    for lane, states, actions in zip(
-        plain["lanes"], edges["state_to_reward"], edges["action_to_reward"], strict=True
-    ):
-        assert lane["undecided"] == [value == 0.5 for value in (*states, *actions)]
-        assert lane["denied"] == [value < 0.5 for value in (*states, *actions)]
-    for row in plain["dimensions"]:
-        doubting = [
-            lane["undecided"][row["index"]] and lane["players"][row["index"]] for lane in plain["lanes"]
-        ]
-        assert row["undecided"] == sum(doubting)
-    rows = [row | {"undecided": int(place in (0, 2))} for place, row in enumerate(plain["dimensions"])]
+    rows = [
+        row | {"undecided": 0, "denied": int(place == 1)} for place, row in enumerate(plain["dimensions"])
+    ]
+    for place in (0, 2):
+        rows[place]["undecided"] = 1
     rows[2] |= {"name": "load [kN]"}  # which rich would take for markup
-    names = f"{rows[0]['name']}, {rows[2]['name']}"
-    assert f"Undecided: for {names} the data cannot tell" in _printed(plain | {"dimensions": rows})
+    shown = _printed(plain | {"dimensions": rows})
+    assert f"Undecided: for {rows[0]['name']}, load [kN] the data cannot tell" in shown
+    assert f"Absent by the graph: {rows[1]['name']}. They are given something" in shown
     for nobody in (0, None):
         decided = [row | {"undecided": nobody, "denied": nobody} for row in rows]
         shown = _printed(plain | {"dimensions": decided})
@@ -160,11 +144,3 @@ def test_what_cannot_be_is_refused_in_one_line(
     flags: list[str], code: int, reason: str, greenhouse_run: Run
 ) -> None:
     refused(apportion("explain", greenhouse_run.path, *flags), code, reason)
-
-
-def test_episodes_of_another_environment_are_refused(greenhouse_run: Run, tmp_path: Path) -> None:
-    arrays = {"observations": np.zeros((1, 3, 2)), "actions": np.zeros((1, 2, 1))}
-    np.savez(tmp_path / "log.npz", **arrays, lengths=np.array([2]), totals=np.zeros(1))
-    answer = apportion("explain", greenhouse_run.path, "--episode", tmp_path / "log.npz")
-    assert answer.code == 1
-    assert "2 observed dimensions and 1 actions" in answer.err

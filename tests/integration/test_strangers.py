@@ -18,9 +18,7 @@ from apportion.core import files
 from apportion.core.config import UserError, parse_json
 from apportion.core.terminal import all_inert, console, inert
 from apportion.data import d3rlpy
-from apportion.data.columns import Columns
 from apportion.data.logged import load_npz
-from apportion.data.reading import read_log
 from apportion.front.sweep.planning import plan
 from apportion.front.sweep.process import clear_way
 from apportion.runs.folder import RunFolder, is_held
@@ -242,24 +240,6 @@ def test_what_has_changed_of_an_environment_is_named() -> None:
     ):
         with pytest.raises(UserError, match=said):
             was.check_same(now)
-
-
-CSV = "episode,step,s_a,a_b,outcome\n0,0,{},1,2\n0,1,2,1,2\n1,0,3,2,3\n1,1,1,2,3\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (CSV.format("1e39"), "row 1: column 's_a' holds 1e\\+39, more than learners can hold"),
-        (CSV.format("inf"), "row 1: column 's_a' holds infinity"),
-        ("episode,step,s_a,a_b,outcome\n0,0,1,1,\n0,1,2,1,\n1,0,3,2,\n1,1,1,2,\n", "outcome"),
-    ],
-)
-def test_cells_that_nobody_can_learn_from_are_refused(tmp_path: Path, text: str, said: str) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text(text)
-    with pytest.raises(UserError, match=said):
-        read_log(str(path), Columns())
 
 
 def test_a_run_that_is_written_is_not_to_be_deleted(run: RunFolder) -> None:
