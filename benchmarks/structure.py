@@ -79,7 +79,9 @@ def shown(data: dict[str, Any]) -> str:
     """The tables of whatever was asked for."""
     if "kinds" in data:
         return kinds_table(data["kinds"])
-    return episodes_table(data["episodes"]) if "episodes" in data else noisy_tables(data["calibration"])
+    if "episodes" in data:
+        return episodes_table(data["episodes"])
+    return f"{bins_table(data['calibration'])}\n\n{noisy_table(data['calibration'])}"
 
 
 # --- Verdicts, and the truth
@@ -200,45 +202,36 @@ def _by_noise(outcomes: Sequence[Outcome], noise: float) -> dict[str, float]:
     }
 
 
-def noisy_tables(data: dict[str, Any]) -> str:
-    """Reliability by bin, then the shares that matter, of all problems and of each family, and by noise."""
-    bins = [
-        (
-            f"{each['from']:g} to {each['to']:g}",
-            f"{each['verdicts']:,}",
-            *_shares(each, "confidence", "right"),
-        )
+def bins_table(data: dict[str, Any]) -> str:
+    """How often verdicts are right, by the confidence that they were said with."""
+    rows = [
+        (f"{each['from']:g} to {each['to']:g}", f"{each['verdicts']:,}", *_numbers(each))
         for each in data["bins"]
         if each["verdicts"]
     ]
+    return markdown(("confidence", "verdicts", "said on average", "right"), rows)
+
+
+def noisy_table(data: dict[str, Any]) -> str:
+    """The shares that matter, of all problems and of each family."""
     columns = {
-        "right at >= .95": "right_at_95",
-        "at >= .99": "right_at_99",
-        "Brier": "brier",
+        "right at >= 0.95": "right_at_95",
+        "at >= 0.99": "right_at_99",
         "undecided": "undecided",
         "parents worth >= 1% found": "parents_found",
-        "denied at >= .95": "parents_surely_denied",
+        "of these denied at >= 0.95": "parents_surely_denied",
         "certified": "certified",
-        "of these deny one": "certified_that_deny",
     }
-    parts = {"all": data, **data["families"]}
-    families = [
-        (name, str(part["problems"]), *_shares(part, *columns.values()))
-        for name, part in parts.items()
+    rows = [
+        (name, *(f"{part[key]:.1%}" for key in columns.values()))
+        for name, part in {"all": data, **data["families"]}.items()
         if part["problems"]
     ]
-    noises = [(noise, *_shares(each, "f1", "undecided")) for noise, each in data["by_noise"].items()]
-    return "\n\n".join(
-        [
-            markdown(("confidence", "verdicts", "said on average", "right"), bins),
-            markdown(("family", "problems", *columns), families),
-            markdown(("noise", "F1", "undecided"), noises),
-        ]
-    )
+    return markdown(("family", *columns), rows)
 
 
-def _shares(data: dict[str, Any], *names: str) -> list[str]:
-    return [f"{data[name]:.3f}" for name in names]
+def _numbers(data: dict[str, Any]) -> list[str]:
+    return [f"{data[name]:.3f}" for name in ("confidence", "right")]
 
 
 # --- Noisy problems with fewer and more episodes

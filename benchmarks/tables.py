@@ -17,6 +17,7 @@ import tyro
 
 import curves
 import speed
+import structure
 import suite_tasks
 from apportion.report.statistics import Interval, interval, iqm, mean, median
 from apportion.runs.folder import read_json
@@ -229,6 +230,8 @@ TABLES: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "crossq": (("crossq-h200",), crossq_table),
     "suite": (("suite-h200",), suite_table),
     "methods": (("small-tasks",), small_table),
+    "calibration": (("structure-calibration",), structure.shown),
+    "episodes": (("identification-episodes",), structure.shown),
 }
 
 
