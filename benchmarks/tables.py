@@ -22,6 +22,7 @@ import suite_tasks
 from apportion.report.statistics import Interval, interval, iqm, mean, median
 from apportion.runs.folder import read_json
 from lib.command import markdown, number
+from lib.credit_problems import UNSEEN
 
 ROOT = Path(__file__).parents[1]
 STEP = 300_000  # of the MuJoCo tables
@@ -219,6 +220,18 @@ def suite_table(data: Data) -> str:
     return markdown(("task", *columns), [*rows, ("lowest", *lowest)])
 
 
+def credit_table(data: Data) -> str:
+    """Means over the draws of each kind of log; those that nobody had looked at are marked."""
+    forms = {"correlation": ".3f", "covered": ".0%", "width": ".2f"}
+    forms |= {"determined": ".0%", "truly_determined": ".0%"}
+    rows = []
+    for kind in dict.fromkeys(each["kind"] for each in data["problems"]):
+        mine = [each for each in data["problems"] if each["kind"] == kind]
+        cells = (f"{np.mean([each[name] for each in mine]):{form}}" for name, form in forms.items())
+        rows.append((f"{kind}*" if kind in UNSEEN else kind, *cells))
+    return markdown(("log", "correlation", "covered", "width", "determined", "truly"), rows)
+
+
 TABLES: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "peers-cpu": (("speed-cpu",), on_machine(speed.peers_table)),
     "updates-cpu": (("speed-cpu",), on_machine(updates_of_methods)),
@@ -230,6 +243,7 @@ TABLES: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "crossq": (("crossq-h200",), crossq_table),
     "suite": (("suite-h200",), suite_table),
     "methods": (("small-tasks",), small_table),
+    "credit": (("credit",), credit_table),
     "calibration": (("structure-calibration",), structure.shown),
     "episodes": (("identification-episodes",), structure.shown),
 }
