@@ -261,6 +261,7 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     refused(answer, 1, f"error: Not a directory: {tmp_path}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_may_lack_our_signs(encoding: str, greenhouse_run: Run) -> None:
     """Such as the lines of a table."""

@@ -182,6 +182,7 @@ def _untrained(method: str, out: Path) -> door.Run:
 # --- Environments from functions
 
 
+@pytest.mark.slow
 def test_an_importable_function_works_everywhere(out: Path) -> None:
     found = door.train(make_plain, "oracle", steps=400, seeds=2, out=out, settings=TINY, quiet=True)
     assert found.config["env"]["id"] == "odd_envs:make_plain"
@@ -205,6 +206,7 @@ def test_a_lambda_trains_here_and_must_be_given_again(
     assert again.resume(steps=800, quiet=True).steps.tolist() == [400, 800]
 
 
+@pytest.mark.slow
 def test_the_action_range_is_the_environment_s_own(out: Path) -> None:
     """Actions from 2 to 6."""
 

@@ -262,6 +262,7 @@ def test_a_sweep_deletes_no_run_that_has_learned(run: RunFolder) -> None:
     assert not begun.exists()
 
 
+@pytest.mark.slow
 def test_environments_that_change_the_folder_leave_the_run_where_it_was_asked_for(tmp_path: Path) -> None:
     (tmp_path / "goer.py").write_text(
         "import os, gymnasium\n"
