@@ -29,7 +29,7 @@ def measures(root: Path = ROOT) -> list[Measure]:
         Measure("src/apportion: files", len(source), 190, 190),
         Measure("src/apportion: numeric constants", constants(source), 343, 150),
         Measure("src/apportion/graph: numeric constants", constants(graph), 100, 30),
-        Measure("tests: lines", lines(tests), 25_900, 18_000),
+        Measure("tests: lines", lines(tests), 25_930, 18_000),
         Measure("benchmarks: scripts", len(scripts), 14, 14),
         Measure("benchmarks: lines of scripts", lines(scripts), 3_100, 3_100),
         Measure("benchmarks/lib: lines", lines(lib), 2_900, 2_900),
