@@ -1,7 +1,7 @@
 """From a log to a policy: what is learned on learned and on true rewards, played; and who said it is better.
 
     python benchmarks/offline.py --out results/offline.json
-    python benchmarks/offline.py --tasks Battery Kiln --learners iql rebrac --rewards grd rd true --seeds 5
+    python benchmarks/offline.py --tasks Crane Kiln --learners iql rebrac --rewards grd rd true --seeds 5
     python benchmarks/offline.py --show results/offline.json
 
 A log holds episodes of mediocre behaviour, paid once an episode: half of a rule's action, or a random one on
@@ -45,7 +45,7 @@ Policy = Callable[[Any], Any]
 class Offline:
     """Which logs, and who learns from them."""
 
-    tasks: tuple[str, ...] = ("Greenhouse", "Pendulum", "Battery", "Kiln")
+    tasks: tuple[str, ...] = ("Greenhouse", "Pendulum", "Crane", "Kiln")
     """Greenhouse, Pendulum, or tasks of the suite."""
     learners: tuple[str, ...] = ("iql", "rebrac")
     rewards: tuple[str, ...] = ("grd", "rd", TRUE)

@@ -65,6 +65,14 @@ def apart(*words: str | Path, before: str = "") -> "subprocess.Popen[str]":
     )
 
 
+def refused(answer: Answer, code: int, reason: str) -> None:
+    """One line of error, with this in it, and nothing else."""
+    assert (answer.code, answer.out) == (code, "")
+    assert answer.err.startswith("error: ")
+    assert answer.err.count("\n") == 1
+    assert reason in answer.err
+
+
 def tiny(method: str, *more: str | Path) -> list[str | Path]:
     """Flags for a training of seconds. All tests use the same sizes, to compile each program only once.
 

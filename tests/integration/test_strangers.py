@@ -18,9 +18,7 @@ from apportion.core import files
 from apportion.core.config import UserError, parse_json
 from apportion.core.terminal import all_inert, console, inert
 from apportion.data import d3rlpy
-from apportion.data.columns import Columns
 from apportion.data.logged import load_npz
-from apportion.data.reading import read_log
 from apportion.front.sweep.planning import plan
 from apportion.front.sweep.process import clear_way
 from apportion.runs.folder import RunFolder, is_held
@@ -244,24 +242,6 @@ def test_what_has_changed_of_an_environment_is_named() -> None:
             was.check_same(now)
 
 
-CSV = "episode,step,s_a,a_b,outcome\n0,0,{},1,2\n0,1,2,1,2\n1,0,3,2,3\n1,1,1,2,3\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (CSV.format("1e39"), "row 1: column 's_a' holds 1e\\+39, more than learners can hold"),
-        (CSV.format("inf"), "row 1: column 's_a' holds infinity"),
-        ("episode,step,s_a,a_b,outcome\n0,0,1,1,\n0,1,2,1,\n1,0,3,2,\n1,1,1,2,\n", "outcome"),
-    ],
-)
-def test_cells_that_nobody_can_learn_from_are_refused(tmp_path: Path, text: str, said: str) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text(text)
-    with pytest.raises(UserError, match=said):
-        read_log(str(path), Columns())
-
-
 def test_a_run_that_is_written_is_not_to_be_deleted(run: RunFolder) -> None:
     with run.lock(), pytest.raises(UserError) as error:
         RunFolder.create(run.path, {}, run.read_spec())
@@ -282,6 +262,7 @@ def test_a_sweep_deletes_no_run_that_has_learned(run: RunFolder) -> None:
     assert not begun.exists()
 
 
+@pytest.mark.slow
 def test_environments_that_change_the_folder_leave_the_run_where_it_was_asked_for(tmp_path: Path) -> None:
     (tmp_path / "goer.py").write_text(
         "import os, gymnasium\n"
