@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from apportion.core.spec import Spec
-from apportion.data import blocks
 from apportion.data import replay as replays
 from apportion.training import scaling
 
@@ -23,7 +22,7 @@ def test_sums_are_those_of_a_plain_loop(rows: int, monkeypatch: pytest.MonkeyPat
     for k in range(2):
         for n in range(rows):
             expected[k] += weights[k, n] * (data[n] - 1.0) ** 2
-    found = blocks.summed(jnp.asarray(data), jnp.asarray(weights), lambda part: (part - 1.0) ** 2)
+    found = replays.summed(jnp.asarray(data), jnp.asarray(weights), lambda part: (part - 1.0) ** 2)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -31,7 +30,7 @@ def test_lanes_are_summed_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(blocks, "BLOCK", 4)
     data = np.random.default_rng(0).normal(size=(2, 10, 3)).astype(np.float32)
     weights = jnp.ones((2, 1, 10))
-    found = jax.vmap(lambda rows, share: blocks.summed(rows, share, jnp.square))(jnp.asarray(data), weights)
+    found = jax.vmap(lambda rows, share: replays.summed(rows, share, jnp.square))(jnp.asarray(data), weights)
     np.testing.assert_allclose(found[:, 0], (data**2).sum(axis=1), rtol=1e-5)
 
 

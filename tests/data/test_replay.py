@@ -14,8 +14,7 @@ from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Sampling
 from apportion.data import replay as replays
-from apportion.data.replay import Chunk, Replay
-from apportion.data.times import times
+from apportion.data.replay import Chunk, Replay, times
 from apportion.envs.lane import ChunkWriter
 from builders import assert_equal, lane, stack
 

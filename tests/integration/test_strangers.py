@@ -19,7 +19,7 @@ from apportion.core.config import UserError, parse_json
 from apportion.core.terminal import all_inert, console, inert
 from apportion.data import d3rlpy
 from apportion.data.columns import Columns
-from apportion.data.logged import load_npz
+from apportion.data.npz import load_npz
 from apportion.data.reading import read_log
 from apportion.front.sweep.planning import plan
 from apportion.front.sweep.process import clear_way
@@ -146,7 +146,7 @@ def test_arrays_that_unfold_together_to_too_much_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each was small enough; `relabel` reads all of them."""
-    monkeypatch.setattr("apportion.data.npz.UNPACKED", 2**20)
+    monkeypatch.setattr("apportion.data.rows.UNPACKED", 2**20)
     path = tmp_path / "log.npz"
     np.savez_compressed(path, **{f"x{number}": np.zeros(2**16) for number in range(4)})
     with pytest.raises(UserError, match="would unpack to"):

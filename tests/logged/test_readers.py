@@ -10,11 +10,11 @@ import polars
 import pytest
 
 from apportion.core.config import UserError
-from apportion.data import room
+from apportion.data import rows as logged_rows
 from apportion.data.columns import Columns
 from apportion.data.encoding import Encoding
-from apportion.data.logged import Log
 from apportion.data.reading import read_log, read_rows
+from apportion.data.rows import Log
 
 EPISODES = data.episodes(12)
 
@@ -69,7 +69,7 @@ def test_what_ends_mean_is_known_from_the_data_that_a_run_was_fitted_to(tmp_path
     """Then a file of ends alone is read as that."""
     alone, cut = tmp_path / "alone.h5", np.arange(len(EPISODES)) == 1
     data.write_flat(alone, EPISODES)
-    rows = read_rows(str(alone), Columns())[1]
+    rows = read_rows(str(alone), Columns())
     assert Encoding.of(rows, 0).apply(rows).terminated is None
     told = Encoding.of(rows._replace(terminated=~cut, may_be_cuts=False), 0)
     np.testing.assert_array_equal(told.apply(rows).terminated, np.ones(len(EPISODES)))
@@ -258,7 +258,7 @@ def test_other_bad_data_are_refused_in_one_line(tmp_path: Path, monkeypatch: pyt
             read(tmp_path / name, **columns)
     with pytest.raises(UserError, match="no Minari data set 'toy/other-v0'"):
         read("toy/other-v0")
-    monkeypatch.setattr(room, "free_bytes", lambda: 1000)
+    monkeypatch.setattr(logged_rows, "free_bytes", lambda: 1000)
     with pytest.raises(UserError, match=r"log.csv is too large"):
         read(file)
 

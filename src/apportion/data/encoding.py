@@ -11,21 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apportion.core.config import UserError, check, from_dict, nearest, to_dict
 from apportion.data.columns import words
-from apportion.data.equals import equal_groups, outcomes_told
-from apportion.data.logged import Log
-from apportion.data.rows import Column, Rows
+from apportion.data.rows import Column, Floats, Log, Rows
 
 MOST_CATEGORIES = 50  # more are names of things, not kinds of them
 UNKNOWN = "(missing)"
 FAR = 1e4  # spreads from zero: farther, single precision would keep less than a column's first three digits
 ROUNDING = 1e-12  # of the mean: a spread that is less is none
 _FEW = 5  # episodes, in which anything may go along with the outcomes
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -135,7 +130,7 @@ class Encoding:
                 f"{rows.source} does not say which episodes ended by themselves, as the data that the run "
                 "was fitted to did: add terminated, 1 or 0 for each (in a table on its last row)"
             )
-        rows = rows.under(*(tuple(coded.name for coded in part) for part in (self.states, self.actions)))
+        rows = rows.of_columns(*(tuple(coded.name for coded in part) for part in (self.states, self.actions)))
         states, actions = self._table(rows, self.states), self._table(rows, self.actions)
         marked = [(coded, part) for coded, part in self._columns(rows) if coded.marked]
         marks = [np.isnan(np.asarray(part[coded.name], np.float64)) for coded, part in marked]
@@ -224,8 +219,8 @@ class Encoding:
             return []
         names, values, longer = [name for name, _ in numbers], np.column_stack(columns), rows.lengths > 1
         last = values[(rows.starts + rows.lengths - 1)[longer]]  # in a single step, a cause tells it as well
-        told = outcomes_told(names, last, rows.totals[longer]) if longer.sum() > _FEW else []
-        return [*equal_groups(names, values), *told]
+        told = _outcomes_told(names, last, rows.totals[longer]) if longer.sum() > _FEW else []
+        return [*_equal_groups(names, values), *told]
 
     def _notes(self, rows: Rows) -> list[str]:
         count, notes = int(rows.lengths.sum()), []
@@ -268,3 +263,49 @@ def _with_lags(observations: Floats, actions: Floats, before: tuple[Floats, Floa
         seen, done = observations[earlier], actions[np.minimum(earlier, len(actions) - 1)]
         parts += [np.where(none, before[0], seen), np.where(none, before[1], done), none.astype(np.float64)]
     return np.concatenate(parts, axis=1)
+
+
+# --- Columns that say nearly the same: which of them feeds the reward, no data can tell
+
+ALIKE = 0.995  # correlation
+_ROWS = 50_000
+
+
+def _equal_groups(names: list[str], values: Floats) -> list[str]:
+    """A sentence for each group of columns [N, D] that go along with each other; NaN where one is missing."""
+    alike = np.abs(_correlations(values[:: -(-len(values) // _ROWS)])) > ALIKE
+    sentences, left = [], set(range(len(names)))
+    for first in range(len(names)):
+        group = [other for other in range(first, len(names)) if other in left and alike[first, other]]
+        if len(group) > 1:
+            left -= set(group)
+            members = ", ".join(names[dim] for dim in group)
+            sentences.append(f"{members} say nearly the same: credit of one may belong to another")
+    return sentences
+
+
+def _outcomes_told(names: list[str], last: Floats, totals: Floats) -> list[str]:
+    """A sentence for each column that goes along with the outcomes [E] of episodes on their last rows [E, D]:
+    one that was written afterwards explains all, and what truly earned it nothing."""
+    told = np.abs(_correlations(np.column_stack([last, totals]))[-1, :-1]) > ALIKE
+    return [
+        f"{name!r} on the last row of an episode tells the outcome: leave it out if it was known afterwards"
+        for name, tells in zip(names, told, strict=True)
+        if tells
+    ]
+
+
+def _correlations(values: Floats) -> Floats:
+    """[D, D], of each pair over the rows where neither is missing; 0 where one does not vary."""
+    known = ~np.isnan(values)
+    count = np.maximum(known.sum(axis=0), 1)
+    centre = np.where(known, values, 0.0).sum(axis=0) / count
+    x = np.where(known, values - centre, 0.0)
+    size = np.sqrt((x**2).sum(axis=0) / count)
+    x *= np.where(size > 1e-9 * np.abs(centre), 1 / np.where(size > 0, size, 1.0), 0.0)
+    here = known.astype(np.float64)
+    both = np.maximum(here.T @ here, 1.0)
+    mean, square = x.T @ here / both, (x**2).T @ here / both
+    spread = np.maximum(square - mean**2, 0.0)
+    scale = np.sqrt(spread * spread.T)
+    return np.where(scale > 1e-9, (x.T @ x / both - mean * mean.T) / np.maximum(scale, 1e-9), 0.0)

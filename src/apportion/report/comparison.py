@@ -17,11 +17,13 @@ from apportion.envs.faults import FAILURES
 from apportion.envs.lane import Lane, play_one
 from apportion.envs.make import EnvConfig
 from apportion.report.curves import Curve, read_curves
+from apportion.report.drawing import Line, Panel, Row, check_file, colour, draw_panels, shortened
 from apportion.report.statistics import (
     FEW,
     Band,
     Interval,
     area,
+    band,
     improvement,
     interval,
     iqm,
@@ -32,7 +34,7 @@ from apportion.report.statistics import (
 from apportion.runs.atomic import plain
 from apportion.runs.folder import RunFolder
 
-ORACLE = "oracle"
+ORACLE, OURS = "oracle", "grd"
 THRESHOLDS = 51  # of a performance profile
 
 Values = NDArray[np.float64]  # [L]
@@ -177,9 +179,51 @@ class Compared:
 
     def figure(self, path: str | os.PathLike[str]) -> Path:
         """Curves of each task, and all tasks together, as an SVG, PNG or PDF file."""
-        from apportion.report.figures import draw_comparison  # which reads this class
+        check_file(Path(path))
+        panels = [self._curves(task) for task in self.tasks]
+        panels += [self._overall(), self._profiles()] if self.scaled else []
+        panels += [self._improvements()] if self.common and len(self.labels) > 1 else []
+        return draw_panels(panels, Path(path))
 
-        return draw_comparison(self, Path(path))
+    def _curves(self, task: str) -> Panel:
+        """Interquartile means over the seeds, with 95% bands; a vertical line at the compared step."""
+        lines = []
+        for label in self.on(task):
+            curves = [curve for curve in self.curves if (curve.task, curve.label) == (task, label)]
+            steps, values = _seeds(curves, self.metric)
+            name = f"{shortened(label)} (n={len(curves)})"
+            lines.append(Line(steps, band(values, iqm), name, self._colour(label)))
+        last = max(curve.steps[-1] for curve in self.curves if curve.task == task)
+        at = self.steps[task] if self.steps[task] < last else None
+        score = "success rate" if self.metric == "success" else "return"
+        return Panel(shortened(task, 40), "environment steps", score, lines, at=at)
+
+    def _overall(self) -> Panel:
+        """Interquartile means over tasks and seeds."""
+        methods = self.aggregate["methods"].items()
+        rows = [Row(label, each["iqm"], each["interval"], self._colour(label)) for label, each in methods]
+        scale = "success rate" if self.metric == "success" else "0 random actions, 1 oracle"
+        return Panel(f"IQM, {len(self.scaled)} task(s)", scale, rows=rows)
+
+    def _profiles(self) -> Panel:
+        lines = []
+        for label in self.labels:
+            told = self.aggregate["methods"][label]["profile"]
+            curve = Band(*(np.array(told[name], float) for name in ("share", "low", "high")))
+            lines.append(Line(told["thresholds"], curve, shortened(label), self._colour(label)))
+        return Panel("Performance profile", "score", "share of runs above it", lines, share_y=True)
+
+    def _improvements(self) -> Panel:
+        """How probably the first method, or GRD where it is there, beats each of the others."""
+        ours = OURS if OURS in self.labels else self.labels[0]
+        chances = self.aggregate["methods"][ours]["improvement_over"].items()
+        rows = [
+            Row(other, each["probability"], each["interval"], self._colour(other)) for other, each in chances
+        ]
+        return Panel(f"Probability that {shortened(ours)} beats it", "", rows=rows, at=0.5, share_x=True)
+
+    def _colour(self, label: str) -> str:
+        return colour(self.labels.index(label))
 
     def _task(self, task: str) -> dict[str, Any]:
         labels = self.on(task)
@@ -235,6 +279,15 @@ class Compared:
     def _raw(self, label: str) -> list[Values]:
         """Who beats whom on a task needs no scale."""
         return [self.values(task, label) for task in self.common]
+
+
+def _seeds(curves: list[Curve], metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """All steps [K] of some seeds, and their values then [K, L]; NaN where one has none."""
+    steps = np.unique(np.concatenate([curve.steps for curve in curves]))
+    values = np.full((len(steps), len(curves)), np.nan)
+    for lane, curve in enumerate(curves):
+        values[np.searchsorted(steps, curve.steps), lane] = curve.scores[metric]
+    return steps, values
 
 
 def data_frame(records: list[dict[str, Any]]) -> Any:

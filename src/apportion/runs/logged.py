@@ -12,9 +12,8 @@ from apportion.core.spec import Spec
 from apportion.core.types import Record
 from apportion.data.columns import Choice, Columns
 from apportion.data.encoding import MOST_CATEGORIES, Encoding
-from apportion.data.logged import Log
 from apportion.data.reading import read_rows
-from apportion.data.rows import Rows
+from apportion.data.rows import Log, Rows
 from apportion.envs.spaces import learners_actions
 from apportion.envs.wire import Arrays
 from apportion.runs.atomic import read_json
@@ -85,7 +84,7 @@ def read_for(run: RunFolder, data: str, tell: Tell = silent) -> tuple[Rows, Log]
     facts = read_facts(run)
     chosen = facts["columns"]
     columns = Columns() if chosen is None else _choice(chosen)
-    rows = read_rows(data, columns, tell, paid=False)[1]
+    rows = read_rows(data, columns, tell, paid=False)
     log = Encoding.from_dict(facts["encoding"]).apply(rows).answered(facts.get("answers"), data)
     same = log.observation_names == run.read_spec().observation_names
     check(same, f"{run.path} was fitted by an earlier version, which read lags otherwise: fit it again")

@@ -27,6 +27,7 @@ from apportion.core.types import (
     Returns,
     Sampling,
     Transitions,
+    bare_transitions,
 )
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Draw, Replay
@@ -274,20 +275,9 @@ def with_imagined(
 
     action = jax.vmap(act)(seen, jax.random.split(act_key, count))
     found = method.dynamics.imagine(agent.imagination.model, agent.method, start, action, lead_key)
-    nothing, place = jnp.zeros(count), jnp.zeros(count, jnp.int32)
-    steps = Transitions(
-        observation=start,
-        action=action,
-        next_observation=scales.within_reach(agent.scaling, found.next_observation),
-        paid=nothing,  # by no segment
-        true_reward=nothing,
-        terminated=found.terminated,
-        segment_total=nothing,
-        segment_length=place + 1,
-        step_in_segment=place,
-        step_in_episode=place,
-        credit=nothing,
-    )
+    after = scales.within_reach(agent.scaling, found.next_observation)
+    steps = bare_transitions(start, action, after, found.terminated)
+    steps = steps._replace(segment_length=steps.segment_length + 1)
     ready = agent.imagination.updates >= imagine.after
 
     def choose(real: Array, imagined: Array) -> Array:

@@ -19,7 +19,6 @@ from apportion.report.comparison import TOGETHER, Compared, compare_curves
 from apportion.report.curves import curves_of
 from apportion.report.figures import (
     Labelled,
-    draw_comparison,
     draw_rewards,
     draw_robustness,
     draw_structure,
@@ -220,21 +219,20 @@ def _figures(
     """Figures, what a comparison of curves says of each kind of settings, and its notes."""
     if experiment.shows == "curves":
         compared = {name: _compared(experiment, done, name) for name in request.settings}
-        files = [draw_comparison(each, folder / f"curves-{name}.svg") for name, each in compared.items()]
+        files = [each.figure(folder / f"curves-{name}.svg") for name, each in compared.items()]
         notes = dict.fromkeys(line for each in compared.values() for line in each.notes)
         alone = [line for line in notes if not line.startswith(TOGETHER)]  # nothing here is over all tasks
         return files, {name: each.summary() for name, each in compared.items()}, alone
-    with drawing.drawing():
-        if experiment.shows == "noise":
-            played = [
-                read_json(_noise_file(each, folder, std))
-                for each, row in zip(done, rows, strict=True)
-                for std in row.values
-            ]
-            found = [draw_robustness([each.labelled() for each in done], played, folder / "robustness.svg")]
-        else:
-            draw = draw_structure if experiment.shows == "edges" else draw_rewards
-            found = [draw(each.labelled(), folder / f"{each.planned.job.name}.svg") for each in done]
+    if experiment.shows == "noise":
+        played = [
+            read_json(_noise_file(each, folder, std))
+            for each, row in zip(done, rows, strict=True)
+            for std in row.values
+        ]
+        found = [draw_robustness([each.labelled() for each in done], played, folder / "robustness.svg")]
+    else:
+        draw = draw_structure if experiment.shows == "edges" else draw_rewards
+        found = [draw(each.labelled(), folder / f"{each.planned.job.name}.svg") for each in done]
     return [file for file in found if file is not None], {}, []
 
 
