@@ -11,10 +11,11 @@ import pytest
 
 from apportion.core.config import UserError
 from apportion.data import rows as logged_rows
+from apportion.data import tables
 from apportion.data.columns import Columns
 from apportion.data.encoding import Encoding
-from apportion.data.reading import read_log, read_rows
-from apportion.data.rows import Log
+from apportion.data.reading import FORMATS, Format, read_log, read_rows, write_copy
+from apportion.data.rows import Earned, Log
 
 EPISODES = data.episodes(12)
 
@@ -45,6 +46,28 @@ def test_every_format_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     sets = read(data.write_minari("toy/log-v0", EPISODES))
     same(log, sets)
     assert [len(each) for each in sets.observations] == [len(each) + 1 for each in log.observations]
+
+
+def test_a_format_is_a_reader_a_writer_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here of a file that names a table, which is read and written instead."""
+
+    def named(file: Path) -> Path:
+        return file.with_suffix(".csv")
+
+    def write(source: str, target: Path, earned: Earned) -> None:
+        tables.write(str(named(Path(source))), target, earned)
+
+    monkeypatch.setitem(
+        FORMATS, ".link", Format(lambda file, *how: tables.read(str(named(Path(file))), *how), write, True)
+    )
+    file = data.write_csv(tmp_path / "log.csv", data.table(EPISODES)).with_suffix(".link")
+    same(read(file), read(named(file)))
+    rows = read_rows(str(file), Columns())
+    reward = np.arange(float(rows.lengths.sum()))
+    write_copy(str(file), str(tmp_path / "new" / "copy.link"), Earned(rows, reward, {}, {}))
+    written = (tmp_path / "new" / "copy.link").read_text().splitlines()
+    added = [line.rpartition(",")[2] for line in written]
+    assert added == ["reward", *map(str, reward.tolist())]
 
 
 def test_a_file_that_tells_ends_from_cuts_says_which_episodes_ended(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Which column of a table is what: as the user says, else by its name."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from apportion.core.config import UserError, check, nearest
 
@@ -64,9 +64,6 @@ class Columns:
 
     def __post_init__(self) -> None:
         check(0 <= self.lags <= 100, f"--lags {self.lags} must be from 0 to 100")
-
-    def replaced(self, **changes: Any) -> "Columns":
-        return replace(self, **changes)
 
 
 class Choice(NamedTuple):

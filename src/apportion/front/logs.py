@@ -1,9 +1,8 @@
 """The front door for logged episodes: `apportion.fit` and `apportion.relabel`. The verbs call the same."""
 
-import csv
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -103,13 +102,3 @@ def relabel(
     check_target(name, target)
     write_copy(name, target, relabel_rows(opened.folder, name, exact, credit, precision or Precision(), tell))
     return target
-
-
-def write_kinds(path: Path, kinds: Sequence[Mapping[str, Any]]) -> Path:
-    """What `Run.credit` found as a CSV file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, list(kinds[0]))
-        writer.writeheader()
-        writer.writerows(kinds)
-    return path

@@ -93,12 +93,12 @@ class Run:
     @property
     def steps(self) -> NDArray[np.int64]:
         """[K] when it was evaluated."""
-        return np.array([entry["step"] for entry in self._evaluations()], np.int64)
+        return np.array([entry["step"] for entry in self.folder.evaluations()], np.int64)
 
     @property
     def returns(self) -> NDArray[np.float64]:
         """[L, K] mean return of each lane at each evaluation."""
-        found = [entry["return"] for entry in self._evaluations()]
+        found = [entry["return"] for entry in self.folder.evaluations()]
         return np.array(found, np.float64).reshape(-1, len(self.seeds)).T
 
     @property
@@ -232,9 +232,6 @@ class Run:
         `callback` is that of `apportion.train`."""
         listeners = () if callback is None else (callback,)
         return Run.ended(recording.resume(self.folder, quiet, steps, listeners))
-
-    def _evaluations(self) -> list[dict[str, Any]]:
-        return [entry for entry in self.folder.read_metrics() if entry["kind"] == "eval"]
 
     def _graph(self, lanes: slice) -> Graph | None:
         edges = self.folder.read_last_edges()

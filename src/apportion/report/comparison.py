@@ -2,7 +2,7 @@
 
 import csv
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,8 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError, check, from_dict, parse_json
-from apportion.core.files import read_bytes
+from apportion.core.config import UserError, check, from_dict, read_json_of_others
 from apportion.envs.faults import FAILURES
 from apportion.envs.lane import Lane, play_one
 from apportion.envs.make import EnvConfig
@@ -169,13 +168,7 @@ class Compared:
 
     def write_csv(self, path: str | os.PathLike[str]) -> Path:
         """The same as a CSV file; what is not known is empty."""
-        file, records = Path(path), self.records()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("w", newline="") as stream:
-            writer = csv.DictWriter(stream, records[0])
-            writer.writeheader()
-            writer.writerows(records)
-        return file
+        return write_table(Path(path), self.records())
 
     def figure(self, path: str | os.PathLike[str]) -> Path:
         """Curves of each task, and all tasks together, as an SVG, PNG or PDF file."""
@@ -234,23 +227,18 @@ class Compared:
     def _method(self, task: str, label: str, rivals: list[str], thresholds: Values) -> dict[str, Any]:
         curves, values = self.of(task, label), self.values(task, label)
         areas = [_area(curve, self.metric, self._first(task), self.steps[task]) for curve in curves]
+        theirs = {each: [self.values(task, each)] for each in rivals if each != label}
         normalised = None
         if self.scale(task) is not None:
             normalised = _told(interval(self.normalised(task, values), iqm))
         return {
-            **_scores([values]),
+            **_scores([values], thresholds, [values], theirs),
             "seeds": [curve.seed for curve in curves],
             "left_out": [curve.seed for curve in self.left_out(task, label)],
             "values": values,
             "auc": _told(interval(areas, iqm)),
             "normalised": normalised,
             **self._success(task, curves),
-            "profile": _profile(profile([values], thresholds), thresholds),
-            "improvement_over": {
-                other: _chance(improvement([values], [self.values(task, other)]))
-                for other in rivals
-                if other != label
-            },
         }
 
     def _success(self, task: str, curves: list[Curve]) -> dict[str, Any]:
@@ -262,23 +250,13 @@ class Compared:
         """All tasks together, method by method."""
         top = max((float(lanes.max()) for label in self.labels for lanes in self.strata(label)), default=1.0)
         thresholds = np.linspace(0, max(1.0, top), THRESHOLDS)
-        methods = {
-            label: {
-                **_scores(self.strata(label)),
-                "profile": _profile(profile(self.strata(label), thresholds), thresholds),
-                "improvement_over": {
-                    other: _chance(improvement(self._raw(label), self._raw(other)))
-                    for other in self.labels
-                    if other != label
-                },
-            }
-            for label in self.labels
-        }
+        # Who beats whom on a task needs no scale.
+        raw = {label: [self.values(task, label) for task in self.common] for label in self.labels}
+        methods = {}
+        for label in self.labels:
+            rivals = {other: lanes for other, lanes in raw.items() if other != label}
+            methods[label] = _scores(self.strata(label), thresholds, raw[label], rivals)
         return {"tasks": self.common, "scaled_tasks": self.scaled, "methods": methods}
-
-    def _raw(self, label: str) -> list[Values]:
-        """Who beats whom on a task needs no scale."""
-        return [self.values(task, label) for task in self.common]
 
 
 def _seeds(curves: list[Curve], metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -288,6 +266,16 @@ def _seeds(curves: list[Curve], metric: str) -> tuple[NDArray[np.int64], NDArray
     for lane, curve in enumerate(curves):
         values[np.searchsorted(steps, curve.steps), lane] = curve.scores[metric]
     return steps, values
+
+
+def write_table(path: Path, records: Sequence[Mapping[str, Any]]) -> Path:
+    """Records as a CSV file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(records[0]))
+        writer.writeheader()
+        writer.writerows(records)
+    return path
 
 
 def data_frame(records: list[dict[str, Any]]) -> Any:
@@ -308,26 +296,26 @@ def _area(curve: Curve, metric: str, first: int, last: int) -> float:
     return area(within, np.interp(within, steps, values))
 
 
-def _scores(strata: list[Values]) -> dict[str, Any]:
+def _scores(
+    strata: list[Values], thresholds: Values, raw: list[Values], rivals: dict[str, list[Values]]
+) -> dict[str, Any]:
+    """Statistics on the scale of `strata`, and who beats whom, which needs none."""
     middle, average = stratified(strata, iqm), stratified(strata, mean)
+    above = profile(strata, thresholds)
     return {
         "iqm": middle.centre,
         "interval": [middle.low, middle.high],
         "mean": average.centre,
         "mean_interval": [average.low, average.high],
+        "profile": {"thresholds": thresholds, "share": above.centre, "low": above.low, "high": above.high},
+        "improvement_over": {
+            other: _told(improvement(raw, lanes), "probability") for other, lanes in rivals.items()
+        },
     }
 
 
-def _told(found: Interval) -> dict[str, Any]:
-    return {"iqm": found.centre, "interval": [found.low, found.high]}
-
-
-def _chance(found: Interval) -> dict[str, Any]:
-    return {"probability": found.centre, "interval": [found.low, found.high]}
-
-
-def _profile(found: Band, thresholds: Values) -> dict[str, Any]:
-    return {"thresholds": thresholds, "share": found.centre, "low": found.low, "high": found.high}
+def _told(found: Interval, centre: str = "iqm") -> dict[str, Any]:
+    return {centre: found.centre, "interval": [found.low, found.high]}
 
 
 # --- Which steps are compared, and with what
@@ -496,12 +484,7 @@ def random_return(run: RunFolder) -> float:
 
 def read_random(path: Path) -> dict[str, float]:
     """Returns of random actions by task, from a JSON object, or from what `apportion compare --json` said."""
-    try:
-        data: Any = parse_json(read_bytes(path, linked=True))
-    except FileNotFoundError as error:
-        raise UserError(f"no file {path}: --random takes a JSON file") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}): correct it") from error
+    data = read_json_of_others(path, ": --random takes a JSON file")
     known = data.get("random", data) if isinstance(data, dict) else None
     good = isinstance(known, dict) and all(type(each) in (int, float, type(None)) for each in known.values())
     check(good, f'{path} has no numbers by task: write {{"HalfCheetah-v4": -280.2}}')

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError, check, parse_json
-from apportion.core.files import read_bytes
+from apportion.core.config import check, read_json_of_others
 from apportion.core.spec import BLOCKS, Spec
 from apportion.report import drawing
 from apportion.report.drawing import COLOURS, Line, Panel, shortened
@@ -93,7 +92,7 @@ def _learning_curves(runs: list[Labelled], path: Path) -> Path | None:
     """Return over steps: mean over seeds with its 95% bootstrap band; a panel for each environment."""
     lines: dict[str, list[Line]] = {}
     for each in runs:
-        entries = evaluations(each.run)
+        entries = each.run.evaluations()
         if not entries:
             continue
         panel, lanes = lines.setdefault(each.spec.env_id, []), each.config["lanes"]
@@ -184,7 +183,7 @@ def draw_rewards(each: Labelled, path: Path) -> Path | None:
         return None
     episode = first[0]
     steps = range(len(episode["redistributed"]))
-    label = "true" if step_rewards(evaluations(each.run)) else "paid"
+    label = "true" if step_rewards(each.run.evaluations()) else "paid"
     decomposed = f"decomposed ({each.config['method']['name']})"
     lines = [
         Line(steps, episode["redistributed"], decomposed, COLOURS[0]),
@@ -220,19 +219,11 @@ def _std(result: dict[str, Any]) -> float:
 
 
 def _read_noise(path: Path) -> dict[str, Any]:
-    try:
-        data = parse_json(read_bytes(path, linked=True))
-    except FileNotFoundError as error:
-        raise UserError(f"no file {path}") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}): write it with `apportion eval RUN --out`") from error
+    way = "write it with `apportion eval RUN --out`"
+    data = read_json_of_others(path, mend=way)
     good = isinstance(data, dict) and {"run", "noise", "returns"} <= set(data)
-    check(good, f"{path} is no result of an evaluation: write it with `apportion eval RUN --out`")
+    check(good, f"{path} is no result of an evaluation: {way}")
     return dict(data)
-
-
-def evaluations(run: RunFolder) -> list[dict[str, Any]]:
-    return [entry for entry in run.read_metrics() if entry["kind"] == "eval"]
 
 
 # --- The picture of apportion explain: what the agents are paid for, and one episode step by step

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 from plotly.offline import get_plotlyjs
 
 from apportion import __version__
-from apportion.core.config import UserError, check, nearest, parse_json
-from apportion.core.files import read_bytes, write_bytes
+from apportion.core.config import UserError, check, nearest, read_json_of_others
+from apportion.core.files import write_bytes
 from apportion.core.spec import Spec
 from apportion.report import episodes as playing
 from apportion.report.episodes import Extras as EpisodeExtras
@@ -38,12 +38,7 @@ Names = dict[str, tuple[str, ...]]
 
 def read_names(path: Path) -> Names:
     """A JSON object with observation_names, action_names or both: lists of texts."""
-    try:
-        data: Any = parse_json(read_bytes(path, linked=True))
-    except FileNotFoundError as error:
-        raise UserError(f"no file {path}: --names takes a JSON file") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}): correct it") from error
+    data = read_json_of_others(path, ": --names takes a JSON file")
     check(isinstance(data, dict), f"{path} is not a JSON object: write {{{', '.join(FIELDS)}}}")
     check(bool(data), f"{path} names nothing: give {' or '.join(FIELDS)}")
     for field, names in data.items():
@@ -145,16 +140,16 @@ class _Facts:
         self.spec = renamed(run.read_spec(), names)
         self.summary = summarise(run)
         self.config = self.summary["config"]
-        self.lanes = int(self.config.get("lanes", 1))
-        self.evaluations = [entry for entry in run.read_metrics() if entry["kind"] == "eval"]
+        self.lanes = self.config["lanes"]
+        self.evaluations = run.evaluations()
         self.curves = curves(self.evaluations, self.lanes)
         self.drivers = drivers(run.read_last_edges(), self.spec)
         self.dead = playing.ranges(run, self.spec).dead
 
     def data(self, structure_bytes: int, episode_bytes: int, extras: playing.Extras) -> dict[str, Any]:
         """All that the page shows of this run."""
-        method = _named(self.config, "method")
-        seeds = [int(self.config.get("seed", 0)) + lane for lane in range(self.lanes)]
+        method = self.config["method"]["name"]
+        seeds = [self.config["seed"] + lane for lane in range(self.lanes)]
         certificates = self.summary["certificates"]
         certified = [] if self.drivers is None else in_words(certificates, seeds)
         missed = [*unlearned_in_words(self.summary), *misses_in_words(self.summary, seeds)]
@@ -163,9 +158,9 @@ class _Facts:
             "path": str(self.run.path),
             "env": self.spec.env_id,
             "method": method,
-            "backbone": _named(self.config, "backbone"),
+            "backbone": self.config["backbone"]["name"],
             "seeds": seeds,
-            "steps_wanted": self.config.get("schedule", {}).get("steps"),
+            "steps_wanted": self.config["schedule"]["steps"],
             "status": self.summary["status"],
             "faults": faults_in_words(self.summary["faults"]),
             "notes": self.summary["notes"],
@@ -230,11 +225,6 @@ def _html(runs: list[dict[str, Any]]) -> bytes:
 def _plotly() -> str:
     """5 MB of JavaScript, compressed once."""
     return compressed(get_plotlyjs())
-
-
-def _named(config: dict[str, Any], part: str) -> str:
-    value = config.get(part, {})
-    return str(value.get("name", "?")) if isinstance(value, dict) else str(value)
 
 
 # --- The page about some runs, with all that can be said of their newest episodes

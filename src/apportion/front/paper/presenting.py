@@ -22,7 +22,6 @@ from apportion.report.figures import (
     draw_rewards,
     draw_robustness,
     draw_structure,
-    evaluations,
 )
 from apportion.report.overview import per_lane
 from apportion.report.statistics import interval, mean
@@ -77,7 +76,7 @@ def present(experiment: Experiment, request: Request, done: Sequence[Done], fold
     folder.mkdir(parents=True, exist_ok=True)
     moments = _moments(experiment, kept.steps)
     if experiment.shows == "curves":  # where a training was evaluated
-        at = np.array([entry["step"] for entry in evaluations(done[0].run)])
+        at = np.array([entry["step"] for entry in done[0].run.evaluations()])
         moments = {step: int(at[_nearest(at, moment)]) for step, moment in moments.items()}
     rows = _rows(experiment, moments, done, folder, request.scale == "smoke")
     figures, compared, notes = _figures(experiment, request, done, rows, folder)
@@ -140,7 +139,7 @@ def _at_moments(
 ) -> tuple[Values, dict[str, float]]:
     """Scores [L] of the evaluations nearest to the moments and, where asked for, the share of s→r edges
     that are on: the paper's sparsity S."""
-    entries = evaluations(each.run)
+    entries = each.run.evaluations()
     scores = per_lane(entries, experiment.metric, each.planned.job.seeds)
     at = np.array([entry["step"] for entry in entries])
     places = {f"{step:,}": _nearest(at, moment) for step, moment in moments.items()}
@@ -159,7 +158,7 @@ def _under_noise(each: Done, folder: Path, smoke: bool) -> Values:
     values = {}
     for std in (NOISE[0], NOISE[-1]) if smoke else NOISE:
         file = _noise_file(each, folder, f"{std:g}")
-        wanted = {"step": evaluations(each.run)[-1]["step"], "episodes": episodes}
+        wanted = {"step": each.run.evaluations()[-1]["step"], "episodes": episodes}
         data = _read(file)
         if any(data.get(name) != value for name, value in wanted.items()):
             dims = tuple(str(dim) for dim in DEAD) if std else ()
@@ -240,7 +239,7 @@ def _compared(experiment: Experiment, done: Sequence[Done], settings: Settings) 
     curves = [
         curve
         for run, planned in ((each.run, each.planned) for each in done if each.planned.settings == settings)
-        for curve in curves_of(run, run.read_config(), evaluations(run), planned.panel, planned.variant.name)
+        for curve in curves_of(run, run.read_config(), run.evaluations(), planned.panel, planned.variant.name)
     ]
     return compare_curves(curves, experiment.metric, trusted=False)
 

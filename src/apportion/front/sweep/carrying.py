@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from rich.live import Live
 from rich.table import Table
@@ -74,19 +74,7 @@ class Carried(NamedTuple):
         return [each for each in self.standings if each.state == "failed"]
 
 
-class Engine(Protocol):
-    """Somebody who runs jobs, inside a `with` block; what is left at its end is killed."""
-
-    room: int  # jobs at a time
-
-    def start(self, task: Task) -> None: ...
-    def working(self, name: str) -> bool: ...
-    def ended(self) -> dict[str, str | None]: ...
-    def stop(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+Engine = Local | on_ray.OnRay  # runs jobs, inside a `with` block; what is left at its end is killed
 
 
 def survey(jobs: Sequence[Job], folder: Path) -> Carried:

@@ -22,7 +22,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -269,11 +269,7 @@ def _with_own_names(jobs: list[Job]) -> Iterator[Job]:
             number += 1
             name = f"{job.name}-{number}"
         taken.add(name)
-        yield job if name == job.name else _renamed(job, name)
-
-
-def _renamed(job: Job, name: str) -> Job:
-    return Job(**{**vars(job), "name": name})
+        yield replace(job, name=name)
 
 
 # --- Commands that train them
