@@ -45,8 +45,8 @@ def read(name: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
     check(count > 0, f"{name} holds no episode")
     for number, episode in enumerate(found.iterate_episodes(), start=1):
         if number == 1:
-            wide = sum(part.size for part in leaves(episode.observations)) // max(len(episode), 1)
-            check_room(name, wide * int(found.total_steps))
+            wide = sum(part.size for part in flat(found.observation_space, episode.observations))
+            check_room(name, wide // max(len(episode), 1) * int(found.total_steps))
         observed.append(flat(found.observation_space, episode.observations))
         acted.append(flat(found.action_space, episode.actions))
         rewards.append(float(np.sum(episode.rewards, dtype=np.float64)))
@@ -76,15 +76,6 @@ def flat(space: Any, values: Any) -> list[NDArray[Any]]:
         return [array.reshape(len(array), -1).astype(np.float64)]
     pairs = inner.items() if isinstance(inner, dict) else enumerate(inner)
     return [part for key, each in pairs for part in flat(each, values[key])]
-
-
-def leaves(values: Any) -> list[NDArray[Any]]:
-    """All arrays in dictionaries and tuples."""
-    if isinstance(values, dict):
-        return [leaf for each in values.values() for leaf in leaves(each)]
-    if isinstance(values, tuple):
-        return [leaf for each in values for leaf in leaves(each)]
-    return [np.asarray(values)]
 
 
 def _columns(name: str, letter: str, episodes: list[list[NDArray[Any]]]) -> dict[str, Column]:

@@ -52,22 +52,18 @@ class Rows(NamedTuple):
 
     def of_columns(self, states: tuple[str, ...], actions: tuple[str, ...]) -> "Rows":
         """The same with these columns only: by name, or by place where dimensions have no names."""
-        if not self.named:
-            _same_width(self.source, "states", len(self.states), len(states))
-            _same_width(self.source, "actions", len(self.actions), len(actions))
-            last = None if self.last is None else dict(zip(states, self.last.values(), strict=True))
-            return self._replace(
-                states=dict(zip(states, self.states.values(), strict=True)),
-                actions=dict(zip(actions, self.actions.values(), strict=True)),
-                last=last,
-            )
-        for name, known in [(n, self.states) for n in states] + [(n, self.actions) for n in actions]:
-            if name not in known:
-                raise UserError(f"{self.source} has no column {name!r}, which the run was fitted to: add it")
+        own, done = (states, actions) if self.named else (tuple(self.states), tuple(self.actions))
+        for what, mine, wanted in (("states", own, states), ("actions", done, actions)):
+            sizes = f"{len(mine)} {what}, but the run was fitted to {len(wanted)}"
+            check(len(mine) == len(wanted), f"{self.source} has {sizes}: give the same ones")
+        absent = [*(n for n in own if n not in self.states), *(n for n in done if n not in self.actions)]
+        if absent:
+            raise UserError(f"{self.source} has no column {absent[0]!r}, which the run was fitted to: add it")
+        last = self.last
         return self._replace(
-            states={name: self.states[name] for name in states},
-            actions={name: self.actions[name] for name in actions},
-            last=None if self.last is None else {name: self.last[name] for name in states},
+            states={name: self.states[mine] for name, mine in zip(states, own, strict=True)},
+            actions={name: self.actions[mine] for name, mine in zip(actions, done, strict=True)},
+            last=None if last is None else {n: last[mine] for n, mine in zip(states, own, strict=True)},
         )
 
 
@@ -310,18 +306,7 @@ def _absent(column: Column) -> NDArray[np.bool_]:
     """Where nothing stands."""
     if column.dtype == object:
         return np.array([value is None for value in column], np.bool_)
-    return (
-        np.asarray(np.isnan(column))
-        if np.issubdtype(column.dtype, np.floating)
-        else np.zeros(len(column), bool)
-    )
-
-
-def _same_width(source: str, what: str, found: int, wanted: int) -> None:
-    if found != wanted:
-        raise UserError(
-            f"{source} has {found} {what}, but the run was fitted to {wanted}: give the same ones"
-        )
+    return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), np.bool_)
 
 
 def _shown(value: Any) -> str:
