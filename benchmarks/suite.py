@@ -21,8 +21,8 @@ from typing import Any, Literal
 import numpy as np
 
 from apportion.core.config import UserError
+from apportion.front.choosing import Job
 from apportion.front.sweep.carrying import How, carry_out
-from apportion.front.sweep.planning import Job
 from apportion.report.statistics import Interval, interval, iqm
 from apportion.runs import logs
 from apportion.runs.atomic import write_json

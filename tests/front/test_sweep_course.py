@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from apportion.front.choosing import Job
 from apportion.front.sweep import carrying
 from apportion.front.sweep.carrying import Board, carry_out
 from apportion.front.sweep.folder import Standing
 from apportion.front.sweep.on_ray import demand
-from apportion.front.sweep.planning import Job
 from apportion.front.sweep.process import Child, Task, places
 from apportion.runs.atomic import write_json
 from apportion.training.presets import GREENHOUSE

@@ -14,10 +14,11 @@ import pytest
 
 from apportion.cli import verbs
 from apportion.core.config import UserError
+from apportion.front.choosing import Job
 from apportion.front.sweep import on_ray
 from apportion.front.sweep.carrying import How, carry_out, survey
 from apportion.front.sweep.folder import SweepFolder
-from apportion.front.sweep.planning import Job, check_jobs, plan, read_plan, train_words
+from apportion.front.sweep.planning import check_jobs, plan, read_plan, train_words
 from apportion.runs.folder import held
 from apportion.training.presets import GREENHOUSE
 

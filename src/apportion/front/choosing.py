@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from apportion import backbones
 from apportion.backbones import BACKBONES
 from apportion.core.config import check, from_dict, nearest, to_dict
-from apportion.envs.factories import Factory, name_factory
+from apportion.runs.atomic import plain
 from apportion.runs.settings import Checkpoints
 from apportion.training.presets import default_backbone, paper, preset
 from apportion.training.settings import NO_POLICY, Config
@@ -33,35 +33,48 @@ class _Whole:
     normalise: bool
 
 
-def choose(
-    env: str | Factory,
-    method: str,
-    backbone: str | None,
-    seeds: int,
-    seed: int,
-    start: str,
-    settings: Mapping[str, Any],
-) -> Chosen:
-    """The settings that suit the task (`start`: paper for the published ones), with those given in place."""
-    env_id = env if isinstance(env, str) else name_factory(env)
-    config = starting_point(env_id, method, backbone or default_backbone(env_id, start), start)
-    parts = with_settings(_parts(config), settings)
-    config = replace(
-        config,
-        env=parts["env"],
-        method_config=parts["method"],
-        backbone_config=parts["backbone"],
-        imagine=parts["imagine"],
-        schedule=parts["schedule"],
-        seed=seed,
-        lanes=seeds,
-        normalise=parts["whole"].normalise,
-    )
-    return Chosen(config, parts["checkpoints"])
+@dataclass(frozen=True)
+class Job:
+    """What `apportion train` would be told. Seeds are lanes of one process."""
+
+    name: str  # of the run folder, within a sweep's
+    env: str
+    method: str = "grd"
+    backbone: str | None = None  # by default what suits the task
+    seeds: int = 1
+    seed: int = 0
+    steps: int | None = None  # by default what suits the task
+    preset: str = "default"  # paper for the published settings
+    settings: Mapping[str, Any] = field(default_factory=dict)  # other flags, by name
+
+    def chosen(self) -> Chosen:
+        """Every setting of the training: those that suit the task, with those given in place. UserError where
+        they do not hold up."""
+        backbone = self.backbone or default_backbone(self.env, self.preset)
+        config = starting_point(self.env, self.method, backbone, self.preset)
+        steps = {} if self.steps is None else {"steps": self.steps}
+        parts = with_settings(_parts(config), {**self.settings, **steps})
+        config = replace(
+            config,
+            env=parts["env"],
+            method_config=parts["method"],
+            backbone_config=parts["backbone"],
+            imagine=parts["imagine"],
+            schedule=parts["schedule"],
+            seed=self.seed,
+            lanes=self.seeds,
+            normalise=parts["whole"].normalise,
+        )
+        return Chosen(config, parts["checkpoints"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data: two jobs with the same are the same."""
+        data: dict[str, Any] = plain(vars(self))
+        return data
 
 
 def known_settings(env_id: str, method: str, backbone: str) -> list[str]:
-    """Every name that `choose` accepts for such a training."""
+    """Every name of a setting that such a training has."""
     return list(_places(_parts(starting_point(env_id, method, backbone, "default"))))
 
 
@@ -72,8 +85,8 @@ def with_settings(parts: Parts, settings: Mapping[str, Any]) -> Parts:
         check(name in places, f"unknown setting {name!r}{nearest(name, places)}")
     changes: dict[str, dict[str, Any]] = {part: {} for part in parts}
     for name, value in given.items():
-        part, field = places[name]
-        changes[part][field] = _as_flag(value, getattr(parts[part], field))
+        part, key = places[name]
+        changes[part][key] = _as_flag(value, getattr(parts[part], key))
     return {
         part: from_dict(type(before), {**to_dict(before), **changes[part]}, f"{part}.")
         for part, before in parts.items()
@@ -120,10 +133,10 @@ def _parts(config: Config) -> Parts:
 def _places(parts: Parts) -> dict[str, tuple[str, str]]:
     """Where each setting stands, by its flag's name: part and field."""
     return {
-        field.name if part in _UNPREFIXED else f"{part}.{field.name}": (part, field.name)
+        each.name if part in _UNPREFIXED else f"{part}.{each.name}": (part, each.name)
         for part, config in parts.items()
-        for field in fields(config)
-        if field.name != "id"
+        for each in fields(config)
+        if each.name != "id"
     }
 
 

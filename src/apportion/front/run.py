@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.envs.factories import Factory, name_factory
-from apportion.front.choosing import choose
+from apportion.front.choosing import Job
 from apportion.report.comparison import Compared, Metric, compare_runs, data_frame
 from apportion.report.page import make_page
 from apportion.runs import recording
@@ -270,8 +270,9 @@ def train(
     `callback` is called with each line of metrics.jsonl as it is written; when it returns False, the training
     is saved and ends there. Ctrl-C saves, and raises `Stopped`.
     """
-    given = {**(settings or {}), **({} if steps is None else {"steps": steps})}
-    config, checkpoints = choose(env, method, backbone, seeds, seed, preset, given)
+    env_id = env if isinstance(env, str) else name_factory(env)
+    job = Job("", env_id, method, backbone, seeds, seed, steps, preset, settings or {})
+    config, checkpoints = job.chosen()
     folder = default_path(config.env.id, config.method) if out is None else Path(out)
     return start(config, checkpoints, folder, quiet, () if callback is None else (callback,))
 

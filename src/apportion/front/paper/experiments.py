@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from apportion.core.config import check, nearest
-from apportion.front.choosing import known_settings
+from apportion.front.choosing import Job, known_settings
 from apportion.front.sweep import planning as sweeps
-from apportion.front.sweep.planning import Job
 from apportion.runs.folder import readable_name
 from apportion.training.presets import default_backbone
 

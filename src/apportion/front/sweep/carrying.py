@@ -18,6 +18,7 @@ from rich.text import Text
 from apportion.core.children import StopRequest
 from apportion.core.config import UserError, check, nearest
 from apportion.core.terminal import console, inert, say
+from apportion.front.choosing import Job
 from apportion.front.run import Run
 from apportion.front.sweep import on_ray
 from apportion.front.sweep.folder import (
@@ -29,7 +30,7 @@ from apportion.front.sweep.folder import (
     look,
     newest_checkpoint,
 )
-from apportion.front.sweep.planning import Job, check_jobs, default_folder, plan, read_plan, train_words
+from apportion.front.sweep.planning import check_jobs, default_folder, plan, read_plan, train_words
 from apportion.front.sweep.process import Local, Task
 from apportion.runs.folder import is_held
 
