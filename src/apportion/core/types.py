@@ -45,30 +45,6 @@ class Transitions(NamedTuple):
     next_action: Float[Array, "*B A"] | None = None  # what was done next, where all lies in a log
 
 
-def bare_transitions(
-    observation: Any, action: Any, next_observation: Any, terminated: Any = False, fact: int = 0
-) -> Transitions:
-    """Steps [B] of which nobody knows what their segments pay, nor where in them they lie: all other facts
-    are the same number."""
-    count = len(observation)
-    amount: Any = np.full(count, fact, np.float32)
-    place: Any = np.full(count, fact, np.int32)
-    ends: Any = np.full(count, terminated) if isinstance(terminated, bool) else terminated
-    return Transitions(
-        observation=observation,
-        action=action,
-        next_observation=next_observation,
-        paid=amount,
-        true_reward=amount,
-        terminated=ends,
-        segment_total=amount,
-        segment_length=place,
-        step_in_segment=place,
-        step_in_episode=place,
-        credit=amount,
-    )
-
-
 class Segments(NamedTuple):
     """Runs of consecutive steps whose reward sum is known, padded to the longest one (T)."""
 

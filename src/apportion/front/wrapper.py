@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
 from apportion.core.config import UserError, check
-from apportion.core.types import bare_transitions
+from apportion.data.replay import bare_transitions
 from apportion.envs.make import time_limit
 from apportion.envs.spaces import learners_actions, spec_of
 from apportion.runs.explain import Steps, why_not_alone

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,15 +34,6 @@ MOMENTS = 3  # of training, at which structure is shown
 NAMED = 40  # dimensions on an axis; with more they are numbered by matplotlib
 
 
-class Labelled(NamedTuple):
-    """A run, and what it is called in legends and file names."""
-
-    run: RunFolder
-    label: str
-    spec: Spec
-    config: dict[str, Any]
-
-
 def write_figures(
     runs: list[RunFolder], folder: Path, format: str, noise_results: Sequence[Path] = ()
 ) -> list[Path]:
@@ -55,60 +46,56 @@ def write_figures(
         f"no figures as {format!r}: choose one of {', '.join(drawing.FORMATS)}",
     )
     drawing.need_matplotlib()
-    labelled = label_runs(runs)
+    labels = label_runs(runs)
     noise = [_read_noise(path) for path in noise_results]
     folder.mkdir(parents=True, exist_ok=True)
-    files = [_learning_curves(labelled, folder / f"learning-curves.{format}")]
-    for each, name in zip(labelled, _file_names(labelled), strict=True):
-        files.append(draw_structure(each, folder / f"structure-{name}.{format}"))
-        files.append(draw_rewards(each, folder / f"rewards-{name}.{format}"))
-    files.append(draw_robustness(labelled, noise, folder / f"robustness.{format}"))
+    files = [_learning_curves(runs, labels, folder / f"learning-curves.{format}")]
+    for run, label, name in zip(runs, labels, _file_names(labels), strict=True):
+        files.append(draw_structure(run, label, folder / f"structure-{name}.{format}"))
+        files.append(draw_rewards(run, folder / f"rewards-{name}.{format}"))
+    files.append(draw_robustness(runs, labels, noise, folder / f"robustness.{format}"))
     return [file for file in files if file is not None]
 
 
-def label_runs(runs: list[RunFolder]) -> list[Labelled]:
+def label_runs(runs: Sequence[RunFolder]) -> list[str]:
     """By environment and method; then by backbone, folder or number, where these do not tell runs apart."""
-    facts = [(run, run.read_spec(), run.read_config()) for run in runs]
     options: list[list[str]] = [[], [], [], []]
-    for number, (run, spec, config) in enumerate(facts, start=1):
+    environments = [run.read_spec().env_id for run in runs]
+    for number, (run, env_id) in enumerate(zip(runs, environments, strict=True), start=1):
+        config = run.read_config()
         details = ("", config["backbone"]["name"], run.path.resolve().name, str(number))
+        several = env_id if len(set(environments)) > 1 else ""
         for option, detail in zip(options, details, strict=True):
-            option.append(" · ".join(filter(None, (spec.env_id, config["method"]["name"], detail))))
-    labels = next(option for option in options if len(set(option)) == len(runs))
-    if len({spec.env_id for _, spec, _ in facts}) == 1:
-        labels = [label.removeprefix(f"{facts[0][1].env_id} · ") for label in labels]
-    return [
-        Labelled(run, label, spec, config) for (run, spec, config), label in zip(facts, labels, strict=True)
-    ]
+            option.append(" · ".join(filter(None, (several, config["method"]["name"], detail))))
+    return next(option for option in options if len(set(option)) == len(runs))
 
 
-def _file_names(runs: list[Labelled]) -> list[str]:
+def _file_names(labels: list[str]) -> list[str]:
     """The labels without signs that a file's name should not have; numbered where that makes them equal."""
-    names = [re.sub(r"[^\w.-]+", "-", each.label).strip(".-") or "run" for each in runs]
+    names = [re.sub(r"[^\w.-]+", "-", label).strip(".-") or "run" for label in labels]
     return [name if names.count(name) == 1 else f"{name}-{i}" for i, name in enumerate(names, start=1)]
 
 
-def _learning_curves(runs: list[Labelled], path: Path) -> Path | None:
+def _learning_curves(runs: Sequence[RunFolder], labels: list[str], path: Path) -> Path | None:
     """Return over steps: mean over seeds with its 95% bootstrap band; a panel for each environment."""
-    lines: dict[str, list[Line]] = {}
-    for each in runs:
-        entries = each.run.evaluations()
+    panels: dict[str, list[Line]] = {}
+    for run, label in zip(runs, labels, strict=True):
+        entries, env_id, lanes = run.evaluations(), run.read_spec().env_id, run.read_config()["lanes"]
         if not entries:
             continue
-        panel, lanes = lines.setdefault(each.spec.env_id, []), each.config["lanes"]
+        lines = panels.setdefault(env_id, [])
         curve = band(per_lane(entries, "return", lanes), mean)
-        label = f"{each.label.removeprefix(f'{each.spec.env_id} · ')} (n={lanes})"
-        steps = [entry["step"] for entry in entries]
-        panel.append(Line(steps, curve, label, drawing.colour(len(panel))))
-    panels = [
-        Panel(shortened(env_id, 40), "environment steps", "return", own) for env_id, own in lines.items()
-    ]
-    return drawing.draw_panels(panels, path) if panels else None
+        name = f"{label.removeprefix(f'{env_id} · ')} (n={lanes})"
+        lines.append(Line([entry["step"] for entry in entries], curve, name, drawing.colour(len(lines))))
+    pairs = [(shortened(env_id, 40), lines) for env_id, lines in panels.items()]
+    drawn = [Panel(title, "environment steps", "return", lines) for title, lines in pairs]
+    return drawing.draw_panels(drawn, path) if drawn else None
 
 
-def draw_structure(each: Labelled, path: Path) -> Path | None:
+def draw_structure(run: RunFolder, label: str, path: Path) -> Path | None:
     """P(edge), mean over seeds, at some moments of training, and the true graph where it is known."""
-    steps, edges = each.run.read_edges()
+    spec = run.read_spec()
+    steps, edges = run.read_edges()
     if not all(name in edges for name in BLOCKS):
         return None
     chosen = thinned(len(steps), MOMENTS)
@@ -116,24 +103,24 @@ def draw_structure(each: Labelled, path: Path) -> Path | None:
         f"step {steps[place]:,}": {name: _lane_mean(edges[name][place]) for name in BLOCKS}
         for place in chosen
     }
-    if each.spec.true_graph is not None:
-        maps["true graph"] = {name: getattr(each.spec.true_graph, name) for name in BLOCKS}
+    if spec.true_graph is not None:
+        maps["true graph"] = {name: getattr(spec.true_graph, name) for name in BLOCKS}
     with drawing.drawing():
         figure = drawing.new_figure(3.6 * len(maps) + 1.5, 5.2)
         panels = figure.subplots(1, len(maps), squeeze=False, sharey=True)[0]
         for axes, (title, blocks) in zip(panels, maps.items(), strict=True):
-            image = _map(axes, blocks, each.spec)
+            image = _map(axes, blocks, spec)
             axes.set_title(title)
-        label = "P(edge), mean over seeds"
+        scale = "P(edge), mean over seeds"
         if "doubts" in edges:
-            label += "; ×: kept, as the data cannot tell"
+            scale += "; ×: kept, as the data cannot tell"
             for axes, place in zip(panels, chosen, strict=False):
                 moment = {name: block[place] for name, block in edges.items()}
                 open_ = _table({name: mostly_undecided(moment, name) for name in BLOCKS})
                 rows, columns = np.nonzero(open_)
                 axes.plot(columns, rows, linestyle="", marker="x", markersize=3, color=COLOURS[1])
-        figure.colorbar(image, ax=list(panels), label=label, shrink=0.6)
-        figure.suptitle(shortened(f"{each.spec.env_id}: {each.label}", 80))
+        figure.colorbar(image, ax=list(panels), label=scale, shrink=0.6)
+        figure.suptitle(shortened(f"{spec.env_id}: {label}", 80))
         return drawing.save(figure, path)
 
 
@@ -172,45 +159,40 @@ def _table(blocks: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
     )
 
 
-def draw_rewards(each: Labelled, path: Path) -> Path | None:
+def draw_rewards(run: RunFolder, path: Path) -> Path | None:
     """Decomposed and true reward (or what was paid, where no step has one) along the last stored episode of
     the first seed."""
-    stored = each.run.episode_steps()
+    stored, config = run.episode_steps(), run.read_config()
     if not stored:
         return None
-    first = each.run.read_episodes(stored[-1])[0]
+    first = run.read_episodes(stored[-1])[0]
     if not first:  # it was frozen by then
         return None
     episode = first[0]
     steps = range(len(episode["redistributed"]))
-    label = "true" if step_rewards(each.run.evaluations()) else "paid"
-    decomposed = f"decomposed ({each.config['method']['name']})"
+    label = "true" if step_rewards(run.evaluations()) else "paid"
+    decomposed = f"decomposed ({config['method']['name']})"
     lines = [
         Line(steps, episode["redistributed"], decomposed, COLOURS[0]),
         Line(steps, episode["true_rewards"], label, COLOURS[1], ":"),
     ]
-    title = shortened(f"{each.spec.env_id}, seed {each.config['seed']}, at step {stored[-1]:,}", 70)
+    title = shortened(f"{run.read_spec().env_id}, seed {config['seed']}, at step {stored[-1]:,}", 70)
     return drawing.draw_panels([Panel(title, "step of the episode", "reward", lines)], path, 7, 2.8)
 
 
-def draw_robustness(runs: list[Labelled], noise: list[dict[str, Any]], path: Path) -> Path | None:
+def draw_robustness(
+    runs: Sequence[RunFolder], labels: Sequence[str], noise: list[dict[str, Any]], path: Path
+) -> Path | None:
     """Return against the standard deviation of noise on what the policy sees: mean over seeds, 95% band."""
     if not noise:
         return None
-    labels = {each.run.path.resolve(): each.label for each in runs}
-    of_run: dict[Path, list[dict[str, Any]]] = {}
-    for result in sorted(noise, key=_std):
-        of_run.setdefault(Path(result["run"]).resolve(), []).append(result)
-    lines = [
-        Line(
-            x=[_std(result) for result in of_run[run]],
-            curve=band(np.array([result["returns"] for result in of_run[run]], np.float64), mean),
-            label=labels.get(run, run.name),
-            colour=drawing.colour(number),
-            marker="o",
-        )
-        for number, run in enumerate(dict.fromkeys(Path(result["run"]).resolve() for result in noise))
-    ]
+    known = {run.path.resolve(): label for run, label in zip(runs, labels, strict=True)}
+    lines: list[Line] = []
+    for run in dict.fromkeys(Path(result["run"]).resolve() for result in noise):
+        own = sorted((each for each in noise if Path(each["run"]).resolve() == run), key=_std)
+        curve = band(np.array([each["returns"] for each in own], np.float64), mean)
+        colour, label = drawing.colour(len(lines)), known.get(run, run.name)
+        lines.append(Line([_std(each) for each in own], curve, label, colour, marker="o"))
     return drawing.draw_panels([Panel("", "standard deviation of the noise", "return", lines)], path)
 
 

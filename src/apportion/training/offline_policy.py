@@ -10,7 +10,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import Backbone, Metrics, Record, State, Transitions, bare_transitions
+from apportion.core.types import Backbone, Metrics, Record, State, Transitions
+from apportion.data.replay import bare_transitions
 from apportion.envs.acting import standardise
 from apportion.training.offline import with_last
 from apportion.training.scaling import Scaling

@@ -27,10 +27,9 @@ from apportion.core.types import (
     Returns,
     Sampling,
     Transitions,
-    bare_transitions,
 )
 from apportion.data import replay as replays
-from apportion.data.replay import Chunk, Draw, Replay
+from apportion.data.replay import Chunk, Draw, Replay, bare_transitions
 from apportion.envs.faults import Faults
 from apportion.nn.lanes import choose
 from apportion.training import agent as agents

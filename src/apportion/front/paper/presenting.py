@@ -18,7 +18,6 @@ from apportion.report import drawing
 from apportion.report.comparison import TOGETHER, Compared, compare_curves
 from apportion.report.curves import curves_of
 from apportion.report.figures import (
-    Labelled,
     draw_rewards,
     draw_robustness,
     draw_structure,
@@ -55,9 +54,6 @@ class Done(NamedTuple):
 
     planned: Planned
     run: RunFolder
-
-    def labelled(self) -> Labelled:
-        return Labelled(self.run, self.planned.label, self.run.read_spec(), self.run.read_config())
 
 
 class Row(NamedTuple):
@@ -228,10 +224,15 @@ def _figures(
             for each, row in zip(done, rows, strict=True)
             for std in row.values
         ]
-        found = [draw_robustness([each.labelled() for each in done], played, folder / "robustness.svg")]
+        runs, labels = [each.run for each in done], [each.planned.label for each in done]
+        found = [draw_robustness(runs, labels, played, folder / "robustness.svg")]
     else:
-        draw = draw_structure if experiment.shows == "edges" else draw_rewards
-        found = [draw(each.labelled(), folder / f"{each.planned.job.name}.svg") for each in done]
+        found = []
+        for each in done:
+            path = folder / f"{each.planned.job.name}.svg"
+            structure = experiment.shows == "edges"
+            label = each.planned.label
+            found.append(draw_structure(each.run, label, path) if structure else draw_rewards(each.run, path))
     return [file for file in found if file is not None], {}, []
 
 

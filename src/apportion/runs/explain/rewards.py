@@ -17,7 +17,8 @@ from jaxtyping import Array, Float
 from numpy.typing import NDArray
 
 from apportion.core.config import Tell, UserError, check, silent
-from apportion.core.types import Method, State, bare_transitions
+from apportion.core.types import Method, State
+from apportion.data.replay import bare_transitions
 from apportion.runs.explain import shapley
 from apportion.runs.explain.shapley import Doubles, Players
 
