@@ -16,8 +16,6 @@ from apportion.core.config import UserError, check
 from apportion.data.rows import Earned
 
 _NEWLINE = "\r\n"
-_FIRST = 20  # rows, the header among them, that tell the mark between columns
-_ENOUGH = 1000  # numbers with a fraction tell which mark is theirs
 _FRACTIONS = {mark: re.compile(rf"[+-]?\d*{re.escape(mark)}\d+([eE][+-]?\d+)?") for mark in ".,"}
 
 
@@ -53,7 +51,7 @@ def read_dialect(path: Path) -> Dialect:
     for _, cells in csv_records(path, mark):
         for text, (decimal, fraction) in itertools.product(cells, _FRACTIONS.items()):
             seen[decimal] += decimal in text and fraction.fullmatch(text.strip()) is not None
-        if sum(seen.values()) > _ENOUGH:
+        if sum(seen.values()) > 1000:  # enough numbers with a fraction to tell which mark is theirs
             break
     return Dialect(mark, "," if seen[","] > seen["."] else ".")
 
@@ -79,9 +77,9 @@ def csv_shape(path: Path) -> tuple[Dialect, list[str], int]:
         raise UserError(f"{path} cannot be read as CSV ({error}): write it as UTF-8 text") from error
 
 
-def _columns(path: Path, mark: str) -> int:
+def _columns(path: Path, mark: str, first: int = 20) -> int:
     """How many a mark makes in the header; none where most of the first rows have another number of them."""
-    counts = [len(cells) for _, cells in itertools.islice(csv_records(path, mark), _FIRST)]
+    counts = [len(cells) for _, cells in itertools.islice(csv_records(path, mark), first)]
     alike = sum(count == counts[0] for count in counts)
     return counts[0] if 2 * alike > len(counts) else 0  # nor where there is no row at all
 

@@ -20,7 +20,6 @@ MOST_CATEGORIES = 50  # more are names of things, not kinds of them
 UNKNOWN = "(missing)"
 FAR = 1e4  # spreads from zero: farther, single precision would keep less than a column's first three digits
 ROUNDING = 1e-12  # of the mean: a spread that is less is none
-_FEW = 5  # episodes, in which anything may go along with the outcomes
 
 
 @dataclass(frozen=True)
@@ -228,7 +227,8 @@ class Encoding:
         values = np.column_stack([np.asarray(table[name], np.float64) for name in names])
         longer = rows.lengths > 1
         last = values[(rows.starts + rows.lengths - 1)[longer]]  # in a single step, a cause tells it as well
-        told = _outcomes_told(names, last, rows.totals[longer]) if longer.sum() > _FEW else []
+        few = longer.sum() <= 5  # episodes, in which anything may go along with the outcomes
+        told = [] if few else _outcomes_told(names, last, rows.totals[longer])
         return [*_equal_groups(names, values), *told]
 
     def _notes(self, table: dict[str, Column]) -> list[str]:

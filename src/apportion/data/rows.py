@@ -136,12 +136,10 @@ class Earned(NamedTuple):
 # --- Is there room for it in memory? Asked before it is read
 
 
-_COPIES = 4  # of each number at the most: read, encoded, in the replay, on its way there
-
-
 def check_room(source: str, numbers: int) -> None:
-    """Complain of a file whose numbers, of 8 bytes each, would not fit."""
-    need, free = 8 * _COPIES * numbers, free_bytes()
+    """Complain of a file whose numbers would not fit: four copies of each at the most, read, encoded, in the
+    replay and on their way there."""
+    need, free = 4 * 8 * numbers, free_bytes()
     check(
         need <= free,
         f"{source} is too large: its {numbers:,} numbers take about {need / 1e9:.1f} GB here, and "

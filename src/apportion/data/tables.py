@@ -28,7 +28,6 @@ from apportion.data.rows import (
 
 CSV = ".csv"
 MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "-")
-_BATCH = 100_000  # rows
 
 
 def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
@@ -129,7 +128,7 @@ def _read(path: Path, dialect: Dialect, names: list[str], count: int, tell: Tell
     parts: dict[str, list[Column]] = {name: [] for name in names}
     seen = 0
     try:
-        for batch in _scan(path, dialect).select(names).collect_batches(chunk_size=_BATCH):
+        for batch in _scan(path, dialect).select(names).collect_batches(chunk_size=100_000):
             for name in names:
                 parts[name].append(_as_array(path, name, batch[name]))
             seen += len(batch)

@@ -460,20 +460,15 @@ def _runs(curves: Iterable[Curve]) -> list[str]:
 # --- What random actions earn
 
 
-STEPS = 10_000  # to play at the least; random episodes of short tasks differ much
-EPISODES = 10  # the same
-SEED = 0
-
-
-def random_return(run: RunFolder) -> float:
-    """Mean true return of some episodes of random actions in a run's environment."""
+def random_return(run: RunFolder, least_steps: int = 10_000, least_episodes: int = 10) -> float:
+    """Mean true return of random actions in a run's environment: random episodes of short tasks differ."""
     run.need_trust("the environment")
     config = from_dict(EnvConfig, run.read_config()["env"])
-    lane = Lane(config, SEED, head="", start=False)
+    lane = Lane(config, 0, head="", start=False)
     returns: list[float] = []
     steps = 0
     try:
-        while steps < STEPS or len(returns) < EPISODES:
+        while steps < least_steps or len(returns) < least_episodes:
             rewards = play_one(lane, None, (0, len(returns)))["true_rewards"]
             returns.append(float(np.sum(rewards, dtype=np.float64)))
             steps += len(rewards)

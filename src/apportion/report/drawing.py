@@ -32,9 +32,6 @@ _STYLE: Any = {
     "legend.frameon": False,
 }
 
-NAME_LENGTH = 28
-COLUMNS = 4  # of panels
-
 
 class Line(NamedTuple):
     """A mark: a curve over x, and around it where it lies with 95% confidence, where that is known."""
@@ -95,7 +92,7 @@ class Panel(NamedTuple):
 
 def draw_panels(panels: Sequence[Panel], path: Path, width: float = 4.0, height: float = 3.0) -> Path:
     """A figure of panels that are so large, in inches."""
-    columns = min(COLUMNS, len(panels))
+    columns = min(4, len(panels))
     lines = -(-len(panels) // columns)
     with drawing():
         figure = new_figure(width * columns, height * lines)
@@ -158,7 +155,7 @@ def colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
-def shortened(name: str, length: int = NAME_LENGTH) -> str:
+def shortened(name: str, length: int = 28) -> str:
     """On one line, and not too long for an axis."""
     name = " ".join(name.split())
     return name if len(name) <= length else f"{name[: length - 1]}…"

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-MOMENTS = 3  # of training, at which structure is shown
-NAMED = 40  # dimensions on an axis; with more they are numbered by matplotlib
-
-
 def write_figures(
     runs: list[RunFolder], folder: Path, format: str, noise_results: Sequence[Path] = ()
 ) -> list[Path]:
@@ -98,7 +94,7 @@ def draw_structure(run: RunFolder, label: str, path: Path) -> Path | None:
     steps, edges = run.read_edges()
     if not all(name in edges for name in BLOCKS):
         return None
-    chosen = thinned(len(steps), MOMENTS)
+    chosen = thinned(len(steps), 3)
     maps = {
         f"step {steps[place]:,}": {name: _lane_mean(edges[name][place]) for name in BLOCKS}
         for place in chosen
@@ -139,7 +135,7 @@ def _map(axes: "Axes", blocks: dict[str, NDArray[Any]], spec: Spec) -> Any:
     axes.tick_params(labelsize=6)
     sources = [shortened(name) for name in (*spec.observation_names, *spec.action_names)]
     targets = [*sources[: spec.observation_size], "reward"]
-    if len(sources) <= NAMED:
+    if len(sources) <= 40:  # of more there is no room for names: matplotlib numbers them
         axes.set_yticks(range(len(sources)), sources)
         axes.set_xticks(range(len(targets)), targets, rotation=90)
     else:

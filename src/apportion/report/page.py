@@ -80,7 +80,6 @@ def check_fit(names: Names, specs: list[Spec], path: Path) -> None:
 LIMIT = 8_000_000  # bytes
 STRUCTURE_BYTES = 2_000_000  # for all runs together, before base64 makes four bytes of three
 EPISODE_BYTES = 1_800_000
-SMALLEST = 1 / 64  # of these; what is larger than the page even then is curves and settings
 
 SCRIPTS = (
     "unpack",
@@ -201,7 +200,7 @@ def _within_limit(facts: list[_Facts], extras: ExtrasOf | None) -> bytes:
         if len(html) < LIMIT:
             return html
         share /= 2
-        if share < SMALLEST:
+        if share < 1 / 64:  # what is larger than the page even then is curves and settings
             raise UserError(f"a page of {len(facts)} runs exceeds {LIMIT:,} bytes: give fewer runs")
 
 
@@ -230,8 +229,6 @@ def _plotly() -> str:
 # --- The page about some runs, with all that can be said of their newest episodes
 
 
-LANES_EXPLAINED = 3  # of all runs together, but one of each at least
-
 Extras = Literal["auto", "all", "none"]
 
 
@@ -257,7 +254,8 @@ def make_page(
             if say is not None:
                 say(f"{run.path}: {reason}")
 
-        return make_extras(run, max(1, LANES_EXPLAINED // len(runs)), extras == "all", explain)
+        lanes = max(1, 3 // len(runs))  # three of all runs together, but one of each at least
+        return make_extras(run, lanes, extras == "all", explain)
 
     return write_report(runs, page, names or {}, None if extras == "none" else of_run)
 

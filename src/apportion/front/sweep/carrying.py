@@ -119,7 +119,6 @@ def _engine(how: How, place: SweepFolder, jobs: int) -> Engine:
 # --- How all jobs stand, on stderr: a live table on a terminal, a line for each change elsewhere
 
 
-ROWS = 30  # of the live table
 SECONDS_BETWEEN_LINES = 60.0  # about a job that is still at work
 
 _STYLES = {"running": "bold", "finished": "green", "failed": "red", "stopped": "yellow", "waiting": "dim"}
@@ -156,7 +155,7 @@ class Board:
         if live is None:
             self._tell(lambda: self._lines(standings))
         else:
-            self._tell(lambda: live.update(table(standings, ROWS), refresh=True))
+            self._tell(lambda: live.update(table(standings, rows=30), refresh=True))
 
     def message(self, text: str) -> None:
         """A line of text, above the table."""

@@ -82,8 +82,6 @@ def _check_training(job: Job, specs: dict[EnvConfig, Spec]) -> None:
     config.check_actions(specs[config.env])
 
 
-LONGEST_VALUE = 24  # characters of a varied value in a job's name; what is longer is numbered
-
 Settings = dict[str, Any]  # by the names of flags
 
 
@@ -226,11 +224,11 @@ def _jobs(sweep: Sweep, each: Combination, fixed: Settings, varied: Settings) ->
         )
 
 
-def _in_a_name(value: Any, number: int) -> str:
+def _in_a_name(value: Any, number: int, longest: int = 24) -> str:
     """A value in a few characters, or its number in the list."""
     parts = value if isinstance(value, list | tuple) else [value]
     text = "-".join(str(part) for part in parts)
-    return text if text and len(text) <= LONGEST_VALUE and not isinstance(value, Mapping) else str(number)
+    return text if text and len(text) <= longest and not isinstance(value, Mapping) else str(number)
 
 
 def _with_own_names(jobs: list[Job]) -> Iterator[Job]:
