@@ -49,19 +49,6 @@ def test_table_1_is_that_of_the_paper() -> None:
     assert {each[1:] for each in lambdas} == {PAPER_SPARSITY["Swimmer-v4"][1:]}
 
 
-def test_other_printed_numbers_are_those_of_the_text() -> None:
-    numbers = (*EXPERIMENTS["main"].printed, *EXPERIMENTS["structure"].printed)
-    assert {(each.task, each.row): each.cells for each in numbers} == {
-        ("HalfCheetah-v4", "GRD"): ["1.5e4"],
-        ("HalfCheetah-v4", "best baseline"): ["1.25e4"],
-        ("Ant-v4", "GRD"): ["6.5e3"],
-        ("Ant-v4", "best baseline"): ["6e3"],
-        ("HumanoidStandup-v4", "GRD"): ["2.3e5"],
-        ("Ant-v4", "GRD at 10,000"): ["75%", "-", "98%", "70%"],
-    }
-    assert all(not EXPERIMENTS[n].printed for n in ("robustness", "backbones", "metaworld", "rewards"))
-
-
 def test_the_experiments_are_the_papers() -> None:
     assert list(EXPERIMENTS) == [
         "main", "swimmer", "robustness", "backbones", "metaworld", "structure", "rewards",
@@ -251,17 +238,16 @@ def test_what_is_not_usual_has_a_folder_of_its_own() -> None:
     assert other == Path("runs/paper-main-half-both-300000-steps-3-seeds")
 
 
-def test_help_lists_the_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_are_listed_and_an_unknown_one_is_answered_with_the_nearest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(UserError, match=r"unknown experiment 'swimer'.*swimmer") as caught:
+        cli._run(["paper", "swimer"])
+    assert caught.value.usage
     with pytest.raises(SystemExit):
         cli._run(["paper", "--help"])
     said = capsys.readouterr().out
     assert all(re.search(rf"^{name} ", said, re.MULTILINE) for name in EXPERIMENTS)
-
-
-def test_an_unknown_name_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UserError, match=r"unknown experiment 'swimer'.*swimmer") as caught:
-        cli._run(["paper", "swimer"])
-    assert caught.value.usage
 
 
 def test_a_folder_with_files_of_ones_own_is_left_alone(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def present(experiment: Experiment, request: Request, done: Sequence[Done], fold
             "figures": [str(figure) for figure in figures],
             "ours": [row._asdict() for row in rows],
             "compared": compared,
-            "paper": [printed._asdict() for printed in experiment.printed],
+            "paper": [vars(printed) for printed in experiment.printed],
             "differs": [*_differs(experiment, kept, request), *notes],
             "jobs": [each.planned.job.to_dict() for each in done],
             "configs": {each.planned.job.name: each.run.read_config() for each in done},
