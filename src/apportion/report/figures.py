@@ -6,7 +6,7 @@ Of the paper: learning curves (its Figures 3 and 5), causal structure over train
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,13 +43,18 @@ def write_figures(
     )
     drawing.need_matplotlib()
     labels = label_runs(runs)
-    noise = [_read_noise(path) for path in noise_results]
+    noise: dict[Path, dict[float, Any]] = {}
+    for path in noise_results:
+        run, std, returns = _read_noise(path)
+        noise.setdefault(run, {})[std] = returns
     folder.mkdir(parents=True, exist_ok=True)
     files = [_learning_curves(runs, labels, folder / f"learning-curves.{format}")]
-    for run, label, name in zip(runs, labels, _file_names(labels), strict=True):
-        files.append(draw_structure(run, label, folder / f"structure-{name}.{format}"))
-        files.append(draw_rewards(run, folder / f"rewards-{name}.{format}"))
-    files.append(draw_robustness(runs, labels, noise, folder / f"robustness.{format}"))
+    for each, label, name in zip(runs, labels, _file_names(labels), strict=True):
+        files.append(draw_structure(each, label, folder / f"structure-{name}.{format}"))
+        files.append(draw_rewards(each, folder / f"rewards-{name}.{format}"))
+    known = {run.path.resolve(): label for run, label in zip(runs, labels, strict=True)}
+    played = [(known.get(run, run.name), returns) for run, returns in noise.items()]
+    files.append(draw_robustness(played, folder / f"robustness.{format}"))
     return [file for file in files if file is not None]
 
 
@@ -176,32 +181,26 @@ def draw_rewards(run: RunFolder, path: Path) -> Path | None:
     return drawing.draw_panels([Panel(title, "step of the episode", "reward", lines)], path, 7, 2.8)
 
 
-def draw_robustness(
-    runs: Sequence[RunFolder], labels: Sequence[str], noise: list[dict[str, Any]], path: Path
-) -> Path | None:
-    """Return against the standard deviation of noise on what the policy sees: mean over seeds, 95% band."""
-    if not noise:
+def draw_robustness(runs: Sequence[tuple[str, Mapping[float, Any]]], path: Path) -> Path | None:
+    """Return against the standard deviation of noise on what the policy sees: mean over seeds, 95% band. Of
+    each run its label, and the returns of its seeds by that deviation."""
+    if not runs:
         return None
-    known = {run.path.resolve(): label for run, label in zip(runs, labels, strict=True)}
     lines: list[Line] = []
-    for run in dict.fromkeys(Path(result["run"]).resolve() for result in noise):
-        own = sorted((each for each in noise if Path(each["run"]).resolve() == run), key=_std)
-        curve = band(np.array([each["returns"] for each in own], np.float64), mean)
-        colour, label = drawing.colour(len(lines)), known.get(run, run.name)
-        lines.append(Line([_std(each) for each in own], curve, label, colour, marker="o"))
+    for label, returns in runs:
+        stds = sorted(returns)
+        curve = band(np.array([returns[std] for std in stds], np.float64), mean)
+        lines.append(Line(stds, curve, label, drawing.colour(len(lines)), marker="o"))
     return drawing.draw_panels([Panel("", "standard deviation of the noise", "return", lines)], path)
 
 
-def _std(result: dict[str, Any]) -> float:
-    return float(result["noise"]["std"]) if result["noise"] else 0.0
-
-
-def _read_noise(path: Path) -> dict[str, Any]:
+def _read_noise(path: Path) -> tuple[Path, float, list[float | None]]:
+    """Which run it is of, the standard deviation, and the returns."""
     way = "write it with `apportion eval RUN --out`"
     data = read_json_of_others(path, mend=way)
     good = isinstance(data, dict) and {"run", "noise", "returns"} <= set(data)
     check(good, f"{path} is no result of an evaluation: {way}")
-    return dict(data)
+    return Path(data["run"]).resolve(), float(data["noise"]["std"]) if data["noise"] else 0.0, data["returns"]
 
 
 # --- The picture of apportion explain: what the agents are paid for, and one episode step by step

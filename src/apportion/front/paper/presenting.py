@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,8 +75,11 @@ def present(experiment: Experiment, request: Request, done: Sequence[Done], fold
         at = np.array([entry["step"] for entry in done[0].run.evaluations()])
         moments = {step: int(at[_nearest(at, moment)]) for step, moment in moments.items()}
     rows = _rows(experiment, moments, done, folder, request.scale == "smoke")
-    figures, compared, notes = _figures(experiment, request, done, rows, folder)
-    made_with = versions()
+    kinds = request.settings if experiment.shows == "curves" else ()
+    compared = {name: _compared(experiment, done, name) for name in kinds}
+    notes = dict.fromkeys(line for each in compared.values() for line in each.notes)
+    alone = [line for line in notes if not line.startswith(TOGETHER)]  # nothing here is over all tasks
+    figures = _figures(experiment, compared, done, rows, folder)
     data: dict[str, Any] = plain(
         {
             "experiment": experiment.name,
@@ -91,12 +94,12 @@ def present(experiment: Experiment, request: Request, done: Sequence[Done], fold
             "page": str(folder / PAGE),
             "figures": [str(figure) for figure in figures],
             "ours": [row._asdict() for row in rows],
-            "compared": compared,
+            "compared": {name: each.summary() for name, each in compared.items()},
             "paper": [vars(printed) for printed in experiment.printed],
-            "differs": [*_differs(experiment, kept, request), *notes],
+            "differs": [*_differs(experiment, kept, request), *alone],
             "jobs": [each.planned.job.to_dict() for each in done],
             "configs": {each.planned.job.name: each.run.read_config() for each in done},
-            "versions": made_with,
+            "versions": versions(),
         }
     )
     write_json(folder / RESULTS, data)
@@ -153,9 +156,11 @@ def _under_noise(each: Done, folder: Path, smoke: bool) -> Values:
     episodes = 1 if smoke else EPISODES
     values = {}
     for std in (NOISE[0], NOISE[-1]) if smoke else NOISE:
-        file = _noise_file(each, folder, f"{std:g}")
+        file = folder / "noise" / f"{each.planned.job.name}-{std:g}.json"
         wanted = {"step": each.run.evaluations()[-1]["step"], "episodes": episodes}
-        data = _read(file)
+        data: dict[str, Any] = {}
+        with suppress(OSError, UserError):
+            data = read_json(file)
         if any(data.get(name) != value for name, value in wanted.items()):
             dims = tuple(str(dim) for dim in DEAD) if std else ()
             data = evaluate_run(each.run, EvaluationSettings(episodes, noise=std, noise_dims=dims)).data
@@ -163,17 +168,6 @@ def _under_noise(each: Done, folder: Path, smoke: bool) -> Values:
             write_json(file, data)
         values[f"{std:g}"] = np.asarray(data["returns"], np.float64)
     return values
-
-
-def _noise_file(each: Done, folder: Path, std: str) -> Path:
-    return folder / "noise" / f"{each.planned.job.name}-{std}.json"
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return read_json(file)
-    except (OSError, UserError):
-        return {}
 
 
 def _shares_off(each: Done, moments: dict[int, int]) -> Iterator[Row]:
@@ -209,31 +203,25 @@ def _nearest(steps: NDArray[Any], moment: int) -> int:
 
 
 def _figures(
-    experiment: Experiment, request: Request, done: Sequence[Done], rows: list[Row], folder: Path
-) -> tuple[list[Path], dict[str, Any], list[str]]:
-    """Figures, what a comparison of curves says of each kind of settings, and its notes."""
+    experiment: Experiment,
+    compared: dict[Settings, Compared],
+    done: Sequence[Done],
+    rows: list[Row],
+    folder: Path,
+) -> list[Path]:
     if experiment.shows == "curves":
-        compared = {name: _compared(experiment, done, name) for name in request.settings}
-        files = [each.figure(folder / f"curves-{name}.svg") for name, each in compared.items()]
-        notes = dict.fromkeys(line for each in compared.values() for line in each.notes)
-        alone = [line for line in notes if not line.startswith(TOGETHER)]  # nothing here is over all tasks
-        return files, {name: each.summary() for name, each in compared.items()}, alone
+        return [each.figure(folder / f"curves-{name}.svg") for name, each in compared.items()]
     if experiment.shows == "noise":
-        played = [
-            read_json(_noise_file(each, folder, std))
-            for each, row in zip(done, rows, strict=True)
-            for std in row.values
-        ]
-        runs, labels = [each.run for each in done], [each.planned.label for each in done]
-        found = [draw_robustness(runs, labels, played, folder / "robustness.svg")]
+        labels = [each.planned.label for each in done]
+        played = [{float(std): returns for std, returns in row.values.items()} for row in rows]
+        found = [draw_robustness(list(zip(labels, played, strict=True)), folder / "robustness.svg")]
     else:
-        found = []
-        for each in done:
-            path = folder / f"{each.planned.job.name}.svg"
-            structure = experiment.shows == "edges"
-            label = each.planned.label
-            found.append(draw_structure(each.run, label, path) if structure else draw_rewards(each.run, path))
-    return [file for file in found if file is not None], {}, []
+        places = [(each, folder / f"{each.planned.job.name}.svg") for each in done]
+        if experiment.shows == "edges":
+            found = [draw_structure(each.run, each.planned.label, path) for each, path in places]
+        else:
+            found = [draw_rewards(each.run, path) for each, path in places]
+    return [file for file in found if file is not None]
 
 
 def _compared(experiment: Experiment, done: Sequence[Done], settings: Settings) -> Compared:
