@@ -5,6 +5,7 @@ Configs are frozen dataclasses beside the code they set; here they are checked, 
 
 import dataclasses
 import difflib
+import importlib
 import json
 import math
 import numbers
@@ -31,6 +32,14 @@ def check(condition: bool, message: str) -> None:
     """Raise a one-line UserError unless the condition holds."""
     if not condition:
         raise UserError(message)
+
+
+def extra(module: str, why: str, name: str) -> Any:
+    """A package of one of our extras, or how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(f"{why}: pip install 'apportion[{name}]'") from error
 
 
 T = TypeVar("T")

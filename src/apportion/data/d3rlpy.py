@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import Tell, UserError, check
+from apportion.core.config import Tell, UserError, check, extra
 from apportion.data.columns import Choice, Columns
 from apportion.data.rows import CREDIT, PAID, REAL, Column, Earned, Rows, check_room, check_unpacked
 
@@ -27,12 +27,7 @@ Array = NDArray[Any]
 
 
 def h5py() -> Any:
-    """The package, or how to get it."""
-    try:
-        import h5py
-    except ImportError:
-        raise UserError("HDF5 files are read with h5py: pip install 'apportion[minari]'") from None
-    return h5py
+    return extra("h5py", "HDF5 files are read with h5py", "minari")
 
 
 def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:

@@ -9,19 +9,14 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import Tell, UserError, check, nearest
+from apportion.core.config import Tell, UserError, check, extra, nearest
 from apportion.data.columns import Choice, Columns
 from apportion.data.d3rlpy import counted
 from apportion.data.rows import CREDIT, PAID, Column, Earned, Floats, Rows, check_room
 
 
 def minari() -> Any:
-    """The package, or how to get it."""
-    try:
-        import minari
-    except ImportError:
-        raise UserError("Minari data sets are read with minari: pip install 'apportion[minari]'") from None
-    return minari
+    return extra("minari", "Minari data sets are read with minari", "minari")
 
 
 def open_set(name: str) -> Any:

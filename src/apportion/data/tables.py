@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import Tell, UserError, check
+from apportion.core.config import Tell, UserError, check, extra
 from apportion.data import csv_files
 from apportion.data.columns import Choice, Columns, choose
 from apportion.data.csv_files import Dialect, csv_shape
@@ -92,12 +92,7 @@ def write(data: str, target: Path, earned: Earned) -> None:
 
 
 def polars() -> Any:
-    """The package, or how to get it."""
-    try:
-        import polars
-    except ImportError:
-        raise UserError("tables are read with polars: pip install 'apportion[tables]'") from None
-    return polars
+    return extra("polars", "tables are read with polars", "tables")
 
 
 def _parquet_shape(path: Path) -> tuple[list[str], int]:

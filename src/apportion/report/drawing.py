@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from apportion.core.config import UserError, check
+from apportion.core.config import check, extra
 from apportion.report.statistics import Band
 
 if TYPE_CHECKING:
@@ -124,10 +124,7 @@ def drawing() -> Iterator[None]:
 
 
 def need_matplotlib() -> None:
-    try:
-        import matplotlib  # noqa: F401 - is it there?
-    except ImportError as error:
-        raise UserError("figures need matplotlib: pip install 'apportion[figures]'") from error
+    extra("matplotlib", "figures need matplotlib", "figures")
 
 
 def new_figure(width: float, height: float) -> "Figure":
