@@ -10,8 +10,8 @@ import polars
 import pytest
 
 from apportion.core.config import UserError
+from apportion.data import csv_files, tables
 from apportion.data import rows as logged_rows
-from apportion.data import tables
 from apportion.data.columns import Columns
 from apportion.data.encoding import Encoding
 from apportion.data.reading import FORMATS, Format, read_log, read_rows, write_copy
@@ -55,7 +55,7 @@ def test_a_format_is_a_reader_a_writer_and_a_line(tmp_path: Path, monkeypatch: p
         return file.with_suffix(".csv")
 
     def write(source: str, target: Path, earned: Earned) -> None:
-        tables.write(str(named(Path(source))), target, earned)
+        csv_files.write(str(named(Path(source))), target, earned)
 
     monkeypatch.setitem(
         FORMATS, ".link", Format(lambda file, *how: tables.read(str(named(Path(file))), *how), write, True)

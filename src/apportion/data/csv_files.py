@@ -95,8 +95,9 @@ def csv_records(path: Path, mark: str) -> Iterator[tuple[str, list[str]]]:
             yield text, cells
 
 
-def write_csv(path: Path, target: Path, earned: Earned) -> None:
+def write(data: str, target: Path, earned: Earned) -> None:
     """Each line as it stands, and more at its end."""
+    path = Path(data)
     dialect = read_dialect(path)
     records = csv_records(path, dialect.mark)
     header, names = next(records)

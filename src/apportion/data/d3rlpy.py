@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from apportion.core.config import Tell, UserError, check, extra
 from apportion.data.columns import Choice, Columns
-from apportion.data.rows import CREDIT, PAID, REAL, Column, Earned, Rows, check_room, check_unpacked
+from apportion.data.rows import CREDIT, PAID, REAL, Column, Earned, Rows, check_room, check_unpacked, in_short
 
 FLAT = ("observations", "actions", "rewards", "terminals")
 _PARTS = ("observations", "actions", "rewards")
@@ -42,8 +42,7 @@ def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
             arrays = _arrays(path, file, names if flat else _dumped_names(path, file))
             return flat_rows(data, arrays) if flat else _dumped_rows(data, arrays)
     except (OSError, ValueError, TypeError, KeyError, RuntimeError, MemoryError, AttributeError) as error:
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise UserError(f"{path} cannot be read as HDF5 ({reason}): write it again") from error
+        raise UserError(f"{path} cannot be read as HDF5 ({in_short(error)}): write it again") from error
 
 
 def _arrays(path: Path, file: Any, names: list[str]) -> dict[str, Array]:

@@ -18,7 +18,18 @@ from apportion.core.config import Tell, UserError, check
 from apportion.core.files import ARRAY_HEAD
 from apportion.data import d3rlpy
 from apportion.data.columns import Choice, Columns
-from apportion.data.rows import REAL, REWARD, Column, Earned, Floats, Log, Rows, check_unpacked, in_bytes
+from apportion.data.rows import (
+    REAL,
+    REWARD,
+    Column,
+    Earned,
+    Floats,
+    Log,
+    Rows,
+    check_unpacked,
+    in_bytes,
+    in_short,
+)
 
 TEXT = "U"
 REQUIRED = ("observations", "actions", "lengths", "totals")
@@ -58,9 +69,9 @@ def load_npz(path: Path, others: bool = False) -> Arrays:
             check_unpacked(str(path), sum(each.file_size for each in chosen), packed)
             return {name: _unpacked(archive, members[name]) for name in names}
     except (BadZipFile, zlib.error, ValueError, TypeError, EOFError, SyntaxError, OSError) as error:
-        raise UserError(f"{path} is damaged ({_short(error)}): write it again with numpy.savez") from error
+        raise UserError(f"{path} is damaged ({in_short(error)}): write it again with numpy.savez") from error
     except (NotImplementedError, RuntimeError, MemoryError) as error:  # encrypted, or packed in an odd way
-        raise UserError(f"{path} cannot be read ({_short(error)}): write it with numpy.savez") from error
+        raise UserError(f"{path} cannot be read ({in_short(error)}): write it with numpy.savez") from error
 
 
 def _read_head(archive: ZipFile, member: ZipInfo) -> _Head:
@@ -93,10 +104,6 @@ def _check(path: Path, name: str, head: _Head, member: ZipInfo, kinds: str) -> N
 def _unpacked(archive: ZipFile, member: ZipInfo) -> NDArray[Any]:
     with archive.open(member) as file:
         return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:120] or type(error).__name__
 
 
 # --- Episodes

@@ -10,7 +10,7 @@ import numpy as np
 from apportion.core import files
 from apportion.core.config import Tell, UserError, check, silent
 from apportion.core.files import memory
-from apportion.data import d3rlpy, json_lines, minari_sets, npz, tables
+from apportion.data import csv_files, d3rlpy, json_lines, minari_sets, npz, tables
 from apportion.data.columns import FIELDS, Choice, Columns
 from apportion.data.encoding import Encoding
 from apportion.data.rows import Earned, Log, Rows
@@ -29,9 +29,9 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    ".csv": Format(tables.read, tables.write, True),
-    ".parquet": Format(tables.read, tables.write, True),
-    ".pq": Format(tables.read, tables.write, True),
+    ".csv": Format(tables.read, csv_files.write, True),
+    ".parquet": Format(tables.read, tables.write_parquet, True),
+    ".pq": Format(tables.read, tables.write_parquet, True),
     ".jsonl": Format(json_lines.read, json_lines.write, True),
     ".ndjson": Format(json_lines.read, json_lines.write, True),
     ".npz": Format(npz.read, npz.write, False),

@@ -312,3 +312,8 @@ def _shown(value: Any) -> str:
     if isinstance(value, str):
         return repr(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def in_short(error: Exception) -> str:
+    """What went wrong, in a few words."""
+    return " ".join(str(error).split())[:120] or type(error).__name__

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.config import Tell, UserError, check, extra
-from apportion.data import csv_files
 from apportion.data.columns import Choice, Columns, choose
 from apportion.data.csv_files import Dialect, csv_shape
 from apportion.data.rows import (
@@ -77,18 +76,14 @@ def of_columns(
     )
 
 
-def write(data: str, target: Path, earned: Earned) -> None:
+def write_parquet(data: str, target: Path, earned: Earned) -> None:
     """The same table with more columns."""
-    path = Path(data)
-    if path.suffix == CSV:
-        return csv_files.write_csv(path, target, earned)
-    table = polars().scan_parquet(path, glob=False)
+    table = polars().scan_parquet(Path(data), glob=False)
     names = table.collect_schema().names()
     before = earned.renamed(names)
     table = table.rename({old: name for old, name in zip(names, before, strict=True) if old != name})
     added = polars().LazyFrame(earned.columns)
     polars().concat([table, added], how="horizontal").sink_parquet(target)
-    return None
 
 
 def polars() -> Any:
