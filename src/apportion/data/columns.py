@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from apportion.core.config import UserError, check, nearest
 
@@ -66,7 +66,8 @@ class Columns:
         check(0 <= self.lags <= 100, f"--lags {self.lags} must be from 0 to 100")
 
 
-class Choice(NamedTuple):
+@dataclass(frozen=True)
+class Choice:
     """Every column that is read, and what it is."""
 
     episode: str

@@ -29,9 +29,9 @@ def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
     given = columns
     if isinstance(columns, Columns):
         given = replace(columns, episode=columns.episode or LINE, step=columns.step or "")
-    choice = choose(data, given, [LINE, *found.columns], paid)._replace(steps=found.steps)
+    choice = replace(choose(data, given, [LINE, *found.columns], paid), steps=found.steps)
     if isinstance(columns, Columns):
-        choice = choice._replace(guessed=tuple(set(choice.guessed) - {"episode", "step"}))
+        choice = replace(choice, guessed=tuple(set(choice.guessed) - {"episode", "step"}))
     wanted = [name for name in choice.names if name in found.columns]
     check_room(data, sum(found.lengths) * len(wanted))
     lengths = np.array(found.lengths, np.int64)

@@ -4,6 +4,7 @@ Only the columns that are needed are read, in batches. Every row of a CSV is loo
 is too short or too long would shift what it says.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
     guessed = isinstance(columns, Columns) and columns.terminated is None
     terminated = episode_ends(data, choice.terminated, table[choice.terminated], lengths, guessed)
     if guessed and terminated.all():  # any end may be meant, a cut as well
-        unsure = choice._replace(unsure=choice.terminated, terminated=None)
+        unsure = replace(choice, unsure=choice.terminated, terminated=None)
         return rows._replace(terminated=terminated, may_be_cuts=True, choice=unsure)
     return rows._replace(terminated=terminated)
 

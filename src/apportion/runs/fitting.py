@@ -86,7 +86,7 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     data = _divided(spec, log, held_out)
     facts = {
         "data": source,
-        "columns": None if choice is None else choice._asdict(),
+        "columns": None if choice is None else to_dict(choice),
         "encoding": encoding.to_dict(),
         "fitting": to_dict(fitting),
         "episodes": count,
