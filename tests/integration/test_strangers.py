@@ -17,10 +17,9 @@ from driver import apportion
 from apportion.core import files
 from apportion.core.config import UserError, parse_json
 from apportion.core.terminal import all_inert, console, inert
-from apportion.data import d3rlpy
 from apportion.data.columns import Columns
 from apportion.data.npz import load_npz
-from apportion.data.reading import read_log
+from apportion.data.reading import read_log, read_rows
 from apportion.front.sweep.planning import plan
 from apportion.front.sweep.process import clear_way
 from apportion.runs.folder import RunFolder, is_held
@@ -180,7 +179,7 @@ def test_hostile_hdf5_is_refused_in_a_line(tmp_path: Path, outside: Path, what: 
         file["terminals"] = np.arange(20) % 5 == 4
         harm(h5py, file, outside)
     with pytest.raises(UserError, match=said):
-        d3rlpy.read(path)
+        read_rows(str(path), Columns())
 
 
 # --- Names on a terminal, and JSON without end

@@ -345,29 +345,6 @@ def gather_segments(replay: Replay, segments: Int[Array, "M"], max_steps: int) -
     )
 
 
-def bare_transitions(
-    observation: Any, action: Any, next_observation: Any, terminated: Any = False, fact: int = 0
-) -> Transitions:
-    """Steps [B] of which nobody knows what their segments pay, nor where in them they lie: all other facts
-    are the same number."""
-    count, xp = len(observation), np if isinstance(observation, np.ndarray) else jnp
-    amount: Any = xp.full(count, fact, np.float32)
-    place: Any = xp.full(count, fact, np.int32)
-    return Transitions(
-        observation=observation,
-        action=action,
-        next_observation=next_observation,
-        paid=amount,
-        true_reward=amount,
-        terminated=xp.broadcast_to(xp.asarray(terminated), (count,)),
-        segment_total=amount,
-        segment_length=place,
-        step_in_segment=place,
-        step_in_episode=place,
-        credit=amount,
-    )
-
-
 def _mean_reward(total: Float[Array, "*M"], length: Int[Array, "*M"]) -> Float[Array, "*M"]:
     return total / length.astype(total.dtype)
 

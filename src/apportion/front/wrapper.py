@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
 from apportion.core.config import UserError, check
-from apportion.data.replay import bare_transitions
+from apportion.core.types import single_steps
 from apportion.envs.make import time_limit
 from apportion.envs.spaces import learners_actions, spec_of
 from apportion.runs.explain import Steps, why_not_alone
@@ -82,11 +82,11 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         episode = self._unfinished.end(terminated)
         self.learner.add(episode)
         self.episodes += 1
-        self.learner.learn(max(1, round(self.updates_per_step * len(episode.paid))), self.batch_size)
+        self.learner.learn(max(1, round(self.updates_per_step * len(episode["paid"]))), self.batch_size)
 
     def _reward(self, before: Any, action: Any, after: Any, terminated: bool) -> float:
-        seen, then = (np.asarray(each, np.float32)[None] for each in (before, after))
-        step = bare_transitions(seen, action[None], then, terminated)
+        seen, reached = (np.asarray(each, np.float32)[None] for each in (before, after))
+        step = single_steps(seen, action[None], reached, np.array([terminated]))
         return float(self.learner.rewards(step)[0])
 
     def _check_judges_steps(self, method: str) -> None:

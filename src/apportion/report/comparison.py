@@ -464,7 +464,7 @@ def random_return(run: RunFolder, least_steps: int = 10_000, least_episodes: int
     """Mean true return of random actions in a run's environment: random episodes of short tasks differ."""
     run.need_trust("the environment")
     config = from_dict(EnvConfig, run.read_config()["env"])
-    lane = Lane(config, 0, head="", start=False)
+    lane = Lane(config, 0, head="")
     returns: list[float] = []
     steps = 0
     try:

@@ -17,7 +17,7 @@ import numpy as np
 
 from apportion.core.config import UserError, from_dict
 from apportion.core.files import LOG_BYTES, memory, read_bytes, sync
-from apportion.envs.wire import strip_prefix
+from apportion.envs.messages import strip_prefix
 from apportion.runs.atomic import Arrays, checksum, json_text, load_tensors, parse_sealed, save_tensors
 from apportion.runs.schemas import Header
 

@@ -8,8 +8,8 @@ import numpy as np
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.envs.lane import Noise
-from apportion.envs.wire import Arrays
-from apportion.envs.workers import Pool, default_workers
+from apportion.envs.messages import Arrays
+from apportion.envs.supervisor import Pool, default_workers
 from apportion.runs.atomic import plain
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, read_learned

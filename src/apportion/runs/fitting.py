@@ -15,7 +15,7 @@ from apportion.core.config import UserError, check, to_dict
 from apportion.core.spec import Spec
 from apportion.data.reading import Read
 from apportion.data.rows import Log
-from apportion.envs.wire import Arrays
+from apportion.envs.messages import Arrays
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json
 from apportion.runs.credit import (

@@ -13,7 +13,7 @@ from apportion.core.categories import expanded
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Method, State
-from apportion.envs.wire import Arrays
+from apportion.envs.messages import Arrays
 from apportion.runs import best as bests
 from apportion.runs import checkpoint
 from apportion.runs import saved as saving

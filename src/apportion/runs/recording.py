@@ -17,7 +17,7 @@ from apportion.core.config import UserError, check
 from apportion.core.spec import Spec
 from apportion.core.types import Metrics
 from apportion.envs.factories import only_here
-from apportion.envs.workers import Pool
+from apportion.envs.supervisor import Pool
 from apportion.runs import best as bests
 from apportion.runs import checkpoint, progress
 from apportion.runs import saved as saving

@@ -13,8 +13,8 @@ from apportion.core.config import check, from_dict
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
-from apportion.envs.lane import blank_chunk
-from apportion.envs.wire import Arrays, strip_prefix
+from apportion.envs.lane import ChunkWriter
+from apportion.envs.messages import Arrays, strip_prefix
 from apportion.runs import checkpoint
 from apportion.runs.checkpoint import Stored, check_like
 from apportion.runs.schemas import FaultsMeta, TrainingMeta
@@ -120,7 +120,8 @@ def _unfilled(columns: Arrays, template: Replay) -> Replay:
 
 def _pending(arrays: Arrays, config: Config, spec: Spec) -> Arrays:
     """The chunk for the next iteration, if it is one."""
-    for name, blank in blank_chunk(spec, config.schedule.steps_per_iteration).items():
+    sizes = config.schedule.steps_per_iteration, spec.observation_size, spec.action_size
+    for name, blank in ChunkWriter(*sizes).finish(np.zeros(spec.observation_size, np.float32)).items():
         check(name in arrays, f"pending/{name} is missing")
         check_like(f"pending/{name}", arrays[name], np.broadcast_to(blank, (config.lanes, *blank.shape)))
     return arrays

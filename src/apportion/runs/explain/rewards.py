@@ -17,8 +17,7 @@ from jaxtyping import Array, Float
 from numpy.typing import NDArray
 
 from apportion.core.config import Tell, UserError, check, silent
-from apportion.core.types import Method, State
-from apportion.data.replay import bare_transitions
+from apportion.core.types import Method, State, Transitions
 from apportion.runs.explain import shapley
 from apportion.runs.explain.shapley import Doubles, Players
 
@@ -91,7 +90,7 @@ def compile_reward(method: Method, states: int) -> RewardOf:
     @jax.jit
     def block(state: State, rows: Float[Array, "N C"]) -> Float[Array, "N"]:
         before, action, after = rows[:, :states], rows[:, states:-states], rows[:, -states:]
-        return method.reward(state, bare_transitions(before, action, after))
+        return method.reward(state, _transitions(before, action, after, 0))
 
     def reward_of(state: State, rows: NDArray[Any]) -> NDArray[Any]:
         size = min(_BLOCK, 1 << max(0, len(rows) - 1).bit_length())
@@ -121,7 +120,7 @@ def why_not_alone(name: str, method: Method, state: State, steps: Steps) -> str 
     before, action, after = (jnp.asarray(part, jnp.float32) for part in steps)
     reward = jax.jit(method.reward)  # op by op, each would be compiled by itself
     without, with_facts = (
-        np.asarray(reward(state, bare_transitions(before, action, after, fact=fact))) for fact in (0, 1)
+        np.asarray(reward(state, _transitions(before, action, after, fact))) for fact in (0, 1)
     )
     if not np.array_equal(without, with_facts, equal_nan=True):
         return f"{name} takes its rewards from the episode and learns none"
@@ -172,8 +171,8 @@ def explain_reward(
 
 def _players(method: Method, state: State, rows: NDArray[Any], states: int) -> NDArray[np.bool_]:
     """[D] dimensions that the method's reward reads; where it does not say which, those that ever vary."""
-    if method.reads is not None:
-        return np.asarray(method.reads(state)) >= 0.5
+    if method.graph is not None:
+        return np.asarray(method.graph.reads(state)) >= 0.5
     varies = ~(rows == rows[0]).all(axis=0)
     return np.concatenate([varies[:states] | varies[-states:], varies[states:-states]])
 
@@ -183,3 +182,22 @@ def _spread(values: Doubles, on: NDArray[np.bool_]) -> Doubles:
     spread = np.zeros((*values.shape[:-1], len(on)))
     spread[..., on] = values
     return spread
+
+
+def _transitions(before: Array, action: Array, after: Array, fact: int) -> Transitions:
+    """Steps whose other facts (what was paid, where in a segment, ...) are all the same number."""
+    number = jnp.full(len(before), fact, jnp.float32)
+    count = jnp.full(len(before), fact, jnp.int32)
+    return Transitions(
+        observation=before,
+        action=action,
+        next_observation=after,
+        paid=number,
+        true_reward=number,
+        terminated=jnp.zeros(len(before), jnp.bool_),
+        segment_total=number,
+        segment_length=count,
+        step_in_segment=count,
+        step_in_episode=count,
+        credit=number,
+    )
