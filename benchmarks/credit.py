@@ -19,7 +19,7 @@ import numpy as np
 import apportion
 import suite_tasks
 from apportion.core.types import Record
-from apportion.data import logged
+from apportion.data.rows import Log as LogOfEpisodes
 from apportion.runs.atomic import read_json, write_json
 from apportion.runs.credit import INTERVAL, fit_credit, rows_of
 from apportion.runs.folder import versions
@@ -143,7 +143,7 @@ def closed_form(log: Log) -> tuple[Any, Any, Any, float]:
         for n in range(count)
     ]
     held_out = [records[n] for n in order[: count // 5]]
-    as_log = logged.Log(
+    as_log = LogOfEpisodes(
         log.observations,
         log.actions,
         log.totals,

@@ -37,7 +37,7 @@ from apportion.cli import VERBS, main
 from apportion.core.config import UserError
 from apportion.core.terminal import inert
 from apportion.data.columns import Columns
-from apportion.data.logged import read_npz
+from apportion.data.npz import read_npz
 from apportion.data.reading import read_log
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json

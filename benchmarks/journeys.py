@@ -110,7 +110,7 @@ def tried(problem: Problem, kind: str) -> dict[str, Any]:
                 writer.writerows([number, CHANNELS[each], said] for each in channels)
         seen = None if kind == "additive" else "channel"
         columns = Columns(episode="journey", states="channel", actions="", outcome="bought", seen=seen)
-        log, rows = read_log(str(path), columns).log, read_rows(str(path), columns)[1]
+        log, rows = read_log(str(path), columns).log, read_rows(str(path), columns)
     spec, order = spec_of("journeys", log), np.random.default_rng(0).permutation(len(log.totals))
     records = [learners_record(spec, log, number, number) for number in order]
     credit = fit_credit(spec, records[len(order) // 5 :], records[: len(order) // 5], 0, yes_no=True)

@@ -9,8 +9,8 @@
 Are graphs exact where data are clean? Do verdicts hold: with noise as real data have it, and on kinds of
 problems that the search was not made for? And how many episodes does it take? A verdict "present" is right if
 the dimension feeds the reward, one of "absent" if it does not, or is worth less than the negligible share of
-the totals' variance; an undecided one counts as what its graph says. Seeds are split once and for all: whoever
-improves the search looks at train and dev problems, and reports the held-out ones.
+the totals' variance; an undecided one counts as what its graph says. Seeds are split once and for all:
+whoever improves the search looks at train and dev problems, and reports the held-out ones.
 """
 
 import time

@@ -17,8 +17,9 @@ from odd_envs import Plain, make_plain
 import apportion as door
 from apportion.core.config import to_dict
 from apportion.core.spec import BLOCKS
+from apportion.envs.factories import name_factory
 from apportion.envs.make import EnvConfig, make
-from apportion.front.choosing import choose
+from apportion.front.choosing import Job
 from apportion.runs import checkpoint, logs
 from apportion.runs.folder import RunFolder
 from apportion.training import loop
@@ -171,7 +172,7 @@ def test_methods_say_what_their_rewards_need(method: str, reason: str, out: Path
 
 def _untrained(method: str, out: Path) -> door.Run:
     """A run that was saved before its first step."""
-    config, checkpoints = choose(make_plain, method, None, 1, 0, "default", {})
+    config, checkpoints = Job("", name_factory(make_plain), method).chosen()
     env, spec = make(config.env)
     env.close()
     folder = RunFolder.create(out, {**config.to_dict(), "checkpoints": to_dict(checkpoints)}, spec)

@@ -17,8 +17,9 @@ from driver import apportion
 from apportion.core import files
 from apportion.core.config import UserError, parse_json
 from apportion.core.terminal import all_inert, console, inert
-from apportion.data import d3rlpy
-from apportion.data.logged import load_npz
+from apportion.data.columns import Columns
+from apportion.data.npz import load_npz
+from apportion.data.reading import read_rows
 from apportion.front.sweep.planning import plan
 from apportion.front.sweep.process import clear_way
 from apportion.runs.folder import RunFolder, is_held
@@ -144,7 +145,7 @@ def test_arrays_that_unfold_together_to_too_much_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each was small enough; `relabel` reads all of them."""
-    monkeypatch.setattr("apportion.data.npz.UNPACKED", 2**20)
+    monkeypatch.setattr("apportion.data.rows.UNPACKED", 2**20)
     path = tmp_path / "log.npz"
     np.savez_compressed(path, **{f"x{number}": np.zeros(2**16) for number in range(4)})
     with pytest.raises(UserError, match="would unpack to"):
@@ -178,7 +179,7 @@ def test_hostile_hdf5_is_refused_in_a_line(tmp_path: Path, outside: Path, what: 
         file["terminals"] = np.arange(20) % 5 == 4
         harm(h5py, file, outside)
     with pytest.raises(UserError, match=said):
-        d3rlpy.read(path)
+        read_rows(str(path), Columns())
 
 
 # --- Names on a terminal, and JSON without end

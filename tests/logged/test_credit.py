@@ -11,6 +11,7 @@ import apportion
 from apportion import cli
 from apportion.core.config import UserError
 from apportion.core.types import Record
+from apportion.data.rows import Log
 from apportion.graph import posterior
 from apportion.runs.credit import Credit, fit_credit, in_words, read_credit, varies_too_much, weighed
 from apportion.runs.logged import spec_of
@@ -87,7 +88,7 @@ def test_a_clock_that_every_episode_passes_is_named() -> None:
         records.append(
             Record(seen, act, float(np.sum((1 + np.sin(time)) * act[:, 0] + state)), False, number)
         )
-    log = apportion.data.logged.Log(
+    log = Log(
         [each.observations for each in records],
         [each.actions for each in records],
         np.array([each.total for each in records]),

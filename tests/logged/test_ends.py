@@ -74,8 +74,8 @@ def test_flags_may_stand_on_every_row_of_an_episode(suffix: str, tmp_path: Path)
 )
 def test_the_column_is_guessed_by_name_and_said(name: str, tmp_path: Path) -> None:
     found = read(data.write_csv(tmp_path / "log.csv", flagged(name)))
-    assert found.source.choice is not None
-    assert found.source.choice.terminated == name
+    assert found.choice is not None
+    assert found.choice.terminated == name
     assert found.log.notes[0].endswith(f"--outcome outcome; --terminated {name}")
 
 
@@ -84,8 +84,8 @@ def test_without_the_column_nothing_is_said(tmp_path: Path) -> None:
     left_out = read(data.write_csv(tmp_path / "log.csv", flagged()), terminated="")
     for found in (plain, left_out):
         assert found.log.terminated is None
-        assert found.source.choice is not None
-        assert found.source.choice.terminated is None
+        assert found.choice is not None
+        assert found.choice.terminated is None
         assert "--terminated" not in found.log.notes[0]
         assert not found.encoding.ended
 
@@ -95,8 +95,8 @@ def test_another_name_may_be_given(tmp_path: Path) -> None:
     rows = [row | {"reward": row.pop("outcome")} for row in flagged("result")]
     found = read(data.write_csv(tmp_path / "log.csv", rows), terminated="result")
     np.testing.assert_array_equal(found.log.terminated, ~CUT)
-    assert found.source.choice is not None
-    assert found.source.choice.outcome == "reward"
+    assert found.choice is not None
+    assert found.choice.outcome == "reward"
     assert "--terminated" not in found.log.notes[0]
 
 
@@ -105,8 +105,8 @@ def test_a_guessed_column_that_is_always_true_may_mean_either(tmp_path: Path) ->
     found = read(file)
     assert found.log.terminated is None
     assert "'done' is true for every episode" in found.log.notes[0]
-    assert found.source.choice is not None
-    assert found.source.choice.terminated is None
+    assert found.choice is not None
+    assert found.choice.terminated is None
     named = read(file, terminated="done").log.terminated
     assert named is not None
     assert named.all()
@@ -139,8 +139,8 @@ def test_columns_of_ends_are_no_states_unless_named(
 ) -> None:
     found = read(data.write_csv(tmp_path / "log.csv", bare()), **columns)
     assert found.log.observation_names == states
-    assert found.source.choice is not None
-    assert found.source.choice.terminated == terminated
+    assert found.choice is not None
+    assert found.choice.terminated == terminated
 
 
 def set_flags(rows: list[dict[str, Any]], values: dict[int, Any]) -> None:
@@ -290,13 +290,13 @@ def test_a_run_reads_other_tables_in_the_same_way(name: str, flags: list[str], t
 
 def test_a_run_of_another_format_tells_what_ends_of_a_table_mean(tmp_path: Path) -> None:
     """Where it was told ends from cuts, a table of ends alone has ends, and one without any is refused."""
-    told = Encoding.of(read_rows(str(data.write_npz(tmp_path / "log.npz", EPISODES)), Columns())[1], 0)
+    told = Encoding.of(read_rows(str(data.write_npz(tmp_path / "log.npz", EPISODES)), Columns()), 0)
     told = dataclasses.replace(told, ended=True)
-    rows = read_rows(str(data.write_csv(tmp_path / "ended.csv", flagged("done", 1, 1))), Columns())[1]
+    rows = read_rows(str(data.write_csv(tmp_path / "ended.csv", flagged("done", 1, 1))), Columns())
     np.testing.assert_array_equal(told.apply(rows).terminated, np.ones(len(EPISODES)))
     lacking = data.write_csv(tmp_path / "lacking.csv", data.table(EPISODES))
     with pytest.raises(UserError, match=r"lacking.csv does not say which episodes ended by themselves, as"):
-        told.apply(read_rows(str(lacking), Columns())[1])
+        told.apply(read_rows(str(lacking), Columns()))
 
 
 def test_the_command_line_takes_none_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,8 @@ import pytest
 import apportion
 from apportion.core.config import UserError
 from apportion.data.columns import Columns
-from apportion.data.logged import Log
 from apportion.data.reading import read_log
+from apportion.data.rows import Log
 from apportion.runs.atomic import write_json
 from apportion.runs.identifying import identify_log
 from apportion.runs.logged import read_facts

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import scripts
 from apportion.core.config import UserError, conform, parse_json
-from apportion.data.logged import read_npz
+from apportion.data.npz import read_npz
 from apportion.runs import checkpoint
 from apportion.runs.folder import RunFolder
 from apportion.runs.summary import summarise

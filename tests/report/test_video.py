@@ -84,7 +84,9 @@ def test_the_best_seed_is_filmed() -> None:
     assert best_lane([None, None, None], lanes) == ["a"]
 
 
-def test_what_cannot_be_filmed_is_said_before_the_work(tmp_path: Path) -> None:
+def test_what_cannot_be_filmed_is_said_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for path, message in (
         (tmp_path / "film.avi", "must end in .mp4"),
         (tmp_path / "no/film.mp4", "no folder"),
@@ -93,9 +95,6 @@ def test_what_cannot_be_filmed_is_said_before_the_work(tmp_path: Path) -> None:
             check_video(path, GREENHOUSE)
     with pytest.raises(UserError, match="does not render pictures"):
         check_video(tmp_path / "film.mp4", EnvConfig("apportion/Factored-v0"))
-
-
-def test_the_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)  # as if it could not be imported
     with pytest.raises(UserError, match=r"pip install 'apportion\[video\]'"):
         check_video(tmp_path / "film.mp4", GREENHOUSE)

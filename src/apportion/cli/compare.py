@@ -17,8 +17,8 @@ from apportion.core.config import check
 from apportion.core.registry import from_folder
 from apportion.core.terminal import say
 from apportion.report.comparison import Metric, compare_runs, read_random
-from apportion.report.drawing import need_matplotlib
-from apportion.report.figures import check_file, write_figures
+from apportion.report.drawing import check_file, need_matplotlib
+from apportion.report.figures import write_figures
 from apportion.report.page import Extras, Names, check_fit, make_page, page_of, read_names
 from apportion.runs.folder import RunFolder
 

@@ -13,7 +13,8 @@ from apportion.core.config import check
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log
 from apportion.envs.make import EnvConfig
-from apportion.front.logs import relabel, start_fit, write_kinds
+from apportion.front.logs import relabel, start_fit
+from apportion.report.comparison import write_table
 from apportion.report.figures import check_plot, plot_kinds
 from apportion.runs.explain import Precision
 from apportion.runs.folder import RunFolder
@@ -223,7 +224,7 @@ def credit(argv: list[str]) -> int:
     with bar("Dividing", args.output) as tell:
         found = credit_by(RunFolder.open(args.run), args.data, args.by, tell)
     if args.csv is not None:
-        write_kinds(args.csv, found["kinds"])
+        write_table(args.csv, found["kinds"])
     if args.plot is not None:
         plot_kinds(found, args.plot)
     print_data(found, args.output, display.kinds)

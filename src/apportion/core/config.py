@@ -5,17 +5,19 @@ Configs are frozen dataclasses beside the code they set; here they are checked, 
 
 import dataclasses
 import difflib
+import importlib
 import json
 import math
 import numbers
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from apportion.core.files import JSON_DEPTH, LARGEST_WHOLE
+from apportion.core.files import JSON_DEPTH, LARGEST_WHOLE, read_bytes
 
 
 class UserError(Exception):
@@ -30,6 +32,14 @@ def check(condition: bool, message: str) -> None:
     """Raise a one-line UserError unless the condition holds."""
     if not condition:
         raise UserError(message)
+
+
+def extra(module: str, why: str, name: str) -> Any:
+    """A package of one of our extras, or how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(f"{why}: pip install 'apportion[{name}]'") from error
 
 
 T = TypeVar("T")
@@ -56,6 +66,16 @@ def parse_json(content: bytes | str) -> Any:
         raise ValueError("nested too deeply") from None
     _check_depth(data, JSON_DEPTH)
     return data
+
+
+def read_json_of_others(path: Path, missing: str = "", mend: str = "correct it") -> Any:
+    """The JSON in a file that a user names."""
+    try:
+        return parse_json(read_bytes(path, linked=True))
+    except FileNotFoundError as error:
+        raise UserError(f"no file {path}{missing}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}): {mend}") from error
 
 
 def conform(hint: Any, value: Any, where: str) -> Any:

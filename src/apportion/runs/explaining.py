@@ -11,7 +11,7 @@ from apportion.core.categories import expand_actions, expand_observations, input
 from apportion.core.config import Tell, check, silent
 from apportion.core.spec import REWARD_BLOCKS, Spec
 from apportion.core.types import State
-from apportion.data.logged import read_npz
+from apportion.data.npz import read_npz
 from apportion.envs.messages import Arrays
 from apportion.runs.atomic import plain
 from apportion.runs.certified import UNDECIDED

@@ -13,8 +13,8 @@ from apportion.core.categories import collapsed, expanded
 from apportion.core.children import StopRequest
 from apportion.core.config import UserError, check, to_dict
 from apportion.core.spec import Spec
-from apportion.data.logged import Log
 from apportion.data.reading import Read
+from apportion.data.rows import Log
 from apportion.envs.messages import Arrays
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json
@@ -59,7 +59,7 @@ ANSWERING = (
 
 def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool) -> RunFolder:
     """Learn from the episodes into a new run folder."""
-    source, encoding, log = read
+    source, choice, encoding, log = read
     check(
         config.method not in _NOT_LEARNING,
         f"{config.method} learns nothing from a log: choose another --method",
@@ -70,22 +70,23 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
         "choose another --method, and `relabel --exact` afterwards",
     )
     count = len(log.totals)
-    check(count >= FEWEST, f"{source.data} holds {count} episodes: at least {FEWEST} are needed")
+    check(count >= FEWEST, f"{source} holds {count} episodes: at least {FEWEST} are needed")
     if log.answers is not None:
         ways = f"choose --method {', '.join(ANSWERING)}, or --outcome-kind amount"
         answers = config.method in ANSWERING
         check(answers, f"{config.method} has no loss for outcomes that are yes or no: {ways}")
-        check_answers(log, source.data)
+        check_answers(log, source)
         what = "policies are learned from amounts only: leave out --backbone, or say --outcome-kind amount"
-        check(not config.has_policy, f"{source.data} has outcomes that are yes or no, and {what}")
-    spec = spec_of(source.data, log)
+        check(not config.has_policy, f"{source} has outcomes that are yes or no, and {what}")
+    spec = spec_of(source, log)
     check_policy(config, spec)
     held_out = _held_out(log, fitting.held_out, np.random.default_rng(config.seed))
     config = replace(config, schedule=_schedule(fitting))
     run = RunFolder.create(out, as_data(config, Checkpoints()), spec)
     data = _divided(spec, log, held_out)
     facts = {
-        **source.to_dict(),
+        "data": source,
+        "columns": None if choice is None else to_dict(choice),
         "encoding": encoding.to_dict(),
         "fitting": to_dict(fitting),
         "episodes": count,

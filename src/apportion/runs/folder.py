@@ -223,6 +223,10 @@ class RunFolder:
         """All entries of metrics.jsonl by step; damaged lines are left out, and named in `notes`."""
         return logs.examine(self.metrics, self.sizes().lanes).entries
 
+    def evaluations(self) -> list[dict[str, Any]]:
+        """Those of them that are of evaluations."""
+        return [entry for entry in self.read_metrics() if entry["kind"] == "eval"]
+
     def sizes(self) -> Sizes:
         """What the arrays of this run must fit."""
         spec = self.read_spec()

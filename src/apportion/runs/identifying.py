@@ -13,7 +13,7 @@ from apportion.core.categories import collapsed, expanded, one_hot, owners
 from apportion.core.config import check
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.core.types import Record
-from apportion.data.logged import Log
+from apportion.data.rows import Log
 from apportion.graph import Identification, Reason, identify
 from apportion.graph.priors import RELEVANT
 from apportion.runs.credit import KNOWN, Credit, answer_doubts, fit_credit, rows_of, told_in_words

@@ -11,8 +11,7 @@ from apportion.core.categories import input_names, input_owners
 from apportion.core.config import Tell, check, nearest, silent
 from apportion.core.spec import Spec
 from apportion.data.encoding import MOST_CATEGORIES, UNKNOWN
-from apportion.data.logged import Log
-from apportion.data.rows import Column, Rows
+from apportion.data.rows import Column, Log, Rows
 from apportion.runs.credit import INTERVAL, Credit, need_credit, quantiles, rows_of
 from apportion.runs.folder import RunFolder
 from apportion.runs.logged import learners_record, read_facts, read_for

@@ -2,16 +2,13 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expanded
 from apportion.core.config import Tell, check, silent
-from apportion.data.logged import Log
-from apportion.data.rows import Rows
-from apportion.data.writing import CHANGE, CREDIT, REWARD
+from apportion.data.rows import CREDIT, REWARD, Earned, Log, Rows
 from apportion.runs.credit import INTERVAL, Credit, half_width, quantiles, read_credit, rows_of
 from apportion.runs.credit import Steps as Credited
 from apportion.runs.explain import Precision, Steps
@@ -25,23 +22,15 @@ from apportion.training.uneven import Group, groups, padded_to
 
 _STEPS_AT_ONCE = 100_000  # padding included
 _STEPS_EXPLAINED = 500  # at once, or those of one longer episode
+_CHANGE = "probability_change"  # the column that is written for outcomes of yes and no
 
 
 Columns = dict[str, NDArray[np.float64]]
 
 
-class Relabelled(NamedTuple):
-    """What each row of a log gets."""
-
-    rows: Rows
-    reward: NDArray[np.float64]  # [N] the mean over lanes
-    credit: Columns  # [N] of each dimension, and the baseline: they add up to the reward
-    bounds: Columns  # [N] ends of the intervals of all these, where the run has any
-
-
 def relabel_rows(
     run: RunFolder, data: str, exact: bool, credit: bool, precision: Precision, tell: Tell
-) -> Relabelled:
+) -> Earned:
     """Credit of other data, or of those that the run was fitted to. What noise added to an outcome that is
     known is spread evenly over the steps; with `exact`, so is a level that all outcomes have in common."""
     rows, log = read_for(run, data)
@@ -62,7 +51,7 @@ def relabel_rows(
         shares, more = _credit(run, learned.sound, log, precision, tell)
         shares[_free("baseline", shares)] = reward - sum(shares.values())
         bounds |= more
-    return Relabelled(rows, reward, shares, bounds)
+    return Earned(rows, reward, shares, bounds)
 
 
 def method_rewards(run: RunFolder, log: Log) -> list[NDArray[np.float64]]:
@@ -113,7 +102,7 @@ def _of_answers(
     columns: Columns = {}
     told = {
         REWARD: [(each.reward, *each.within(INTERVAL)) for each in steps],
-        CHANGE: [found.changes(each, INTERVAL) for each in steps],
+        _CHANGE: [found.changes(each, INTERVAL) for each in steps],
     }
     for name, each in told.items():
         middle, low, high = (np.concatenate(part) for part in zip(*each, strict=True))

@@ -18,11 +18,11 @@ from jaxtyping import Array, Bool, PRNGKeyArray, UInt32
 from numpy.typing import NDArray
 
 from apportion.core.config import UserError
+from apportion.core.files import free_bytes
 from apportion.core.spec import Spec
 from apportion.core.types import Metrics
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
-from apportion.data.room import free_bytes
 from apportion.envs.faults import Faults
 from apportion.envs.messages import Arrays
 from apportion.envs.supervisor import Pool, default_workers

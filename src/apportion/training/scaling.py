@@ -16,11 +16,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Record, Returns, Segments, Survey, Transitions
-from apportion.data.blocks import summed
 from apportion.data.memory import Centres, Memory
-from apportion.data.replay import Replay
+from apportion.data.replay import Replay, summed, times
 from apportion.data.replay import survey as survey_of
-from apportion.data.times import times
 from apportion.envs.acting import FARTHEST, standardise
 from apportion.envs.make import TimeUp
 from apportion.nn.lanes import choose

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from apportion.core.config import check
-from apportion.front.sweep.planning import LOGS, Job
+from apportion.front.choosing import Job
+from apportion.front.sweep.planning import LOGS
 from apportion.runs import checkpoint, logs
 from apportion.runs.atomic import read_json, write_json
 from apportion.runs.folder import RunFolder, held
