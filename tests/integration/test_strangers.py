@@ -16,6 +16,7 @@ from driver import apportion
 
 from apportion.core import files
 from apportion.core.config import UserError, parse_json
+from apportion.core.spec import Spec
 from apportion.core.terminal import all_inert, console, inert
 from apportion.data import d3rlpy
 from apportion.data.columns import Columns
@@ -24,7 +25,6 @@ from apportion.data.reading import read_log
 from apportion.front.sweep.planning import plan
 from apportion.front.sweep.process import clear_way
 from apportion.runs.folder import RunFolder, is_held
-from apportion.runs.schemas import check_spec
 from synthetic_runs import Recipe, make_run, make_spec
 
 SMALL = Recipe(lanes=2, length=4, evaluations=2, episode_snapshots=1)
@@ -338,7 +338,7 @@ def test_products_and_levels_without_end_are_refused() -> None:
         plan(table)
     data: Any = make_spec(SMALL).to_dict()
     with pytest.raises(UserError, match="levels must be"):
-        check_spec(data | {"levels": [-1] * 6})
+        Spec.from_dict(data | {"levels": [-1] * 6})
 
 
 def test_without_a_home_there_is_no_cache_and_no_complaint(

@@ -22,8 +22,7 @@ from apportion.report.overview import curves, scores, sentence, structure_table
 from apportion.report.packing import compressed, compressed_json
 from apportion.report.structure import drivers, structure
 from apportion.runs.certified import in_words
-from apportion.runs.folder import RunFolder
-from apportion.runs.notes import notes
+from apportion.runs.folder import RunFolder, notes
 from apportion.runs.progress import faults_in_words
 from apportion.runs.summary import in_words as in_words_of_fit
 from apportion.runs.summary import misses_in_words, summarise, unlearned_in_words

@@ -20,7 +20,7 @@ from apportion.core.types import Record
 from apportion.graph import posterior as posteriors
 from apportion.graph.bernoulli import log_losses
 from apportion.graph.posterior import Posterior
-from apportion.runs.atomic import read_json, read_tensors, write_json, write_tensors
+from apportion.runs.atomic import read_arrays, write_arrays
 from apportion.runs.folder import RunFolder
 from apportion.training.offline import with_last
 
@@ -303,21 +303,19 @@ def edges_told(credit: Credit, spec: Spec, edges: dict[str, NDArray[Any]]) -> di
 
 
 def write_credit(run: RunFolder, credit: Credit) -> None:
-    """The arrays first: the facts say that they are there."""
-    write_tensors(run.credit_arrays, credit.posterior.arrays())
-    write_json(run.credit, {"share": credit.share, "widening": credit.widening, **credit.facts})
+    facts = {"share": credit.share, "widening": credit.widening, **credit.facts}
+    write_arrays(run.credit, credit.posterior.arrays(), facts)
 
 
 def read_credit(run: RunFolder) -> Credit | None:
     """None where a run has none: it was trained, or its fit was stopped."""
     if not run.credit.is_file():
         return None
-    facts = read_json(run.credit)
     try:
-        found = Posterior.of(read_tensors(run.credit_arrays))
-        return Credit(found, float(facts["share"]), float(facts["widening"]), facts)
+        arrays, facts = read_arrays(run.credit)
+        return Credit(Posterior.of(arrays), float(facts["share"]), float(facts["widening"]), facts)
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise UserError(f"{run.credit_arrays} is damaged ({error}): fit the run again") from error
+        raise UserError(f"{run.credit} is damaged ({error}): fit the run again") from error
 
 
 def need_credit(run: RunFolder) -> Credit:

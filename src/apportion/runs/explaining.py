@@ -27,10 +27,9 @@ from apportion.runs.explain import (
     explain_reward,
 )
 from apportion.runs.explain.rewards import LEAST_BEHIND
-from apportion.runs.folder import RunFolder
+from apportion.runs.folder import RunFolder, notes
 from apportion.runs.learned import check_lane, read_learned
 from apportion.runs.logged import plain_episode, read_for
-from apportion.runs.notes import notes
 from apportion.runs.summary import fit_warnings
 
 _BACKGROUND, _ORDERS = range(2)  # separate streams of randomness for one lane's seed
@@ -67,7 +66,7 @@ class Explainer:
         self.run = run
         self.precision = precision
         self.learned = read_learned(run, best)
-        self.config, self.method = self.learned.config, self.learned.step_method
+        self.config, self.method = self.learned.config, self.learned.method
         self.spec = run.read_spec()  # with a category as one dimension
         self.owners, self.names = input_owners(self.spec), input_names(self.spec)
         stored = [run.read_episodes(step) for step in run.episode_steps()]
@@ -198,7 +197,9 @@ def explain_run(
             "action_names": explainer.spec.action_names,
             "dimensions": _over_lanes(per_lane, names),
             "lanes": per_lane,
-            "skipped": [*explainer.learned.skipped, *explainer.few(), *notes(run), *fit_warnings(run)],
+            "skipped": list(
+                dict.fromkeys([*explainer.learned.skipped, *explainer.few(), *notes(run), *fit_warnings(run)])
+            ),
         }
     )
     return data

@@ -10,16 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from apportion.core.categories import expanded
-from apportion.core.config import check
+from apportion.core.config import UserError, check
 from apportion.core.spec import Spec
 from apportion.core.types import Method, State
 from apportion.envs.wire import Arrays
-from apportion.runs import best as bests
-from apportion.runs import checkpoint
 from apportion.runs import saved as saving
 from apportion.runs.atomic import read_json
-from apportion.runs.folder import RunFolder
-from apportion.runs.notes import on_age
+from apportion.runs.folder import RunFolder, on_age
 from apportion.runs.settings import as_data, changes, read_settings
 from apportion.training import agent as agents
 from apportion.training.agent import AgentState
@@ -54,11 +51,6 @@ class Learned:
     @property
     def method(self) -> Method:
         """As a function of `models`, in the environment's own units."""
-        return self.outcomes.in_outcome_units(agents.in_own_units(self.config.make_method()))
-
-    @property
-    def step_method(self) -> Method:
-        """The same for steps without a segment, whose rewards need not sum to anything."""
         return self.outcomes.in_outcome_units(agents.in_own_units(self.config.make_method()))
 
     @property
@@ -101,31 +93,28 @@ def read_learned(run: RunFolder, best: bool = False) -> Learned:
 def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
     config, checkpoints = read_settings(run)
     spec = expanded(run.read_spec())
-    changes(run, saving.settings(run.best if best else run.checkpoints), as_data(config, checkpoints))
-    if not best:
-        agent, loaded = saving.read_agent(run.checkpoints, config, spec)
-        notes = loaded.skipped or on_age(run, loaded.step)
-        return Learned(config, spec, agent, loaded.step, None, notes, _outcomes(run))
-    check(
-        bool(checkpoint.steps(run.best)),
-        f"{run.path} has kept no best policy (it was not evaluated and saved yet, or by an older version): "
-        "take the newest one instead, without --best or best=True",
-    )
-    agent, loaded = saving.read_agent(run.best, config, spec)
-    steps = list(bests.parse_meta(loaded.meta, config.lanes)["steps"])
+    changes(run, saving.settings(run.checkpoints), as_data(config, checkpoints))
+    moments = saving.best_moments(run.checkpoints, config.lanes) if best else []
+    if moments is None:
+        raise UserError(
+            f"{run.path} has kept no best policy (it was not evaluated and saved yet): take the newest one "
+            "instead, without --best or best=True"
+        )
+    agent, loaded = saving.read_agent(run.checkpoints, config, spec, best)
     notes = loaded.skipped or on_age(run, loaded.step)
-    return Learned(config, spec, agent, None, steps, notes, _outcomes(run))
+    step, steps = (None, list(loaded.meta["best"]["steps"])) if best else (loaded.step, None)
+    return Learned(config, spec, agent, step, steps, notes, _outcomes(run))
 
 
 def _outcomes(run: RunFolder) -> Outcomes:
-    """As they were where the run was fitted to a log; older versions took them as they came."""
-    return Outcomes(**read_json(run.data).get("outcomes", {})) if run.data.is_file() else Outcomes()
+    """As they were where the run was fitted to a log."""
+    return Outcomes(**read_json(run.data)["outcomes"]) if run.data.is_file() else Outcomes()
 
 
 def _state_of_files(run: RunFolder) -> tuple[Any, ...]:
     """What changes when a file is written that agents are read from."""
     found = []
-    for path in (run.config, run.spec, *run.checkpoints.glob("*/*"), *run.best.glob("*/*")):
+    for path in (run.config, run.spec, *run.checkpoints.glob("step_*")):
         with contextlib.suppress(FileNotFoundError):  # a training is just replacing it
             stat = path.stat()
             found.append((str(path), stat.st_mtime_ns, stat.st_size))

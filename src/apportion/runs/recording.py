@@ -14,19 +14,15 @@ from numpy.typing import NDArray
 
 from apportion.core.children import StopRequest
 from apportion.core.config import UserError, check
-from apportion.core.spec import Spec
 from apportion.core.types import Metrics
 from apportion.envs.factories import only_here
 from apportion.envs.workers import Pool
-from apportion.runs import best as bests
 from apportion.runs import checkpoint, progress
 from apportion.runs import saved as saving
 from apportion.runs.atomic import write_json
-from apportion.runs.best import Best
-from apportion.runs.folder import RunFolder
+from apportion.runs.folder import RunFolder, notes, on_age
 from apportion.runs.listeners import Audience, Events, Listener
 from apportion.runs.logs import STORED, Kind, MetricsLog, WaitingLine, Write
-from apportion.runs.notes import notes, on_age, read_status
 from apportion.runs.progress import Progress, Watch, over_some
 from apportion.runs.settings import Checkpoints, as_data, changes, read_settings
 from apportion.training import devices, loop
@@ -88,13 +84,13 @@ def resume(
             recorder = _Recorder(run, config, checkpoints, quiet, listeners, pool)
             recorder.notes = [*found.skipped, *edited]
             pool.put_back(found.saved.where)
-            recorder.go_back_to(found, spec)
+            recorder.go_back_to(found)
             return recorder.record(found.saved, found.seconds)
 
 
 def _stuck(run: RunFolder) -> str:
     """Why a run whose seeds are all frozen cannot go on."""
-    why = progress.faults_in_words(read_status(run)[0].get("faults", []))
+    why = progress.faults_in_words(run.read_status().get("faults", []))
     said = f": {why[0]}" if why else "."
     return f"every seed of {run.path} is frozen{said} Start a new run"
 
@@ -129,11 +125,11 @@ class _Recorder:
         self.log = MetricsLog(run.metrics)
         self.notes: list[str] = []
         self.watch = Watch(config.seeds, config.normalise)
-        self.best: Best | None = None
+        self.best: saving.Best | None = None
         self.metrics_to_come: _Line | None = None  # not written yet
         self.waiting = WaitingLine(lambda line: self._say([line]))
 
-    def go_back_to(self, found: saving.Read, spec: Spec) -> None:
+    def go_back_to(self, found: saving.Read) -> None:
         """Make the folder what it was at a checkpoint, and note what had been damaged since."""
         run, step = self.run, found.step
         self.began = time.monotonic() - found.seconds
@@ -142,9 +138,7 @@ class _Recorder:
         self.notes += checkpoint.set_aside(run.checkpoints, step)
         self.notes += self.log.restore(found.log, step)
         run.truncate_after(step)
-        self.best, on_best = bests.read(run.best, self.config, spec, step)
-        self.notes += on_best + self._notes_on_best()
-        checkpoint.drop_after(run.best, step)
+        self.best = found.best
         self._status("running", step)
         self.notes += notes(run)
         self.watch.remember(run.read_metrics())
@@ -220,7 +214,7 @@ class _Recorder:
 
     def _write_report(self, report: Report) -> None:
         step, evaluation = report.step, report.evaluation
-        self.best = bests.better(self.best, report)
+        self.best = saving.better(self.best, report)
         scores: dict[str, Any] = {
             **evaluation.scores,
             "policy_mask_on": report.policy_mask.mean(axis=1),
@@ -274,12 +268,8 @@ class _Recorder:
         """One checkpoint of all that is written down by now; why not, if there is no room."""
         settings, keep = as_data(self.config, self.checkpoints), self.checkpoints.keep
         try:
-            seconds = time.monotonic() - self.began
-            if self.best is not None:
-                # One more than checkpoints: after a crash right here, the last of those still has its own.
-                bests.write(self.run.best, snapshot.step, self.best, keep + 1, settings)
-            log = self.log.content()
-            saving.write(self.run.checkpoints, snapshot.step, snapshot.save(), seconds, keep, settings, log)
+            seconds, log, place = time.monotonic() - self.began, self.log.content(), self.run.checkpoints
+            saving.write(place, snapshot.step, snapshot.save(), self.best, seconds, keep, settings, log)
         except OSError as error:
             return error.strerror or str(error)
         return None
@@ -295,12 +285,6 @@ class _Recorder:
         if not steps:
             return "Nothing is saved yet"
         return f"`apportion resume {self.run.path}` goes on from step {steps[-1]:,}"
-
-    def _notes_on_best(self) -> list[str]:
-        """What to say when there were evaluations, but the best of them was not kept."""
-        if self.best is not None or all(entry["kind"] != "eval" for entry in self.run.read_metrics()):
-            return []
-        return [f"{self.run.best} has no best policy so far: one is kept from here on"]
 
     def _status(self, state: str, step: int) -> None:
         seconds = round(time.monotonic() - self.began, 1)

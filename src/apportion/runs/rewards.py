@@ -52,7 +52,7 @@ def learned_rewards(
     after = seen[1:] if followed else np.full_like(seen, np.nan)
     steps = Steps(seen[: len(taken)], taken, after)
     whole = steps if followed else steps._replace(next_observations=seen)
-    reason = why_not_alone(learned.config.method, learned.step_method, state, whole)
+    reason = why_not_alone(learned.config.method, learned.method, state, whole)
     if reason is not None:
         raise UserError(f"{reason}: see what it gave to stored episodes, `redistributed` in Run.episodes()")
     reward_of = _compiled(learned.config, learned.outcomes, learned.spec.observation_size)

@@ -7,13 +7,12 @@ from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.graph.certificate import Doubt
-from apportion.runs import best as bests
+from apportion.runs import saved as saving
 from apportion.runs.atomic import read_json
 from apportion.runs.certified import certificates
-from apportion.runs.credit import answer_doubts, told_in_words, varies_too_much
+from apportion.runs.credit import answer_doubts, read_credit, told_in_words, varies_too_much
 from apportion.runs.credit import in_words as credit_in_words
-from apportion.runs.folder import RunFolder
-from apportion.runs.notes import notes, read_status, read_versions
+from apportion.runs.folder import RunFolder, notes
 from apportion.training.evaluate import structure_scores
 
 _HALF = 0.5  # of the credit's variance: with less that is determined, whoever uses it is told
@@ -45,8 +44,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
     last = evaluations[-1] if evaluations else {}
     edges = run.read_last_edges()
     scores = _structure_scores(edges, spec)
-    best, _ = bests.moments(run.best, run.sizes().lanes)
-    status = read_status(run)[0]
+    status = run.read_status()
     data = _data(run, last)
     return {
         "run": str(run.path),
@@ -63,7 +61,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "step_rewards": step_rewards(evaluations),
         "learned": len(metrics) > len(evaluations),
         "data": data,
-        "best": best,
+        "best": saving.best_moments(run.checkpoints, run.sizes().lanes),
         "observation_names": list(spec.observation_names),
         "action_names": list(spec.action_names),
         "graph": _graph(edges),
@@ -72,7 +70,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "structure": None if scores is None else {block: each["f1"] for block, each in scores.items()},
         "structure_scores": scores,
         "config": run.read_config(),
-        "versions": read_versions(run)[0],
+        "versions": run.read_versions(),
         "notes": notes(run),
     }
 
@@ -83,7 +81,8 @@ def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
         return None
     facts = read_json(run.data)
     told: dict[str, Any] = {name: last.get(name) for name in ("unexplained", "supported")}
-    known = read_json(run.credit) if run.credit.is_file() else None
+    found = read_credit(run)
+    known = None if found is None else found.facts
     if known is not None and known["share"] > 0 and told["unexplained"] is not None:
         # Credit is the posterior's where it explains more, and leaves no more than either of the two.
         left, good = known["unexplained"], known["supported"]
