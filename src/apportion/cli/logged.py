@@ -15,12 +15,12 @@ from apportion.data.reading import read_log
 from apportion.envs.make import EnvConfig
 from apportion.front.logs import relabel, start_fit, write_kinds
 from apportion.report.figures import check_plot, plot_kinds
-from apportion.runs.explain import Precision
+from apportion.runs.contributions import Precision
+from apportion.runs.crediting import credit_by
 from apportion.runs.folder import RunFolder
 from apportion.runs.identifying import identify_log
-from apportion.runs.kinds import credit_by
 from apportion.runs.learned import read_learned
-from apportion.runs.offline_evaluation import evaluate_fit
+from apportion.runs.offline import evaluate_fit
 from apportion.runs.summary import fit_warnings
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged

@@ -31,12 +31,11 @@ from apportion.front.run import Run, Stopped, load, start
 from apportion.methods import METHODS
 from apportion.report import video
 from apportion.report.figures import check_plot, plot_credit
-from apportion.runs.evaluation import EvaluationSettings, evaluate_run
-from apportion.runs.explain import Precision
+from apportion.runs.contributions import Precision
 from apportion.runs.explaining import Selection, explain_run
 from apportion.runs.folder import RunFolder, default_path
 from apportion.runs.listeners import Listener, WandbLog
-from apportion.runs.policy import check_export, export_policy, read_policy
+from apportion.runs.policy import EvaluationSettings, check_export, evaluate_run, export_policy, read_policy
 from apportion.runs.settings import Checkpoints, read_settings
 from apportion.training.presets import default_backbone
 from apportion.training.settings import Config, Imagine, Schedule

@@ -15,10 +15,10 @@ from apportion.data.reading import Read, read_log
 from apportion.data.writing import check_target, relabelled_id, write_copy, write_minari
 from apportion.front.choosing import changed_learners
 from apportion.front.run import Run
-from apportion.runs.explain import Precision
+from apportion.runs.contributions import Precision
+from apportion.runs.crediting import relabel_rows
 from apportion.runs.fitting import fit_run
 from apportion.runs.folder import default_path
-from apportion.runs.relabelling import relabel_rows
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged
 from apportion.training.settings import NO_POLICY, Config

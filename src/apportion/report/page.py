@@ -21,11 +21,15 @@ from apportion.report.episodes import make_extras
 from apportion.report.overview import curves, scores, sentence, structure_table
 from apportion.report.packing import compressed, compressed_json
 from apportion.report.structure import drivers, structure
-from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder, notes
-from apportion.runs.progress import faults_in_words
-from apportion.runs.summary import in_words as in_words_of_fit
-from apportion.runs.summary import misses_in_words, summarise, unlearned_in_words
+from apportion.runs.summary import summarise
+from apportion.runs.words import (
+    certificates_in_words,
+    faults_in_words,
+    fit_in_words,
+    misses_in_words,
+    unlearned_in_words,
+)
 
 # --- Names of dimensions that the user prefers
 
@@ -155,7 +159,7 @@ class _Facts:
         method = _named(self.config, "method")
         seeds = [int(self.config.get("seed", 0)) + lane for lane in range(self.lanes)]
         certificates = self.summary["certificates"]
-        certified = [] if self.drivers is None else in_words(certificates, seeds)
+        certified = [] if self.drivers is None else certificates_in_words(certificates, seeds)
         missed = [*unlearned_in_words(self.summary), *misses_in_words(self.summary, seeds)]
         return {
             "label": self.label,
@@ -174,7 +178,7 @@ class _Facts:
             "sentence": " ".join(
                 [
                     sentence(self.drivers, method, self.lanes, bool(self.evaluations)),
-                    *in_words_of_fit(self.summary["data"], seeds),
+                    *fit_in_words(self.summary["data"], seeds),
                 ]
             ),
             "step_rewards": self.summary["step_rewards"],

@@ -136,6 +136,8 @@ def _sum_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
     crc = 0
     for name in sorted(arrays):
         array = np.asarray(arrays[name], order="C")
+        if not array.dtype.isnative:  # safetensors brings them back in the machine's own order
+            array = array.astype(array.dtype.newbyteorder("="))
         crc = zlib.crc32(f"{name} {array.dtype.str} {array.shape} ".encode(), crc)
         crc = zlib.crc32(array.reshape(-1).view(np.uint8).data, crc)
     return f"{crc:08x}"

@@ -14,8 +14,9 @@ from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.core.types import Record
 from apportion.data.logged import Log
 from apportion.graph import Identification, identify
-from apportion.runs.credit import KNOWN, Credit, answer_doubts, fit_credit, rows_of, told_in_words
+from apportion.runs.credit import KNOWN, Credit, fit_credit, rows_of
 from apportion.runs.logged import learners_record, spec_of
+from apportion.runs.words import answer_doubts, answers_in_words
 
 FEWEST_ANSWERS = 5  # of yes, and of no
 _RANKS = ("absent", "undecided", "present")  # of entries of one category the last counts
@@ -94,7 +95,7 @@ def _of_answers(log: Log, spec: Spec, found: Identification) -> tuple[Identifica
     certificate = found.certificate._replace(reward=not doubts, notes=doubts, scope=scope, doubts=())
     left = credit.facts["unexplained"]
     told = found._replace(**graphs, certificate=certificate, explained=max(0.0, 1 - left))
-    return told, [told_in_words(credit.facts, apart, f"{left:.0%}")]
+    return told, [answers_in_words(credit.facts, apart, f"{left:.0%}")]
 
 
 def _worth(credit: Credit, records: list[Record]) -> NDArray[np.float64]:

@@ -68,6 +68,11 @@ def plain_episode(spec: Spec, log: Log, number: int) -> Arrays:
     return {"observations": observations, "actions": actions}
 
 
+def records_of(spec: Spec, log: Log) -> list[Record]:
+    """All episodes as learners see them."""
+    return [learners_record(spec, log, number, number) for number in range(len(log.totals))]
+
+
 def learners_record(spec: Spec, log: Log, number: int, name: int) -> Record:
     """An episode as learners see it, under the number that they know it by. Where nobody knows whether it
     ended by itself, it counts as cut off: an end that all have could be paid for anything."""
