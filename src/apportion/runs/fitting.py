@@ -209,7 +209,7 @@ class _Fit:
         self.recorder.eval_line(look.step, scores, files)
 
     def _episodes(self, look: Look, credit: Credit | None) -> list[list[Arrays]]:
-        """Of each lane, the first held-out ones: with the credit of their steps, as if outcomes were not known,
+        """Of each lane, the first held-out ones: with the credit of their steps, as if no outcome were known,
         and with what its policy would have done, once there are such."""
         lanes = []
         for number, lane in enumerate(look.evaluation.episodes):
