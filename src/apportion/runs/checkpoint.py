@@ -50,16 +50,12 @@ def save(
     return path
 
 
-def load(folder: Path, template: Any, at_most: int | None = None) -> Loaded:
+def load(folder: Path, template: Any) -> Loaded:
     """Reads the newest valid checkpoint into the template's structure; a part of the saved tree will do.
 
-    The template's leaves are arrays or jax.ShapeDtypeStruct. Checkpoints after step `at_most` do not count.
+    The template's leaves are arrays or jax.ShapeDtypeStruct.
     """
-
-    def restored(loaded: Loaded) -> Loaded:
-        return loaded._replace(tree=restore(template, loaded))
-
-    found, skipped = newest(folder, restored, at_most)
+    found, skipped = newest(folder, lambda loaded: loaded._replace(tree=restore(template, loaded)))
     return found._replace(skipped=skipped)
 
 
@@ -69,13 +65,11 @@ def load_arrays(folder: Path) -> Loaded:
     return found._replace(skipped=skipped)
 
 
-def newest(folder: Path, read: Callable[[Loaded], T], at_most: int | None = None) -> tuple[T, list[str]]:
+def newest(folder: Path, read: Callable[[Loaded], T]) -> tuple[T, list[str]]:
     """What `read` makes of the newest checkpoint that it accepts, and a line for each that is damaged or that
     it refused, with a UserError."""
     skipped: list[str] = []
     for step in reversed(steps(folder)):
-        if at_most is not None and step > at_most:
-            continue
         try:
             arrays, note = atomic.read_arrays(place(folder, step), memory())
             raw, keys = strip_prefix(arrays, "raw."), _checked(note)["keys"]
