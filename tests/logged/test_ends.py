@@ -265,7 +265,7 @@ SMALL = [
 @pytest.mark.parametrize(("name", "flags"), [("failed", ["--terminated", "failed"]), ("done", [])])
 def test_a_run_reads_other_tables_in_the_same_way(name: str, flags: list[str], tmp_path: Path) -> None:
     file, out = data.write_csv(tmp_path / "log.csv", flagged(name)), tmp_path / "run"
-    words = ["--method", "rd", "--states", "s_", "--out", str(out), *flags, *SMALL]
+    words = ["--method", "rd", "--states", "s_", "--out", str(out), "--quiet", *flags, *SMALL]
     assert cli._run(["fit", str(file), *words]) == 0
     run = apportion.load(out)
     facts = read_facts(run.folder)
