@@ -57,6 +57,11 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
     files.write_bytes(path, f"{text}\n".encode())
 
 
+def in_a_line(error: Exception) -> str:
+    """What is wrong, without numbers of the system and names of files."""
+    return " ".join(str((error.strerror if isinstance(error, OSError) else None) or error).split())
+
+
 def read_json(path: Path, edited: bool = False) -> dict[str, Any]:
     """The object in a JSON file, without its checksum. People may have `edited` it: then that may differ."""
     try:
@@ -65,9 +70,9 @@ def read_json(path: Path, edited: bool = False) -> dict[str, Any]:
             data.pop(CHECKSUM, None)
         return unsealed(data)
     except OSError as error:
-        reason = f"cannot be read ({error.strerror})"
+        reason = f"cannot be read ({in_a_line(error)})"
     except ValueError as error:
-        reason = f"is damaged ({' '.join(str(error).split())})"
+        reason = f"is damaged ({in_a_line(error)})"
     raise UserError(f"{path} {reason}: restore it from a copy, or start a new run")
 
 

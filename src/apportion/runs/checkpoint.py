@@ -75,7 +75,7 @@ def newest(folder: Path, read: Callable[[Loaded], T]) -> tuple[T, list[str]]:
             raw, keys = strip_prefix(arrays, "raw."), _checked(note)["keys"]
             return read(Loaded(step, strip_prefix(arrays, "tree."), note["meta"], raw, keys, [])), skipped
         except (UserError, OSError, ValueError) as error:
-            skipped.append(_skipped(folder, step, error))
+            skipped.append(f"checkpoint {place(folder, step).stem} skipped: {atomic.in_a_line(error)}")
     if not skipped:
         raise UserError(f"no checkpoint in {folder}: start a new run")
     raise UserError(f"no valid checkpoint in {folder}, start a new run: {'; '.join(skipped)}")
@@ -90,7 +90,7 @@ def newest_meta(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
             meta: dict[str, Any] = _checked(atomic.read_note(place(folder, step)))["meta"]
             return meta, skipped
         except (UserError, OSError, ValueError) as error:
-            skipped.append(_skipped(folder, step, error))
+            skipped.append(f"checkpoint {place(folder, step).stem} skipped: {atomic.in_a_line(error)}")
     return None, skipped
 
 
@@ -161,11 +161,6 @@ def _checked(note: dict[str, Any]) -> dict[str, Any]:
     conform(dict[str, str], note.get("keys"), "keys")
     conform(dict[str, Any], note.get("meta"), "meta")
     return note
-
-
-def _skipped(folder: Path, step: int, error: Exception) -> str:
-    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return f"checkpoint {place(folder, step).stem} skipped: {' '.join(reason.split())}"
 
 
 def _dotted(path: tuple[Any, ...]) -> str:

@@ -21,10 +21,10 @@ from apportion.core.config import Tell, UserError, check, silent
 from apportion.core.types import Method, State, Transitions
 from apportion.graph.posterior import Shares, spread
 from apportion.runs import shapley
-from apportion.runs.credit import Credit, as_rows
+from apportion.runs.credit import MOST_BEHIND, Credit, as_rows
 from apportion.runs.shapley import Doubles, Players
 
-MOST_BEHIND, LEAST_BEHIND = 256, 64  # steps to compare with, by default
+LEAST_BEHIND = 64  # steps to compare with, by default
 BEHIND_ALL = 4096  # of them for all dimensions together, within these limits
 _BLOCK = 8192  # rows of one call of the compiled reward, which bounds the memory of its hidden layers
 

@@ -32,8 +32,8 @@ INTERVAL = 0.9  # of the probability, where nobody asks for another
 SPEAKS = ("grd",)  # methods whose credit is the posterior's where that explains as much
 _CHECKED = 20_000  # steps of held-out episodes that tell how far totals determine credit
 _AT_ONCE = 10_000  # steps whose credit is computed together
-_BEHIND = 256  # steps to compare with,
-_EXPLAINED = 1000  # and steps that are compared, to name dimensions
+MOST_BEHIND = 256  # steps to compare with, by default
+_EXPLAINED = 1000  # steps that are compared, to name dimensions
 _NAMED = 0.2  # of what is not determined, that a dimension must have to be named
 _WELL = 0.9  # determined: nothing needs to be named
 _LEVEL = 0.3  # of the outcomes' spread: a level that is less is not worth a word
@@ -279,7 +279,7 @@ def _undetermined(spec: Spec, found: Posterior, segments: list[NDArray[Any]]) ->
     episode."""
     rows = np.concatenate(segments)
     chosen = np.random.default_rng(0).permutation(len(rows))
-    doubt = found.shares(rows[chosen[:_EXPLAINED]], rows[chosen[-_BEHIND:]]).variance.mean(axis=0)
+    doubt = found.shares(rows[chosen[:_EXPLAINED]], rows[chosen[-MOST_BEHIND:]]).variance.mean(axis=0)
     between = np.var([each.mean(axis=0) for each in segments], axis=0) / np.maximum(rows.var(axis=0), 1e-300)
     whose, names = np.append(input_owners(spec), -1), (*input_names(spec), "an end")
     alike = {names[dim]: bool(share < _SAME) for dim, share in zip(whose, between, strict=False)}

@@ -19,7 +19,16 @@ from apportion.data.logged import Log
 from apportion.data.rows import Column, Rows
 from apportion.data.writing import CHANGE, CREDIT, REWARD
 from apportion.runs.contributions import Precision, Steps
-from apportion.runs.credit import INTERVAL, Credit, half_width, need_credit, quantiles, read_credit, rows_of
+from apportion.runs.credit import (
+    INTERVAL,
+    MOST_BEHIND,
+    Credit,
+    half_width,
+    need_credit,
+    quantiles,
+    read_credit,
+    rows_of,
+)
 from apportion.runs.explaining import Explainer
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, read_learned
@@ -32,8 +41,7 @@ from apportion.training.uneven import groups, padded_to
 HALF_LIFE = 3.0  # steps in which the weight of time decay halves
 _STEPS_AT_ONCE = 100_000  # whose rewards are computed together, padding included
 _STEPS_EXPLAINED = 500  # at once, or those of one longer episode
-_BEHIND = 256  # steps to compare with,
-_APART = 20_000  # and steps whose own part is told from that of other columns
+_APART = 20_000  # steps whose own part is told from that of other columns
 
 Floats = NDArray[np.float64]
 Columns = dict[str, Floats]
@@ -277,7 +285,7 @@ def _own(credit: Credit, rows: Floats, kinds: _Kinds, mine: NDArray[np.bool_], r
     """[V] of the credit what the column itself has: its Shapley values, as `relabel --credit` writes them."""
     order = np.random.default_rng(0).permutation(len(rows))
     some = np.sort(order[:_APART])
-    shares = credit.posterior.shares(rows[some], rows[order[-_BEHIND:]]).mean[:, :-1]
+    shares = credit.posterior.shares(rows[some], rows[order[-MOST_BEHIND:]]).mean[:, :-1]
     fewer = kinds._replace(codes=kinds.codes[some])
     seen, count = (np.bincount(each.codes, minlength=len(kinds.names)) for each in (fewer, kinds))
     return np.asarray(fewer.sums(shares[:, mine].sum(axis=1) * rates[some]) * count / np.maximum(seen, 1))

@@ -17,9 +17,9 @@ from apportion.data.reading import Read
 from apportion.envs.wire import Arrays
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json
-from apportion.runs.contributions import MOST_BEHIND
 from apportion.runs.credit import (
     INTERVAL,
+    MOST_BEHIND,
     SPEAKS,
     Credit,
     Steps,

@@ -14,7 +14,7 @@ from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.core.types import Record
 from apportion.data.logged import Log
 from apportion.graph import Identification, identify
-from apportion.runs.credit import KNOWN, Credit, fit_credit, rows_of
+from apportion.runs.credit import KNOWN, MOST_BEHIND, Credit, fit_credit, rows_of
 from apportion.runs.logged import learners_record, spec_of
 from apportion.runs.words import answer_doubts, answers_in_words
 
@@ -101,7 +101,7 @@ def _of_answers(log: Log, spec: Spec, found: Identification) -> tuple[Identifica
 def _worth(credit: Credit, records: list[Record]) -> NDArray[np.float64]:
     """[D] share of the variance of steps' log odds that each dimension alone makes, by its Shapley values."""
     rows = np.concatenate([rows_of(record) for record in records])[:2000]
-    parts = credit.posterior.shares(rows, rows[-256:]).mean[:, :-1].var(axis=0)
+    parts = credit.posterior.shares(rows, rows[-MOST_BEHIND:]).mean[:, :-1].var(axis=0)
     return np.asarray(parts / max(float(parts.sum()), 1e-300))
 
 

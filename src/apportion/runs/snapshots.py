@@ -51,7 +51,7 @@ def read(folder: Path, step: int, fits: Check, sizes: Sizes) -> Arrays:
         arrays, _ = atomic.read_arrays(path)
         fits(arrays, sizes)
     except (OSError, ValueError, UserError) as error:
-        raise UserError(f"{path} is damaged ({_in_words(error)}): delete it") from error
+        raise UserError(f"{path} is damaged ({atomic.in_a_line(error)}): delete it") from error
     return arrays
 
 
@@ -131,7 +131,7 @@ def _reason(path: Path, fits: Check, sizes: Sizes) -> str | None:
         stat = path.stat()
         return _looked_at(path, stat.st_mtime_ns, stat.st_size, fits, sizes)
     except OSError as error:
-        return _in_words(error)
+        return atomic.in_a_line(error)
 
 
 @lru_cache(maxsize=1024)
@@ -140,9 +140,5 @@ def _looked_at(path: Path, modified: int, size: int, fits: Check, sizes: Sizes) 
     try:
         fits(atomic.read_arrays(path)[0], sizes)
     except (ValueError, UserError) as error:
-        return _in_words(error)
+        return atomic.in_a_line(error)
     return None
-
-
-def _in_words(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
