@@ -9,7 +9,8 @@ import pytest
 
 import apportion
 from apportion import cli
-from apportion.runs.contributions import MOST_BEHIND, Precision
+from apportion.runs.contributions import Precision
+from apportion.runs.credit import MOST_BEHIND
 from apportion.runs.explaining import Explainer, Selection, explain_run
 from apportion.runs.fitting import SHOWN
 
