@@ -94,7 +94,7 @@ def _line(**changes: Any) -> bytes:
     [
         (b"rubbish", "Expecting value"),
         (b"\xff\xfe", "'utf-8' codec"),
-        (b"[1, 2]", "it is no object"),
+        (b"[1, 2]", "not a JSON object"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"step": 2, "step": 3, "kind": "train"}', "'step' is given twice"),
         (_line(step=-1), "step=-1 is negative"),
