@@ -57,7 +57,7 @@ setattr(holder, {name!r}, dying)
 # Where it dies: in which module, which function, and how often that is called in a run after the first save.
 MOMENTS: dict[str, tuple[str, str, str, range]] = {
     "while arrays are written": ("atomic", "", "_save", range(6, 16)),
-    "while a checkpoint is written": ("checkpoint", ".atomic", "write_arrays", range(6, 16)),
+    "while a checkpoint is written": ("checkpoint", ".atomic", "write_arrays", range(2, 5)),
     "while one gets its name": ("atomic", ".os", "replace", range(12, 40)),
     "while an old one is removed": ("checkpoint", ".Path", "unlink", range(1, 4)),
     "after a line of the log": ("logs", ".MetricsLog", "write", range(4, 14)),
