@@ -118,7 +118,7 @@ def records(run: Run) -> list[dict[str, Any]]:
 def arrays(run: Run) -> dict[str, Any]:
     """All arrays of the newest checkpoint: agents, the best ones and when those were, replay, steps ahead,
     and where the environments are."""
-    loaded = checkpoint.load_arrays(run.checkpoints)
+    loaded = checkpoint.load(run.checkpoints)
     assert loaded.skipped == []
     raw = {f"raw.{k}": v for k, v in loaded.raw.items() if k != "log"}  # which has times in it
     moments = {f"best.{k}": np.asarray(v) for k, v in loaded.meta.get("best", {}).items()}

@@ -60,7 +60,7 @@ def test_without_its_checkpoint_the_best_is_that_of_the_one_before(tmp_path: Pat
 def test_runs_that_kept_none_say_so(tmp_path: Path, run: door.Run) -> None:
     shutil.copytree(run.path, tmp_path / "run")
     early = door.load(tmp_path / "run")
-    loaded = checkpoint.load_arrays(early.folder.checkpoints)
+    loaded = checkpoint.load(early.folder.checkpoints)
     del loaded.meta["best"]
     checkpoint.save(early.folder.checkpoints, 2000, loaded.tree, loaded.meta, 2, loaded.raw)
     assert early.summary()["best"] is None

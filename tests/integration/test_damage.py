@@ -211,7 +211,7 @@ def test_one_bad_snapshot_leaves_the_report_standing(copy: Run) -> None:
 
 def _retyped(run: Run, name: str, dtype: Any) -> None:
     """The newest checkpoint with an array of another type, and checksums that fit."""
-    loaded = checkpoint.load_arrays(run.checkpoints)
+    loaded = checkpoint.load(run.checkpoints)
     loaded.raw[name] = loaded.raw[name].astype(dtype)
     checkpoint.save(run.checkpoints, 2000, loaded.tree, loaded.meta, 2, loaded.raw)
 
@@ -314,7 +314,7 @@ def test_a_full_disk_at_the_end_leaves_the_earlier_checkpoint(out: Path, greenho
 
 def test_a_diverged_lane_does_not_stop_the_others(copy: Run, greenhouse_run: Run) -> None:
     (copy.checkpoints / NEWEST).unlink()
-    loaded = checkpoint.load_arrays(copy.checkpoints)
+    loaded = checkpoint.load(copy.checkpoints)
     for name, array in loaded.tree.items():
         if name.startswith("agent.backbone.actor."):
             array[0] = np.nan

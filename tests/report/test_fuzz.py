@@ -105,7 +105,7 @@ def test_a_damaged_checkpoint_is_never_another_one(run: RunFolder, seed: int) ->
     )
     try:
         harm(file, rng)
-        loaded = checkpoint.load_arrays(run.checkpoints)
+        loaded = checkpoint.load(run.checkpoints)
     except UserError as error:
         in_one_line(error)
     else:

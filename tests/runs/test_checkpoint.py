@@ -99,7 +99,7 @@ def test_random_keys_come_back_as_keys(tmp_path: Path, kind: str) -> None:
 )
 def test_arrays_that_do_not_lie_in_order_come_back_in_order(tmp_path: Path, view: np.ndarray) -> None:
     checkpoint.save(tmp_path, 1, {"tree": view}, {}, keep=1, raw={"raw": view})
-    loaded = checkpoint.load_arrays(tmp_path)
+    loaded = checkpoint.load(tmp_path)
     np.testing.assert_array_equal(loaded.tree["tree"], view)
     np.testing.assert_array_equal(loaded.raw["raw"], view)
 
@@ -115,7 +115,7 @@ def test_raw_arrays_travel_beside_the_tree(tmp_path: Path) -> None:
 
 def test_arrays_are_read_without_a_template(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 4, {"a": Pair(jnp.ones(2), {"b": jnp.zeros(1)})}, {"x": 1}, keep=1)
-    loaded = checkpoint.load_arrays(tmp_path)
+    loaded = checkpoint.load(tmp_path)
     assert (loaded.step, loaded.meta, set(loaded.tree)) == (4, {"x": 1}, {"a.left", "a.right.b"})
 
 
@@ -292,7 +292,7 @@ def test_a_damaged_checkpoint_falls_back_and_says_why(
     assert (loaded.step, value_of(loaded.tree)) == (100, 1)
     assert len(loaded.skipped) == 1
     assert loaded.skipped[0].startswith(f"checkpoint step_000000000200 skipped: {reason}")
-    assert checkpoint.load_arrays(tmp_path).step == 100
+    assert checkpoint.load(tmp_path).step == 100
 
 
 def test_checkpoints_that_were_passed_over_are_kept_under_another_name(tmp_path: Path) -> None:

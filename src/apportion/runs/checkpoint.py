@@ -50,18 +50,16 @@ def save(
     return path
 
 
-def load(folder: Path, template: Any) -> Loaded:
+def load(folder: Path, template: Any = None) -> Loaded:
     """Reads the newest valid checkpoint into the template's structure; a part of the saved tree will do.
 
-    The template's leaves are arrays or jax.ShapeDtypeStruct.
+    The template's leaves are arrays or jax.ShapeDtypeStruct. Without one the tree is a dict of arrays.
     """
-    found, skipped = newest(folder, lambda loaded: loaded._replace(tree=restore(template, loaded)))
-    return found._replace(skipped=skipped)
 
+    def restored(loaded: Loaded) -> Loaded:
+        return loaded if template is None else loaded._replace(tree=restore(template, loaded))
 
-def load_arrays(folder: Path) -> Loaded:
-    """Reads the newest valid checkpoint without a template: its tree is a dict, dotted path → array."""
-    found, skipped = newest(folder, lambda loaded: loaded)
+    found, skipped = newest(folder, restored)
     return found._replace(skipped=skipped)
 
 
