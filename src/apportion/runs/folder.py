@@ -138,7 +138,7 @@ class RunFolder:
     )  # what a log tells of single steps, where the run was fitted to one
     worth = _Within("offline_evaluation.json")  # what policies are worth by the log they were learned from
     tensorboard = _Within("tensorboard")
-    edges = _Within("edges")
+    edges = _Within(snapshots.EDGES)
     episodes = _Within("episodes")
     checkpoints = _Within("checkpoints")
 
@@ -251,12 +251,12 @@ class RunFolder:
 
     def read_edges_at(self, step: int) -> Arrays:
         """Each block of edges [L, ...] in the snapshot of one step."""
-        blocks = snapshots.read(self.edges, step, snapshots.check_edges, self.sizes())
+        blocks = snapshots.read(self.edges, step, self.sizes())
         return {name: block.astype(np.float32) for name, block in blocks.items()}
 
     def edge_steps(self) -> list[int]:
         """Steps whose edges can be read, oldest first."""
-        return snapshots.steps(self.edges, snapshots.check_edges, self.sizes())
+        return snapshots.steps(self.edges, self.sizes())
 
     def write_episodes(self, step: int, lanes: Sequence[Sequence[Episode]]) -> None:
         """Stores a few evaluation episodes of each lane."""
@@ -266,11 +266,11 @@ class RunFolder:
         """The episodes stored at one step, by lane."""
         if not place(self.episodes, step).is_file():
             raise UserError(f"no episodes at step {step} in {self.path}: choose from {self.episode_steps()}")
-        return snapshots.by_lane(snapshots.read(self.episodes, step, snapshots.check_episodes, self.sizes()))
+        return snapshots.by_lane(snapshots.read(self.episodes, step, self.sizes()))
 
     def episode_steps(self) -> list[int]:
         """Steps whose evaluation episodes can be read, oldest first."""
-        return snapshots.steps(self.episodes, snapshots.check_episodes, self.sizes())
+        return snapshots.steps(self.episodes, self.sizes())
 
     def truncate_after(self, step: int) -> None:
         """Drops edges and episodes of later steps, and what a crash left half written, before a resume."""
@@ -307,8 +307,8 @@ def notes(run: RunFolder) -> list[str]:
     promised, found = run.read_status().get("lines", 0), logs.examine(run.metrics, sizes.lanes)
     lost = len(found.lines) < promised and not found.notes
     said += [*found.notes, *([f"{run.metrics} has {len(found.lines)} of {promised} lines"] if lost else [])]
-    said += snapshots.damaged(run.edges, snapshots.check_edges, sizes)
-    said += snapshots.damaged(run.episodes, snapshots.check_episodes, sizes)
+    said += snapshots.damaged(run.edges, sizes)
+    said += snapshots.damaged(run.episodes, sizes)
     stored = [
         place(run.path / name, entry["step"]) for entry in entries for name in entry.get(logs.STORED, ())
     ]

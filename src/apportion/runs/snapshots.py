@@ -3,7 +3,7 @@
 A file that cannot be read, or does not fit the run, counts as absent; `damaged` names it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from apportion.runs.atomic import Arrays, place
 
 Episode = dict[str, NDArray[Any]]  # observations [T+1, S], actions [T, A], true_rewards [T], ...
 
+EDGES = "edges"  # the folder of edges; any other has episodes
 _COUNTS = "episodes_per_lane"
 _PER_STEP = ("true_rewards", "redistributed", "segment_end")  # what readers need beside these is optional
 
@@ -29,30 +30,49 @@ class Sizes(NamedTuple):
     actions: int
 
 
-Check = Callable[[Arrays, Sizes], None]  # UserError, in a few words, for arrays that do not fit
-
-
-def steps(folder: Path, fits: Check, sizes: Sizes) -> list[int]:
+def steps(folder: Path, sizes: Sizes) -> list[int]:
     """Steps whose snapshot can be read, oldest first."""
-    return [step for step in atomic.steps(folder) if _reason(place(folder, step), fits, sizes) is None]
+    return [step for step in atomic.steps(folder) if _reason(place(folder, step), sizes) is None]
 
 
-def damaged(folder: Path, fits: Check, sizes: Sizes) -> list[str]:
+def damaged(folder: Path, sizes: Sizes) -> list[str]:
     """A line for each snapshot that cannot be read."""
-    paths = [place(folder, step) for step in atomic.steps(folder)]
-    reasons = [(path, _reason(path, fits, sizes)) for path in paths]
-    return [f"{path} is left out: {reason}" for path, reason in reasons if reason is not None]
+    reasons = {path: _reason(path, sizes) for path in (place(folder, step) for step in atomic.steps(folder))}
+    return [f"{path} is left out: {reason}" for path, reason in reasons.items() if reason is not None]
 
 
-def read(folder: Path, step: int, fits: Check, sizes: Sizes) -> Arrays:
+def read(folder: Path, step: int, sizes: Sizes) -> Arrays:
     """The arrays of one snapshot."""
     path = place(folder, step)
     try:
-        arrays, _ = atomic.read_arrays(path)
-        fits(arrays, sizes)
+        return _fitting(path, sizes)
     except (OSError, ValueError, UserError) as error:
         raise UserError(f"{path} is damaged ({atomic.in_a_line(error)}): delete it") from error
+
+
+def _fitting(path: Path, sizes: Sizes) -> Arrays:
+    arrays, _ = atomic.read_arrays(path)
+    (check_edges if path.parent.name == EDGES else check_episodes)(arrays, sizes)
     return arrays
+
+
+def _reason(path: Path, sizes: Sizes) -> str | None:
+    """Why a snapshot cannot be read; None where it can."""
+    try:
+        stat = path.stat()
+        return _looked_at(path, stat.st_mtime_ns, stat.st_size, sizes)
+    except OSError as error:
+        return atomic.in_a_line(error)
+
+
+@lru_cache(maxsize=1024)
+def _looked_at(path: Path, modified: int, size: int, sizes: Sizes) -> str | None:
+    """Read again only when the file has changed."""
+    try:
+        _fitting(path, sizes)
+    except (ValueError, UserError) as error:
+        return atomic.in_a_line(error)
+    return None
 
 
 def check_edges(arrays: Arrays, sizes: Sizes) -> None:
@@ -123,22 +143,3 @@ def _check_episode(episode: Episode, sizes: Sizes, name: str) -> None:
     check(length > 0, f"{name} has no step")
     for key in ("observations", "actions"):
         check(bool(np.isfinite(episode[key]).all()), f"{name}.{key} holds NaN or infinity")
-
-
-def _reason(path: Path, fits: Check, sizes: Sizes) -> str | None:
-    """Why a snapshot cannot be read; None where it can."""
-    try:
-        stat = path.stat()
-        return _looked_at(path, stat.st_mtime_ns, stat.st_size, fits, sizes)
-    except OSError as error:
-        return atomic.in_a_line(error)
-
-
-@lru_cache(maxsize=1024)
-def _looked_at(path: Path, modified: int, size: int, fits: Check, sizes: Sizes) -> str | None:
-    """Read again only when the file has changed."""
-    try:
-        fits(atomic.read_arrays(path)[0], sizes)
-    except (ValueError, UserError) as error:
-        return atomic.in_a_line(error)
-    return None
