@@ -27,7 +27,7 @@ from apportion.envs.spaces import learners_actions, own_action, spec_of
 from apportion.runs.atomic import read_json, write_json
 from apportion.runs.folder import versions
 from apportion.training.offline_policy import all_steps, learn_policy, scaled
-from apportion.training.presets import LOGGED_BACKBONES
+from apportion.training.presets import logged
 from apportion.training.scaling import unknown
 from lib.command import given, start
 from suite_tasks import env_id
@@ -193,7 +193,7 @@ def on_true(env: Any, log: list[Played], learner: str, seed: int, updates: int) 
     spread = np.asarray(steps.observation).std(axis=0)
     mean, scale = np.asarray(steps.observation).mean(axis=0), 1 / np.where(spread > 0, spread, 1.0)
     seen = scaled(steps, unknown(spec)._replace(mean=mean, scale=scale))
-    backbone = backbones.find(learner).make(LOGGED_BACKBONES[learner])
+    backbone = backbones.find(learner).make(logged("", "rd", learner).backbone_config)
     rewards = np.concatenate([each.rewards for each in log])
     state, _ = learn_policy(backbone, spec, seen, rewards, [seed], updates)
     actor = {name: np.asarray(x[0]) for name, x in jax.vmap(backbone.actor)(state).items()}

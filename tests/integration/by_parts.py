@@ -17,7 +17,7 @@ from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.settings import Config
 
-_OF_METHODS = ("update", "reward", "policy_mask", "edges", "credit", "reads", "doubts")
+_OF_METHODS = ("update", "reward", "policy_mask", "credit")
 _OF_BACKBONES = ("update", "actor", "log_density")
 _OF_REPLAYS: dict[str, Callable[..., Any]] = {
     "insert": jax.jit(replays.insert),
@@ -53,8 +53,12 @@ def by_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 @cache
 def _method(name: str, config: Any) -> Method:
     method = methods.find(name).make(config)
-    recall = None if method.recall is None else jax.jit(method.recall, static_argnums=1)
-    return _with_compiled(method, _OF_METHODS)._replace(recall=recall)
+    memory, graph = method.memory, method.graph
+    if memory is not None and memory.recall is not None:
+        memory = memory._replace(recall=jax.jit(memory.recall, static_argnums=1))
+    if graph is not None:
+        graph = graph._replace(**{name: jax.jit(view) for name, view in graph._asdict().items() if view})
+    return _with_compiled(method, _OF_METHODS)._replace(memory=memory, graph=graph)
 
 
 @cache

@@ -11,7 +11,7 @@ import pytest
 
 from apportion.core.config import UserError
 from apportion.envs.film import Film
-from apportion.envs.lane import Lane, play
+from apportion.envs.lane import Lane, play_one
 from apportion.envs.make import EnvConfig
 from apportion.report import video
 from apportion.report.video import Strip, best_lane, check_video, compose, write_video
@@ -22,7 +22,7 @@ GREENHOUSE = EnvConfig("apportion/Greenhouse-v0", max_episode_steps=4)
 def episode() -> dict[str, Any]:
     lane = Lane(GREENHOUSE, 0, "tanh_noise")
     actor = {"mask": np.ones(10), "w0": np.zeros((10, 3)), "b0": np.zeros(3)}
-    [played] = play(lane, {name: array.astype(np.float32) for name, array in actor.items()}, 0, 1)
+    played = play_one(lane, {name: array.astype(np.float32) for name, array in actor.items()}, (0, 0))
     return played | {"redistributed": played["true_rewards"] + 0.1}
 
 

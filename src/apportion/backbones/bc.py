@@ -1,17 +1,67 @@
-"""Behaviour cloning: the policy that makes logged actions most likely."""
+"""Behaviour cloning: the policy that makes logged actions most likely. Its actor is IQL's, too."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from apportion.backbones.actor_critic import CommonConfig
-from apportion.backbones.imitation import Actor, actor_arrays, choose_action, init_actor, log_density
+from apportion.backbones.actor_critic import CommonConfig, arrays
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Transitions
 from apportion.nn import optimise
+from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
+
+LOG_STD_RANGE = (-5.0, 1.0)
+
+
+class Actor(NamedTuple):
+    """A Gaussian about tanh(μ(s)), or a softmax over discrete actions."""
+
+    network: MLP
+    log_std: Float[Array, "A"] | None  # None: actions are discrete
+
+
+def init_actor(key: PRNGKeyArray, spec: Spec, hidden: tuple[int, ...]) -> Actor:
+    network = MLP.init(key, (spec.observation_size, *hidden, spec.action_size))
+    return Actor(network, None if spec.discrete else jnp.zeros(spec.action_size))
+
+
+def log_density(
+    actor: Actor, observation: Float[Array, "B S"], action: Float[Array, "B A"]
+) -> Float[Array, "B"]:
+    """log N(a; tanh(μ(s)), σ²), or log of a discrete action's probability. Not of a Gaussian before the tanh:
+    logged actions lie at the ends of their range, too, where that has no density."""
+    outputs = actor.network(observation)
+    if actor.log_std is None:
+        return jnp.sum(jax.nn.log_softmax(outputs) * action, axis=-1)
+    log_std = jnp.broadcast_to(jnp.clip(actor.log_std, *LOG_STD_RANGE), outputs.shape)
+    distance = (action - jnp.tanh(outputs)) * jnp.exp(-log_std)
+    return jnp.sum(-0.5 * distance**2 - log_std - 0.5 * math.log(2 * math.pi), axis=-1)
+
+
+def choose_action(
+    actor: Actor, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
+) -> Float[Array, "A"]:
+    """The likeliest action, or to explore a drawn one."""
+    outputs = actor.network(observation)
+    if actor.log_std is None:
+        chosen = jax.random.categorical(key, outputs) if explore else jnp.argmax(outputs)
+        return jax.nn.one_hot(chosen, outputs.shape[0], dtype=jnp.float32)
+    noise = jax.random.normal(key, outputs.shape) if explore else jnp.zeros_like(outputs)
+    spread = jnp.exp(jnp.clip(actor.log_std, *LOG_STD_RANGE))
+    return jnp.clip(jnp.tanh(outputs) + spread * noise, -1.0, 1.0)
+
+
+def actor_arrays(actor: Actor) -> dict[str, Array]:
+    """For envs.acting."""
+    if actor.log_std is None:
+        return arrays(actor.network)
+    return arrays(actor.network) | {"noise": jnp.exp(jnp.clip(actor.log_std, *LOG_STD_RANGE))}
 
 
 @dataclass(frozen=True)
@@ -22,6 +72,20 @@ class Config(CommonConfig):
 class State(NamedTuple):
     actor: Actor
     optimiser: Optimiser
+
+
+def build(config: CommonConfig, init: Callable[..., Any], update: Callable[..., Any]) -> Backbone:
+    """A backbone for logs whose state has such an actor."""
+
+    def act(
+        state: Any, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
+    ) -> Float[Array, "A"]:
+        return choose_action(state.actor, observation, key, explore)
+
+    def actor(state: Any) -> dict[str, Array]:
+        return actor_arrays(state.actor)
+
+    return Backbone(init, update, act, actor, "sampled", config.batch_size, None, offline=True)
 
 
 def make(config: Config) -> Backbone:
@@ -40,12 +104,4 @@ def make(config: Config) -> Backbone:
         actor, optimiser, actor_loss = optimise.descend(state.optimiser, state.actor, loss)
         return State(actor, optimiser), {"actor_loss": actor_loss, "reward_mean": jnp.mean(rewards)}
 
-    def act(
-        state: State, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
-    ) -> Float[Array, "A"]:
-        return choose_action(state.actor, observation, key, explore)
-
-    def actor(state: State) -> dict[str, Array]:
-        return actor_arrays(state.actor)
-
-    return Backbone(init, update, act, actor, "sampled", config.batch_size, None, offline=True)
+    return build(config, init, update)

@@ -3,35 +3,74 @@
 DDPG (Lillicrap et al., 2016, Algorithm 1), which it comes from, has one critic, no smoothing and no delay.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.backbones.actor_critic import (
-    DeterministicConfig,
-    act_with_noise,
+    TargetConfig,
+    arrays,
     bellman_target,
-    deterministic_loss,
-    init_deterministic,
-    noisy_arrays,
+    follow,
+    init_critics,
     step_critics,
     values,
 )
-from apportion.backbones.deterministic import SmoothedConfig, State, smoothed_action, step_actor
+from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Transitions
+from apportion.nn import optimise
 from apportion.nn.networks import MLP
+from apportion.nn.optimise import Optimiser
 
 
 @dataclass(frozen=True)
-class Config(SmoothedConfig):
+class DDPGConfig(TargetConfig):
+    """DDPG: one critic, a deterministic actor, and targets for both."""
+
+    exploration_noise: float = 0.1
+    """Standard deviation of the noise on actions while collecting."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        noise = self.exploration_noise
+        check(noise >= 0, f"backbone.exploration_noise={noise} must not be negative")
+
+
+@dataclass(frozen=True)
+class Config(DDPGConfig):
     """TD3: twin critics, smoothed targets, a deterministic actor that steps every second time."""
 
+    smoothing_noise: float = 0.2
+    """Standard deviation of the noise on the target actor's actions."""
+    smoothing_clip: float = 0.5
+    """The largest such noise."""
+    actor_every: int = 2
+    """Actor and target networks move at every so many updates of the critics."""
 
-@dataclass(frozen=True)
-class DDPGConfig(DeterministicConfig):
-    """DDPG: one critic, a deterministic actor, and targets for both."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("smoothing_noise", "smoothing_clip"):
+            check(getattr(self, name) >= 0, f"backbone.{name}={getattr(self, name)} must not be negative")
+        check(self.actor_every >= 1, f"backbone.actor_every={self.actor_every} must be at least 1")
+
+
+class State(NamedTuple):
+    actor: MLP
+    target_actor: MLP
+    critics: MLP  # every array has a leading axis of J: two of them, one for DDPG
+    target_critics: MLP
+    actor_optimiser: Optimiser
+    critic_optimiser: Optimiser
+    updates: Int[Array, ""]  # so many have been made
+
+
+NextValues = Callable[[State, Transitions, Float[Array, "B A"]], Float[Array, "B"]]  # of what is done next
+ActorLoss = Callable[[MLP, MLP, Transitions], Float[Array, ""]]  # of an actor, and the critics that judge it
 
 
 def make_ddpg(config: DDPGConfig) -> Backbone:
@@ -39,41 +78,103 @@ def make_ddpg(config: DDPGConfig) -> Backbone:
 
 
 def make(config: Config, critics: int = 2) -> Backbone:
+    return build(config, lower_values, deterministic_loss, critics)
+
+
+def build(
+    config: Config,
+    next_values: NextValues,
+    actor_loss: ActorLoss,
+    critics: int = 2,
+    critic: type[MLP] = MLP,
+    offline: bool = False,
+) -> Backbone:
+    """A deterministic actor-critic: what its critics expect after a step, and what its actor descends."""
+
     def init(key: PRNGKeyArray, spec: Spec) -> State:
-        return State(*init_deterministic(key, spec, critics, config), updates=jnp.asarray(0, jnp.int32))
+        actor_key, critic_key = jax.random.split(key)
+        states, actions = spec.observation_size, spec.action_size
+        actor = MLP.init(actor_key, (states, *config.hidden, actions))
+        judges = init_critics(critic_key, critics, states + actions, config.hidden, kind=critic)
+        return State(
+            actor=actor,
+            target_actor=jax.tree.map(jnp.copy, actor),
+            critics=judges,
+            target_critics=jax.tree.map(jnp.copy, judges),
+            actor_optimiser=optimise.start(actor, config.learning_rate),
+            critic_optimiser=optimise.start(judges, config.learning_rate),
+            updates=jnp.asarray(0, jnp.int32),
+        )
 
     def update(
         state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray
     ) -> tuple[State, Metrics]:
-        state = state._replace(updates=state.updates + 1)
-        state, critic_metrics = _update_critics(state, transitions, rewards, key, config)
-
-        def loss(actor: MLP) -> Array:
-            return deterministic_loss(actor, state.critics, transitions.observation)
-
-        state, actor_metrics = step_actor(state, loss, config)
-        return state, critic_metrics | actor_metrics
+        noise, clip = config.smoothing_noise, config.smoothing_clip
+        action = smoothed_action(state.target_actor, transitions.next_observation, key, noise, clip)
+        after = next_values(state, transitions, action)
+        target = bellman_target(rewards, transitions.terminated, after, config.discount)
+        critics, optimiser, metrics = step_critics(state.critics, state.critic_optimiser, transitions, target)
+        state = state._replace(critics=critics, critic_optimiser=optimiser, updates=state.updates + 1)
+        state, loss = step_actor(state, lambda actor: actor_loss(actor, critics, transitions), config)
+        return state, metrics | {"actor_loss": loss, "reward_mean": jnp.mean(rewards)}
 
     def act(
         state: State, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
     ) -> Float[Array, "A"]:
-        return act_with_noise(state.actor, observation, key, explore, config.exploration_noise)
+        action = jnp.tanh(state.actor(observation))
+        if not explore:
+            return action
+        noise = config.exploration_noise * jax.random.normal(key, action.shape)
+        return jnp.clip(action + noise, -1.0, 1.0)
 
     def actor(state: State) -> dict[str, Array]:
-        return noisy_arrays(state.actor, config.exploration_noise)
+        return arrays(state.actor) | {"noise": jnp.asarray(config.exploration_noise, jnp.float32)}
 
-    return Backbone(init, update, act, actor, "tanh_noise", config.batch_size)
+    return Backbone(init, update, act, actor, "tanh_noise", config.batch_size, offline=offline)
 
 
-def _update_critics(
-    state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray, config: Config
-) -> tuple[State, Metrics]:
-    next_observation = transitions.next_observation
-    next_action = smoothed_action(
-        state.target_actor, next_observation, key, config.smoothing_noise, config.smoothing_clip
-    )
-    next_values = jnp.min(values(state.target_critics, next_observation, next_action), axis=0)
-    target = bellman_target(rewards, transitions.terminated, next_values, config.discount)
-    critics, optimiser, metrics = step_critics(state.critics, state.critic_optimiser, transitions, target)
-    state = state._replace(critics=critics, critic_optimiser=optimiser)
-    return state, metrics | {"reward_mean": jnp.mean(rewards)}
+def lower_values(
+    state: State, transitions: Transitions, next_action: Float[Array, "B A"]
+) -> Float[Array, "B"]:
+    """min_j Q'_j(s', a')."""
+    return jnp.min(values(state.target_critics, transitions.next_observation, next_action), axis=0)
+
+
+def smoothed_action(
+    target_actor: MLP, observation: Float[Array, "B S"], key: PRNGKeyArray, noise: float, clip: float
+) -> Float[Array, "B A"]:
+    """Somewhere near the target actor's action: clip(tanh(μ'(s)) + clip(ε, ±c), ±1) with ε ~ N(0, noise²)."""
+    action = jnp.tanh(target_actor(observation))
+    if noise == 0:
+        return action
+    shift = jnp.clip(noise * jax.random.normal(key, action.shape), -clip, clip)
+    return jnp.clip(action + shift, -1.0, 1.0)
+
+
+def deterministic_loss(actor: MLP, critics: MLP, transitions: Transitions) -> Float[Array, ""]:
+    """- mean Q_1(s, tanh(μ(s))): of several critics only the first teaches the actor."""
+    first = jax.tree.map(lambda array: array[:1], critics)
+    return -jnp.mean(values(first, transitions.observation, jnp.tanh(actor(transitions.observation))))
+
+
+def step_actor(
+    state: State, loss: Callable[[MLP], Float[Array, ""]], config: Config
+) -> tuple[State, Float[Array, ""]]:
+    """Every `actor_every`-th time the actor steps down a loss and all targets follow; else only the loss is
+    measured."""
+
+    def step() -> tuple[State, Array]:
+        actor, optimiser, actor_loss = optimise.descend(state.actor_optimiser, state.actor, loss)
+        moved = state._replace(
+            actor=actor,
+            target_actor=follow(state.target_actor, actor, config.polyak),
+            target_critics=follow(state.target_critics, state.critics, config.polyak),
+            actor_optimiser=optimiser,
+        )
+        return moved, actor_loss
+
+    def wait() -> tuple[State, Array]:
+        return state, loss(state.actor)
+
+    due = state.updates % config.actor_every == 0
+    return step() if config.actor_every == 1 else jax.lax.cond(due, step, wait)

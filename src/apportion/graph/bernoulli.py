@@ -1,14 +1,14 @@
 """Totals that are yes or no: P(yes) = ε + (1 - 2ε) σ(base + f) with f ~ N(0, K) the sum of a segment's
 rewards, in log odds, and ε the share of totals that are flipped, whatever was earned. Laplace's approximation
 (Rasmussen and Williams, 2006, sections 3.4 and 5.5): a Gaussian about the mode, with W the Fisher information
-there, what each total tells of f; without flips, that is p (1 - p)."""
+there, what each total tells of f; without flips, that is p (1 - p). The posterior itself is sampled."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky
+from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.special import expit, log_expit
 
 from apportion.graph.features import Floats
@@ -17,6 +17,10 @@ _ITERATIONS = 50  # of Newton's method, which needs about five
 _SETTLED = 1e-12  # gain of the log density that ends it
 _LEAST = 1e-10  # of W: below, rounding
 _NEAR = 1e-4  # log odds, between which a slope is measured
+_SETTLING, _PER_DRAW = 150, 3  # iterations of the sampler: before the first that counts, and for each draw
+_SEEN = 1e-3  # of the largest singular value of the columns: below, totals tell nothing
+_TERMS = 40  # of a Pólya-Gamma variable; the others vary by less than 1% of its standard deviation
+_FLIPPED, _MOST_FLIPPED = (1.0, 9.0), 0.45  # Beta prior of the share of flips; from a half on yes would be no
 
 
 class Seen(NamedTuple):
@@ -114,25 +118,73 @@ def _rise(log_odds: Floats, flips: float) -> Floats:
     return np.asarray((1 - 2 * flips) * expit(log_odds) * expit(-log_odds))
 
 
-def mode(columns: Floats, totals: Floats, base: float, flips: float) -> tuple[Floats, Floats]:
-    """[Q] the most probable weights of columns [E, Q], which are N(0, 1) a priori, and the Cholesky factor
-    [Q, Q] of their precision there."""
-    weights = np.zeros(columns.shape[1])
-    gain = np.inf
-    for _ in range(_ITERATIONS):
-        log_odds = base + columns @ weights
-        weighted = columns * np.sqrt(information(log_odds, flips))[:, None]
-        root = cholesky(np.eye(len(weights)) + weighted.T @ weighted, lower=True)
-        if gain < _SETTLED * (1 + len(totals)):
-            return weights, root
-        step = cho_solve((root, True), columns.T @ slope(totals, log_odds, flips) - weights)
-        size, gain = climbed(partial(_along, weights, step, columns, totals, base, flips))
-        weights = weights + size * step
-    return weights, root
+class Prior(NamedTuple):
+    """Of the weights of columns [E, Q]: N(0, 1), but the first `scaled` columns are exp(s) times as large,
+    with s ~ N(0, width²)."""
+
+    columns: Floats
+    scaled: int
+    width: float
 
 
-def _along(
-    weights: Floats, step: Floats, columns: Floats, totals: Floats, base: float, flips: float, size: float
-) -> float:
-    moved = weights + size * step
-    return log_likelihood(totals, base + columns @ moved, flips) - 0.5 * float(moved @ moved)
+def sample(
+    prior: Prior, totals: Floats, base: float, flips: float, draws: int, rng: np.random.Generator
+) -> tuple[Floats, float]:
+    """The posterior of weights, times exp(s): [1+draws, Q] its mean, then draws; and the mean share of flips,
+    of which 0 stays 0. A Gibbs sampler with Pólya-Gamma variables (Polson, Scott and Windle, 2013): Laplace's
+    approximation makes effects too small, and too sure, where totals are told well or are flipped."""
+    left, spectrum, right = np.linalg.svd(prior.columns[:, : prior.scaled], full_matrices=False)
+    kept = spectrum > _SEEN * spectrum.max(initial=0.0)
+    right, rank = right[kept], int(kept.sum())
+    x = np.column_stack([left[:, kept] * spectrum[kept], prior.columns[:, prior.scaled :]])
+    weights, log_scale, share = np.zeros(x.shape[1]), 0.0, flips
+    ours = np.arange(x.shape[1]) < rank
+    found, scales, shares = np.zeros((_PER_DRAW * draws, x.shape[1])), *np.zeros((2, _PER_DRAW * draws))
+    for number in range(-_SETTLING, len(found)):
+        odds = base + x @ (np.where(ours, np.exp(log_scale), 1.0) * weights)
+        said, share = (totals, 0.0) if flips == 0 else _unflipped(totals, odds, share, rng)
+        weights = _regressed(x * np.where(ours, np.exp(log_scale), 1.0), said, base, odds, rng)
+        along, rest = x[:, ours] @ weights[ours], base + x[:, ~ours] @ weights[~ours]
+        log_scale = _rescaled(along, rest, said, prior.width, rng)
+        if number >= 0:
+            scales[number], shares[number] = np.exp(log_scale), share
+            found[number] = weights * np.where(ours, scales[number], 1.0)
+    every = slice(_PER_DRAW - 1, None, _PER_DRAW)
+    mean, drawn = found.mean(axis=0), found[every]
+    unseen = rng.normal(size=(draws, prior.scaled)) * scales[every, None]  # what no total sees has its prior
+    unseen -= (unseen @ right.T) @ right
+    own = np.concatenate([mean[None, :rank] @ right, drawn[:, :rank] @ right + unseen])
+    return np.column_stack([own, np.concatenate([mean[None, rank:], drawn[:, rank:]])]), float(shares.mean())
+
+
+def _unflipped(totals: Floats, odds: Floats, share: float, rng: np.random.Generator) -> tuple[Floats, float]:
+    """What totals would have been, and what share is flipped, each given the other."""
+    p = expit(odds)
+    yes, no = np.where(totals > 0, 1 - share, share) * p, np.where(totals > 0, share, 1 - share) * (1 - p)
+    said = (rng.random(len(p)) * (yes + no) < yes).astype(np.float64)
+    wrong = float(np.sum(said != totals))
+    share = rng.beta(_FLIPPED[0] + wrong, _FLIPPED[1] + len(p) - wrong)
+    return said, min(float(share), _MOST_FLIPPED)
+
+
+def _regressed(x: Floats, said: Floats, base: float, odds: Floats, rng: np.random.Generator) -> Floats:
+    """[Q] a draw from N(Λ⁻¹ xᵀ(said - ½ - ω base), Λ⁻¹), Λ = I + xᵀ ω x, with ω ~ PG(1, odds)."""
+    omega = polya_gamma(odds, rng)
+    root = cholesky(np.eye(x.shape[1]) + x.T @ (x * omega[:, None]), lower=True)
+    mean = cho_solve((root, True), x.T @ (said - 0.5 - omega * base))
+    return np.asarray(mean + solve_triangular(root.T, rng.normal(size=len(mean)), lower=False))
+
+
+def _rescaled(along: Floats, rest: Floats, said: Floats, width: float, rng: np.random.Generator) -> float:
+    """A draw of s, with log odds rest + exp(s) along, on a grid."""
+    grid = width * np.linspace(-3, 3, 61)
+    logs = [-np.sum(log_losses(rest + np.exp(s) * along, said)) - 0.5 * (s / width) ** 2 for s in grid]
+    return float(grid[np.argmax(np.array(logs) + rng.gumbel(size=len(grid)))])
+
+
+def polya_gamma(tilt: Floats, rng: np.random.Generator) -> Floats:
+    """[E] draws of PG(1, c): the first terms of its sum of exponential variables, the mean of others."""
+    squares = (np.arange(_TERMS) + 0.5) ** 2 + (tilt[:, None] / (2 * np.pi)) ** 2
+    terms, half = 1 / (2 * np.pi**2 * squares), np.maximum(np.abs(tilt) / 2, 1e-6)
+    mean = np.tanh(half) / (4 * half)
+    return np.asarray(np.sum((rng.exponential(size=terms.shape) - 1) * terms, axis=1) + mean)

@@ -11,10 +11,10 @@ with S the summed features, times a prior by which a dimension is relevant or is
 posterior is in closed form. Draws from it are kept: what is computed from rewards gets its error bar by
 computing it from each.
 
-Where totals are yes or no, Σ_t r(x_t) and a constant are the log odds of yes, without any noise; evidence and
-posterior are Laplace's approximations. How common yes is says nothing of steps, but shifts the constant: so
-where some segments have to do for all, as many are taken of the rarer kind as there can be. Some answers may
-be flipped, whatever was earned: how many, the evidence says.
+Where totals are yes or no, Σ_t r(x_t) and a constant are the log odds of yes, without any noise; the evidence
+is Laplace's approximation, and the posterior is sampled (bernoulli.py). How common yes is says nothing of
+steps, but shifts the constant: so where some segments have to do for all, as many are taken of the rarer kind
+as there can be. Some answers may be flipped, whatever was earned: how many, the evidence says.
 """
 
 from collections.abc import Iterator
@@ -302,6 +302,10 @@ class Summed(NamedTuple):
         """[2] their prior standard deviations."""
         return np.array([np.sqrt(WIDE) * self.size, self.constant])
 
+    def doubt_of_size(self) -> float:
+        """Standard deviation of the size's logarithm: either extreme is a standard deviation away."""
+        return max(0.25 * float(np.log(self.lengths.mean())), 1e-2)
+
     def likelihood(self, found: Found) -> float:
         """Of the totals in their own unit: evidence has them in units of steps."""
         return found.evidence - min(SEGMENTS, len(self.sums)) * float(np.log(self.size))
@@ -312,15 +316,18 @@ class Summed(NamedTuple):
         kept = np.flatnonzero(variances > _NEGLIGIBLE * max(float(variances.sum()), 1e-300))
         scale = np.append(self.size * np.sqrt(variances[kept]), self.level_scale())
         columns = np.column_stack([self.sums[:, kept], self.levels()]) * scale
+        flips = self.flips
         if self.yes_no:
-            mean, root = bernoulli.mode(columns, self.left, self.base, self.flips)
+            prior = bernoulli.Prior(columns, len(kept), self.doubt_of_size())
+            drawn, flips = bernoulli.sample(prior, self.left, self.base, flips, DRAWS, rng)
         else:
             noise = self.size * np.sqrt(found.noise * self.lengths)
             a = columns / noise[:, None]
             root = cholesky(np.eye(len(scale)) + a.T @ a, lower=True)
             mean = cho_solve((root, True), a.T @ (self.left / noise))
-        draws = solve_triangular(root.T, rng.normal(size=(len(scale), DRAWS)), lower=False)
-        weights = np.column_stack([mean, mean[:, None] + draws]).T * scale
+            draws = solve_triangular(root.T, rng.normal(size=(len(scale), DRAWS)), lower=False)
+            drawn = np.column_stack([mean, mean[:, None] + draws]).T
+        weights = drawn * scale
         count = len(kept)
         return Posterior(
             self.features.take(kept),
@@ -330,7 +337,7 @@ class Summed(NamedTuple):
             self.level + weights[:, count],
             self.base + weights[:, count + 1],
             0.0 if self.yes_no else float(found.noise * self.size**2),
-            self.flips,
+            flips,
             self.yes_no,
             np.zeros(0),
         )

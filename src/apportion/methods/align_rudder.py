@@ -93,10 +93,10 @@ def make(config: Config) -> Method:
     )
     sampling = Sampling(config.segments, "uniform", config.update_every)
 
-    def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
+    def rescale(state: State, factor: Float[Array, ""], shift: Float[Array, ""]) -> State:
         return state._replace(scale=state.scale * factor)
 
-    return Method(init, update, reward, sampling, revision=revision, credit=credit, repaid=repaid)
+    return Method(init, update, reward, sampling, revision=revision, credit=credit, rescale=rescale)
 
 
 # --- The score of an episode

@@ -428,7 +428,7 @@ def random_return(run: RunFolder) -> float:
     """Mean true return of some episodes of random actions in a run's environment."""
     run.need_trust("the environment")
     config = from_dict(EnvConfig, run.read_config()["env"])
-    lane = Lane(config, SEED, head="", start=False)
+    lane = Lane(config, SEED, head="")
     returns: list[float] = []
     steps = 0
     try:

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 from apportion.core.config import UserError, check
 from apportion.envs.film import Film, Frame, check_renders, film
 from apportion.envs.make import EnvConfig
-from apportion.envs.wire import Arrays
+from apportion.envs.messages import Arrays
 from apportion.training.evaluate import rewards_steps
 
 WIDTH, PICTURE, STRIP = 480, 360, 132  # pixels; all even, as the encoder wants them

@@ -14,7 +14,7 @@ import numpy as np
 
 from apportion.core.config import UserError, conform
 from apportion.core.files import memory
-from apportion.envs.wire import strip_prefix
+from apportion.envs.messages import strip_prefix
 from apportion.runs import atomic
 from apportion.runs.atomic import Arrays, place
 from apportion.runs.atomic import steps as steps

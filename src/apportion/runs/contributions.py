@@ -179,8 +179,8 @@ def explain_reward(
 
 def _players(method: Method, state: State, rows: NDArray[Any], states: int) -> NDArray[np.bool_]:
     """[D] dimensions that the method's reward reads; where it does not say which, those that ever vary."""
-    if method.reads is not None:
-        return np.asarray(method.reads(state)) >= 0.5
+    if method.graph is not None:
+        return np.asarray(method.graph.reads(state)) >= 0.5
     varies = ~(rows == rows[0]).all(axis=0)
     return np.concatenate([varies[:states] | varies[-states:], varies[states:-states]])
 

@@ -12,7 +12,7 @@ from apportion.core.config import Tell, check, silent
 from apportion.core.spec import REWARD_BLOCKS, Spec
 from apportion.core.types import State
 from apportion.data.logged import read_npz
-from apportion.envs.wire import Arrays
+from apportion.envs.messages import Arrays
 from apportion.runs.atomic import plain
 from apportion.runs.contributions import (
     LEAST_BEHIND,

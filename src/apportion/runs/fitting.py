@@ -14,7 +14,7 @@ from apportion.core.config import check, to_dict
 from apportion.core.spec import Spec
 from apportion.data.logged import Log
 from apportion.data.reading import Read
-from apportion.envs.wire import Arrays
+from apportion.envs.messages import Arrays
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json
 from apportion.runs.credit import (

@@ -15,8 +15,8 @@ from apportion.core.config import UserError, check
 from apportion.core.spec import Spec
 from apportion.core.types import Method, State
 from apportion.envs.make import EnvConfig
+from apportion.envs.messages import Arrays
 from apportion.envs.spaces import learners_actions
-from apportion.envs.wire import Arrays
 from apportion.runs import saved as saving
 from apportion.runs.atomic import read_json
 from apportion.runs.contributions import RewardOf, Steps, compile_reward, why_not_alone

@@ -15,8 +15,8 @@ from apportion.data.encoding import MOST_CATEGORIES, Encoding
 from apportion.data.logged import Log
 from apportion.data.reading import read_rows
 from apportion.data.rows import Rows
+from apportion.envs.messages import Arrays
 from apportion.envs.spaces import learners_actions
-from apportion.envs.wire import Arrays
 from apportion.runs.atomic import read_json
 from apportion.runs.folder import RunFolder
 from apportion.training.offline import with_last

@@ -20,9 +20,9 @@ from apportion.core.spec import Spec
 from apportion.data.encoding import Encoding
 from apportion.envs.acting import Actor, act
 from apportion.envs.lane import Noise
+from apportion.envs.messages import Arrays
 from apportion.envs.spaces import bounds, own_action
-from apportion.envs.wire import Arrays
-from apportion.envs.workers import Pool, default_workers
+from apportion.envs.supervisor import Pool, default_workers
 from apportion.runs.atomic import plain
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, check_lane, read_learned

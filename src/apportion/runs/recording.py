@@ -17,7 +17,7 @@ from apportion.core.children import StopRequest
 from apportion.core.config import UserError, check
 from apportion.core.types import Metrics
 from apportion.envs.factories import only_here
-from apportion.envs.workers import Pool
+from apportion.envs.supervisor import Pool
 from apportion.runs import checkpoint, progress
 from apportion.runs import saved as saving
 from apportion.runs.atomic import write_json

@@ -15,8 +15,8 @@ from apportion.core.config import check, from_dict
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
-from apportion.envs.lane import blank_chunk
-from apportion.envs.wire import Arrays, strip_prefix
+from apportion.envs.lane import ChunkWriter
+from apportion.envs.messages import Arrays, strip_prefix
 from apportion.runs import checkpoint
 from apportion.runs.checkpoint import Loaded, check_like
 from apportion.training import loop as train
@@ -123,7 +123,8 @@ def write(
 def read(folder: Path, config: Config, spec: Spec) -> Read:
     """The newest checkpoint that holds a whole training, as it was left."""
     agent, replay = _template(config, spec)
-    chunk = blank_chunk(spec, config.schedule.steps_per_iteration)
+    sizes = config.schedule.steps_per_iteration, spec.observation_size, spec.action_size
+    chunk = ChunkWriter(*sizes).finish(np.zeros(spec.observation_size, np.float32))
     ahead = {name: np.broadcast_to(blank, (config.lanes, *blank.shape)) for name, blank in chunk.items()}
 
     def whole(loaded: Loaded) -> Read:

@@ -30,7 +30,7 @@ from apportion.core.config import UserError, check, from_dict, nearest
 from apportion.core.files import read_bytes
 from apportion.core.spec import Spec
 from apportion.envs.factories import only_here
-from apportion.envs.faults import FAILURES, Trouble
+from apportion.envs.faults import FAILURES, blame
 from apportion.envs.make import EnvConfig, make
 from apportion.front.choosing import Chosen, choose, flat, known_settings
 from apportion.methods import METHODS
@@ -99,12 +99,10 @@ def _check_training(job: Job, specs: dict[EnvConfig, Spec]) -> None:
     config = job.chosen().config
     check(not only_here(config.env.id), "its environment is known to this process only: put it in a module")
     if config.env not in specs:
-        trouble = Trouble(0, set())
         try:
             env, specs[config.env] = make(config.env)
         except FAILURES as error:
-            trouble.note(error)
-            raise UserError(trouble.reasons[0]) from error
+            raise UserError(blame(error, set())) from error
         env.close()
     config.check_actions(specs[config.env])
 
