@@ -22,8 +22,8 @@ from apportion.data.columns import Columns
 from apportion.data.reading import read_log, read_rows
 from apportion.runs.atomic import read_json, write_json
 from apportion.runs.credit import INTERVAL, fit_credit, half_width
+from apportion.runs.crediting import credit_of_kinds
 from apportion.runs.folder import versions
-from apportion.runs.kinds import credit_of_kinds
 from apportion.runs.logged import learners_record, spec_of
 from lib.command import given, start
 

@@ -1,11 +1,11 @@
-"""Each lane's best policy: kept beside the newest, found by --best, honest where there is none."""
+"""Each lane's best policy: kept with the newest, found by --best, honest where there is none."""
 
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from driver import Run, apportion, best_arrays
+from driver import Run, apportion, assert_same_run
 
 import apportion as door
 from apportion.runs.learned import read_learned
@@ -47,12 +47,10 @@ def test_verbs_take_the_best(run: door.Run) -> None:
         assert "at each seed's best step" in apportion(verb, run.path, "--best").out
 
 
-def test_a_best_without_its_checkpoint_is_found_again(tmp_path: Path, run: door.Run) -> None:
-    """A crash came between the two: a resume goes back to the best of the last whole checkpoint."""
+def test_without_its_checkpoint_the_best_is_that_of_the_one_before(tmp_path: Path, run: door.Run) -> None:
     shutil.copytree(run.path, tmp_path / "run")
     back = Run(tmp_path / "run")
-    shutil.rmtree(back.checkpoints / "step_000000002000")
-    assert read_learned(back, best=True).best_steps == read_learned(run.folder, best=True).best_steps
+    (back.checkpoints / "step_000000002000.safetensors").unlink()
+    assert max(read_learned(back, best=True).best_steps or [2000]) <= 1000
     door.load(back.path).resume(quiet=True)
-    found, expected = best_arrays(back), best_arrays(run.folder)
-    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    assert_same_run(back, run.folder)

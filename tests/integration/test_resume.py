@@ -43,13 +43,12 @@ MetricsLog.write = write_and_die
 """
 DIES_WHILE_SAVING = """
 import os, signal
-from apportion.runs import checkpoint
-publish = checkpoint._publish
-def publish_or_die(temp, final):
-    if final.name.endswith("2000"):
+replace = os.replace
+def replace_or_die(temp, final):
+    if final.parent.name == "checkpoints" and final.stem.endswith("2000"):
         os.kill(os.getpid(), signal.SIGKILL)
-    publish(temp, final)
-checkpoint._publish = publish_or_die
+    replace(temp, final)
+os.replace = replace_or_die
 """
 
 

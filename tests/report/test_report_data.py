@@ -24,9 +24,9 @@ from apportion.report.page import LIMIT, check_fit, fits, labels, read_names, re
 from apportion.report.statistics import band, difference, iqm, mean, thinned
 from apportion.report.structure import Drivers, drivers, structure
 from apportion.runs import logs
-from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder
-from apportion.runs.summary import misses_in_words, summarise
+from apportion.runs.summary import summarise
+from apportion.runs.words import certificates_in_words, misses_in_words
 from synthetic_runs import HOSTILE, Recipe, make_run, make_spec
 
 # --- Statistics
@@ -229,12 +229,12 @@ def test_seeds_with_the_same_certificate_share_a_sentence(tmp_path: Path) -> Non
         (True, True),
         (False, False),
     ]
-    assert in_words(found, [5, 6, 7, 8]) == [
+    assert certificates_in_words(found, [5, 6, 7, 8]) == [
         "The edges are certified (seeds 5, 7).",
         f"Edges to the reward are certified, those to next states are not (seed 6): {few}.",
         f"The edges are not certified (seed 8): {little}; {few}.",
     ]
-    assert "by gradient" in in_words(None, [5])[0]
+    assert "by gradient" in certificates_in_words(None, [5])[0]
 
 
 def test_rewards_that_miss_more_than_was_paid_are_not_to_be_relied_on() -> None:

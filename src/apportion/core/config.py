@@ -93,6 +93,8 @@ def conform(hint: Any, value: Any, where: str) -> Any:
         return _one_of(get_args(hint), value, where)
     if origin is tuple:
         return _tuple(get_args(hint), value, where)
+    if origin is np.ndarray:
+        return _array(value, where)
     if origin is dict:
         return _mapping(get_args(hint)[1], value, where)
     if dataclasses.is_dataclass(hint) or typing.is_typeddict(hint):
@@ -179,6 +181,14 @@ def _alike(item: Any, values: Sequence[Any], where: str) -> tuple[Any, ...]:
         else:
             found.append(conform(item, each, where))
     return tuple(found)
+
+
+def _array(value: Any, where: str) -> Any:
+    try:
+        found = np.asarray(value)
+    except ValueError:  # lists of several lengths
+        found = np.array(None)
+    return found if found.dtype.kind in "bif" else _refuse(value, where, "numbers in rows alike")
 
 
 def _mapping(item: Any, value: Any, where: str) -> dict[str, Any]:

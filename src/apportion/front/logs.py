@@ -13,10 +13,10 @@ from apportion.data.minari_sets import relabelled_id
 from apportion.data.reading import Read, check_target, read_log, write_copy
 from apportion.front.choosing import with_settings
 from apportion.front.run import Run
-from apportion.runs.explain import Precision
+from apportion.runs.contributions import Precision
+from apportion.runs.crediting import relabel_rows
 from apportion.runs.fitting import fit_run
 from apportion.runs.folder import default_path
-from apportion.runs.relabelling import relabel_rows
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged
 from apportion.training.settings import NO_POLICY, Config

@@ -14,18 +14,16 @@ from apportion.front.choosing import Job
 from apportion.report.comparison import Compared, Metric, compare_runs, data_frame
 from apportion.report.page import make_page
 from apportion.runs import recording
-from apportion.runs.evaluation import EvaluationSettings, evaluate_run
-from apportion.runs.explain import Precision
+from apportion.runs.contributions import Precision
+from apportion.runs.crediting import credit_by
 from apportion.runs.explaining import Selection, explain_run
 from apportion.runs.folder import Episode, RunFolder, default_path
-from apportion.runs.kinds import credit_by
-from apportion.runs.learned import check_lane
+from apportion.runs.learned import check_lane, learned_rewards
 from apportion.runs.listeners import Listener
 from apportion.runs.logs import STORED
-from apportion.runs.offline_evaluation import evaluate_fit
-from apportion.runs.policy import Policy, export_policy, read_policy
+from apportion.runs.offline import evaluate_fit
+from apportion.runs.policy import EvaluationSettings, Policy, evaluate_run, export_policy, read_policy
 from apportion.runs.recording import Outcome
-from apportion.runs.rewards import learned_rewards
 from apportion.runs.settings import Checkpoints
 from apportion.runs.summary import summarise
 from apportion.training.settings import Config

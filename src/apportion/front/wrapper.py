@@ -11,7 +11,7 @@ from apportion.core.config import UserError, check
 from apportion.core.types import single_steps
 from apportion.envs.make import time_limit
 from apportion.envs.spaces import learners_actions, spec_of
-from apportion.runs.explain import Steps, why_not_alone
+from apportion.runs.contributions import Steps, why_not_alone
 from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training.learner import RewardLearner, Unfinished

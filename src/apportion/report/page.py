@@ -21,12 +21,15 @@ from apportion.report.episodes import make_extras
 from apportion.report.overview import curves, scores, sentence, structure_table
 from apportion.report.packing import compressed, compressed_json
 from apportion.report.structure import drivers, structure
-from apportion.runs.certified import in_words
-from apportion.runs.folder import RunFolder
-from apportion.runs.notes import notes
-from apportion.runs.progress import faults_in_words
-from apportion.runs.summary import in_words as in_words_of_fit
-from apportion.runs.summary import misses_in_words, summarise, unlearned_in_words
+from apportion.runs.folder import RunFolder, notes
+from apportion.runs.summary import summarise
+from apportion.runs.words import (
+    certificates_in_words,
+    faults_in_words,
+    fit_in_words,
+    misses_in_words,
+    unlearned_in_words,
+)
 
 # --- Names of dimensions that the user prefers
 
@@ -150,7 +153,7 @@ class _Facts:
         method = self.config["method"]["name"]
         seeds = [self.config["seed"] + lane for lane in range(self.lanes)]
         certificates = self.summary["certificates"]
-        certified = [] if self.drivers is None else in_words(certificates, seeds)
+        certified = [] if self.drivers is None else certificates_in_words(certificates, seeds)
         missed = [*unlearned_in_words(self.summary), *misses_in_words(self.summary, seeds)]
         return {
             "label": self.label,
@@ -169,7 +172,7 @@ class _Facts:
             "sentence": " ".join(
                 [
                     sentence(self.drivers, method, self.lanes, bool(self.evaluations)),
-                    *in_words_of_fit(self.summary["data"], seeds),
+                    *fit_in_words(self.summary["data"], seeds),
                 ]
             ),
             "step_rewards": self.summary["step_rewards"],

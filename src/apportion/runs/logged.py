@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expand_actions, expand_observations
-from apportion.core.config import Tell, UserError, check, from_dict, silent
+from apportion.core.config import Tell, UserError, from_dict, silent
 from apportion.core.spec import Spec
 from apportion.core.types import Record
 from apportion.data.columns import Choice, Columns
@@ -67,6 +67,11 @@ def plain_episode(spec: Spec, log: Log, number: int) -> Arrays:
     return {"observations": observations, "actions": actions}
 
 
+def records_of(spec: Spec, log: Log) -> list[Record]:
+    """All episodes as learners see them."""
+    return [learners_record(spec, log, number, number) for number in range(len(log.totals))]
+
+
 def learners_record(spec: Spec, log: Log, number: int, name: int) -> Record:
     """An episode as learners see it, under the number that they know it by. Where nobody knows whether it
     ended by itself, it counts as cut off: an end that all have could be paid for anything."""
@@ -85,9 +90,7 @@ def read_for(run: RunFolder, data: str, tell: Tell = silent) -> tuple[Rows, Log]
     chosen = facts["columns"]
     columns = Columns() if chosen is None else from_dict(Choice, chosen, f"{run.data}: ")
     rows = read_rows(data, columns, tell, paid=False)
-    log = Encoding.from_dict(facts["encoding"]).apply(rows).answered(facts.get("answers"), data)
-    same = log.observation_names == run.read_spec().observation_names
-    check(same, f"{run.path} was fitted by an earlier version, which read lags otherwise: fit it again")
+    log = Encoding.from_dict(facts["encoding"]).apply(rows).answered(facts["answers"], data)
     return rows, log
 
 

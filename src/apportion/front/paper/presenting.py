@@ -25,8 +25,8 @@ from apportion.report.figures import (
 from apportion.report.overview import per_lane
 from apportion.report.statistics import interval, mean
 from apportion.runs.atomic import plain, read_json, write_json
-from apportion.runs.evaluation import EvaluationSettings, evaluate_run
 from apportion.runs.folder import RunFolder, versions
+from apportion.runs.policy import EvaluationSettings, evaluate_run
 from apportion.training.evaluate import pearson
 
 RUNS, PAGE, RESULTS = "runs", "README.md", "results.json"  # within an experiment's folder
