@@ -26,7 +26,7 @@ from apportion.report.structure import Drivers, drivers, structure
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
 from apportion.runs.summary import summarise
-from apportion.runs.words import certificates_in_words, misses_in_words
+from apportion.runs.words import certificates_in_words, credit_in_words, misses_in_words
 from synthetic_runs import HOSTILE, Recipe, make_run, make_spec
 
 # --- Statistics
@@ -337,3 +337,10 @@ def test_a_page_of_many_wide_runs_stays_below_the_limit(
     monkeypatch.setattr("apportion.report.page.LIMIT", 1_000_000)
     with pytest.raises(UserError, match="give fewer runs"):
         write_report([run] * 4, tmp_path / "four.html")
+
+
+def test_a_cause_that_was_not_observed_is_warned_of() -> None:
+    facts = {"determined": 0.95, "undetermined": [], "level_matters": False, "unexplained": 0.39}
+    assert "39% of what outcomes differ by has no explanation" in credit_in_words(facts)[-1]
+    assert len(credit_in_words(facts | {"unexplained": 0.01})) == 1
+    assert len(credit_in_words(facts | {"log_loss": 0.5})) == 1  # of yes and no nothing explains all

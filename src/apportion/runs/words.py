@@ -5,6 +5,7 @@ from typing import Any
 
 FEW = 20  # episodes of yes, or of no: with fewer, little can be told
 FAR = 2.0  # times their variance, by which outcomes are missed: with one reward for all, it would be 1
+UNOBSERVED = 0.1  # of the outcomes' variance, as in certificates: more may hide a cause that was not observed
 SAME = 1e9  # times their variance, by which they are missed where that is none but rounding
 
 _CERTIFIED = {
@@ -122,6 +123,11 @@ def credit_in_words(facts: dict[str, Any] | None) -> list[str]:
     if facts["level_matters"]:
         level = f"{facts['level']:.4g}"
         said += [f"Of every outcome, {level} is the same in all episodes, and the credit of no step."]
+    if "log_loss" not in facts and facts["unexplained"] > UNOBSERVED:
+        said += [
+            f"{facts['unexplained']:.0%} of what outcomes differ by has no explanation here. If that is a "
+            "cause which was not observed, it may pass for what goes with it: intervals do not hold that."
+        ]
     return said
 
 
