@@ -19,28 +19,32 @@ import numpy as np
 import apportion
 import suite_tasks
 from apportion.core.types import Record
-from apportion.data import logged
+from apportion.data.rows import Log as LogOfEpisodes
 from apportion.runs.atomic import read_json, write_json
 from apportion.runs.credit import INTERVAL, fit_credit, rows_of
 from apportion.runs.folder import versions
 from apportion.runs.logged import spec_of
+from lib import real_logs
 from lib.command import given, start
 from lib.credit_problems import DEVELOPMENT, UNSEEN, Log, draw
 from lib.suite_base import Task
 
 CLOSED_FORM = "closed form"
+EVEN = "even split"
+REAL = {"flights": real_logs.flights, "baseball": real_logs.baseball}
 
 
 @dataclass(frozen=True)
 class Credit:
     """Which problems, and who tries."""
 
-    kinds: Literal["development", "unseen", "suite", "all"] = "all"
-    """The kinds that the model was made with, those that it was not, tasks of the suite, or all of them."""
+    kinds: Literal["development", "unseen", "suite", "real", "all"] = "all"
+    """The kinds that the model was made with, those that it was not, tasks of the suite, two public logs, or
+    all but these."""
     only: tuple[str, ...] = ()
     """Some kinds, or tasks, by name."""
     methods: tuple[str, ...] = (CLOSED_FORM,)
-    """`closed form`, or methods of `apportion fit`."""
+    """`closed form`, `even split`, or methods of `apportion fit`."""
     draws: int = 2
     """Problems of each kind."""
     first: int = 0
@@ -55,17 +59,25 @@ def main(flags: Credit) -> None:
     if flags.show is not None:
         return table(read_json(flags.show)["problems"])
     groups = {"development": tuple(DEVELOPMENT), "unseen": tuple(UNSEEN), "suite": suite_tasks.TASKS}
-    chosen = sum(groups.values(), ()) if flags.kinds == "all" else groups[flags.kinds]
+    chosen = (
+        sum(groups.values(), ()) if flags.kinds == "all" else (groups | {"real": tuple(REAL)})[flags.kinds]
+    )
     found = []
     for name in flags.only or chosen:
-        for number in range(flags.first, flags.first + flags.draws):
-            log = played(name, number) if name in suite_tasks.TASKS else draw(name, number)
+        for number in range(flags.first, flags.first + (1 if name in REAL else flags.draws)):
+            log = log_of(name, number)
             for method in flags.methods:
                 found.append({"kind": name, "draw": number, "method": method, **tried(log, method)})
                 print(row(found[-1]), flush=True)
     table(found)
     if flags.out is not None:
         write_json(flags.out, {"command": given(), "commit": versions()["commit"], "problems": found})
+
+
+def log_of(name: str, number: int) -> Log:
+    if name in REAL:
+        return REAL[name]()
+    return played(name, number) if name in suite_tasks.TASKS else draw(name, number)
 
 
 def played(task: str, number: int, episodes: int = 200) -> Log:
@@ -96,7 +108,8 @@ def played(task: str, number: int, episodes: int = 200) -> Log:
 
 def tried(log: Log, method: str) -> dict[str, float]:
     began = time.process_time()
-    reward, low, high, determined = closed_form(log) if method == CLOSED_FORM else fitted(log, method)
+    tries = {CLOSED_FORM: closed_form, EVEN: even_split}
+    reward, low, high, determined = tries[method](log) if method in tries else fitted(log, method)
     return {**scores(np.concatenate(log.rewards), reward, low, high), "determined": determined} | {
         "cpu_seconds": time.process_time() - began
     }
@@ -115,6 +128,12 @@ def scores(truth: Any, reward: Any, low: Any, high: Any) -> dict[str, float]:
     }
 
 
+def even_split(log: Log) -> tuple[Any, Any, Any, float]:
+    """What every step earns if all of an episode earned the same."""
+    even = np.concatenate([np.full(len(each), each.mean()) for each in log.rewards])
+    return even, even, even, 0.0
+
+
 def closed_form(log: Log) -> tuple[Any, Any, Any, float]:
     """The posterior of four fifths of the episodes; outcomes of all are known where credit is given."""
     count = len(log.rewards)
@@ -124,7 +143,7 @@ def closed_form(log: Log) -> tuple[Any, Any, Any, float]:
         for n in range(count)
     ]
     held_out = [records[n] for n in order[: count // 5]]
-    as_log = logged.Log(
+    as_log = LogOfEpisodes(
         log.observations,
         log.actions,
         log.totals,

@@ -61,7 +61,7 @@ def as_run(data: dict[str, Any]) -> Run:
     curves = data["curves"]
     return Run(
         task=data["config"]["env"]["id"],
-        label=", ".join(described(data["config"])),
+        label=", ".join([variant(data["config"]), *unlike_others(data["config"])]),
         ours=", ".join([OURS, *unlike_others(data["config"])]),
         steps=np.array(data["steps"]),
         returns=np.array(curves["return"], float),
@@ -69,7 +69,7 @@ def as_run(data: dict[str, Any]) -> Run:
     )
 
 
-def described(config: dict[str, Any]) -> list[str]:
+def variant(config: dict[str, Any]) -> str:
     """The method, and in which of its settings a run was unlike others of that method."""
     method = config["method"]
     parts = [method["name"]]
@@ -81,7 +81,7 @@ def described(config: dict[str, Any]) -> list[str]:
         parts.append("without compact state")
     if share := config.get("imagine", {}).get("share"):
         parts.append(f"{share:.0%} imagined")
-    return parts + unlike_others(config)
+    return ", ".join(parts)
 
 
 def unlike_others(config: dict[str, Any]) -> list[str]:
@@ -117,7 +117,7 @@ def table(runs: list[Run], moments: tuple[int, ...], centre: Statistic = iqm) ->
     ]
     for run in runs:
         cells = [
-            _cell(values, _at(run, step), form, centre)
+            cell(values, at_step(run, step), form, centre)
             for step in moments
             for values, form in ((run.returns, ",.0f"), (run.correlation, ".3f"))
         ]
@@ -127,24 +127,24 @@ def table(runs: list[Run], moments: tuple[int, ...], centre: Statistic = iqm) ->
     return lines
 
 
-def _cell(values: NDArray[np.float64], row: int | None, form: str, centre: Statistic) -> str:
-    return "-" if row is None else _formatted(interval(values[row], centre), form)
+def cell(values: NDArray[np.float64], row: int | None, form: str, centre: Statistic) -> str:
+    return "-" if row is None else formatted(interval(values[row], centre), form)
 
 
-def _at(run: Run, step: int) -> int | None:
+def at_step(run: Run, step: int) -> int | None:
     found = np.flatnonzero(run.steps == step)
     return int(found[0]) if found.size else None
 
 
-def _formatted(found: Interval, form: str) -> str:
+def formatted(found: Interval, form: str) -> str:
     return f"{found.centre:{form}} [{found.low:{form}}, {found.high:{form}}]"
 
 
 def _difference(ours: Run, other: Run, step: int, centre: Statistic) -> str:
-    rows = _at(ours, step), _at(other, step)
+    rows = at_step(ours, step), at_step(other, step)
     if rows[0] is None or rows[1] is None:
         return "-"
-    return _formatted(difference(ours.returns[rows[0]], other.returns[rows[1]], centre), "+,.0f")
+    return formatted(difference(ours.returns[rows[0]], other.returns[rows[1]], centre), "+,.0f")
 
 
 # --- Figure

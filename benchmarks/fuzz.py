@@ -37,7 +37,7 @@ from apportion.cli import VERBS, main
 from apportion.core.config import UserError
 from apportion.core.terminal import inert
 from apportion.data.columns import Columns
-from apportion.data.logged import read_npz
+from apportion.data.npz import read_npz
 from apportion.data.reading import read_log
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json
@@ -349,8 +349,8 @@ def _page(path: Path) -> Any:
 
 def _state(run: RunFolder) -> Any:
     """What a resumed run comes to, but for times and for what is only about files."""
-    loaded = checkpoint.load_arrays(run.checkpoints)
-    arrays = {**loaded.tree, **loaded.raw}
+    loaded = checkpoint.load(run.checkpoints)
+    arrays = {**loaded.tree, **{name: each for name, each in loaded.raw.items() if name != "log"}}
     entries = [{key: each[key] for key in each if key != "seconds"} for each in run.read_metrics()]
     found = [path for folder in (run.edges, run.episodes) for path in folder.glob("step_*.safetensors")]
     files = {str(path): path.read_bytes() for path in found}
@@ -360,7 +360,7 @@ def _state(run: RunFolder) -> Any:
         "entries": entries,
         "files": files,
         "config": config,
-        "best": checkpoint.load_arrays(run.best).meta,
+        "best": loaded.meta["best"],
     }
 
 

@@ -22,8 +22,8 @@ from apportion.data.columns import Columns
 from apportion.data.reading import read_log, read_rows
 from apportion.runs.atomic import read_json, write_json
 from apportion.runs.credit import INTERVAL, fit_credit, half_width
+from apportion.runs.crediting import credit_of_kinds
 from apportion.runs.folder import versions
-from apportion.runs.kinds import credit_of_kinds
 from apportion.runs.logged import learners_record, spec_of
 from lib.command import given, start
 
@@ -110,7 +110,7 @@ def tried(problem: Problem, kind: str) -> dict[str, Any]:
                 writer.writerows([number, CHANNELS[each], said] for each in channels)
         seen = None if kind == "additive" else "channel"
         columns = Columns(episode="journey", states="channel", actions="", outcome="bought", seen=seen)
-        log, rows = read_log(str(path), columns).log, read_rows(str(path), columns)[1]
+        log, rows = read_log(str(path), columns).log, read_rows(str(path), columns)
     spec, order = spec_of("journeys", log), np.random.default_rng(0).permutation(len(log.totals))
     records = [learners_record(spec, log, number, number) for number in order]
     credit = fit_credit(spec, records[len(order) // 5 :], records[: len(order) // 5], 0, yes_no=True)

@@ -56,13 +56,13 @@ setattr(holder, {name!r}, dying)
 """
 # Where it dies: in which module, which function, and how often that is called in a run after the first save.
 MOMENTS: dict[str, tuple[str, str, str, range]] = {
-    "while arrays are written": ("checkpoint", "", "save_tensors", range(3, 11)),
-    "while a checkpoint is synced": ("checkpoint", "", "sync", range(12, 40)),
-    "while a checkpoint gets its name": ("checkpoint", "", "_publish", range(3, 11)),
-    "while an old one is removed": ("checkpoint", "", "_discard", range(1, 5)),
+    "while arrays are written": ("atomic", "", "_save", range(6, 16)),
+    "while a checkpoint is written": ("checkpoint", ".atomic", "write_arrays", range(2, 5)),
+    "while one gets its name": ("atomic", ".os", "replace", range(12, 40)),
+    "while an old one is removed": ("checkpoint", ".Path", "unlink", range(1, 4)),
     "after a line of the log": ("logs", ".MetricsLog", "write", range(4, 14)),
-    "after edges or episodes": ("snapshots", "", "write", range(3, 10)),
-    "after the status": ("atomic", "", "write_bytes", range(5, 6)),
+    "after edges or episodes": ("folder", "", "write_arrays", range(3, 10)),
+    "after the status": ("atomic", ".files", "write_bytes", range(5, 6)),
 }
 
 
@@ -154,14 +154,14 @@ def resumed_alike(path: Path, straight: Path) -> tuple[bool, str]:
 
 def state(run: RunFolder) -> dict[str, Any]:
     """All that a training leaves behind, but for how long it took."""
-    loaded, best = checkpoint.load_arrays(run.checkpoints), checkpoint.load_arrays(run.best)
-    arrays = {**loaded.tree, **loaded.raw, **{f"best.{name}": each for name, each in best.tree.items()}}
+    loaded = checkpoint.load(run.checkpoints)
+    arrays = {**loaded.tree, **{name: each for name, each in loaded.raw.items() if name != "log"}}
     entries = [{key: each[key] for key in each if key != "seconds"} for each in run.read_metrics()]
     files = [path for folder in (run.edges, run.episodes) for path in sorted(folder.iterdir())]
     return {
         **{name: (array.dtype.name, array.shape, array.tobytes()) for name, array in arrays.items()},
         **{str(path.relative_to(run.path)): path.read_bytes() for path in files},
-        "steps": (checkpoint.steps(run.checkpoints), checkpoint.steps(run.best), best.meta["steps"]),
+        "steps": (checkpoint.steps(run.checkpoints), loaded.meta["best"]["steps"]),
         "metrics": entries,
         "config": run.read_config(),
     }

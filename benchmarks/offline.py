@@ -1,7 +1,7 @@
 """From a log to a policy: what is learned on learned and on true rewards, played; and who said it is better.
 
     python benchmarks/offline.py --out results/offline.json
-    python benchmarks/offline.py --tasks Battery Kiln --learners iql rebrac --rewards grd rd true --seeds 5
+    python benchmarks/offline.py --tasks Crane Kiln --learners iql rebrac --rewards grd rd true --seeds 5
     python benchmarks/offline.py --show results/offline.json
 
 A log holds episodes of mediocre behaviour, paid once an episode: half of a rule's action, or a random one on
@@ -27,7 +27,7 @@ from apportion.envs.spaces import learners_actions, own_action, spec_of
 from apportion.runs.atomic import read_json, write_json
 from apportion.runs.folder import versions
 from apportion.training.offline_policy import all_steps, learn_policy, scaled
-from apportion.training.presets import LOGGED_BACKBONES
+from apportion.training.presets import logged
 from apportion.training.scaling import unknown
 from lib.command import given, start
 from suite_tasks import env_id
@@ -45,7 +45,7 @@ Policy = Callable[[Any], Any]
 class Offline:
     """Which logs, and who learns from them."""
 
-    tasks: tuple[str, ...] = ("Greenhouse", "Pendulum", "Battery", "Kiln")
+    tasks: tuple[str, ...] = ("Greenhouse", "Pendulum", "Crane", "Kiln")
     """Greenhouse, Pendulum, or tasks of the suite."""
     learners: tuple[str, ...] = ("iql", "rebrac")
     rewards: tuple[str, ...] = ("grd", "rd", TRUE)
@@ -193,7 +193,7 @@ def on_true(env: Any, log: list[Played], learner: str, seed: int, updates: int) 
     spread = np.asarray(steps.observation).std(axis=0)
     mean, scale = np.asarray(steps.observation).mean(axis=0), 1 / np.where(spread > 0, spread, 1.0)
     seen = scaled(steps, unknown(spec)._replace(mean=mean, scale=scale))
-    backbone = backbones.find(learner).make(LOGGED_BACKBONES[learner])
+    backbone = backbones.find(learner).make(logged("", "rd", learner).backbone_config)
     rewards = np.concatenate([each.rewards for each in log])
     state, _ = learn_policy(backbone, spec, seen, rewards, [seed], updates)
     actor = {name: np.asarray(x[0]) for name, x in jax.vmap(backbone.actor)(state).items()}

@@ -1,6 +1,6 @@
-"""Boil run folders down to one small JSON file for results/: curves, speed, config, versions, commit.
+"""Boil run folders down to one small JSON file for results/: curves, settings, versions, and the graph's F1.
 
-python benchmarks/record.py runs/a runs/b --out results/name.json
+python benchmarks/record.py runs/a runs/sweep --out results/name.json
 """
 
 from dataclasses import dataclass
@@ -9,19 +9,22 @@ from typing import Annotated, Any
 
 import tyro
 
+from apportion.core.config import check
 from apportion.runs import logs
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, read_json
+from apportion.runs.summary import summarise
+from lib import command
 
-CURVES = ("return", "reward_correlation", "episode_correlation", "return_error")
+CURVES = ("return", "success", "reward_correlation", "episode_correlation", "return_error")
 
 
 @dataclass(frozen=True)
 class Record:
-    """Write the curves and the speed of finished runs into one JSON file."""
+    """Write the curves of finished runs into one JSON file."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Run folders."""
+    """Run folders, or folders of them, such as those of sweeps."""
     out: Path
     """The file to write."""
     commit: str | None = None
@@ -29,38 +32,31 @@ class Record:
 
 
 def main(args: Record) -> None:
-    write_json(args.out, {"runs": [record(RunFolder.open(path), args.commit) for path in args.runs]})
+    folders = [folder for path in args.runs for folder in run_folders(path)]
+    write_json(args.out, {"runs": [record(RunFolder.open(folder), args.commit) for folder in folders]})
+
+
+def run_folders(path: Path) -> list[Path]:
+    """The folder itself, or the run folders in it."""
+    found = (
+        [path] if (path / "config.json").exists() else [each.parent for each in path.glob("*/config.json")]
+    )
+    check(len(found) > 0, f"{path} is no run folder, and holds none")
+    return sorted(found)
 
 
 def record(run: RunFolder, commit: str | None) -> dict[str, Any]:
     evaluations = [entry for entry in logs.read(run.metrics) if entry["kind"] == "eval"]
-    versions = read_json(run.versions)
-    if commit is not None:
-        versions |= {"commit": commit, "dirty": False}
+    unmade = {} if commit is None else {"commit": commit, "dirty": False}
+    names = [name for name in CURVES if all(name in entry for entry in evaluations)]
     return {
         "config": run.read_config(),
-        "versions": versions,
+        "versions": read_json(run.versions) | unmade,
         "status": read_json(run.status),
-        "speed": speed(run.read_config(), evaluations),
         "steps": [entry["step"] for entry in evaluations],
         "seconds": [round(entry["seconds"], 1) for entry in evaluations],
-        "curves": {name: [rounded(entry[name]) for entry in evaluations] for name in CURVES},  # [K][L]
-    }
-
-
-def speed(config: dict[str, Any], evaluations: list[dict[str, Any]]) -> dict[str, float] | None:
-    """From the first evaluation after warm-up to the last: without compilation, evaluations included."""
-    schedule = config["schedule"]
-    timed = [entry for entry in evaluations if entry["step"] > schedule["warmup_steps"]]
-    if len(timed) < 2:
-        return None
-    steps = timed[-1]["step"] - timed[0]["step"]
-    seconds = timed[-1]["seconds"] - timed[0]["seconds"]
-    updates = steps * schedule["updates_per_iteration"] / schedule["steps_per_iteration"]
-    return {
-        "steps_per_second_per_lane": round(steps / seconds, 1),
-        "updates_per_second_per_lane": round(updates / seconds, 1),
-        "lane_updates_per_second": round(updates * config["lanes"] / seconds, 1),
+        "curves": {name: [rounded(entry[name]) for entry in evaluations] for name in names},  # [K][L]
+        "structure": summarise(run)["structure"],
     }
 
 
@@ -69,4 +65,4 @@ def rounded(lanes: list[float | None]) -> list[float | None]:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Record))
+    command.start(main, Record)

@@ -28,6 +28,7 @@ from apportion.runs.folder import versions
 from apportion.training import loop as train
 from apportion.training.settings import Config
 from lib import command, flops, memory, peers, timing, updates, workload
+from lib.command import markdown, number, tell
 
 TASK = "HalfCheetah-v4"
 ENVIRONMENTS = ("HalfCheetah-v4", "Ant-v4", "Humanoid-v4")
@@ -80,11 +81,6 @@ def main(args: Speed) -> None:
     print(shown(data))
 
 
-def report(line: str) -> None:
-    """What is being measured, apart from the result."""
-    print(f"{line} ...", file=sys.stderr, flush=True)
-
-
 # --- Measurements
 
 
@@ -109,8 +105,8 @@ def full(args: Speed) -> Iterator[Data]:
         "environment": environments(args.lanes),
         # On a CPU all lanes share the same cores: there one says enough.
         "training": trainings(args.lanes[:1] if on_cpu else args.lanes, seconds=10.0 if on_cpu else 5.0),
-        "updates": updates.table(updates.chosen(args.methods), args.lanes, peak, report),
-        "backbones": updates.of_backbones(args.lanes, peak, report),
+        "updates": updates.table(updates.chosen(args.methods), args.lanes, peak, tell),
+        "backbones": updates.of_backbones(args.lanes, peak, tell),
     }
     for name, rows in tables.items():
         if name not in args.parts:
@@ -124,7 +120,7 @@ def full(args: Speed) -> Iterator[Data]:
 
 def head(seconds: float) -> Data:
     """The machine, and what it can do."""
-    report("the machine's peak")
+    tell("the machine's peak")
     kinds = ("float32",) if jax.default_backend() == "cpu" else ("float32", "bfloat16")
     return {
         "command": command.given(),
@@ -138,8 +134,8 @@ def head(seconds: float) -> Data:
 
 def compared(steps: int, rounds: int, peak: float, published: bool = False) -> Data:
     """Peers beside ours, and the arithmetic in our step."""
-    found = peers.compare(TASK, steps, rounds, report, published=published)
-    report("counting operations")
+    found = peers.compare(TASK, steps, rounds, tell, published=published)
+    tell("counting operations")
     work = workload.shapes(peers.our_config(TASK), workload.made_up_spec(workload.SIZES["HalfCheetah"]))
     per_update = flops.products(work.program, *work.arguments) / work.updates
     seconds = timing.median(found["milliseconds"][peers.OURS]) / 1e3
@@ -155,7 +151,7 @@ def environments(lanes: tuple[int, ...]) -> Iterator[Data]:
     """One row for each task and number of lanes, with as many workers as a training would have."""
     for env_id in ENVIRONMENTS:
         for count in lanes:
-            report(f"environment: {env_id}, {count} lanes")
+            tell(f"environment: {env_id}, {count} lanes")
             yield environment(Config(EnvConfig(env_id), method="oracle", lanes=count), steps=500, seconds=2.0)
 
 
@@ -186,7 +182,7 @@ def trainings(lanes: tuple[int, ...], seconds: float) -> Iterator[Data]:
     ours = peers.our_config(TASK)
     for config in (ours, replace(ours, method="oracle", method_config=None)):
         for count in lanes:
-            report(f"training: {TASK}, {config.method}, {count} lanes")
+            tell(f"training: {TASK}, {config.method}, {count} lanes")
             yield training(replace(config, lanes=count), seconds)
 
 
@@ -225,16 +221,6 @@ def shown(data: Data) -> str:
         "memory": memory_table,
     }
     return "\n\n".join(make(data) for part, make in parts.items() if part in data)
-
-
-def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]], texts: int = 1) -> str:
-    """A table whose first columns are text, the others numbers."""
-    rule = ["---"] * texts + ["---:"] * (len(header) - texts)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows)).replace("| --- ", "|--- ")
-
-
-def number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def peers_table(data: Data) -> str:

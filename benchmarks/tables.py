@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tyro
 
 import curves
-import methods
 import speed
-import suite
-from apportion.report.statistics import interval, mean
+import structure
+import suite_tasks
+from apportion.report.statistics import Interval, interval, iqm, mean, median
 from apportion.runs.folder import read_json
-from speed import markdown, number
+from lib.command import markdown, number
+from lib.credit_problems import UNSEEN
 
 ROOT = Path(__file__).parents[1]
 STEP = 300_000  # of the MuJoCo tables
@@ -117,7 +119,7 @@ def crossq_table(data: Data) -> str:
         grd, oracle = found[task, "grd"], found[task, "oracle"]
         share = centre(grd).mean() / centre(oracle).mean()
         public = [f"{value:,}" for value in PUBLIC[task]]
-        correlation = curves._cell(grd.correlation, curves._at(grd, STEP), ".3f", mean)
+        correlation = curves.cell(grd.correlation, curves.at_step(grd, STEP), ".3f", mean)
         rows.append((task, returns(grd), returns(oracle), f"{share:.2f}", *public, correlation))
     heads = ("task", "`grd`", "`oracle`", "`grd` / `oracle`", "public SAC", "public CrossQ")
     return markdown((*heads, "correlation of `grd`"), rows)
@@ -136,63 +138,98 @@ def tasks_of(data: Data) -> list[str]:
 
 
 def centre(run: curves.Run) -> Any:
-    return run.returns[curves._at(run, STEP)]
+    return run.returns[curves.at_step(run, STEP)]
 
 
 def returns(run: curves.Run | None) -> str:
     """Mean over seeds [95% bootstrap interval]."""
-    if run is None or curves._at(run, STEP) is None:
+    if run is None or curves.at_step(run, STEP) is None:
         return "-"
-    return curves._formatted(interval(centre(run), mean), ",.0f")
+    return curves.formatted(interval(centre(run), mean), ",.0f")
 
 
 # --- Own tasks
 
+GREENHOUSE, KEY_DOOR, LOTTERY = (
+    f"apportion/{name}-v0" for name in ("Greenhouse", "KeyDoor", "KeyDoorLottery")
+)
+# Columns of the small tasks: environment, when it pays, what is shown, and in which form.
+SMALL = {
+    "Greenhouse, paid once: return": (GREENHOUSE, "episode", "return", ",.1f"),
+    "reward correlation": (GREENHOUSE, "episode", "reward_correlation", ".3f"),
+    "F1 s→r / a→r": (GREENHOUSE, "episode", "structure", ".2f"),
+    "paid every 20 steps: return": (GREENHOUSE, "20", "return", ",.1f"),
+    "KeyDoor: door opened": (KEY_DOOR, "episode", "success", ".2f"),
+    "KeyDoorLottery: door opened": (LOTTERY, "episode", "success", ".2f"),
+}
+LAST = 2  # evaluations that make a final return of the suite
 
-def methods_table(greenhouse: Data, often: Data, key_door: Data, lottery: Data) -> str:
-    """Every method on four tasks, best return on the first of them first."""
-    columns: dict[str, tuple[Data, str]] = {
-        "Greenhouse, paid once: return": (greenhouse, "return"),
-        "reward correlation": (greenhouse, "reward_correlation"),
-        "F1 s→r / a→r": (greenhouse, "edges"),
-        "paid every 20 steps: return": (often, "return"),
-        "KeyDoor: door opened": (key_door, "success"),
-        "KeyDoorLottery: door opened": (lottery, "success"),
-    }
 
-    def cell(data: Data, name: str, score: str) -> str:
-        if name not in data["rows"]:
-            return "-"
-        if score == "edges":
-            return methods.edges(data["lanes"][name]["structure"])
-        return methods.cell(data["rows"][name].get(score), score)
+def small_table(data: Data) -> str:
+    """Every method on the small tasks, best on the first of them first: medians at the last evaluation."""
 
-    names = sorted(greenhouse["rows"], key=lambda name: -greenhouse["rows"][name]["return"][0])
-    rows = [(f"`{name}`", *(cell(data, name, score) for data, score in columns.values())) for name in names]
-    return markdown(("method", *columns), rows)
+    def key(run: Data) -> tuple[str, str, str]:
+        return run["config"]["env"]["id"], run["config"]["env"]["delay"], curves.variant(run["config"])
+
+    runs = {key(run): run for run in data["runs"]}
+    names = [name for env, delay, name in runs if (env, delay) == (GREENHOUSE, "episode")]
+    first = {name: np.median(runs[GREENHOUSE, "episode", name]["curves"]["return"][-1]) for name in names}
+    rows = [
+        (
+            f"`{name}`",
+            *(small_cell(runs.get((*at, name)), score, form) for *at, score, form in SMALL.values()),
+        )
+        for name in sorted(names, key=lambda name: -first[name])
+    ]
+    return markdown(("method", *SMALL), rows)
+
+
+def small_cell(run: Data | None, score: str, form: str) -> str:
+    if run is None or (score == "structure" and run["structure"] is None):
+        return "-"
+    if score == "structure":
+        return " / ".join(f"{run[score][block]:{form}}" for block in ("state_to_reward", "action_to_reward"))
+    return curves.formatted(interval(run["curves"][score][-1], median), form)
 
 
 def suite_table(data: Data) -> str:
     """Normalised returns: random actions are 0, the better of the task's two oracles is 1."""
-    keys = ("task", "units", "method")
-    runs: suite.Runs = {tuple(run[key] for key in keys): run for run in data["runs"]}
+    runs = {
+        (run["config"]["env"]["id"], curves.variant(run["config"])): interval(
+            np.mean(np.array(run["curves"]["return"][-LAST:], float), axis=0), iqm
+        )
+        for run in data["runs"]
+    }
     columns = {
-        "`grd`, raw": ("raw", "grd"),
-        "`grd`, scaled": ("scaled", "grd"),
-        "`rd`, scaled": ("scaled", "rd"),
-        "`--preset paper`, scaled": ("scaled", "published"),
-        "`oracle`, scaled": ("scaled", "oracle"),
+        "`grd`, raw": (False, "grd"),
+        "`grd`, scaled": (True, "grd"),
+        "`rd`, scaled": (True, "rd"),
+        "`--preset paper`, scaled": (True, "grd, published"),
+        "`oracle`, scaled": (True, "oracle"),
     }
-    tasks = [task for task in suite.TASKS if any(key[0] == task for key in runs)]
-    scores = {
-        task: [suite.normalised(runs, (task, *column)) for column in columns.values()] for task in tasks
-    }
-    rows = [
-        (task, *("-" if score is None else suite._cell(score, "{:.2f}") for score in scores[task]))
-        for task in tasks
-    ]
-    lowest = [min(score.centre for score in column if score) for column in zip(*scores.values(), strict=True)]
-    return markdown(("task", *columns), [*rows, ("lowest", *(f"{value:.2f}" for value in lowest))])
+    rows, scores = [], []
+    for task, random in suite_tasks.RANDOM.items():
+        ids = {scaled: f"suite_tasks:{suite_tasks.env_id(task, scaled)}" for scaled in (False, True)}
+        # An oracle that fails in raw units must not flatter the others.
+        oracle = max(runs[env_id, "oracle"].centre for env_id in ids.values())
+        found = [runs[ids[scaled], name] for scaled, name in columns.values()]
+        shares = [Interval(*((x - random) / (oracle - random) for x in each)) for each in found]
+        scores.append([share.centre for share in shares])
+        rows.append((task, *(curves.formatted(share, ".2f") for share in shares)))
+    lowest = [f"{min(column):.2f}" for column in zip(*scores, strict=True)]
+    return markdown(("task", *columns), [*rows, ("lowest", *lowest)])
+
+
+def credit_table(data: Data) -> str:
+    """Means over the draws of each kind of log; those that nobody had looked at are marked."""
+    forms = {"correlation": ".3f", "covered": ".0%", "width": ".2f"}
+    forms |= {"determined": ".0%", "truly_determined": ".0%"}
+    rows = []
+    for kind in dict.fromkeys(each["kind"] for each in data["problems"]):
+        mine = [each for each in data["problems"] if each["kind"] == kind]
+        cells = (f"{np.mean([each[name] for each in mine]):{form}}" for name, form in forms.items())
+        rows.append((f"{kind}*" if kind in UNSEEN else kind, *cells))
+    return markdown(("log", "correlation", "covered", "width", "determined", "truly"), rows)
 
 
 TABLES: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
@@ -205,10 +242,10 @@ TABLES: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "main": (("main-h200",), main_table),
     "crossq": (("crossq-h200",), crossq_table),
     "suite": (("suite-h200",), suite_table),
-    "methods": (
-        ("greenhouse-all", "greenhouse-20-all", "key-door-all", "key-door-lottery-all"),
-        methods_table,
-    ),
+    "methods": (("small-tasks",), small_table),
+    "credit": (("credit",), credit_table),
+    "calibration": (("structure-calibration",), structure.shown),
+    "episodes": (("identification-episodes",), structure.shown),
 }
 
 

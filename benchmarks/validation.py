@@ -3,38 +3,33 @@
     python benchmarks/validation.py --out results/validation.json
 
 Same tasks, steps, seeds and settings on both sides. The score of a seed is the mean of its last evaluations.
-Every finished run is kept in --folder at once; the same command again makes only those that are missing, and
-the peers' go on from their last evaluation.
+Every finished run is kept in --folder at once; the same command again makes only those that are missing.
 """
 
 import importlib.util
 import json
 import os
-import shlex
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import tyro
 from scipy import stats
 
 from apportion.cli.display import remember_compilations
-from apportion.core.config import UserError, check, to_dict
+from apportion.core.config import check, to_dict
 from apportion.report import statistics
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import versions
 from apportion.training import loop as train
 from apportion.training.presets import preset
 from apportion.training.settings import Config, Schedule
+from lib.command import given, markdown, start, tell
 
 OURS = "apportion"
 LIBRARIES = {"sb3": "stable_baselines3", "sbx": "sbx"}  # a peer's name, and what it is imported as
@@ -104,21 +99,17 @@ def main(args: Validation) -> None:
     configs = {(task, name): our_settings(args, task, name) for task in args.tasks for name in args.backbones}
     made_with = versions()
     made_with["commit"] = made_with["commit"] or args.commit
-    failures = 0
-    with Children(args.workers) as children:
+    with ThreadPoolExecutor(args.workers) as threads:
         futures = [
-            children.submit(settings, file)
+            threads.submit(train_peer, settings, file)
             for config in by_cost(configs)
             for settings, file in peer_runs(args, config)
         ]
         for config in by_cost(configs):
             train_ours(config, args)
-            write_results(args, configs, made_with)
-        for future in as_completed(futures):
-            failures += future.exception() is not None
-            write_results(args, configs, made_with)
-    print(markdown(write_results(args, configs, made_with)))
-    check(failures == 0, f"{failures} trainings of peers failed: see the logs in {args.folder}, run it again")
+    print(table(write_results(args, configs, made_with)))
+    failures = [str(error) for future in futures if (error := future.exception()) is not None]
+    check(not failures, "; ".join(failures))
 
 
 # --- Settings
@@ -207,64 +198,23 @@ def train_ours(config: Config, args: Validation) -> None:
     seconds = round(time.monotonic() - began, 1)
     by_seed = np.transpose(returns)  # [L, K]
     write_json(file, {"settings": settings, "seconds": seconds, "steps": steps, "returns": by_seed})
-    say(f"{file.stem}, {config.lanes} seeds: {seconds:.0f} s")
+    tell(f"{file.stem}, {config.lanes} seeds: {seconds:.0f} s")
 
 
-class Children:
-    """Trainings in processes of their own, so many at a time; none of them outlives this one."""
-
-    def __init__(self, workers: int) -> None:
-        check(workers >= 1, f"--workers {workers} must be at least 1")
-        self.threads = ThreadPoolExecutor(workers)
-        self.lock = threading.Lock()
-        self.processes: set[subprocess.Popen[bytes]] = set()
-        self.ending = False
-
-    def submit(self, settings: dict[str, Any], file: Path) -> Future[None]:
-        return self.threads.submit(self._train, settings, file)
-
-    def _train(self, settings: dict[str, Any], file: Path) -> None:
-        if finished(file, settings) is not None:
-            return
-        began = time.monotonic()
-        command = [sys.executable, str(Path(__file__).parent / "lib" / "peer.py"), "--out", str(file)]
-        command += ["--keep", str(file.with_suffix("")), "--settings", json.dumps(settings)]
-        log = file.with_suffix(".log")
-        with log.open("wb") as output:
-            code = self._call(command, output)
-        if code != 0:
-            if not self.ending:
-                say(f"{file.stem}: failed, see {log}")
-            raise RuntimeError(f"{file.stem} failed")
-        log.unlink()
-        say(f"{file.stem}: {time.monotonic() - began:.0f} s")
-
-    def _call(self, command: list[str], output: Any) -> int:
-        with self.lock:
-            if self.ending:
-                return 1
-            process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **CHILD})
-            self.processes.add(process)
-        code = process.wait()
-        with self.lock:
-            self.processes.discard(process)
-        return code
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.threads.shutdown(wait=error is None, cancel_futures=error is not None)
-        with self.lock:
-            self.ending = True
-            for process in self.processes:
-                process.terminate()
-
-
-def say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+def train_peer(settings: dict[str, Any], file: Path) -> None:
+    """In a process of its own, unless that is done. What it prints stays beside the file if it fails."""
+    if finished(file, settings) is not None:
+        return
+    began, log = time.monotonic(), file.with_suffix(".log")
+    words = [str(Path(__file__).parent / "lib/peer.py"), "--out", str(file)]
+    words += ["--settings", json.dumps(settings)]
+    with log.open("wb") as output:
+        code = subprocess.call(
+            [sys.executable, *words], stdout=output, stderr=output, env={**os.environ, **CHILD}
+        )
+    check(code == 0, f"{file.stem} failed: see {log}, and run it again")
+    log.unlink()
+    tell(f"{file.stem}: {time.monotonic() - began:.0f} s")
 
 
 # --- Results
@@ -292,12 +242,12 @@ def read_runs(args: Validation, configs: dict[Case, Config]) -> Runs:
 def write_results(args: Validation, configs: dict[Case, Config], made_with: dict[str, Any]) -> list[Any]:
     """Write what is there so far; gives the table's rows."""
     runs = read_runs(args, configs)
-    table = rows(runs, args.peers)
+    found = rows(runs, args.peers)
     data = {
-        "command": command(args),
+        "command": given(),
         "versions": made_with | peer_versions(args),
         "score": f"mean of the last {LAST} evaluations of a seed",
-        "rows": table,
+        "rows": found,
         "runs": [
             {
                 "task": config.env.id,
@@ -308,7 +258,7 @@ def write_results(args: Validation, configs: dict[Case, Config], made_with: dict
         ],
     }
     write_json(args.out, data)
-    return table
+    return found
 
 
 def peer_versions(args: Validation) -> dict[str, Any]:
@@ -330,16 +280,18 @@ def rows(runs: Runs, peers: tuple[str, ...]) -> list[dict[str, Any]]:
     return found
 
 
-def markdown(table: list[dict[str, Any]]) -> str:
-    """The table as the page has it."""
-    lines = ["| task | backbone | seeds | ours | peer | theirs | difference | p |"]
-    lines.append("|---|---|---:|---:|---|---:|---:|---:|")
-    for row in table:
-        p = "-" if row["p"] is None else f"{row['p']:.2g}"
-        cells = [row["task"], row["backbone"], " / ".join(map(str, row["seeds"])), shown(row["ours"])]
-        cells += [row["peer"], shown(row["theirs"]), shown(row["difference"]), p]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+HEADS = ("task", "backbone", "peer", "seeds", "ours", "theirs", "difference", "p")
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """As the page has it."""
+    return markdown(HEADS, [cells(row) for row in rows], texts=3)
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    scores = [shown(row[name]) for name in ("ours", "theirs", "difference")]
+    p = "-" if row["p"] is None else f"{row['p']:.2g}"
+    return [row["task"], row["backbone"], row["peer"], " / ".join(map(str, row["seeds"])), *scores, p]
 
 
 def shown(numbers: list[float] | None) -> str:
@@ -347,15 +299,6 @@ def shown(numbers: list[float] | None) -> str:
         return "-"
     value, *interval = [f"{number:,.0f}" for number in numbers]
     return f"{value} [{', '.join(interval)}]" if interval else value
-
-
-def command(args: Validation) -> str:
-    words = ["--tasks", *args.tasks, "--backbones", *args.backbones, "--peers", *args.peers]
-    words += ["--seeds", str(args.seeds)]
-    words += [] if args.steps is None else ["--steps", str(args.steps)]
-    words += [] if args.critic_hidden is None else ["--critic-hidden", *map(str, args.critic_hidden)]
-    words += ["--delay", args.delay, "--overlap" if args.overlap else "--no-overlap", "--out", str(args.out)]
-    return f"python benchmarks/validation.py {shlex.join(words)}"
 
 
 # --- Statistics
@@ -384,14 +327,6 @@ def welch(ours: list[float], theirs: list[float]) -> float | None:
     return float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
 
 
-def stop(number: int, frame: Any) -> None:
-    raise SystemExit(128 + number)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, stop)
     remember_compilations()
-    try:
-        main(tyro.cli(Validation))
-    except UserError as error:
-        raise SystemExit(f"error: {error}") from error
+    start(main, Validation)

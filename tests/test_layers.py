@@ -48,7 +48,7 @@ def imports(file: str) -> Iterator[str]:
 
 
 def own_imports(file: str) -> Iterator[tuple[str, ...]]:
-    """Those of the package itself, without its name: ('envs', 'wire', 'Arrays')."""
+    """Those of the package itself, without its name: ('envs', 'messages', 'Arrays')."""
     parts = (tuple(name.split(".")) for name in imports(file))
     return (name[1:] for name in parts if name[0] == "apportion" and name[1:] != ("__version__",))
 

@@ -20,41 +20,64 @@ ODD: tuple[Any, ...] = (
 )
 
 
-def empty(path: Path, rng: random.Random) -> None:
-    path.write_bytes(b"")
+def rewriting(name: str, change: Callable[[bytes, random.Random], bytes]) -> Damage:
+    """What makes other bytes of those in a file."""
+
+    def harm(path: Path, rng: random.Random) -> None:
+        path.write_bytes(change(path.read_bytes(), rng))
+
+    harm.__name__ = name
+    return harm
 
 
-def cut(path: Path, rng: random.Random) -> None:
-    content = path.read_bytes()
-    path.write_bytes(content[: rng.randrange(max(1, len(content)))])
-
-
-def halve(path: Path, rng: random.Random) -> None:
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-
-
-def flip(path: Path, rng: random.Random) -> None:
-    content = bytearray(path.read_bytes())
+def _flipped(content: bytes, rng: random.Random) -> bytes:
+    bits = bytearray(content)
     for _ in range(rng.choice((1, 1, 1, 8))):
-        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    path.write_bytes(content)
+        bits[rng.randrange(len(bits))] ^= 1 << rng.randrange(8)
+    return bytes(bits)
 
 
-def zeros(path: Path, rng: random.Random) -> None:
-    content = bytearray(path.read_bytes())
+def _zeroed(content: bytes, rng: random.Random) -> bytes:
     start = rng.randrange(len(content))
     end = min(len(content), start + rng.choice((1, 16, 512)))
-    content[start:end] = bytes(end - start)
-    path.write_bytes(content)
+    return content[:start] + bytes(end - start) + content[end:]
 
 
-def garbage(path: Path, rng: random.Random) -> None:
-    path.write_bytes(rng.randbytes(rng.choice((1, 40, 4000))))
+def _another_digit(content: bytes, rng: random.Random) -> bytes:
+    """Still a number, and a wrong one."""
+    places = [place for place, byte in enumerate(content) if chr(byte).isdigit()]
+    if not places:
+        return content
+    place = rng.choice(places)
+    other = rng.choice([each for each in b"0123456789" if each != content[place]])
+    return content[:place] + bytes([other]) + content[place + 1 :]
 
 
-def longer(path: Path, rng: random.Random) -> None:
-    path.write_bytes(path.read_bytes() + rng.choice((b"\0", b"{}", b"\n{", b"x" * 99)))
+def _another_line(content: bytes, rng: random.Random) -> bytes:
+    """A line less, twice, or a blank one."""
+    lines = content.splitlines(keepends=True)
+    place = rng.randrange(max(1, len(lines)))
+    lines[place : place + 1] = rng.choice(([], lines[place : place + 1] * 2, [b"\n"]))
+    return b"".join(lines)
+
+
+BYTES: tuple[Damage, ...] = (
+    rewriting("empty", lambda content, rng: b""),
+    rewriting("cut", lambda content, rng: content[: rng.randrange(max(1, len(content)))]),
+    rewriting("halve", lambda content, rng: content[: len(content) // 2]),
+    *[rewriting("flip", _flipped)] * 2,
+    rewriting("zeros", _zeroed),
+    rewriting("garbage", lambda content, rng: rng.randbytes(rng.choice((1, 40, 4000)))),
+    rewriting("longer", lambda content, rng: content + rng.choice((b"\0", b"{}", b"\n{", b"x" * 99))),
+)
+LETTERS: tuple[Damage, ...] = (
+    *[rewriting("digit", _another_digit)] * 2,
+    rewriting("key_twice", lambda content, rng: content.replace(b"{", b'{"step": 1, "step": 2, ', 1)),
+    rewriting("nested", lambda content, rng: rng.choice((b"[", b'{"a":')) * rng.choice((40, 5_000, 200_000))),
+    rewriting("utf16", lambda content, rng: content.decode("latin1").encode("utf-16")),
+    rewriting("line", _another_line),
+    rewriting("digits", lambda content, rng: b"[" + b"9" * rng.choice((400, 5_000, 100_000)) + b"]\n"),
+)
 
 
 def gone(path: Path, rng: random.Random) -> None:
@@ -72,32 +95,6 @@ def neighbour(path: Path, rng: random.Random) -> None:
     path.write_bytes(rng.choice(sorted(others)).read_bytes())
 
 
-def utf16(path: Path, rng: random.Random) -> None:
-    path.write_bytes(path.read_bytes().decode("latin1").encode("utf-16"))
-
-
-def nested(path: Path, rng: random.Random) -> None:
-    path.write_bytes(rng.choice((b"[", b'{"a":')) * rng.choice((40, 5_000, 200_000)))
-
-
-def digit(path: Path, rng: random.Random) -> None:
-    """Another digit somewhere: still a number, and a wrong one."""
-    content = bytearray(path.read_bytes())
-    places = [place for place, byte in enumerate(content) if chr(byte).isdigit()]
-    if places:
-        place = rng.choice(places)
-        content[place] = ord(rng.choice([each for each in "0123456789" if ord(each) != content[place]]))
-    path.write_bytes(content)
-
-
-def line(path: Path, rng: random.Random) -> None:
-    """A line less, twice, or a blank one."""
-    lines = path.read_bytes().splitlines(keepends=True)
-    place = rng.randrange(max(1, len(lines)))
-    lines[place : place + 1] = rng.choice(([], lines[place : place + 1] * 2, [b"\n"]))
-    path.write_bytes(b"".join(lines))
-
-
 def value(path: Path, rng: random.Random) -> None:
     """An odd value in valid JSON; the checksum is as it was."""
     _change(path, rng, seal=False)
@@ -106,11 +103,6 @@ def value(path: Path, rng: random.Random) -> None:
 def forged(path: Path, rng: random.Random) -> None:
     """The same with a new checksum, as somebody would who means it."""
     _change(path, rng, seal=True)
-
-
-def key_twice(path: Path, rng: random.Random) -> None:
-    text = path.read_text("latin1")
-    path.write_bytes(text.replace("{", '{"step": 1, "step": 2, ', 1).encode("latin1"))
 
 
 # --- By people who mean harm
@@ -155,10 +147,6 @@ def device(path: Path, rng: random.Random) -> None:
 def giant(path: Path, rng: random.Random) -> None:
     """A file of a terabyte, of which the disk holds nothing."""
     os.truncate(path, 2**40)
-
-
-def digits(path: Path, rng: random.Random) -> None:
-    path.write_text('{"step": ' + "9" * rng.choice((400, 5_000, 100_000)) + "}\n")
 
 
 def another_task(path: Path, rng: random.Random) -> None:
@@ -233,13 +221,8 @@ def _canary(path: Path) -> Path:
 
 
 HARM: tuple[Damage, ...] = (linked, linked_names, pipe, device, giant)
-ANY: tuple[Damage, ...] = (
-    *(empty, cut, halve, flip, flip, zeros, garbage, longer, gone, folder, neighbour),
-    *HARM,
-)
-TEXT: tuple[Damage, ...] = (
-    *(*ANY, digit, digit, value, value, forged, forged, forged, key_twice, nested, utf16, line, digits),
-)
+ANY: tuple[Damage, ...] = (*BYTES, gone, folder, neighbour, *HARM)
+TEXT: tuple[Damage, ...] = (*ANY, *LETTERS, value, value, forged, forged, forged)
 # What somebody wrote who means it, or a log that says something else: the answer may be another.
 MEANT = (forged, cell, column, member, another_task)
 

@@ -9,43 +9,17 @@ and told.
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
-from apportion.graph import identify
-from lib.calibration import DENIED, NEGLIGIBLE, to_reward
+from lib.noisy import Floats, Problem
 
-Floats = NDArray[np.float64]
 Random = np.random.Generator
 
 EPISODES, STEPS, NOISES = (160, 800), (10, 50), (0.0, 0.2, 0.5)
 SITES = 8
-SUREST = 0.99
-HEADS = {
-    "sure": f">= {DENIED}",
-    "right": "right",
-    "surest": f">= {SUREST}",
-    "right_of_surest": "right",
-    "denied": "denied",
-    "bystanders": "bystanders",
-    "proxies": "proxies",
-    "undecided": "undecided",
-    "certified": "certified",
-}
-
-
-class Problem(NamedTuple):
-    """What is logged, and what is true of each of states and actions [S + A]."""
-
-    observations: list[Floats]  # [T+1, S]
-    actions: list[Floats]  # [T, A]
-    totals: Floats  # [E]
-    cause: NDArray[np.bool_]
-    proxy: NDArray[np.bool_]  # no cause, but shown in the stead of one that is not
-    worth: Floats  # share of the variance of what is earned
 
 
 class World(NamedTuple):
@@ -240,9 +214,11 @@ def draw(seed: int, name: str) -> Problem:
         list(shown.states[logged]),
         list(world.actions[logged]),
         told[logged],
+        None,
         np.where(source < 0, False, owners.any(axis=1)[source]),
         source < 0,
         np.where(source < 0, 0.0, worth[source]),
+        share,
     )
 
 
@@ -291,63 +267,3 @@ def _terms(rng: Random, x: Floats) -> tuple[Floats, NDArray[np.bool_]]:
 
 def _standard(x: Floats) -> Floats:
     return np.asarray((x - np.median(x, axis=(0, 1))) / (x.std(axis=(0, 1)) + 1e-12))
-
-
-# --- What is said of them
-
-
-def run_kinds(problems: int, tell: Callable[[str], None]) -> dict[str, dict[str, float]]:
-    """Of each kind, so many problems: what is sure, and how much of it is wrong.
-
-    Wrong is a cause that is worth 1% and is called absent, and what is no cause and is called present;
-    proxies of a hidden cause that are called present are counted apart.
-    """
-    rows = {}
-    for kind in KINDS:
-        found = [judged(draw(seed, kind)) for seed in range(problems)]
-        rows[kind] = summary({name: np.concatenate([each[name] for each in found]) for name in found[0]})
-        tell(f"{kind}: {rows[kind]['right']:.1%} right of what is sure")
-    return rows
-
-
-def judged(problem: Problem) -> dict[str, NDArray[Any]]:
-    """What is said of each dimension, and what is true."""
-    found = identify(problem.observations, problem.actions, problem.totals, negligible=NEGLIGIBLE)
-    edges, confidence, verdict = (to_reward(found, part) for part in ("graph", "confidence", "verdict"))
-    matters = problem.cause & (problem.worth >= NEGLIGIBLE)
-    return {
-        "confidence": confidence,
-        "undecided": verdict == "undecided",
-        "denied": ~edges & matters,
-        "bystander": edges & ~problem.cause & ~problem.proxy,
-        "proxy": edges & problem.proxy,
-        "certified": np.array([found.certificate.reward]),
-    }
-
-
-def summary(said: dict[str, NDArray[Any]]) -> dict[str, float]:
-    wrong = said["denied"] | said["bystander"] | said["proxy"]
-    sure, surest = said["confidence"] >= DENIED, said["confidence"] >= SUREST
-    return {
-        "sure": int(sure.sum()),
-        "right": share(~wrong[sure]),
-        "surest": int(surest.sum()),
-        "right_of_surest": share(~wrong[surest]),
-        "denied": int(said["denied"][sure].sum()),
-        "bystanders": int(said["bystander"][sure].sum()),
-        "proxies": int(said["proxy"][sure].sum()),
-        "undecided": share(said["undecided"]),
-        "certified": share(said["certified"]),
-    }
-
-
-def share(holds: NDArray[np.bool_]) -> float:
-    return round(float(holds.mean()), 4) if len(holds) else 1.0
-
-
-def table(rows: dict[str, dict[str, float]]) -> Table:
-    made = Table("kind", *HEADS.values(), title="Verdicts on problems of odd kinds")
-    for kind, row in rows.items():
-        cells = [f"{row[name]:.1%}" if isinstance(row[name], float) else str(row[name]) for name in HEADS]
-        made.add_row(kind, *cells)
-    return made

@@ -31,17 +31,17 @@ _BEFORE = 5  # steps that are simulated but not shown
 Family = Literal["open", "steered", "crooked", "lagging", "metered"]
 
 
-class Noisy(NamedTuple):
-    """Episodes, and which of states and actions [S + A] feed the reward."""
+class Problem(NamedTuple):
+    """Logged episodes, and what is true of each of states and actions [S + A]."""
 
     observations: list[Floats]  # [T+1, S]
     actions: list[Floats]  # [T, A]
     totals: Floats  # [E]
-    paid: list[Floats]  # [T] what each step earns, without noise and without fines for ends
-    terminated: NDArray[np.bool_]  # [E]
-    parents: NDArray[np.bool_]  # [S + A]
-    worth: Floats  # [S + A] share of the totals' variance
-    traits: dict[str, float]  # what is hard about it
+    terminated: NDArray[np.bool_] | None  # [E]
+    parents: NDArray[np.bool_]  # whether it feeds the reward
+    proxies: NDArray[np.bool_]  # no parent, but shown in the stead of one that is not
+    worth: Floats  # share of the totals' variance
+    noise: float  # of the totals' variance
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +65,11 @@ class _Degrees(NamedTuple):
         return cls((0.75, 0.25, 0.0) if plain else (0.4, 0.35, 0.25), four and plain, family == "crooked")
 
 
-def draw(seed: int, family: Family = "open") -> Noisy:
+def draw(seed: int, family: Family = "open", episodes: int | None = None) -> Problem:
     """6 to 16 states, 2 to 4 actions, and a share of everything that is known to mislead."""
     rng = np.random.default_rng(seed)
-    episodes = int(np.exp(rng.uniform(*np.log(EPISODES))))
+    usual = int(np.exp(rng.uniform(*np.log(EPISODES))))
+    episodes = usual if episodes is None else episodes
     steps, noise = int(rng.integers(*STEPS)), float(rng.choice(NOISES))
     states, actions = _columns(rng, episodes, steps, family)
     whole = np.concatenate([states.values[:, :-1], actions.values], axis=2)
@@ -93,15 +94,16 @@ def draw(seed: int, family: Family = "open") -> Noisy:
     gauges = _gauges(rng, earned, family)
     no_parents = np.full(gauges.shape[2], count)  # where they stand: after the other states
     shown = np.concatenate([states.values, gauges], axis=2)
-    return Noisy(
+    parents = np.insert(touches.any(axis=1), no_parents, False)
+    return Problem(
         [each[: length + 1] for each, length in zip(shown, lengths, strict=True)],
         [each[:length] for each, length in zip(actions.values, lengths, strict=True)],
         totals,
-        [each[:length] for each, length in zip(earned.sum(axis=0), lengths, strict=True)],
         ended,
-        np.insert(touches.any(axis=1), no_parents, False),
+        parents,
+        np.zeros(len(parents), np.bool_),
         np.insert(worth, no_parents, 0.0) / np.var(_beside(offsets, totals)),
-        {"noise": noise, "episodes": float(episodes), "four": float(four)},
+        noise,
     )
 
 

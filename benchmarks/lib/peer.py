@@ -7,13 +7,10 @@ is made as a user of that library makes it, so that our wrappers are compared, t
 import importlib
 import importlib.metadata
 import json
-import signal
-import sys
 import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import gymnasium
@@ -21,7 +18,6 @@ import numpy as np
 import tyro
 
 from apportion.runs.atomic import write_json
-from apportion.runs.folder import read_json
 
 CLASSES = {"crossq": "CrossQ"}  # of those not named by capitals
 PACKAGES = ("torch", "stable-baselines3", "sbx-rl", "flax")
@@ -35,83 +31,27 @@ class Peer:
     """JSON: `library` (stable_baselines3 or sbx), `task`, `seed`, and our `backbone` and `schedule`."""
     out: Path
     """JSON file to write."""
-    keep: Path | None = None
-    """Folder to save to at every evaluation and when terminated, emptied of it at the end: after a stop, the
-    same command goes on from there, in a new episode."""
 
 
 def main(args: Peer) -> None:
-    settings = json.loads(args.settings)
-    began = time.monotonic()
-    stop = Event()
-    if args.keep is not None:
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    curve = train(settings, args.keep, stop)
-    if stop.is_set():
-        sys.exit(f"stopped; the same command goes on from {args.keep}")
-    seconds = round(time.monotonic() - began, 1)
-    write_json(args.out, {"settings": settings, "seconds": seconds, "versions": versions(), **curve})
-    if args.keep is not None:
-        remove(args.keep)
+    settings, began = json.loads(args.settings), time.monotonic()
+    steps, returns = train(settings)
+    made = {"seconds": round(time.monotonic() - began, 1), "versions": versions()}
+    write_json(args.out, {"settings": settings, **made, "steps": steps, "returns": returns})
 
 
-def train(settings: dict[str, Any], keep: Path | None = None, stop: Event | None = None) -> dict[str, Any]:
-    """Evaluations of one seed: at which steps, and the mean return of each. Once `stop` is set, it saves and
-    ends with those that it has."""
-    task, seed, schedule = settings["task"], settings["seed"], settings["schedule"]
-    model, returns = kept(settings, keep) if keep is not None else (make_model(settings), [])
-    env = make_env(task)
-    steps, stop = evaluation_steps(schedule), stop or Event()
-    for step in steps[len(returns) :]:
-        while model.num_timesteps < step and not stop.is_set():  # its episode goes on from call to call
+def train(settings: dict[str, Any]) -> tuple[list[int], list[float]]:
+    """Evaluations of one seed: at which steps, and the mean return of each."""
+    seed, schedule, returns = settings["seed"], settings["schedule"], []
+    model, env = make_model(settings), make_env(settings["task"])
+    steps = evaluation_steps(schedule)
+    for step in steps:
+        while model.num_timesteps < step:  # its episode goes on from call to call
             model.learn(schedule["steps_per_iteration"], reset_num_timesteps=False)
-        if stop.is_set() and keep is not None:
-            save(model, settings, returns, keep)
-            break
         assert model.num_timesteps == step
         seeds = np.random.SeedSequence([seed, step]).generate_state(schedule["evaluation_episodes"])
         returns.append(float(np.mean([play(model, env, int(each)) for each in seeds])))
-        if keep is not None:
-            save(model, settings, returns, keep)
-    return {"steps": steps[: len(returns)], "returns": returns}
-
-
-def save(model: Any, settings: dict[str, Any], returns: list[float], keep: Path) -> None:
-    """Learner and replay by their own means, then the curve, which names them; those before go last."""
-    step = model.num_timesteps
-    keep.mkdir(parents=True, exist_ok=True)
-    model.save(keep / f"model-{step}.zip")
-    if hasattr(model, "save_replay_buffer"):
-        model.save_replay_buffer(keep / f"replay-{step}.pkl")
-    write_json(keep / "curve.json", {"settings": settings, "step": step, "returns": returns})
-    for path in learners(keep):
-        if path.stem.rpartition("-")[2] != str(step):
-            path.unlink()
-
-
-def learners(keep: Path) -> list[Path]:
-    return [*keep.glob("model-*.zip"), *keep.glob("replay-*.pkl")]
-
-
-def remove(keep: Path) -> None:
-    """What was saved, the curve first; and the folder, unless it holds anything else."""
-    for path in [keep / "curve.json", *learners(keep)]:
-        path.unlink(missing_ok=True)
-    if not any(keep.iterdir()):
-        keep.rmdir()
-
-
-def kept(settings: dict[str, Any], keep: Path) -> tuple[Any, list[float]]:
-    """What was saved at the last evaluation, and all returns until then; a new learner where nothing was, or
-    with other settings."""
-    model, file = make_model(settings), keep / "curve.json"
-    curve = read_json(file) if file.exists() else {}
-    if curve.get("settings") != settings:
-        return model, []
-    model = model.load(keep / f"model-{curve['step']}.zip", env=make_env(settings["task"]), device="cpu")
-    if hasattr(model, "load_replay_buffer"):
-        model.load_replay_buffer(keep / f"replay-{curve['step']}.pkl")
-    return model, curve["returns"]
+    return steps, returns
 
 
 def make_model(settings: dict[str, Any]) -> Any:

@@ -24,17 +24,12 @@ MOST_UPDATES = 100  # in one call, as in a training
 class Limits(NamedTuple):
     """How much time one row of the table may take."""
 
-    call: float  # seconds that one call should last
-    row: float  # seconds of measured calls
-    give_up: float  # a single update that would take longer is left out
+    call: float = 1.0  # seconds that one call should last
+    row: float = 4.0  # seconds of measured calls
+    give_up: float = 15.0  # a single update that would take longer is left out
 
 
-CPU = Limits(call=1.0, row=4.0, give_up=15.0)
-GPU = Limits(call=1.0, row=1.5, give_up=15.0)
-
-
-def limits() -> Limits:
-    return CPU if jax.default_backend() == "cpu" else GPU
+USUAL = Limits()
 
 
 def variants() -> Variants:
@@ -62,7 +57,7 @@ def table(
             for count in lanes:
                 report(f"updates: {name}, {size_name} size, {count} lanes")
                 head = {"method": name, "size": size_name, **size._asdict(), "lanes": count}
-                yield {**head, **measure(method, method_config, size, count, peak, limits())}
+                yield {**head, **measure(method, method_config, size, count, peak)}
 
 
 def of_backbones(
@@ -80,7 +75,7 @@ def of_backbones(
             report(f"updates: {name}, {count} lanes")
             head = {"backbone": name, "size": _USUAL_SIZE, "lanes": count}
             size = SIZES[_USUAL_SIZE]
-            yield {**head, **measure("oracle", None, size, count, peak, limits(), backbone=name)}
+            yield {**head, **measure("oracle", None, size, count, peak, backbone=name)}
 
 
 def measure(
@@ -89,7 +84,7 @@ def measure(
     size: Size,
     lanes: int,
     peak: float,
-    limits: Limits,
+    limits: Limits = USUAL,
     backbone: str = "sac",
 ) -> dict[str, Any]:
     """Time, arithmetic, memory and compile time of a method's updates."""

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from apportion.backbones import dqn
-from apportion.core.config import UserError
 from apportion.core.types import Transitions
-from apportion.envs import acting
 from builders import BUTTONS, assert_close, lane, numpy, transitions
 from probes import PLACES, TINY, chain, chain_values, plain_outputs, train
 
@@ -78,19 +76,6 @@ def test_one_chooses_and_others_judge(state: dqn.State) -> None:
     assert (found < judged.max(axis=2).min(axis=0) - 1e-3).any()
 
 
-def test_a_time_limit_is_no_end(state: dqn.State) -> None:
-    """Truncated steps are not `terminated`: what follows them counts, and after a true end it does not."""
-    update = jax.jit(dqn.make(CONFIG).update)
-
-    def loss(terminated: bool, next_observation: jax.Array) -> float:
-        steps = STEPS._replace(terminated=jnp.full(6, terminated), next_observation=next_observation)
-        return float(update(state, steps, STEPS.paid, jax.random.key(0))[1]["critic_loss"])
-
-    here, elsewhere = STEPS.next_observation, 1 + STEPS.next_observation
-    assert loss(True, here) == loss(True, elsewhere)
-    assert loss(False, here) != loss(False, elsewhere)
-
-
 def test_targets_follow_by_the_polyak_step(state: dqn.State, updated: tuple[dqn.State, Any]) -> None:
     after, _ = updated
     expected = jax.tree.map(lambda t, n: 0.9 * t + 0.1 * n, state.target_networks, after.networks)
@@ -104,22 +89,6 @@ def test_targets_follow_by_the_polyak_step(state: dqn.State, updated: tuple[dqn.
 def test_the_share_of_random_actions_falls_along_a_line(updates: int, share: float) -> None:
     config = dqn.Config(initial_epsilon=0.9, final_epsilon=0.1, exploration_updates=100)
     assert float(dqn.epsilon(jnp.asarray(updates), config)) == pytest.approx(share, abs=1e-6)
-
-
-def test_workers_mix_random_actions_into_the_best_one(state: dqn.State) -> None:
-    """A random action is the best one every second time here, so 0.6 random ones leave 0.7 of the best."""
-    config = dqn.Config(hidden=(8, 8), initial_epsilon=0.6, final_epsilon=0.6)
-    backbone = dqn.make(config)
-    actor = {name: np.asarray(array) for name, array in backbone.actor(state).items()}
-    actor["mask"] = np.ones(3, np.float32)
-    observation, rng = np.ones(3, np.float32), np.random.default_rng(0)
-    best = acting.act(actor, backbone.head, observation, None)
-    worker = np.stack([acting.act(actor, backbone.head, observation, rng) for _ in range(4000)])
-    explore = jax.vmap(lambda key: backbone.act(state, jnp.asarray(observation), key, True))
-    learner = np.asarray(jax.jit(explore)(jax.random.split(jax.random.key(0), 4000)))
-    for found in (worker, learner):
-        assert (found.sum(axis=1) == 1).all()
-        assert np.mean(found @ best) == pytest.approx(0.7, abs=0.03)
 
 
 # --- Tasks with a known optimum
@@ -156,18 +125,3 @@ def test_the_policy_gives_up_a_small_reward_for_a_later_one() -> None:
     state = train(backbone, steps, updates=600, spec=TWO_BUTTONS)
     np.testing.assert_allclose(lane(state.networks, 0)(jnp.zeros(1)), [0.5, 0.9], atol=0.1)
     np.testing.assert_array_equal(backbone.act(state, jnp.zeros(1), jax.random.key(0), False), [0, 1])
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"hidden": ()}, "backbone.hidden needs at least one layer"),
-        ({"polyak": 0.0}, r"backbone.polyak=0.0 must be in \(0, 1\]"),
-        ({"initial_epsilon": 1.5}, r"backbone.initial_epsilon=1.5 must be in \[0, 1\]"),
-        ({"final_epsilon": -0.1}, r"backbone.final_epsilon=-0.1 must be in \[0, 1\]"),
-        ({"exploration_updates": 0}, "backbone.exploration_updates=0 must be at least 1"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
-        dqn.Config(**change)

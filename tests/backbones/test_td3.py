@@ -1,4 +1,4 @@
-"""TD3 and DDPG: targets and delayed steps equal their formulas; tiny tasks of known optimum are solved."""
+"""TD3 and DDPG: targets and delayed steps equal their formulas."""
 
 from functools import cache
 from typing import Any, NamedTuple
@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.backbones import actor_critic, td3
-from apportion.core.config import UserError
-from apportion.envs import acting
+from apportion.backbones import td3
+from apportion.backbones.deterministic import State, smoothed_action
 from apportion.nn.networks import MLP
 from builders import SPEC, assert_close, assert_equal, lane, numpy, stack, transitions
-from probes import BEST_ACTION, PLACES, bandit, chain, chain_values, plain_outputs, plain_values, train
+from probes import plain_outputs, plain_values
 
 SMALL: Any = {"hidden": (8, 8), "batch_size": 6, "discount": 0.9, "polyak": 0.1, "learning_rate": 1e-2}
 STEPS = transitions(1, 6)
@@ -40,9 +39,9 @@ def updating(kind: Kind) -> Any:
 
 
 @cache
-def start(kind: Kind) -> td3.State:
+def start(kind: Kind) -> State:
     """Networks and targets differ, as they do after the first updates."""
-    fresh: td3.State = jax.jit(lambda key: kind.make(kind.config(**SMALL)).init(key, SPEC))(jax.random.key(0))
+    fresh: State = jax.jit(lambda key: kind.make(kind.config(**SMALL)).init(key, SPEC))(jax.random.key(0))
     targets = (fresh.target_actor, fresh.target_critics)
     target_actor, target_critics = jax.tree.map(lambda weight: 0.5 * weight, targets)
     return fresh._replace(target_actor=target_actor, target_critics=target_critics)
@@ -57,24 +56,17 @@ def _constant_actor(output: float) -> MLP:
 
 def test_smoothing_is_clipped_noise_around_the_target_action() -> None:
     actor, observation = _constant_actor(0.0), jnp.zeros((4000, 3))
-    found = td3.smoothed_action(actor, observation, jax.random.key(1), 0.2, 0.5)
+    found = smoothed_action(actor, observation, jax.random.key(1), 0.2, 0.5)
     assert np.std(found) == pytest.approx(0.2, abs=0.01)
     assert np.max(np.abs(found)) == pytest.approx(0.5)  # 2.5 standard deviations: some of 8000 reach it
-    narrow = td3.smoothed_action(actor, observation, jax.random.key(1), 0.2, 0.05)
+    narrow = smoothed_action(actor, observation, jax.random.key(1), 0.2, 0.05)
     np.testing.assert_allclose(narrow, np.clip(found, -0.05, 0.05))  # the same noise, cut sooner
 
 
 def test_smoothed_actions_are_actions() -> None:
-    found = td3.smoothed_action(_constant_actor(2.0), jnp.zeros((4000, 3)), jax.random.key(1), 0.2, 0.5)
+    found = smoothed_action(_constant_actor(2.0), jnp.zeros((4000, 3)), jax.random.key(1), 0.2, 0.5)
     assert np.max(found) == 1.0
     assert np.min(found) >= np.tanh(2.0) - 0.5 - 1e-6
-
-
-def test_without_noise_the_target_action_stays() -> None:
-    target = start(TD3).target_actor
-    found = td3.smoothed_action(target, STEPS.observation, jax.random.key(1), 0.0, 0.5)
-    expected = np.tanh(plain_outputs(numpy(target), numpy(STEPS.observation)))
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
 # --- Steps
@@ -142,60 +134,3 @@ def test_in_lanes_together_some_actors_wait_while_others_step() -> None:
         alone = update(states[index], STEPS, STEPS.paid, keys[index])
         assert_close(lane(together, index), alone)
         assert np.any(alone[0].actor.weights[0] != state.actor.weights[0]) == (index == 1)
-
-
-# --- Acting
-
-
-def test_workers_get_the_size_of_the_noise() -> None:
-    state = start(TD3)
-    still = td3.make(td3.Config(hidden=(8, 8), exploration_noise=0.0))
-    lively = td3.make(td3.Config(hidden=(8, 8), exploration_noise=0.5))
-    mask, observation = np.ones(3, np.float32), np.zeros(3, np.float32)
-    explored = []
-    for backbone in (still, lively):
-        actor = {"mask": mask} | {name: np.asarray(array) for name, array in backbone.actor(state).items()}
-        rng = np.random.default_rng(0)
-        actions = [acting.act(actor, backbone.head, observation, rng) for _ in range(500)]
-        explored.append(np.stack(actions))
-    np.testing.assert_array_equal(explored[0], explored[0][:1].repeat(500, axis=0))
-    np.testing.assert_allclose(explored[1].std(axis=0), 0.5, atol=0.1)
-
-
-# --- Tasks with a known optimum
-
-
-@EITHER
-def test_the_policy_finds_the_best_action_of_a_bandit(kind: Kind) -> None:
-    backbone = kind.make(kind.config(hidden=(16, 16), batch_size=64, learning_rate=5e-3))
-    state = train(backbone, bandit(), updates=600)
-    best = backbone.act(state, jnp.ones(1), jax.random.key(0), False)
-    np.testing.assert_allclose(best, [BEST_ACTION], atol=0.1)
-
-
-@EITHER
-def test_critics_learn_analytic_values(kind: Kind) -> None:
-    polyak = 0.05 * kind.critics
-    config = kind.config(hidden=(16, 16), batch_size=60, learning_rate=5e-3, discount=0.6, polyak=polyak)
-    state = train(kind.make(config), chain(), updates=600)
-    values = actor_critic.values(state.critics, PLACES, jnp.asarray([[0.5], [-0.5], [0.0]]))
-    np.testing.assert_allclose(values, [chain_values(0.6)] * kind.critics, atol=0.1)
-
-
-@pytest.mark.parametrize(
-    ("config", "change", "complaint"),
-    [
-        (td3.DDPGConfig, {"hidden": ()}, "backbone.hidden needs at least one layer"),
-        (td3.DDPGConfig, {"polyak": 0.0}, r"backbone.polyak=0.0 must be in \(0, 1\]"),
-        (td3.DDPGConfig, {"exploration_noise": -0.1}, "backbone.exploration_noise=-0.1 must not be negative"),
-        (td3.Config, {"hidden": (8, 0)}, r"backbone.hidden=\(8, 0\) must be at least 1 each"),
-        (td3.Config, {"discount": 1.0}, r"backbone.discount=1.0 must be in \[0, 1\)"),
-        (td3.Config, {"exploration_noise": -0.1}, "backbone.exploration_noise=-0.1 must not be negative"),
-        (td3.Config, {"smoothing_noise": -0.1}, "backbone.smoothing_noise=-0.1 must not be negative"),
-        (td3.Config, {"smoothing_clip": -0.1}, "backbone.smoothing_clip=-0.1 must not be negative"),
-        (td3.Config, {"actor_every": 0}, "backbone.actor_every=0 must be at least 1"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(config: Any, change: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
-        config(**change)

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from apportion.data import replay as replays
-from apportion.training.presets import preset
 from lib import memory, updates, workload
 from lib.workload import Size
 
@@ -25,21 +24,6 @@ def test_shapes_say_what_a_replay_really_takes() -> None:
     assert memory.replay_bytes(HUMANOID, 10_000) == real
 
 
-def test_memory_grows_with_the_steps_kept() -> None:
-    """So that the replay of 10,000 steps speaks for that of a million."""
-    small, large = (memory.replay_bytes(HUMANOID, steps) for steps in (10_000, 1_000_000))
-    assert large / small == pytest.approx(100, rel=1e-2)
-
-
-def test_all_that_a_lane_keeps_is_counted() -> None:
-    config = preset("HalfCheetah-v4", "grd", "sac")
-    spec = workload.made_up_spec(Size(17, 6))
-    found = memory.of_lane(config, spec)
-    assert found["replay_bytes"] == memory.replay_bytes(spec, config.schedule.replay_steps)
-    weights = 4 * 2 * (23 * 256 + 256 * 256)  # of two critics, nothing else
-    assert found["agent_bytes"] > weights
-
-
 @pytest.mark.parametrize("lanes", [1, 3])
 def test_learning_writes_into_the_replay_where_it_lies(lanes: int) -> None:
     """A second copy of it would be the largest thing in memory."""
@@ -49,9 +33,3 @@ def test_learning_writes_into_the_replay_where_it_lies(lanes: int) -> None:
     replay = lanes * memory.replay_bytes(spec, 300_000)
     assert built["program_bytes"] < 1.3 * replay
     assert built["scratch_bytes"] < 0.2 * replay
-
-
-def test_the_process_knows_its_peak() -> None:
-    peak = memory.peaks()["process_bytes"]
-    assert peak is not None
-    assert 5e7 < peak < 1e12

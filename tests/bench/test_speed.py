@@ -63,22 +63,6 @@ def test_what_was_measured_before_a_stop_is_kept(monkeypatch: pytest.MonkeyPatch
     assert json.loads(out.read_text())["cores"] == 2
 
 
-def test_only_the_parts_that_are_asked_for_are_measured(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(speed, "head", lambda seconds: {"cores": 2, "peak": {"float32": 1e11}})
-    monkeypatch.setattr(speed, "environments", lambda lanes: iter(MEASURED["environment"]))
-    monkeypatch.setattr(speed.updates, "table", lambda *args: iter(MEASURED["updates"]))
-    monkeypatch.setattr(speed, "compared", lambda **more: pytest.fail("nobody asked for peers"))
-    monkeypatch.setattr(speed, "trainings", lambda *args, **more: iter(()))
-    speed.main(speed.Speed(parts=("environment", "updates")))
-    out = capsys.readouterr().out
-    assert "| Ant-v4 | 5 | 1 | 2,500 |" in out
-    assert "left out: one update would take about 80 s" in out
-    assert "times ours" not in out
-    assert "iterations/s" not in out
-
-
 def test_every_part_that_was_measured_has_a_table() -> None:
     shown = speed.shown(MEASURED)
     for text in ("| PyTorch eager, GRD+SAC | 110 | 100 to 300 | 10.00 |", "45%", "50%", "iterations/s"):

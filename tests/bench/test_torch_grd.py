@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.backbones import actor_critic, sac
+from apportion.backbones import sac, soft
 from apportion.core.types import Edges
 from apportion.methods import grd
 from apportion.nn import losses
@@ -93,7 +93,7 @@ def test_its_settings_are_our_defaults() -> None:
     assert {ours.edge_learning_rate, policy.learning_rate} == {peer.LEARNING_RATE}
     assert (ours.sparsity, ours.initial_edge_logit) == (peer.SPARSITY, peer.EDGE_LOGIT)
     assert (policy.discount, policy.polyak) == (peer.DISCOUNT, peer.POLYAK)
-    assert (ours.log_std_range, actor_critic.LOG_STD_RANGE) == (peer.LOG_STD_RANGE, peer.POLICY_LOG_STD_RANGE)
+    assert (ours.log_std_range, soft.LOG_STD_RANGE) == (peer.LOG_STD_RANGE, peer.POLICY_LOG_STD_RANGE)
 
 
 def test_it_learns_from_what_it_plays() -> None:

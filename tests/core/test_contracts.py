@@ -211,10 +211,10 @@ def test_a_method_says_what_the_policy_may_see(method: Subject) -> None:
 
 
 def test_a_method_that_claims_a_graph_gives_probabilities(method: Subject) -> None:
-    if method.contract.edges is None:
+    if method.contract.graph is None:
         return
     states, actions = SPEC.observation_size, SPEC.action_size
-    edges = method.contract.edges(method.state)
+    edges = method.contract.graph.edges(method.state)
     assert [e.shape for e in edges] == [(states,), (actions,), (states, states), (actions, states)]
     assert all(((block >= 0) & (block <= 1)).all() for block in edges)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from apportion.core.config import UserError
-from apportion.data.logged import read_npz
+from apportion.data.npz import read_npz
 
 GOOD: dict[str, Any] = {
     "observations": np.zeros((2, 4, 3)),

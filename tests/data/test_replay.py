@@ -14,9 +14,9 @@ from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Sampling
 from apportion.data import replay as replays
-from apportion.data.replay import Chunk, Replay
-from apportion.data.times import times
+from apportion.data.replay import Chunk, Replay, times
 from apportion.envs.lane import ChunkWriter
+from apportion.training import scaling
 from builders import assert_equal, lane, stack
 
 SPEC = Spec("toy", ("x", "y"), ("u",), max_episode_steps=5, max_segment_steps=5)
@@ -153,6 +153,14 @@ def _segment_table(replay: Replay) -> Any:
     return replays.gather_segments(replay, numbers, SPEC.max_segment_steps)
 
 
+@jax.jit
+def _surveyed(replay: Replay) -> Any:
+    """Of each place whether there is a whole segment, its length, total and first observation."""
+    found = replays.survey(replay, SPEC.max_segment_steps)
+    seen = found.gather(jnp.arange(CAPACITY)).observations[:, 0]
+    return found.live, found.length, found.total, *seen.T
+
+
 def drawn_steps(batch: Batch) -> set[Step]:
     columns = [np.asarray(getattr(batch.transitions, name)).tolist() for name in Step._fields]
     rows = zip(*columns, strict=True)
@@ -187,6 +195,10 @@ def check(replay: Replay, model: Model, key: jax.Array) -> None:
     assert int(replay.segments) - int(replay.oldest) == len(whole)
     table = jax.device_get(_segment_table(replay))
     assert [segment_facts(table, i) for i in range(len(whole))] == [expected_facts(s) for s in whole]
+    live, *columns = jax.device_get(_surveyed(replay))
+    found = sorted(zip(*(column[live].tolist() for column in columns), strict=True))
+    first = sorted((len(steps), steps[0].segment_total, *steps[0].observation) for steps in whole)
+    assert found == first
     time, known = jax.device_get(_times(replay))
     seen = np.asarray(replay.observation)[known, 0]
     assert (seen % 100).tolist() == time[known].tolist()
@@ -246,41 +258,6 @@ def test_the_densest_segments_go_round_the_ring(length: int, steps: int) -> None
 
 
 # --- The promises, one by one
-
-
-def test_after_the_last_step_comes_the_final_observation_not_the_next_episode() -> None:
-    replay, _ = _filled([Episode([3], True), Episode([3], False)], [3, 3])
-    found = {s.observation[0]: s for s in drawn_steps(jax.device_get(_sample(replay, jax.random.key(0))))}
-    assert found[2].next_observation == tuple(observe(3))
-    assert found[102].next_observation == tuple(observe(103))
-    assert [found[x].terminated for x in (2, 102)] == [True, False]
-
-
-def test_a_segment_that_closes_at_a_chunks_end_knows_what_came_next() -> None:
-    """Paid in mid-episode with the chunk's last step: the next row arrives only with the next chunk."""
-    replay, _ = _filled([Episode([3, 2], True)], [3])
-    assert int(replay.segments) == 1
-    batch = jax.device_get(_sample(replay, jax.random.key(0)))
-    last = next(s for s in drawn_steps(batch) if s.step_in_segment == 2)
-    assert last.next_observation == tuple(observe(3))
-    np.testing.assert_array_equal(batch.segments.observations[0, 3], observe(3))
-
-
-def test_steps_of_open_segments_are_not_drawn() -> None:
-    replay, _ = _filled([Episode([2], False), Episode([5], False)], [3, 1])
-    seen = {s.observation[0] for s in drawn_steps(jax.device_get(_sample(replay, jax.random.key(0))))}
-    assert seen == {0, 1}
-
-
-def test_an_episode_leaves_as_a_whole() -> None:
-    """Fifteen rows: the third episode overwrites a part of the first one, of which nothing may remain."""
-    replay, _ = _filled([Episode([1, 4], False), Episode([2, 3], True), Episode([1], True)], [7, 3, 1])
-    seen = {s.observation[0] // 100 for s in drawn_steps(jax.device_get(_sample(replay, jax.random.key(0))))}
-    assert int(replay.rows) == 14
-    assert seen == {0, 1, 2}  # just fits
-    replay, _ = _filled([Episode([1, 4], False), Episode([2, 3], True), Episode([1, 1], True)], [7, 3, 1, 1])
-    seen = {s.observation[0] // 100 for s in drawn_steps(jax.device_get(_sample(replay, jax.random.key(0))))}
-    assert seen == {1, 2}
 
 
 def _shares(values: Any) -> dict[float, float]:
@@ -344,7 +321,7 @@ def test_a_replay_too_small_for_its_episodes_or_chunks_is_refused() -> None:
         replays.capacity_for(SPEC, 27, chunk_steps=7)
 
 
-# --- Credit, and a look over everything
+# --- Credit
 
 
 def test_credit_is_the_mean_reward_until_a_method_gives_another() -> None:
@@ -376,20 +353,27 @@ def test_rows_that_are_written_anew_have_no_credit_yet() -> None:
     np.testing.assert_allclose(steps.credit, steps.segment_total / steps.segment_length, rtol=1e-6)
 
 
-@pytest.mark.parametrize("chunks", [1, 2, 5, 9])
-def test_a_survey_sees_all_whole_segments_and_no_others(chunks: int) -> None:
-    """Also after several turns of the ring."""
-    replay, model = _filled(
-        [Episode([2, 3], True), Episode([1], False), Episode([4], True)] * 9, [7] * chunks
-    )
-    survey = replays.survey(replay, SPEC.max_segment_steps)
-    live = np.flatnonzero(survey.live)
-    whole = model.whole()
-    found = jax.device_get(survey.gather(jnp.asarray(live)))
-    assert sorted(survey.length[live].tolist()) == sorted(len(steps) for steps in whole)
-    expected = {steps[0].observation: (len(steps), steps[0].segment_total) for steps in whole}
-    for place, observations, length, total in zip(
-        live, found.observations, found.length, found.total, strict=True
-    ):
-        assert expected[tuple(observations[0])] == (length, pytest.approx(total))
-        assert (survey.length[place], survey.total[place]) == (length, total)
+# --- Sums by blocks, without a copy of the replay
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 8, 11])
+def test_sums_are_those_of_a_plain_loop(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replays, "BLOCK", 4)
+    rng = np.random.default_rng(rows)
+    data = rng.normal(size=(2, rows, 3)).astype(np.float32)  # of two lanes, each summed by itself
+    weights = rng.normal(size=(2, 2, rows)).astype(np.float32)
+    expected = np.zeros((2, 2, 3))
+    for lane_, k, n in np.ndindex(2, 2, rows):
+        expected[lane_, k] += weights[lane_, k, n] * (data[lane_, n] - 1.0) ** 2
+    summed = jax.vmap(lambda each, shares: replays.summed(each, shares, lambda part: (part - 1.0) ** 2))
+    found = summed(jnp.asarray(data), jnp.asarray(weights))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_measuring_a_replay_takes_a_small_part_of_its_memory() -> None:
+    spec = Spec("wide", tuple(f"s{i}" for i in range(100)), ("a",), 50, 50)
+    replay = jax.eval_shape(lambda: replays.init(spec, 200_000))
+    known = jax.eval_shape(lambda: scaling.unknown(spec, clocks=True))
+    used = jax.jit(scaling.measured).lower(known, replay).compile().memory_analysis()
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(replay))
+    assert used.temp_size_in_bytes < size / 4

@@ -32,12 +32,61 @@ class Walk(gymnasium.Env[NDArray[Any], NDArray[Any]]):
         return self.place, float(self.place.sum()), False, False, {}
 
 
-class Unseeded(Walk):
-    """Goes its own way whatever the seed."""
+class Steps(Walk):
+    """A step in which something is wrong."""
 
-    def step(self, action: NDArray[Any]) -> Step:
-        self.place = self.place + np.random.default_rng().normal(size=2).astype(np.float32)
-        return super().step(action)
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def step(self, action: NDArray[Any]) -> Any:
+        if self.how == "ClipsInPlace":
+            np.clip(action, -0.1, 0.1, out=action)
+        if self.how == "Unseeded":  # whatever the seed, it goes its own way
+            self.place = self.place + np.random.default_rng().normal(size=2).astype(np.float32)
+        while self.how == "Stuck" and self.steps == 4:
+            time.sleep(0.01)
+        if self.how == "Raises" and self.steps == 2:
+            raise RuntimeError("the motor is hot\nand a second line")
+        if self.how == "Talks":
+            print("hello from the environment", flush=True)
+        seen, reward, terminated, truncated, info = super().step(action)
+        match self.how:
+            case "NanObservation":
+                seen = np.array([seen[0], np.nan if self.steps == 3 else 0])
+            case "LongObservation":
+                seen = np.append(seen, 0)
+            case "Asks":  # and observes how many characters somebody typed
+                seen = np.full(2, len(sys.stdin.readline()), np.float32)
+            case "SeesJax":  # whether it has been imported into its process
+                seen = np.full(2, "jax" in sys.modules)
+            case "OldStep":  # as Gym had it: four values
+                return seen, reward, terminated, info
+            case "NoInfo":
+                return seen, reward, terminated, truncated, None
+            case "TextEnd":
+                return seen, reward, "no", truncated, info
+        strange = {"TextReward": "5", "HugeReward": 1e300}  # more than single precision can square
+        if self.how == "NanReward" and self.steps == 2:
+            strange["NanReward"] = float("nan")
+        return seen, strange.get(self.how, reward), terminated, truncated, info
+
+
+class Resets(Walk):
+    """A first observation that is wrong."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        super().reset(seed=seed)
+        return np.array([np.inf, 0]) if self.how == "NanReset" else np.zeros(3), {}
+
+
+class OldReset(Walk):
+    """As Gym had it: without arguments."""
+
+    def reset(self) -> Any:  # type: ignore[override]
+        return super().reset()
 
 
 class EndsEarlier(Walk):
@@ -54,122 +103,10 @@ class EndsEarlier(Walk):
         return observation, reward, self.steps >= self.patience, truncated, info
 
 
-class Stuck(Walk):
-    """Never comes back from its fifth step."""
-
-    def step(self, action: NDArray[Any]) -> Step:
-        while self.steps == 4:
-            time.sleep(0.01)
-        return super().step(action)
-
-
 class Outlives(Walk):
     """Promises to end after three steps, and does not."""
 
     max_episode_steps = 3
-
-
-class NanObservation(Walk):
-    def step(self, action: NDArray[Any]) -> Step:
-        observation, *rest = super().step(action)
-        return np.array([observation[0], np.nan if self.steps == 3 else 0]), *rest
-
-
-class NanReset(Walk):
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        super().reset(seed=seed)
-        return np.array([np.inf, 0]), {}
-
-
-class LongObservation(Walk):
-    def step(self, action: NDArray[Any]) -> Step:
-        observation, *rest = super().step(action)
-        return np.append(observation, 0), *rest
-
-
-class LongReset(Walk):
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        super().reset(seed=seed)
-        return np.zeros(3), {}
-
-
-class OldStep(Walk):
-    """As Gym had it: four values."""
-
-    def step(self, action: NDArray[Any]) -> Any:
-        observation, reward, terminated, _, info = super().step(action)
-        return observation, reward, terminated, info
-
-
-class NanReward(Walk):
-    def step(self, action: NDArray[Any]) -> Step:
-        observation, reward, *rest = super().step(action)
-        return observation, float("nan") if self.steps == 2 else reward, *rest
-
-
-class HugeReward(Walk):
-    """Pays more than single precision can square."""
-
-    def step(self, action: NDArray[Any]) -> Step:
-        observation, _, terminated, truncated, info = super().step(action)
-        return observation, 1e300, terminated, truncated, info
-
-
-class TextReward(Walk):
-    """Pays in words."""
-
-    def step(self, action: NDArray[Any]) -> Any:
-        observation, _, terminated, truncated, info = super().step(action)
-        return observation, "5", terminated, truncated, info
-
-
-class NoInfo(Walk):
-    def step(self, action: NDArray[Any]) -> Any:
-        return *super().step(action)[:4], None
-
-
-class OldReset(Walk):
-    """As Gym had it: without arguments."""
-
-    def reset(self) -> Any:  # type: ignore[override]
-        return super().reset()
-
-
-class TextEnd(Walk):
-    """Says in words whether it is over."""
-
-    def step(self, action: NDArray[Any]) -> Any:
-        observation, reward, _, truncated, info = super().step(action)
-        return observation, reward, "no", truncated, info
-
-
-class ClipsInPlace(Walk):
-    """Writes into the action it is given."""
-
-    def step(self, action: NDArray[Any]) -> Step:
-        np.clip(action, -0.1, 0.1, out=action)
-        return super().step(action)
-
-
-class Raises(Walk):
-    def step(self, action: NDArray[Any]) -> Step:
-        if self.steps == 2:
-            raise RuntimeError("the motor is hot\nand a second line")
-        return super().step(action)
-
-
-class Talks(Walk):
-    def step(self, action: NDArray[Any]) -> Step:
-        print("hello from the environment", flush=True)
-        return super().step(action)
-
-
-class Asks(Walk):
-    """Observes how many characters somebody typed."""
-
-    def step(self, action: NDArray[Any]) -> Step:
-        _, *rest = super().step(action)
-        return np.full(2, len(sys.stdin.readline()), np.float32), *rest
 
 
 class Simulator(Walk):
@@ -190,14 +127,13 @@ class Simulator(Walk):
             print("the simulator ended with", self.process.wait(), flush=True)
 
 
-class SeesJax(Walk):
-    """Observes whether JAX has been imported into its process."""
-
-    def step(self, action: NDArray[Any]) -> Step:
-        _, *rest = super().step(action)
-        return np.full(2, "jax" in sys.modules), *rest
-
-
-for _class in (Walk, *Walk.__subclasses__()):
-    if f"{_class.__name__}-v0" not in gymnasium.registry:
-        gymnasium.register(f"{_class.__name__}-v0", entry_point=_class, max_episode_steps=7)
+_STEPS = ("ClipsInPlace", "Unseeded", "Stuck", "Raises", "Talks", "NanObservation", "LongObservation", "Asks")
+_STEPS += ("SeesJax", "OldStep", "NoInfo", "TextEnd", "TextReward", "HugeReward", "NanReward")
+_ENTRIES: dict[str, tuple[type[Walk], dict[str, Any]]] = {
+    **{each.__name__: (each, {}) for each in (Walk, OldReset, EndsEarlier, Outlives, Simulator)},
+    **{how: (Steps, {"how": how}) for how in _STEPS},
+    **{how: (Resets, {"how": how}) for how in ("NanReset", "LongReset")},
+}
+for _name, (_class, _kwargs) in _ENTRIES.items():
+    if f"{_name}-v0" not in gymnasium.registry:
+        gymnasium.register(f"{_name}-v0", entry_point=_class, max_episode_steps=7, kwargs=_kwargs)

@@ -1,7 +1,9 @@
 """Synthetic tasks: the declared graph is the true one, and acting well pays."""
 
+import warnings
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -10,6 +12,7 @@ from known_graphs import effects, mean_return
 from apportion.core.config import UserError
 from apportion.core.spec import BLOCKS
 from apportion.envs.factored import Factored
+from apportion.envs.greenhouse import Greenhouse
 
 VARIANTS: list[dict[str, Any]] = [
     {},
@@ -20,9 +23,8 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("arguments", VARIANTS)
-def test_every_edge_has_an_effect_and_every_other_pair_exactly_none(arguments: dict[str, Any]) -> None:
-    env = Factored(**arguments)
+@pytest.mark.parametrize("env", [*(Factored(**each) for each in VARIANTS), Greenhouse()], ids=str)
+def test_every_edge_has_an_effect_and_every_other_pair_exactly_none(env: Any) -> None:
     measured = effects(env)
     for block in BLOCKS:
         edges, effect = getattr(env.true_graph, block), getattr(measured, block)
@@ -39,9 +41,18 @@ def test_reward_has_a_state_parent_and_can_be_steered(problem: int) -> None:
     assert (graph.action_to_state.any(axis=1) | graph.action_to_reward).all()
 
 
-@pytest.mark.parametrize("arguments", VARIANTS)
-def test_gymnasiums_checker_is_content(arguments: dict[str, Any]) -> None:
-    check_env(Factored(**arguments), skip_render_check=True)
+TASKS = ["Greenhouse", "KeyDoor", "KeyDoorLottery", "Factored"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [*((name, {}) for name in TASKS), *(("Factored", each) for each in VARIANTS[1:])]
+)
+def test_gymnasiums_checker_is_content(name: str, arguments: dict[str, Any]) -> None:
+    mode = {"render_mode": "rgb_array"} if name == "Greenhouse" else {}
+    env = gymnasium.make(f"apportion/{name}-v0", **arguments, **mode).unwrapped
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*render", UserWarning)  # of modes that we do not have
+        check_env(env, skip_render_check=name != "Greenhouse")
 
 
 def test_the_problem_is_fixed_by_its_own_seed() -> None:

@@ -10,7 +10,7 @@ from toy_envs import Toy
 from apportion.core.config import UserError
 from apportion.envs.factories import name_factory, only_here
 from apportion.envs.make import EnvConfig, make
-from apportion.envs.workers import Pool
+from apportion.envs.supervisor import Pool
 
 
 def make_toy() -> gymnasium.Env[Any, Any]:
@@ -32,18 +32,13 @@ def test_what_can_be_imported_is_named_for_where_it_is() -> None:
 
 def test_what_cannot_is_known_to_this_process_only() -> None:
     first, second = (lambda: TimeLimit(Toy(), 3)), (lambda: TimeLimit(Toy(), 5))
+    # As of a script itself, which nobody can import.
+    first.__module__, first.__qualname__ = "__main__", "local"
     names = [name_factory(first), name_factory(second), name_factory(first)]
+    assert names[0] == "<script>:local"
     assert all(map(only_here, names))
     assert names[0] == names[2] != names[1]
     assert [make(EnvConfig(name))[1].max_episode_steps for name in names] == [3, 5, 3]
-
-
-def test_a_function_of_the_script_itself_is_not_importable() -> None:
-    def local() -> gymnasium.Env[Any, Any]:
-        return TimeLimit(Toy(), 3)
-
-    local.__module__, local.__qualname__ = "__main__", "local"
-    assert name_factory(local) == "<script>:local"
 
 
 def test_an_imported_name_makes_the_environment() -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from actors import actor
 
 from apportion.core.config import UserError
-from apportion.envs.faults import Fault, Faults, Trouble
+from apportion.envs.faults import Fault, Faults, blame
 from apportion.envs.make import EnvConfig
-from apportion.envs.workers import Pool
+from apportion.envs.supervisor import Pool
 from faulty_envs import episode_seed, evaluation_seed
 
 LANES = 3
@@ -26,12 +27,6 @@ def _pool(
     kwargs = json.dumps({"how": how, "seeds": seeds or [], "at": at})
     config = EnvConfig("faulty_envs:Faulty-v0", delay="2", kwargs=kwargs, timeout=0.5, restarts=restarts)
     return Pool(config, SEEDS, "tanh_gaussian", workers, Faults(LANES, restarts, strict=False))
-
-
-def _actors() -> dict[str, Any]:
-    shapes = {"mask": (2,), "w0": (2, 4), "b0": (4,), "w1": (4, 2), "b1": (2,)}
-    rng = np.random.default_rng(0)
-    return {name: rng.normal(size=(LANES, *shape)).astype(np.float32) for name, shape in shapes.items()}
 
 
 def _chunks(pool: Pool, iterations: range) -> Iterator[dict[str, Any]]:
@@ -102,7 +97,7 @@ def test_too_many_failures_freeze_the_lane_and_only_it(how: str) -> None:
         assert [fault.restarts for fault in pool.faults.news()] == [1, 2, None]
         assert (found["rows"][FAILING], found["segments"][FAILING]) == (0, 0)
         np.testing.assert_array_equal(found["observation"][FAILING, 0], pool.where()[FAILING]["observation"])
-        assert pool.episodes(_actors(), 0, 2, absent={FAILING})[FAILING] == []
+        assert pool.episodes(actor(2, 1, LANES), 0, 2, absent={FAILING})[FAILING] == []
 
 
 def test_a_lane_goes_on_from_a_restart_as_if_it_had_never_stopped() -> None:
@@ -121,7 +116,7 @@ def test_a_lane_goes_on_from_a_restart_as_if_it_had_never_stopped() -> None:
 def test_an_evaluation_episode_that_fails_is_played_from_another_seed(how: str) -> None:
     failing = [evaluation_seed(11, 0, 1), evaluation_seed(11, 0, 1, failed=1)]
     with _pool(workers=0) as calm, _pool(how, failing) as pool:
-        played, expected = (each.episodes(_actors(), 0, 3) for each in (pool, calm))
+        played, expected = (each.episodes(actor(2, 1, LANES), 0, 3) for each in (pool, calm))
         for lane in (0, 2):
             for mine, theirs in zip(played[lane], expected[lane], strict=True):
                 np.testing.assert_array_equal(mine["observations"], theirs["observations"])
@@ -168,7 +163,7 @@ def test_who_cannot_start_in_one_lane_is_tried_again() -> None:
 
 
 def test_stuck_workers_are_ended_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("apportion.envs.connections.PATIENCE", 1.0)
+    monkeypatch.setattr("apportion.envs.supervisor.PATIENCE", 1.0)
     pool = _pool("spins", [episode_seed(seed, 0) for seed in SEEDS], workers=3)
     pool.start_chunk(None, 8, 0)
     time.sleep(0.3)
@@ -178,10 +173,9 @@ def test_stuck_workers_are_ended_together(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_error_without_words_is_told_by_its_name() -> None:
-    trouble = Trouble(3, {"the environment raised MemoryError", "the environment raised ValueError: so"})
-    for error in (MemoryError(), ValueError("\nso\nand so")):
-        assert trouble.note(error)
-    assert trouble.reasons == ["the environment raised MemoryError", "the environment raised ValueError: so"]
+    printed = {"the environment raised MemoryError", "the environment raised ValueError: so"}
+    told = [blame(error, printed) for error in (MemoryError(), ValueError("\nso\nand so"))]
+    assert told == ["the environment raised MemoryError", "the environment raised ValueError: so"]
 
 
 def test_news_are_told_once() -> None:

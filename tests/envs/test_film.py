@@ -1,18 +1,17 @@
 """Pictures of stored episodes: the same episode again, or a clear word why not."""
 
-import warnings
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
+from actors import actor
 
 from apportion.core.config import UserError
 from apportion.envs import film as filming
 from apportion.envs.film import check_renders, film, fitted
 from apportion.envs.greenhouse_picture import draw
-from apportion.envs.lane import Lane, play
+from apportion.envs.lane import Lane, play_one
 from apportion.envs.make import EnvConfig
 
 GREENHOUSE = EnvConfig("apportion/Greenhouse-v0", max_episode_steps=5)
@@ -20,29 +19,21 @@ GREENHOUSE = EnvConfig("apportion/Greenhouse-v0", max_episode_steps=5)
 
 def played(config: EnvConfig = GREENHOUSE) -> dict[str, Any]:
     """A stored episode, as evaluations leave it."""
-    lane = Lane(config, 3, "tanh_noise")
-    rng = np.random.default_rng(0)
-    states, actions = lane.spec.observation_size, lane.spec.action_size
-    actor = {"mask": np.ones(states), "w0": rng.normal(size=(states, actions)), "b0": np.zeros(actions)}
-    [episode] = play(lane, {name: array.astype(np.float32) for name, array in actor.items()}, 0, 1)
-    return episode
+    lane = Lane(config, 3, "tanh_gaussian")
+    return play_one(lane, actor(lane.spec.observation_size, lane.spec.action_size), (0, 0))
 
 
 def test_every_step_has_its_picture_and_so_has_the_end() -> None:
-    found = film(GREENHOUSE, played())
-    assert list(found.frames) == [0, 1, 2, 3, 4, 5]
-    assert found.fps == 8
-    for frame in found.frames.values():
-        assert (frame.shape, frame.dtype) == ((240, 320, 3), np.uint8)
-    assert not np.array_equal(found.frames[0], found.frames[1])
-
-
-def test_chosen_steps_are_those_of_the_whole_film() -> None:
     episode = played()
-    whole, some = film(GREENHOUSE, episode).frames, film(GREENHOUSE, episode, [4, 2]).frames
+    whole, some = film(GREENHOUSE, episode), film(GREENHOUSE, episode, [4, 2]).frames
+    assert list(whole.frames) == [0, 1, 2, 3, 4, 5]
+    assert whole.fps == 8
+    for frame in whole.frames.values():
+        assert (frame.shape, frame.dtype) == ((240, 320, 3), np.uint8)
+    assert not np.array_equal(whole.frames[0], whole.frames[1])
     assert sorted(some) == [2, 4]
     for step, frame in some.items():
-        np.testing.assert_array_equal(frame, whole[step])
+        np.testing.assert_array_equal(frame, whole.frames[step])
 
 
 def test_pictures_are_as_large_as_fits() -> None:
@@ -52,20 +43,14 @@ def test_pictures_are_as_large_as_fits() -> None:
     assert fitted(np.zeros((1, 4000, 3), np.uint8), (320, 240)).shape == (1, 320, 3)
 
 
-def test_another_episode_than_the_stored_one_is_noticed() -> None:
+def test_another_episode_than_the_stored_one_is_noticed_and_so_are_steps_that_are_not_there() -> None:
     episode = played()
-    episode["seed"] = episode["seed"] + 1
     with pytest.raises(UserError, match="something else at step 0"):
-        film(GREENHOUSE, episode)
-    episode = played()
-    episode["actions"] = -episode["actions"]
+        film(GREENHOUSE, {**episode, "seed": episode["seed"] + 1})
     with pytest.raises(UserError, match="something else at step 1"):
-        film(GREENHOUSE, episode)
-
-
-def test_steps_that_are_not_there() -> None:
+        film(GREENHOUSE, {**episode, "actions": -episode["actions"]})
     with pytest.raises(UserError, match="no step 6: the episode has steps 0 to 5"):
-        film(GREENHOUSE, played(), [0, 6])
+        film(GREENHOUSE, episode, [0, 6])
 
 
 def test_an_environment_without_pictures_says_so() -> None:
@@ -113,13 +98,6 @@ def test_size_of_mujoco_pictures_is_asked_for_unless_the_user_did() -> None:
 
 
 # --- The greenhouse's picture
-
-
-def test_gymnasiums_checker_is_content_with_the_rendering() -> None:
-    env = gymnasium.make("apportion/Greenhouse-v0", render_mode="rgb_array").unwrapped
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*render", UserWarning)  # of modes that we do not have
-        check_env(env)
 
 
 def test_without_a_mode_there_is_no_picture() -> None:

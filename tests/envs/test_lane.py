@@ -4,72 +4,58 @@ from typing import Any
 
 import numpy as np
 import pytest
+from actors import actor, assert_same
 from lane_envs import EndsEarlier
 
 from apportion.core.config import UserError
 from apportion.envs.acting import NOISE_SPAN, repeated_noise
-from apportion.envs.lane import _REPEATED, Lane, Noise, play
+from apportion.envs.lane import _REPEATED, BEFORE_THE_START, Lane, Noise, play_one
 from apportion.envs.make import EnvConfig
 
 HEAD = "tanh_gaussian"
 
 
-def _actor(states: int, actions: int, seed: int = 0) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    arrays = {
-        "mask": np.ones(states),
-        "w0": rng.normal(size=(states, 8)),
-        "b0": rng.normal(size=8),
-        "w1": rng.normal(size=(8, 2 * actions)),
-        "b1": rng.normal(size=2 * actions),
-    }
-    return {name: array.astype(np.float32) for name, array in arrays.items()}
-
-
 def _lane(env_id: str, delay: str = "episode", seed: int = 3) -> Lane:
-    return Lane(EnvConfig(env_id, delay=delay), seed, HEAD)
+    lane = Lane(EnvConfig(env_id, delay=delay), seed, HEAD)
+    lane.put_back(BEFORE_THE_START)
+    return lane
 
 
-def _assert_same(found: Any, expected: Any) -> None:
-    assert found.keys() == expected.keys()
-    for name in expected:
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+def _collect(lane: Lane, policy: Any, steps: int, iteration: int) -> dict[str, Any]:
+    writer = lane.writer(steps)
+    lane.collect(policy, iteration, writer)
+    return writer.finish(lane.observation)
 
 
-@pytest.mark.parametrize("delay", ["episode", "none", "7", "3-9"])
-@pytest.mark.parametrize("env_id", ["apportion/Greenhouse-v0", "HalfCheetah-v4"])
-def test_a_lane_put_back_goes_on_as_if_it_had_never_stopped(env_id: str, delay: str) -> None:
+@pytest.mark.parametrize(
+    ("env_id", "delay", "before"),
+    [
+        *(("apportion/Greenhouse-v0", delay, 25) for delay in ("episode", "none", "7", "3-9")),
+        ("HalfCheetah-v4", "3-9", 25),
+        ("lane_envs:Walk-v0", "episode", 3),  # to the first step of an episode
+    ],
+)
+def test_a_lane_put_back_goes_on_as_if_it_had_never_stopped(env_id: str, delay: str, before: int) -> None:
     """From the middle of an episode and of a segment, bit for bit; Greenhouse's episodes have 40 steps."""
     lane = _lane(env_id, delay)
-    actor = _actor(lane.spec.observation_size, lane.spec.action_size)
-    lane.collect(None, 25, 0)
-    lane.collect(actor, 25, 1)
+    policy = actor(lane.spec.observation_size, lane.spec.action_size)
+    _collect(lane, None, before, 0)
+    _collect(lane, policy, 25, 1)
     where = lane.where()
-    expected = [lane.collect(actor, 25, 2), lane.collect(actor, 45, 3)]
+    expected = [_collect(lane, policy, 25, 2), _collect(lane, policy, 45, 3)]
 
     other = _lane(env_id, delay)
-    other.collect(None, 5, 0)  # wherever it was before
+    _collect(other, None, 5, 0)  # wherever it was before
     other.put_back(where)
-    _assert_same(other.where(), where)
+    assert_same(other.where(), where)
     for iteration, chunk in enumerate(expected, start=2):
-        _assert_same(other.collect(actor, len(chunk["segment_start"]), iteration), chunk)
-
-
-def test_a_lane_can_be_put_back_to_the_first_step_of_an_episode() -> None:
-    lane = _lane("lane_envs:Walk-v0")
-    lane.collect(None, 7, 0)  # exactly one episode
-    where = lane.where()
-    assert where["actions"].shape == (0, 1)
-    expected = lane.collect(None, 9, 1)
-    other = _lane("lane_envs:Walk-v0")
-    other.put_back(where)
-    _assert_same(other.collect(None, 9, 1), expected)
+        assert_same(_collect(other, policy, len(chunk["segment_start"]), iteration), chunk)
 
 
 def test_a_chunk_tells_the_story_in_order() -> None:
     """Three episodes of seven steps, paid every four: rows, final observations, segments, totals."""
     lane = _lane("lane_envs:Walk-v0", "4")
-    chunk = lane.collect(None, 17, 0)
+    chunk = _collect(lane, None, 17, 0)
     assert int(chunk["rows"]) == 17 + 2  # two episodes have ended
     assert int(chunk["segments"]) == 4
     np.testing.assert_array_equal(chunk["segment_start"][:4], [0, 4, 8, 12])
@@ -87,57 +73,55 @@ def test_a_chunk_tells_the_story_in_order() -> None:
         chunk["observation"][1:8].sum(axis=1), chunk["true_reward"][:7], rtol=1e-5
     )
     np.testing.assert_array_equal(chunk["observation"][19], lane.observation)
-    later = lane.collect(None, 1, 1)
+    later = _collect(lane, None, 1, 1)
     np.testing.assert_array_equal(later["observation"][0], chunk["observation"][19])
 
 
-def test_episodes_and_lanes_start_differently() -> None:
-    lane, other = _lane("lane_envs:Walk-v0"), _lane("lane_envs:Walk-v0", seed=4)
-    chunk, elsewhere = lane.collect(None, 8, 0), other.collect(None, 8, 0)
+def test_episodes_lanes_and_iterations_differ_and_all_repeats_by_seed() -> None:
+    chunk, again, later, elsewhere = (
+        _collect(_lane("lane_envs:Walk-v0", seed=seed), None, 8, iteration)
+        for seed, iteration in ((3, 0), (3, 0), (3, 1), (4, 0))
+    )
+    assert_same(chunk, again)
     assert not np.array_equal(chunk["observation"][0], chunk["observation"][8])
     assert not np.array_equal(chunk["observation"], elsewhere["observation"])
     assert not np.array_equal(chunk["action"], elsewhere["action"])
-
-
-def test_exploration_varies_by_iteration_and_repeats_by_seed() -> None:
-    chunks = [_lane("lane_envs:Walk-v0").collect(None, 5, iteration) for iteration in (0, 0, 1)]
-    _assert_same(chunks[0], chunks[1])
-    assert not np.array_equal(chunks[0]["action"], chunks[2]["action"])
+    assert not np.array_equal(chunk["action"], later["action"])
 
 
 # --- Evaluation episodes
 
 
 def test_evaluation_plays_whole_episodes_the_same_way_every_time() -> None:
-    lane, actor = _lane("lane_envs:Walk-v0", "3"), _actor(2, 1)
-    played = play(lane, actor, stage=0, episodes=2)
-    again = play(_lane("lane_envs:Walk-v0", "3"), actor, stage=0, episodes=2)
+    lane, policy = _lane("lane_envs:Walk-v0", "3"), actor(2, 1)
+    played = [play_one(lane, policy, (0, number)) for number in range(2)]
+    again = [play_one(_lane("lane_envs:Walk-v0", "3"), policy, (0, number)) for number in range(2)]
     for episode, same in zip(played, again, strict=True):
-        _assert_same(episode, same)
+        assert_same(episode, same)
         assert episode["observations"].shape == (8, 2)
         assert episode["segment_end"].tolist() == [False, False, True, False, False, True, True]
         assert episode["paid"].sum() == pytest.approx(episode["true_rewards"].sum(), rel=1e-4)
     assert not np.array_equal(played[0]["observations"], played[1]["observations"])
     lane.begin(int(played[0]["seed"]))
     np.testing.assert_array_equal(lane.observation, played[0]["observations"][0])
-    (later,) = play(lane, actor, stage=1, episodes=1)
+    later = play_one(lane, policy, (1, 0))
     assert not np.array_equal(later["observations"][0], played[0]["observations"][0])
 
 
 def test_noise_disturbs_what_the_policy_sees_and_nothing_else() -> None:
-    actor = _actor(2, 1)
+    policy = actor(2, 1)
     calm, noisy, blind = (
-        play(_lane("lane_envs:Walk-v0"), a, 0, 1, noise)[0]
+        play_one(_lane("lane_envs:Walk-v0"), a, (0, 0), noise)
         for a, noise in (
-            (actor, None),
-            (actor, Noise(5.0, ())),
-            (actor | {"mask": np.array([1, 0], np.float32)}, Noise(5.0, (1,))),
+            (policy, None),
+            (policy, Noise(5.0, ())),
+            (policy | {"mask": np.array([1, 0], np.float32)}, Noise(5.0, (1,))),
         )
     )
     np.testing.assert_array_equal(calm["observations"][0], noisy["observations"][0])
     assert not np.array_equal(calm["actions"], noisy["actions"])
-    unmasked = play(_lane("lane_envs:Walk-v0"), actor | {"mask": np.array([1, 0], np.float32)}, 0, 1)[0]
-    _assert_same(blind, unmasked)  # noise on a dimension behind the mask changes nothing
+    unmasked = play_one(_lane("lane_envs:Walk-v0"), policy | {"mask": np.array([1, 0], np.float32)}, (0, 0))
+    assert_same(blind, unmasked)  # noise on a dimension behind the mask changes nothing
 
 
 # --- Complaints
@@ -146,60 +130,46 @@ def test_noise_disturbs_what_the_policy_sees_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("NanObservation", r"seed 3, episode 0, step 3: observation has nan in dimension 1 \(right\)"),
-        (
-            "LongObservation",
-            r"seed 3, episode 0, step 1: observation has shape \(3,\), but observation_space says",
-        ),
-        ("NanReward", "seed 3, episode 0, step 2: reward is nan"),
-        ("HugeReward", r"seed 3, episode 0, step 1: reward is 1e\+300: return finite numbers up to 1e\+15"),
-        ("TextEnd", "seed 3, episode 0, step 1: terminated is 'no': return True or False"),
-        ("Outlives", "seed 3, episode 0, step 3: its declared max_episode_steps has passed, but it goes on"),
+        ("NanObservation", r"v0, seed 3, episode 0, step 3: observation has nan in dimension 1 \(right\)"),
+        ("LongObservation", r"step 1: observation has shape \(3,\), but observation_space says"),
+        ("NanReset", r"step 0: observation after reset has inf in dimension 0 \(left\)"),
+        ("LongReset", r"step 0: observation after reset has shape \(3,\), .* says \(2,\)"),
+        ("NanReward", "step 2: reward is nan"),
+        ("HugeReward", r"step 1: reward is 1e\+300: return finite numbers up to 1e\+15"),
+        ("TextReward", "the reward of a step is '5': return a single number from step"),
+        ("TextEnd", "step 1: terminated is 'no': return True or False"),
+        ("NoInfo", "the info of a step is None: return a dictionary as the last value"),
+        ("Outlives", "step 3: its declared max_episode_steps has passed, but it goes on"),
     ],
 )
 def test_complaints_name_the_step(name: str, complaint: str) -> None:
-    lane = _lane(f"lane_envs:{name}-v0")
-    with pytest.raises(UserError, match=f"lane_envs:{name}-v0, {complaint}"):
-        lane.collect(None, 5, 0)
+    with pytest.raises(UserError, match=complaint):
+        _collect(_lane(f"lane_envs:{name}-v0"), None, 5, 0)
 
 
-def test_a_bad_first_observation_is_named() -> None:
-    with pytest.raises(UserError, match=r"step 0: observation after reset has inf in dimension 0 \(left\)"):
-        _lane("lane_envs:NanReset-v0")
-    with pytest.raises(UserError, match=r"step 0: observation after reset has shape \(3,\), .* says \(2,\)"):
-        _lane("lane_envs:LongReset-v0")
+def test_an_action_of_another_shape_is_the_head_s_fault() -> None:
+    with pytest.raises(UserError, match=r"tanh_gaussian gave an action of shape \(2,\): give one number for"):
+        _collect(_lane("lane_envs:Walk-v0"), actor(2, 2), 5, 0)
 
 
-def test_an_environment_that_ignores_its_seed_cannot_be_put_back() -> None:
-    lane = _lane("lane_envs:Unseeded-v0")
-    lane.collect(None, 3, 0)
-    with pytest.raises(
-        UserError, match=r"not deterministic.*make reset\(seed=...\) fix all of its randomness"
-    ):
-        lane.put_back(lane.where())
-
-
-def test_an_environment_that_ends_elsewhere_cannot_be_put_back() -> None:
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("Unseeded", r"not deterministic.*make reset\(seed=...\) fix all of its randomness"),
+        ("EndsEarlier", "ended while being replayed: it is not deterministic"),
+    ],
+)
+def test_an_environment_that_cannot_repeat_itself_cannot_be_put_back(name: str, complaint: str) -> None:
     EndsEarlier.patience = 8
-    lane = _lane("lane_envs:EndsEarlier-v0")
-    lane.collect(None, 6, 0)
-    with pytest.raises(UserError, match="ended while being replayed: it is not deterministic"):
+    lane = _lane(f"lane_envs:{name}-v0")
+    _collect(lane, None, 6, 0)
+    with pytest.raises(UserError, match=complaint):
         lane.put_back(lane.where())
 
 
 def test_what_was_chosen_is_stored_though_the_environment_writes_into_it() -> None:
-    chunk = _lane("lane_envs:ClipsInPlace-v0").collect(None, 20, 0)
+    chunk = _collect(_lane("lane_envs:ClipsInPlace-v0"), None, 20, 0)
     assert np.abs(chunk["action"][: chunk["rows"]]).max() > 0.5
-
-
-def test_an_info_that_is_none_is_refused() -> None:
-    with pytest.raises(UserError, match="the info of a step is None: return a dictionary as the last value"):
-        _lane("lane_envs:NoInfo-v0").collect(None, 5, 0)
-
-
-def test_a_reward_in_words_is_refused() -> None:
-    with pytest.raises(UserError, match="the reward of a step is '5': return a single number from step"):
-        _lane("lane_envs:TextReward-v0").collect(None, 5, 0)
 
 
 def test_noise_is_kept_for_so_many_steps_as_the_zeta_distribution_says() -> None:
@@ -227,16 +197,17 @@ def test_noise_does_not_depend_on_how_steps_are_asked_for(steps: int) -> None:
 def test_a_lane_put_back_keeps_its_noise() -> None:
     """Bit for bit, and from an actor that hardly looks: actions repeat as its noise does."""
     lane = Lane(EnvConfig("Pendulum-v1"), 3, "bounded_gaussian")
-    actor = {**_actor(3, 1), "longest_repeat": np.asarray(16, np.float32)}
-    actor = {**actor, "w1": 0 * actor["w1"], "b1": np.zeros(2, np.float32)}
-    lane.collect(actor, 25, 0)
+    policy = {**actor(3, 1), "longest_repeat": np.asarray(16, np.float32)}
+    policy = {**policy, "w1": 0 * policy["w1"], "b1": np.zeros(2, np.float32)}
+    lane.put_back(BEFORE_THE_START)
+    _collect(lane, policy, 25, 0)
     where = lane.where()
-    expected = [lane.collect(actor, 25, iteration) for iteration in (1, 2)]
+    expected = [_collect(lane, policy, 25, iteration) for iteration in (1, 2)]
 
     other = Lane(EnvConfig("Pendulum-v1"), 3, "bounded_gaussian")
     other.put_back(where)
     for iteration, chunk in enumerate(expected, start=1):
-        _assert_same(other.collect(actor, 25, iteration), chunk)
+        assert_same(_collect(other, policy, 25, iteration), chunk)
     noise = repeated_noise((3, _REPEATED), 25, 50, 1, 16)
     taken = np.concatenate([chunk["action"][:25] for chunk in expected])
     np.testing.assert_allclose(taken, np.tanh(np.exp(-4) * noise), rtol=1e-4)

@@ -1,5 +1,6 @@
 """From config to environment: what a user may bring, what comes out, and one line for each mistake."""
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,8 +70,9 @@ def test_an_observation_is_not_overwritten_by_the_next(toy: Any) -> None:
 
 def test_bounds_already_at_one_are_left_alone(toy: Any) -> None:
     toy()
-    env, _ = make(EnvConfig(TOY))
+    env, spec = make(EnvConfig(TOY))
     assert "RescaleAction" not in str(env)
+    assert not spec.discrete
 
 
 @pytest.mark.parametrize("start", [0, -1, 7])
@@ -87,16 +89,6 @@ def test_discrete_actions_are_one_hot_outside(toy: Any, start: int) -> None:
         assert env.unwrapped.action_space.contains(env.unwrapped.last_action)
     env.step(np.zeros(3, np.float32))  # what a policy does that diverged
     assert env.unwrapped.last_action == start
-
-
-def test_discrete_actions_may_have_names_and_one_may_be_all(toy: Any) -> None:
-    toy(action_space=spaces.Discrete(1), action_names=["wait"])
-    assert make(EnvConfig(TOY))[1].action_names == ("wait",)
-
-
-def test_continuous_actions_are_not_discrete(toy: Any) -> None:
-    toy()
-    assert not make(EnvConfig(TOY))[1].discrete
 
 
 def test_warm_up_tries_every_discrete_action() -> None:
@@ -184,25 +176,28 @@ def test_an_unknown_id_names_the_nearest(wrong: str, right: str | None) -> None:
     assert (f"did you mean {right}?" in message) == (right is not None)
 
 
-def test_a_module_that_does_not_register_the_id_is_named() -> None:
-    said = complaint({"id": "toy_envs:Nowhere-v0"})
-    assert "make toy_envs register it when it is imported, or name a function or class in it" in said
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            "toy_envs:Nowhere-v0",
+            "make toy_envs register it when it is imported, or name a function or class in",
+        ),
+        ("toy_envs.py:Toy-v0", "'toy_envs.py' is a path, not a module: say my_module:Toy-v0"),
+        ("tests/envs/toy_envs:Toy-v0", "'tests/envs/toy_envs' is a path, not a module: say my_module:Toy-v0"),
+        (
+            "no_farm:Farm-v0",
+            "cannot import the module 'no_farm' of no_farm:Farm-v0: install it, or put its folder on",
+        ),
+        ("HalfCheetah-v2", "HalfCheetah-v2 needs MuJoCo's old bindings: use HalfCheetah-v4"),
+    ],
+)
+def test_a_wrong_id_says_how_to_mend_it(wrong: str, said: str) -> None:
+    assert said in complaint({"id": wrong})
 
 
-@pytest.mark.parametrize("path", ["toy_envs.py", "./toy_envs", "tests/envs/toy_envs"])
-def test_a_path_is_not_a_module(path: str) -> None:
-    message = complaint({"id": f"{path}:Toy-v0"})
-    assert f"'{path}' is a path, not a module: say my_module:Toy-v0" in message
-
-
-def test_the_papers_own_ids_lead_to_their_successors() -> None:
-    assert "use HalfCheetah-v4" in complaint({"id": "HalfCheetah-v2"})
-
-
-def test_a_missing_module_and_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "metaworld", None)  # as if it were not installed
-    assert "cannot import the module 'no_farm'" in complaint({"id": "no_farm:Farm-v0"})
-    assert "PYTHONPATH" in complaint({"id": "no_farm:Farm-v0"})
     assert "pip install 'apportion[metaworld]'" in complaint({"id": "Meta-World/MT1"})
 
 
@@ -211,29 +206,26 @@ def test_a_missing_dependency_of_the_environment(toy: Any) -> None:
     assert "needs a package that is missing: No module named 'no_such_package'" in complaint({"id": TOY})
 
 
+FLATTEN = "register it wrapped in gymnasium.wrappers.FlattenObservation"
+
+
 @pytest.mark.parametrize(
     ("space", "found"),
     [
-        (spaces.Dict({"a": spaces.Box(0, 1, (2,))}), "Dict"),
-        (spaces.Tuple((spaces.Box(0, 1, (2,)),)), "Tuple"),
-        (spaces.Discrete(4), "Discrete"),
-        (spaces.MultiBinary(4), "MultiBinary"),
-        (spaces.Box(0, 255, (8, 8, 3), np.uint8), r"Box of shape (8, 8, 3)"),
-        (spaces.Box(0, 1, ()), "Box"),
+        (spaces.Dict({"a": spaces.Box(0, 1, (2,))}), f"observes a Dict, but .* {FLATTEN}"),
+        (spaces.Discrete(4), f"observes a Discrete, but .* {FLATTEN}"),
+        (spaces.Box(0, 255, (8, 8, 3), np.uint8), rf"observes a Box of shape \(8, 8, 3\), .* {FLATTEN}"),
+        (spaces.Box(0, 1, ()), f"observes a Box, but .* {FLATTEN}"),
+        (
+            spaces.Box(0, 255, (84, 84, 3), np.uint8),
+            r"Box of shape \(84, 84, 3\), but a vector \(Box with one axis\) is needed: pictures are not",
+        ),
+        (spaces.Box(-1, 1, (0,)), r"observes nothing \(shape \(0,\)\): add at least one number"),
     ],
 )
 def test_observations_must_be_vectors(toy: Any, space: spaces.Space[Any], found: str) -> None:
     toy(observation_space=space)
-    message = complaint({"id": TOY})
-    assert f"observes a {found}" in message
-    assert "gymnasium.wrappers.FlattenObservation" in message
-
-
-def test_pictures_are_not_to_be_flattened(toy: Any) -> None:
-    toy(observation_space=spaces.Box(0, 255, (84, 84, 3), np.uint8))
-    message = complaint({"id": TOY})
-    assert "Box of shape (84, 84, 3), but a vector (Box with one axis) is needed: pictures are not" in message
-    assert "FlattenObservation" not in message
+    assert re.search(found, complaint({"id": TOY}))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +233,6 @@ def test_pictures_are_not_to_be_flattened(toy: Any) -> None:
     [
         (spaces.MultiDiscrete([2, 2]), "from a MultiDiscrete, but a Box of floats or a Discrete space is"),
         (spaces.MultiDiscrete([2, 3]), "number its 6 combinations in a Discrete(6)"),
-        (spaces.MultiBinary(2), "takes actions from a MultiBinary, but"),
         (spaces.MultiBinary((2, 2)), "number its 16 combinations in a Discrete(16)"),
         (spaces.Box(0, 9, (2,), np.int64), "takes actions from a Box of int64, but"),
         (spaces.Box(-1, 1, (2, 2)), "a vector (one axis) is needed"),
@@ -253,11 +244,6 @@ def test_pictures_are_not_to_be_flattened(toy: Any) -> None:
 def test_actions_must_be_bounded_vectors(toy: Any, space: spaces.Space[Any], found: str) -> None:
     toy(action_space=space)
     assert found in complaint({"id": TOY})
-
-
-def test_nothing_observed_is_refused(toy: Any) -> None:
-    toy(observation_space=spaces.Box(-1, 1, (0,)))
-    assert "observes nothing (shape (0,)): add at least one number" in complaint({"id": TOY})
 
 
 @pytest.mark.parametrize("kwargs", ["{noise: 1}", "[1]", "3"])
@@ -310,12 +296,8 @@ def test_wrongly_declared_facts_are_refused(toy: Any, declared: dict[str, Any], 
     assert fix in complaint({"id": TOY})
 
 
-def test_registering_twice_is_harmless() -> None:
-    register()
-    register()
-
-
 def test_every_listed_environment_is_registered() -> None:
+    register()  # once more is harmless
     listed = list_environments()
     assert len(listed) == 13
     assert all(env_id in gymnasium.registry and line and "\n" not in line for env_id, line in listed)

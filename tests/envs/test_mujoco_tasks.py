@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from toy_envs import Toy
 
 from apportion.core.config import UserError
 from apportion.envs.make import EnvConfig, make
-from apportion.envs.mujoco import TASKS, PadObservation, ZeroObservation
+from apportion.envs.mujoco import TASKS
 
 SIZES = {
     "HalfCheetah-v4": (17, 6),
@@ -81,25 +80,22 @@ def test_torques_push_the_joint_they_name(env_id: str) -> None:
         assert joints[int(np.abs(forces).argmax())] == name.replace("torque on", "angle of")
 
 
-def test_ant_keeps_its_own_size_without_the_paper() -> None:
-    _, spec = make(EnvConfig("Ant-v4", paper=False))
-    assert spec.observation_names == TASKS["Ant-v4"].observation_names
+def test_what_the_user_chooses_goes_before_the_paper() -> None:
+    ant, limited, own_limit, changed = (
+        make(EnvConfig(name, **chosen))[1]
+        for name, chosen in (
+            ("Ant-v4", {"paper": False}),
+            ("Reacher-v4", {"max_episode_steps": 50}),
+            ("Hopper-v4", {"paper": False}),
+            ("Hopper-v4", {"kwargs": '{"exclude_current_positions_from_observation": false}'}),
+        )
+    )
+    assert ant.observation_names == TASKS["Ant-v4"].names.observation
+    assert (limited.max_episode_steps, own_limit.max_episode_steps) == (50, 1000)
+    assert changed.observation_names == tuple(f"s{index}" for index in range(12))
 
 
-def test_names_fall_back_when_arguments_change_the_observation() -> None:
-    _, spec = make(EnvConfig("Hopper-v4", kwargs='{"exclude_current_positions_from_observation": false}'))
-    assert spec.observation_names == tuple(f"s{index}" for index in range(12))
-
-
-def test_a_time_limit_of_ones_own_goes_before_the_papers() -> None:
-    _, spec = make(EnvConfig("Reacher-v4", max_episode_steps=50))
-    assert spec.max_episode_steps == 50
-    _, spec = make(EnvConfig("Hopper-v4", paper=False))
-    assert spec.max_episode_steps == 1000
-
-
-def test_padding_and_zeroing_refuse_what_does_not_fit() -> None:
-    with pytest.raises(UserError, match=r"pass --env\.no-paper"):
-        PadObservation(Toy(), 2)
-    with pytest.raises(UserError, match=r"pass --env\.no-paper"):
-        ZeroObservation(Toy(), 3)
+def test_padding_refuses_what_does_not_fit() -> None:
+    more = '{"use_contact_forces": true, "exclude_current_positions_from_observation": false}'
+    with pytest.raises(UserError, match=r"cannot pad an observation of 113 .* to 111: pass --env\.no-paper"):
+        make(EnvConfig("Ant-v4", kwargs=more))

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from actors import actor, assert_same
 
 from apportion.core.config import UserError
-from apportion.envs import connections, workers
-from apportion.envs.connections import Connection, ProcessConnection
+from apportion.envs import processes, supervisor
 from apportion.envs.lane import Noise
 from apportion.envs.make import EnvConfig
-from apportion.envs.workers import Pool, default_workers
+from apportion.envs.processes import InProcess, Process
+from apportion.envs.supervisor import Pool, default_workers
 
 HEAD = "tanh_gaussian"
 
@@ -28,75 +29,63 @@ def _pool(env_id: str, workers: int, lanes: int = 1) -> Pool:
     return Pool(EnvConfig(env_id, delay="3-6"), list(range(10, 10 + lanes)), HEAD, workers)
 
 
-def _actors(lanes: int, states: int, actions: int) -> dict[str, Any]:
-    rng = np.random.default_rng(0)
-    shapes = {"mask": (states,), "w0": (states, 4), "b0": (4,), "w1": (4, 2 * actions), "b1": (2 * actions,)}
-    return {name: rng.normal(size=(lanes, *shape)).astype(np.float32) for name, shape in shapes.items()}
-
-
 def _chunk(pool: Pool, actors: Any, steps: int, iteration: int) -> dict[str, Any]:
     pool.start_chunk(actors, steps, iteration)
     return pool.finish_chunk()
 
 
-def _niceness(connection: Connection) -> int:
+def _niceness(connection: Process | InProcess) -> int:
     """Above this process's own."""
-    assert isinstance(connection, ProcessConnection)
+    assert isinstance(connection, Process)
     return os.getpriority(os.PRIO_PROCESS, connection.process.pid) - os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def _process(pool: Pool, worker: int = 0) -> "subprocess.Popen[bytes]":
-    connection = pool.supervisor.teams[0][worker].connection
-    assert isinstance(connection, ProcessConnection)
+    connection = pool.teams[0][worker].worker
+    assert isinstance(connection, Process)
     return connection.process
-
-
-def _assert_same(found: Any, expected: Any) -> None:
-    assert found.keys() == expected.keys()
-    for name in expected:
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
 
 def test_processes_do_exactly_what_this_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three lanes on two workers and in here: warm-up, chunks, evaluation by two teams, being put back."""
-    monkeypatch.setattr(workers, "spare_teams", lambda workers: 2)
+    monkeypatch.setattr(supervisor, "spare_teams", lambda workers: 2)
     noise = Noise(0.1, (0, 3))
-    env_id, actors = "apportion/Greenhouse-v0", _actors(3, 10, 3)
+    env_id, actors = "apportion/Greenhouse-v0", actor(10, 3, 3)
     with _pool(env_id, 2, lanes=3) as outside, _pool(env_id, 0, lanes=3) as inside:
         assert outside.spec.to_dict() == inside.spec.to_dict()
         assert [len(group) for group in outside.groups] == [2, 1]
-        _assert_same(_chunk(outside, None, 11, 0), _chunk(inside, None, 11, 0))
+        assert_same(_chunk(outside, None, 11, 0), _chunk(inside, None, 11, 0))
         where = outside.where()
         first = _chunk(inside, actors, 50, 1)
         assert first["observation"].shape == (3, 101, 10)
-        _assert_same(_chunk(outside, actors, 50, 1), first)
+        assert_same(_chunk(outside, actors, 50, 1), first)
         played = inside.episodes(actors, 1, 3, noise), outside.episodes(actors, 1, 3, noise)
-        assert (len(inside.supervisor.teams), len(outside.supervisor.teams)) == (1, 2)
-        teams = outside.supervisor.teams
-        first_team, second_team = ([_niceness(each.connection) for each in team] for team in teams)
+        assert (len(inside.teams), len(outside.teams)) == (1, 2)
+        teams = outside.teams
+        first_team, second_team = ([_niceness(each.worker) for each in team] for team in teams)
         assert (first_team, second_team) == ([0, 0], [10, 10])
         for mine, theirs in zip(*played, strict=True):
             assert len(mine) == 3
             for episode, same in zip(mine, theirs, strict=True):
-                _assert_same(episode, same)
+                assert_same(episode, same)
         outside.put_back(where)
         inside.put_back(where)
-        _assert_same(_chunk(outside, actors, 50, 1), first)
-        _assert_same(_chunk(inside, actors, 50, 1), first)
+        assert_same(_chunk(outside, actors, 50, 1), first)
+        assert_same(_chunk(inside, actors, 50, 1), first)
         assert not np.array_equal(first["observation"][0], first["observation"][1])
 
 
 def test_spare_workers_play_while_the_others_collect() -> None:
-    env_id, actors = "apportion/Greenhouse-v0", _actors(2, 10, 3)
+    env_id, actors = "apportion/Greenhouse-v0", actor(10, 3, 2)
     with _pool(env_id, 2, lanes=2) as outside, _pool(env_id, 0, lanes=2) as inside:
         outside.start_chunk(actors, 50, 1)
         played = outside.episodes(actors, 1, 2, beside_training=True)
-        _assert_same(outside.finish_chunk(), _chunk(inside, actors, 50, 1))
+        assert_same(outside.finish_chunk(), _chunk(inside, actors, 50, 1))
         for mine, theirs in zip(played, inside.episodes(actors, 1, 2, beside_training=True), strict=True):
             for episode, same in zip(mine, theirs, strict=True):
-                _assert_same(episode, same)
+                assert_same(episode, same)
         assert (outside.has_spare_workers, inside.has_spare_workers) == (True, False)
-        assert len(outside.supervisor.teams) >= 2
+        assert len(outside.teams) >= 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a pipe's size is the system's")
@@ -118,11 +107,19 @@ def test_a_policy_is_sent_without_waiting_for_who_reads_it() -> None:
         assert pool.finish_chunk()["observation"].shape == (1, 11, 10)
 
 
-def test_a_worker_does_not_import_jax() -> None:
-    """Nor what imports it: the environment looks for itself."""
+def test_a_worker_imports_neither_jax_nor_more_of_the_package_than_it_needs() -> None:
+    """The environment looks for itself."""
     with _pool("lane_envs:SeesJax-v0", 1) as outside, _pool("lane_envs:SeesJax-v0", 0) as inside:
         assert _chunk(inside, None, 2, 0)["observation"][0, 1:3].all()
         assert not _chunk(outside, None, 2, 0)["observation"][0, 1:3].any()
+    script = (
+        "import sys, apportion.envs.worker, apportion.envs.greenhouse, apportion.envs.factored;"
+        "heavy = {'jax', 'mujoco', 'scipy', 'equinox'} & set(sys.modules);"
+        "assert not heavy, heavy;"
+        "ours = {name for name in sys.modules if name.startswith('apportion.')};"
+        "assert all(name.startswith(('apportion.envs', 'apportion.core')) for name in ours), ours"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -137,34 +134,25 @@ def test_an_environments_own_bug_is_one_line_here_and_a_traceback_there(
     assert "in step" in capfd.readouterr().err
 
 
-def test_an_environment_of_old_is_told_what_to_return() -> None:
-    with pytest.raises(UserError, match=r"expected 5, got 4\) .*step returns five"):  # noqa: SIM117
-        with _pool("lane_envs:OldStep-v0", 0) as pool:
-            _chunk(pool, None, 5, 0)
-    with pytest.raises(UserError, match=r"'seed' \(it is called as reset\(seed=\.\.\., options=\.\.\.\)\)$"):
-        _pool("lane_envs:OldReset-v0", 0)
+@pytest.mark.parametrize(
+    ("env_id", "workers", "complaint"),
+    [
+        ("lane_envs:OldStep-v0", 0, r"expected 5, got 4\) .*step returns five"),
+        ("lane_envs:OldReset-v0", 0, r"'seed' \(it is called as reset\(seed=\.\.\., options=\.\.\.\)\)$"),
+        ("lane_envs:NanObservation-v0", 1, "step 3: observation has nan in dimension 1"),
+        ("Nowhere-v0", 1, "unknown environment 'Nowhere-v0'"),
+    ],
+)
+def test_complaints_arrive_as_they_are(env_id: str, workers: int, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint), _pool(env_id, workers) as pool:
+        _chunk(pool, None, 5, 0)
 
 
-def test_complaints_cross_the_wire_as_they_are() -> None:
-    with pytest.raises(UserError, match="step 3: observation has nan in dimension 1"):  # noqa: SIM117
-        with _pool("lane_envs:NanObservation-v0", 1) as pool:
-            _chunk(pool, None, 5, 0)
-
-
-def test_an_unknown_environment_is_refused_by_the_pool() -> None:
-    with pytest.raises(UserError, match="unknown environment 'Nowhere-v0'"):
-        _pool("Nowhere-v0", 1)
-
-
-def test_what_an_environment_prints_does_not_break_the_stream(capfd: pytest.CaptureFixture[str]) -> None:
+def test_who_prints_or_asks_for_input_does_not_break_the_stream(capfd: pytest.CaptureFixture[str]) -> None:
     with _pool("lane_envs:Talks-v0", 1) as pool:
         assert int(_chunk(pool, None, 5, 0)["rows"][0]) == 5
     out, err = capfd.readouterr()
-    assert out == ""
-    assert err.count("hello from the environment") == 5
-
-
-def test_who_asks_for_input_gets_none_and_nothing_of_the_stream() -> None:
+    assert (out, err.count("hello from the environment")) == ("", 5)
     with _pool("lane_envs:Asks-v0", 1) as pool:
         assert not _chunk(pool, None, 5, 0)["observation"][0, 1:6].any()
         assert int(_chunk(pool, None, 1, 1)["rows"][0]) == 1
@@ -175,7 +163,7 @@ def test_who_asks_for_input_gets_none_and_nothing_of_the_stream() -> None:
 def test_environments_are_closed_and_nothing_that_they_started_is_left(
     forgets: bool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "PATIENCE", 120.0)  # however busy the machine is
+    monkeypatch.setattr(supervisor, "PATIENCE", 120.0)  # however busy the machine is
     config = EnvConfig("lane_envs:Simulator-v0", kwargs=json.dumps({"forgets": forgets}))
     with Pool(config, [0, 1], HEAD, workers=1) as pool:
         thousands, rest = np.moveaxis(_chunk(pool, None, 2, 0)["observation"][:, 1].astype(int), -1, 0)
@@ -229,7 +217,7 @@ def test_closing_while_a_chunk_is_under_way_leaves_no_process_and_no_noise(
 def test_closing_ends_an_environment_that_is_stuck_and_who_waits_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "PATIENCE", 0.2)
+    monkeypatch.setattr(supervisor, "PATIENCE", 0.2)
     with ThreadPoolExecutor(1) as thread:
         with _pool("lane_envs:Stuck-v0", 2, lanes=2) as pool:
             chunk = thread.submit(_chunk, pool, None, 10, 0)
@@ -237,7 +225,7 @@ def test_closing_ends_an_environment_that_is_stuck_and_who_waits_for_it(
 
 
 def test_a_worker_may_be_ended_by_several_at_once() -> None:
-    connection = connections.ProcessConnection(EnvConfig(id="lane_envs:Stuck-v0"), [0], "gaussian")
+    connection = processes.Process(EnvConfig(id="lane_envs:Stuck-v0"), [0], "gaussian", spare=False)
     with ThreadPoolExecutor(4) as threads:
         ends = [threads.submit(connection.end, 0.2) for _ in range(4)]
         assert [end.exception() for end in ends] == [None] * 4

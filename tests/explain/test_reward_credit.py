@@ -12,7 +12,7 @@ from apportion.core.spec import Spec
 from apportion.core.types import Method, Transitions
 from apportion.envs.greenhouse import BENEFIT, COMFORT, GAS_PRICE, Greenhouse
 from apportion.methods import METHODS, grd
-from apportion.runs.explain import (
+from apportion.runs.contributions import (
     Explanation,
     Precision,
     Steps,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from apportion.runs.explain import shapley
-from apportion.runs.explain.shapley import Players, Shapley
+from apportion.runs import shapley
+from apportion.runs.shapley import Players, Shapley
 
 Values = NDArray[np.float64]
 

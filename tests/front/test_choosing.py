@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from apportion.core.config import UserError
-from apportion.front.choosing import Chosen, choose
+from apportion.front.choosing import Chosen, Job
 from apportion.runs.settings import Checkpoints
 from apportion.training.presets import GREENHOUSE, paper, preset
 
 
 def _chosen(env: Any = GREENHOUSE, method: str = "grd", start: str = "default", **settings: Any) -> Chosen:
-    return choose(env, method, None, 1, 0, start, settings.pop("settings", settings))
+    return Job("", env, method, preset=start, settings=settings.pop("settings", settings)).chosen()
 
 
 def test_without_settings_it_is_what_suits_the_task() -> None:
@@ -93,7 +93,6 @@ def test_constructor_arguments_may_be_a_dict() -> None:
         ({"start": "papers"}, "unknown preset 'papers' (did you mean 'paper'?)"),
         ({"settings": {"steps": 0}}, "steps=0 must be at least 1"),
         ({"settings": {"steps": "many"}}, "schedule.steps='many' must be a whole number"),
-        ({"env": 7}, "7 is no environment: give an id, or a function that makes one"),
     ],
 )
 def test_what_does_not_exist_is_refused_with_the_nearest_that_does(

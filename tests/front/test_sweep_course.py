@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from apportion.front.choosing import Job
 from apportion.front.sweep import carrying
 from apportion.front.sweep.carrying import Board, carry_out
 from apportion.front.sweep.folder import Standing
 from apportion.front.sweep.on_ray import demand
-from apportion.front.sweep.planning import Job
 from apportion.front.sweep.process import Child, Task, places
 from apportion.runs.atomic import write_json
 from apportion.training.presets import GREENHOUSE
@@ -135,28 +135,27 @@ class _Dying:
         pass
 
 
-def test_a_job_that_dies_is_started_again_while_it_comes_further(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("checkpoints", "state", "left", "again"),
+    [([100, 200, None, 300], "running", [300], 2), ([100, None], "frozen", [None], 0)],
+    ids=["while it comes further", "not without a seed left to train"],
+)
+def test_a_job_that_dies_is_started_again(
+    checkpoints: list[int | None],
+    state: str,
+    left: list[int | None],
+    again: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    engine = _Dying([100, 200, None, 300])
+    """Of a frozen run the first attempt knows the reason; a second could only say that it cannot go on."""
+    engine = _Dying(checkpoints, state)
     monkeypatch.setattr(carrying, "_engine", lambda *_: engine)
     monkeypatch.setattr(carrying, "SECONDS_BETWEEN_LOOKS", 0.0)
     [standing] = carry_out([Job("a", GREENHOUSE)], tmp_path).standings
-    assert (standing.state, standing.reason) == ("failed", "no room")
-    assert engine.checkpoints == [300]
-    assert capsys.readouterr().err.count("a: no room. It goes on from its newest checkpoint.") == 2
-
-
-def test_a_job_without_a_seed_left_to_train_is_not_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The first attempt knows the reason; a second could only say that it cannot go on."""
-    engine = _Dying([100, None], "frozen")
-    monkeypatch.setattr(carrying, "_engine", lambda *_: engine)
-    monkeypatch.setattr(carrying, "SECONDS_BETWEEN_LOOKS", 0.0)
-    [standing] = carry_out([Job("a", GREENHOUSE)], tmp_path).standings
-    assert (standing.state, standing.reason, engine.checkpoints) == ("failed", "no room", [None])
-    assert "goes on" not in capsys.readouterr().err
+    assert (standing.state, standing.reason, engine.checkpoints) == ("failed", "no room", left)
+    assert capsys.readouterr().err.count("a: no room. It goes on from its newest checkpoint.") == again
 
 
 def test_a_job_that_leaves_without_an_error_is_not_blamed_on_its_last_words(

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,10 +14,11 @@ import pytest
 
 from apportion.cli import verbs
 from apportion.core.config import UserError
+from apportion.front.choosing import Job
 from apportion.front.sweep import on_ray
 from apportion.front.sweep.carrying import How, carry_out, survey
 from apportion.front.sweep.folder import SweepFolder
-from apportion.front.sweep.planning import Job, check_jobs, plan, read_plan, train_words
+from apportion.front.sweep.planning import check_jobs, plan, read_plan, train_words
 from apportion.runs.folder import held
 from apportion.training.presets import GREENHOUSE
 
@@ -62,13 +64,10 @@ def test_varied_settings_make_a_job_for_each_combination_that_matters() -> None:
     assert jobs[2].settings == {"method.hidden": [8, 8], "env.delay": "5"}
 
 
-def test_a_varied_value_too_long_for_a_name_is_numbered() -> None:
+def test_varied_values_that_make_no_name_are_numbered_and_equal_names_too() -> None:
     sizes = [[256] * 8, [4, 4]]
     names = [job.name for job in plan({"sweep": SMALL, "vary": {"method.hidden": sizes}})]
     assert names == ["greenhouse-v0-grd-sac-hidden-1", "greenhouse-v0-grd-sac-hidden-4-4"]
-
-
-def test_jobs_whose_names_would_be_the_same_get_a_number() -> None:
     jobs = plan({"sweep": SMALL, "vary": {"env.kwargs": [{}, {"noise": 0.1}], "env.delay": ["a b", "a/b"]}})
     assert [job.name.rpartition("delay-")[2] for job in jobs[:2]] == ["a-b", "a-b-2"]
 
@@ -175,20 +174,18 @@ def test_every_job_is_checked_before_any_begins(job: Job, reason: str, tmp_path:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_flag_that_a_reason_names_is_a_key_in_the_file() -> None:
-    with pytest.raises(UserError, match=r"--env.delay 'x' is no delay.* \(a flag is a key of \[set\]"):
-        check_jobs([Job("a", GREENHOUSE, settings={"env.delay": "x"})])
-    with pytest.raises(
-        UserError, match=r"--backbone sac \(in a sweep file it stands in backbones of \[sweep\]"
-    ):
-        check_jobs([Job("a", GREENHOUSE, backbone="dqn")])
-
-
-def test_jobs_have_names_of_their_own() -> None:
-    with pytest.raises(UserError, match="two jobs are named 'a'"):
-        check_jobs([Job("a", GREENHOUSE), Job("a", GREENHOUSE, "rd")])
-    with pytest.raises(UserError, match="there is no job to do"):
-        check_jobs([])
+@pytest.mark.parametrize(
+    ("jobs", "reason"),
+    [
+        ([Job("a", GREENHOUSE, settings={"env.delay": "x"})], " (a flag is a key of [set] in a sweep file)"),
+        ([Job("a", GREENHOUSE, backbone="dqn")], " (in a sweep file it stands in backbones of [sweep])"),
+        ([Job("a", GREENHOUSE), Job("a", GREENHOUSE, "rd")], "two jobs are named 'a'"),
+        ([], "there is no job to do"),
+    ],
+)
+def test_reasons_are_in_the_words_of_the_file(jobs: list[Job], reason: str) -> None:
+    with pytest.raises(UserError, match=f"{re.escape(reason)}$"):
+        check_jobs(jobs)
 
 
 @pytest.mark.parametrize(
@@ -205,12 +202,9 @@ def test_a_bad_file_is_named(content: bytes, reason: str, tmp_path: Path) -> Non
         read_plan(tmp_path / "bad.toml")
     with pytest.raises(UserError, match=r"other.toml cannot be read \(No such file"):
         read_plan(tmp_path / "other.toml")
-
-
-def test_a_file_may_begin_with_the_mark_that_some_editors_write(tmp_path: Path) -> None:
-    file = tmp_path / "marked.toml"
-    file.write_bytes(b'\xef\xbb\xbf[sweep]\ntasks = ["Pendulum-v1"]')
-    assert [job.env for job in read_plan(file)] == ["Pendulum-v1"]
+    marked = b'\xef\xbb\xbf[sweep]\ntasks = ["Pendulum-v1"]'  # as some editors begin a file
+    (tmp_path / "marked.toml").write_bytes(marked)
+    assert [job.env for job in read_plan(tmp_path / "marked.toml")] == ["Pendulum-v1"]
 
 
 @pytest.mark.parametrize(
@@ -243,19 +237,15 @@ def test_whoever_looks_sees_which_jobs_others_work_on(tmp_path: Path) -> None:
     jobs = [Job("a", GREENHOUSE), Job("b", GREENHOUSE)]
     folder = SweepFolder.open(tmp_path, jobs)
     folder.run(jobs[0]).mkdir()
-    with held(folder.run(jobs[0]), "run a"):
-        assert [each.state for each in survey(jobs, tmp_path).standings] == ["running", "waiting"]
-    assert [each.state for each in survey(jobs, tmp_path).standings] == ["waiting", "waiting"]
-
-
-def test_two_sweeps_do_not_work_on_one_folder(tmp_path: Path) -> None:
-    folder = SweepFolder.open(tmp_path, [Job("a", GREENHOUSE)])
     with (
         folder.lock(),
         pytest.raises(UserError, match=r"sweep .* is being written by process"),
         folder.lock(),
     ):
         pass
+    with held(folder.run(jobs[0]), "run a"):
+        assert [each.state for each in survey(jobs, tmp_path).standings] == ["running", "waiting"]
+    assert [each.state for each in survey(jobs, tmp_path).standings] == ["waiting", "waiting"]
 
 
 @pytest.mark.parametrize(
@@ -278,10 +268,9 @@ def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(UserError, match=r"--engine ray needs an extra: pip install 'apportion\[ray\]'"):
         carry_out([Job("a", GREENHOUSE)], tmp_path / "out", How(engine="ray"))
     assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_named_ray_is_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: ModuleSpec(name, None))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: ModuleSpec(name, None)
+    )  # a folder of that name
     with pytest.raises(UserError, match="--engine ray needs an extra"):
         on_ray.set_up()
 

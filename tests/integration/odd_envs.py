@@ -68,19 +68,6 @@ class Doubles(Plain):
         return self.place.astype(np.float64)
 
 
-class Bounds(Plain):
-    """Actions from -2 to 5 and from 0 to 0.1; the observation repeats the action as it came."""
-
-    low, high = np.array([-2.0, 0.0]), np.array([5.0, 0.1])
-    action_space = spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
-
-    def step(self, action: NDArray[Any]) -> Step:
-        assert self.action_space.contains(np.asarray(action, np.float32)), action
-        self.steps += 1
-        self.place = np.append(action, 0.0).astype(np.float64)
-        return self.observe(), self.reward(), False, False, {}
-
-
 class Rich(Plain):
     """Rewards of a million."""
 
@@ -152,7 +139,7 @@ class BadRaise(Plain):
         return super().step(action)
 
 
-_GOOD = (Plain, OneStep, EndsAtRandom, Constants, Doubles, Bounds, Rich, Late, Goal, Buttons)
+_GOOD = (Plain, OneStep, EndsAtRandom, Constants, Doubles, Rich, Late, Goal, Buttons)
 for _class in (*_GOOD, BadSwitches, BadDict, BadNan, BadRaise):
     if f"{_class.__name__}-v0" not in gymnasium.registry:
         gymnasium.register(f"{_class.__name__}-v0", entry_point=_class, max_episode_steps=20)

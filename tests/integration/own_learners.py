@@ -71,7 +71,7 @@ def growing(config: Doubled) -> Method:
     def update(state: Any, batch: Any, key: Any) -> Any:
         return state | {"memory": jnp.append(state["memory"], 1.0)}, {}
 
-    return plain._replace(init=_memory, update=update, reward=lambda state, steps: steps.paid, repaid=None)
+    return plain._replace(init=_memory, update=update, reward=lambda state, steps: steps.paid, rescale=None)
 
 
 def _memory(key: Any, spec: Any) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def shrinking(config: Doubled) -> Method:
         init=_memory,
         update=lambda state, batch, key: (state, {}),
         reward=lambda state, steps: steps.paid,
-        repaid=lambda state, *_: {"memory": jnp.zeros(())},
+        rescale=lambda state, *_: {"memory": jnp.zeros(())},
     )
 
 

@@ -5,24 +5,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import pytest
-from driver import GREENHOUSE, Answer, Run, apportion, tiny
+from driver import GREENHOUSE, Answer, Run, apportion, refused, tiny
 
 from apportion import __version__
 from apportion.cli import VERBS
 from apportion.methods import grd
 from apportion.runs import recording
 from apportion.training.settings import Config
-
-
-def _assert_one_line(answer: Answer, code: int, reason: str) -> None:
-    assert (answer.code, answer.out) == (code, "")
-    assert answer.err.startswith("error: ")
-    assert answer.err.count("\n") == 1
-    assert reason in answer.err
-
 
 # --- Help
 
@@ -107,7 +99,7 @@ def test_list() -> None:
     ],
 )
 def test_a_wrong_command_line_is_code_2(words: list[str], reason: str) -> None:
-    _assert_one_line(apportion(*words), 2, reason)
+    refused(apportion(*words), 2, reason)
 
 
 class _Terminal(io.StringIO):
@@ -149,7 +141,7 @@ def test_the_line_is_the_same_on_a_terminal(stdout: io.StringIO, monkeypatch: py
     ],
 )
 def test_a_setting_that_cannot_be(flags: list[str], reason: str, out: Path) -> None:
-    _assert_one_line(apportion("train", GREENHOUSE, "--out", out, *flags), 2, reason)
+    refused(apportion("train", GREENHOUSE, "--out", out, *flags), 2, reason)
     assert not out.exists()
 
 
@@ -203,7 +195,7 @@ def test_of_a_flag_given_twice_the_last_counts(monkeypatch: pytest.MonkeyPatch) 
 def test_an_environment_that_cannot_be_used(
     env: str, reason: str, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    _assert_one_line(apportion("train", env, "--out", out), 1, reason)
+    refused(apportion("train", env, "--out", out), 1, reason)
     assert capfd.readouterr() == ("", "")
     assert not out.exists()
 
@@ -211,7 +203,7 @@ def test_an_environment_that_cannot_be_used(
 def test_a_backbone_for_discrete_actions_where_there_are_none(out: Path) -> None:
     answer = apportion("train", GREENHOUSE, "--out", out, "--backbone", "dqn")
     reason = f"dqn needs discrete actions, {GREENHOUSE} has continuous ones: add --backbone sac"
-    _assert_one_line(answer, 1, reason)
+    refused(answer, 1, reason)
     assert not out.exists()
 
 
@@ -247,67 +239,30 @@ def test_a_replay_that_is_too_small(replay: str, iteration: str, out: Path) -> N
     flags += ["--env.max-episode-steps", "40"]
     answer = apportion("train", GREENHOUSE, "--out", out, *flags)
     reason = f"replay_steps={replay} cannot hold two episodes of 40 steps"
-    _assert_one_line(answer, 1, reason)
+    refused(answer, 1, reason)
     assert f"raise --replay-steps to at least {int(replay) + 1}" in answer.err
     assert not out.exists()
 
 
 def test_a_resume_to_no_steps(out: Path) -> None:
-    _assert_one_line(apportion("resume", out, "--steps", "0"), 2, "--steps 0 must be at least 1")
+    refused(apportion("resume", out, "--steps", "0"), 2, "--steps 0 must be at least 1")
 
 
 def test_a_folder_that_exists(greenhouse_run: Run) -> None:
     before = greenhouse_run.config.read_bytes()
     answer = apportion("train", GREENHOUSE, "--out", greenhouse_run.path)
-    _assert_one_line(answer, 1, f"run folder {greenhouse_run.path} exists: choose another --out")
+    refused(answer, 1, f"run folder {greenhouse_run.path} exists: choose another --out")
     assert greenhouse_run.config.read_bytes() == before
 
 
 def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     answer = apportion("train", GREENHOUSE, "--out", tmp_path / "file" / "run")
-    _assert_one_line(answer, 1, f"error: Not a directory: {tmp_path}")
+    refused(answer, 1, f"error: Not a directory: {tmp_path}")
 
 
-@pytest.mark.parametrize("verb", ["resume", "eval", "show"])
-def test_a_folder_that_is_no_run(verb: str, tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "absent"):
-        _assert_one_line(apportion(verb, folder), 1, f"{folder} is not a run folder (it has no config.json)")
-
-
-def test_a_run_that_another_process_writes(greenhouse_run: Run) -> None:
-    with greenhouse_run.lock():
-        answer = apportion("resume", greenhouse_run.path)
-    _assert_one_line(answer, 1, f"run {greenhouse_run.path} is being written by process ")
-
-
-class _Closed(io.StringIO):
-    """A pipe whose reader has gone."""
-
-    def __init__(self, file: TextIO) -> None:
-        super().__init__()
-        self.file = file
-
-    def write(self, text: str) -> int:
-        raise BrokenPipeError
-
-    def fileno(self) -> int:
-        return self.file.fileno()
-
-
-def test_the_reader_of_our_output_may_leave() -> None:
-    """As in `apportion list | head -1`."""
-    with Path(os.devnull).open("w") as file:
-        assert apportion("list", "--json", stdout=_Closed(file)) == Answer(0, "", "")
-
-
-def test_as_a_module() -> None:
-    answer = subprocess.run([sys.executable, "-m", "apportion", "trian"], capture_output=True, text=True)
-    expected = (2, "", "error: unknown verb 'trian' (did you mean 'train'?)\n")
-    assert (answer.returncode, answer.stdout, answer.stderr) == expected
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_may_lack_our_signs(encoding: str, greenhouse_run: Run) -> None:
     """Such as the lines of a table."""
     command = [sys.executable, "-m", "apportion", "show", greenhouse_run.path]

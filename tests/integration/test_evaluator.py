@@ -3,13 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from apportion.core.config import UserError
 from apportion.envs.make import EnvConfig
 from apportion.training import loop as train
-from apportion.training.evaluate import Report
 from apportion.training.settings import Config, Schedule
 
 SCHEDULE = Schedule(
@@ -26,22 +24,6 @@ CONFIG = Config(EnvConfig("apportion/Greenhouse-v0"), method="oracle", schedule=
 
 def _with_workers(workers: int) -> Config:
     return replace(CONFIG, schedule=replace(SCHEDULE, workers=workers))
-
-
-def _reports(config: Config) -> list[Report]:
-    with train.open_pool(config) as pool:
-        return [report for snapshot in train.online(config, pool) for report in snapshot.reports]
-
-
-def test_it_does_not_matter_who_plays_nor_when() -> None:
-    here, beside = _reports(_with_workers(0)), _reports(_with_workers(1))
-    assert [report.step for report in here] == [report.step for report in beside] == [40, 80, 120]
-    for mine, theirs in zip(here, beside, strict=True):
-        np.testing.assert_array_equal(mine.evaluation.returns, theirs.evaluation.returns)
-        np.testing.assert_array_equal(
-            mine.evaluation.reward_correlation, theirs.evaluation.reward_correlation
-        )
-        np.testing.assert_array_equal(mine.policy_mask, theirs.policy_mask)
 
 
 def test_settle_brings_the_report_that_is_under_way() -> None:
@@ -68,10 +50,3 @@ def test_a_failure_in_an_evaluation_ends_the_training(monkeypatch: pytest.Monkey
         monkeypatch.setattr(pool, "episodes", fail)
         with pytest.raises(UserError, match="the motor is hot"):
             list(train.online(_with_workers(1), pool))
-
-
-def test_before_the_first_whole_episode_there_is_nothing_to_correlate() -> None:
-    config = replace(CONFIG, schedule=replace(SCHEDULE, steps=20, evaluate_every=20, workers=0))
-    [report] = _reports(config)
-    assert np.isnan(report.evaluation.reward_correlation).all()
-    assert np.isfinite(report.evaluation.returns).all()

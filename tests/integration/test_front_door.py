@@ -11,14 +11,15 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from driver import EPISODE, GREENHOUSE, Answer, Run, apportion, assert_same_run, tiny
+from driver import EPISODE, GREENHOUSE, Answer, Run, apportion, assert_same_run
 from odd_envs import Plain, make_plain
 
 import apportion as door
 from apportion.core.config import to_dict
 from apportion.core.spec import BLOCKS
+from apportion.envs.factories import name_factory
 from apportion.envs.make import EnvConfig, make
-from apportion.front.choosing import choose
+from apportion.front.choosing import Job
 from apportion.runs import checkpoint, logs
 from apportion.runs.folder import RunFolder
 from apportion.training import loop
@@ -100,17 +101,6 @@ def test_the_graph_is_the_mean_of_the_lanes(run: door.Run) -> None:
         run.lane_graph(2)
 
 
-def test_the_report_is_written_where_it_is_asked_for(run: door.Run, tmp_path: Path) -> None:
-    page = run.report(tmp_path / "page.html", extras="none")
-    assert page == tmp_path / "page.html"
-    assert page.read_text().startswith("<!doctype html>")
-
-
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(door.UserError, match="is not a run folder"):
-        door.load(tmp_path)
-
-
 # --- What was learned
 
 
@@ -120,16 +110,6 @@ def test_a_policy_plays_the_episodes_of_the_command(run: door.Run) -> None:
         policy, episode = run.policy(lane), run.episodes()[lane][0]
         found = np.array([policy(observation) for observation in episode["observations"][:-1]])
         np.testing.assert_allclose(found, episode["actions"], atol=1e-6)
-
-
-def test_a_policy_explores_only_with_a_generator(run: door.Run) -> None:
-    policy, observation = run.policy(), run.episodes()[0][0]["observations"][0]
-    np.testing.assert_array_equal(policy(observation), policy(observation))
-    sampled = [policy(observation, np.random.default_rng(seed)) for seed in (1, 1, 2)]
-    np.testing.assert_array_equal(sampled[0], sampled[1])
-    assert not np.array_equal(sampled[0], sampled[2])
-    with pytest.raises(door.UserError, match=r"an observation of shape \(3,\) was given: \(10,\) is needed"):
-        policy(np.zeros(3))
 
 
 def test_a_policy_does_not_act_on_what_is_no_number(run: door.Run) -> None:
@@ -192,7 +172,7 @@ def test_methods_say_what_their_rewards_need(method: str, reason: str, out: Path
 
 def _untrained(method: str, out: Path) -> door.Run:
     """A run that was saved before its first step."""
-    config, checkpoints = choose(make_plain, method, None, 1, 0, "default", {})
+    config, checkpoints = Job("", name_factory(make_plain), method).chosen()
     env, spec = make(config.env)
     env.close()
     folder = RunFolder.create(out, {**config.to_dict(), "checkpoints": to_dict(checkpoints)}, spec)
@@ -203,17 +183,12 @@ def _untrained(method: str, out: Path) -> door.Run:
 # --- Environments from functions
 
 
+@pytest.mark.slow
 def test_an_importable_function_works_everywhere(out: Path) -> None:
     found = door.train(make_plain, "oracle", steps=400, seeds=2, out=out, settings=TINY, quiet=True)
     assert found.config["env"]["id"] == "odd_envs:make_plain"
     assert door.load(out).resume(steps=800, quiet=True).steps.tolist() == [400, 800]
     assert apportion("eval", out, "--episodes", "1", "--quiet") == Answer(0, "", "")
-
-
-def test_a_class_by_its_name_on_the_command_line(out: Path) -> None:
-    flags = tiny("oracle", "--steps", "400", "--env.max-episode-steps", "10")
-    assert apportion("train", "odd_envs:Plain", "--out", out, *flags) == Answer(0, "", "")
-    assert Run(out).read_spec().max_episode_steps == 10
 
 
 def test_a_lambda_trains_here_and_must_be_given_again(
@@ -232,6 +207,7 @@ def test_a_lambda_trains_here_and_must_be_given_again(
     assert again.resume(steps=800, quiet=True).steps.tolist() == [400, 800]
 
 
+@pytest.mark.slow
 def test_the_action_range_is_the_environment_s_own(out: Path) -> None:
     """Actions from 2 to 6."""
 
@@ -246,16 +222,6 @@ def test_the_action_range_is_the_environment_s_own(out: Path) -> None:
     np.testing.assert_allclose(own, 4 + 2 * episode["actions"], atol=1e-5)
     rewards = trained.reward(episode["observations"], own)
     np.testing.assert_allclose(rewards, episode["redistributed"], atol=1e-4)
-
-
-def test_discrete_actions_come_out_as_numbers(out: Path) -> None:
-    trained = door.train("CartPole-v1", "rd", steps=400, out=out, settings=TINY, quiet=True)
-    episode, policy = trained.episodes()[0][0], trained.policy()
-    own = [policy(observation) for observation in episode["observations"][:-1]]
-    assert own == episode["actions"].argmax(axis=1).tolist()
-    np.testing.assert_allclose(
-        trained.reward(episode["observations"], np.array(own)), episode["redistributed"], atol=1e-4
-    )
 
 
 def test_observations_of_the_paper_s_tasks_are_the_environment_s_own(out: Path) -> None:

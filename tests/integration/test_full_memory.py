@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from driver import GREENHOUSE, apportion, remarks, tiny
 
-from apportion.data import room
+from apportion.core.files import free_bytes
 from apportion.training import loop
 
 pytestmark = pytest.mark.slow
@@ -17,7 +17,7 @@ FULL = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7.05GiB"
 
 def test_a_replay_that_does_not_fit_is_told_with_its_size_and_what_to_lower(out: Path) -> None:
     """Before it is allocated: more than this machine has, but not more than its system promises."""
-    steps = room.free_bytes() // 20  # of at least 100 bytes each
+    steps = free_bytes() // 20  # of at least 100 bytes each
     answer = apportion("train", GREENHOUSE, "--out", out, *tiny("observed"), "--replay-steps", str(steps))
     (line,) = remarks(answer.err)
     assert answer.code == 1

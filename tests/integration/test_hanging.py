@@ -19,9 +19,8 @@ from faulty_envs import episode_seed
 
 PATIENCE = 600.0  # seconds: only what hangs takes so long, not what runs on a busy machine
 BEFORE = f"""
-from apportion.envs import connections
-from apportion.envs import workers
-connections.PATIENCE = workers.PATIENCE = 1.0
+from apportion.envs import supervisor
+supervisor.PATIENCE = 1.0
 sys.path.append({str(Path(faulty_envs.__file__).parent)!r})
 """
 

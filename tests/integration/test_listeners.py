@@ -35,19 +35,16 @@ def test_a_callback_hears_every_line_and_may_stop_the_training(out: Path) -> Non
     assert min(line["step"] for line in later) > status["step"]
 
 
-def test_metrics_are_a_table(greenhouse_run: Run) -> None:
+def test_metrics_are_a_table_where_pandas_is(greenhouse_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas")
     run = door.load(greenhouse_run.path)
     table = run.frame()
     assert len(table) == len(run.metrics())
     last = table[(table.kind == "eval") & (table.step == run.steps[-1])].sort_values("lane")
     assert last["return"].tolist() == run.returns[:, -1].tolist()
-
-
-def test_without_pandas_the_complaint_names_it(greenhouse_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UserError, match="pip install pandas"):
-        door.load(greenhouse_run.path).frame()
+        run.frame()
 
 
 def test_without_wandb_the_complaint_names_the_extra(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_showing_a_run_imports_nothing_that_it_names(own_run: Run, monkeypatch: 
         ("--method", "own_learners:nothing", "made no Method but a NoneType"),
         ("--method", "own_learners:column", "reward has shape (16, 1): (16,) is needed"),
         ("--method", "own_learners:growing", "update makes float32[11] of the state's memory"),
-        ("--method", "own_learners:shrinking", "repaid makes float32[] of the state's memory"),
+        ("--method", "own_learners:shrinking", "rescale makes float32[] of the state's memory"),
         ("--method", "own_learners:failing", "raised AttributeError"),
         ("--backbone", "own_learners:make", "made no Backbone but a Method"),
         ("--backbone", "own_learners:crooked", "its head own_head:crooked has shape (2,): (3,) is needed"),

@@ -5,9 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from driver import GREENHOUSE, tiny
-
-from apportion.runs.folder import read_json
 
 pytestmark = pytest.mark.slow
 
@@ -27,15 +24,6 @@ def _shell(script: str, *words: str | Path) -> "subprocess.CompletedProcess[str]
         *map(str, words),
     ]
     return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def test_a_training_ends_well_though_its_reader_leaves_at_the_first_line(tmp_path: Path) -> None:
-    flags = [flag for flag in tiny("oracle", "--steps", "600") if flag != "--quiet"]
-    found = _shell('"$@" 2>&1 | head -n 1', "train", GREENHOUSE, "--out", tmp_path / "run", *flags)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.count("\n") == 1
-    assert read_json(tmp_path / "run" / "status.json")["state"] == "finished"
-    assert list((tmp_path / "run" / "checkpoints").glob("step_*"))
 
 
 NO_READER = ('"$@" >&-', '"$@" | head -c 1', '"$@" >/dev/null 2>&-')

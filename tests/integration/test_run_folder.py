@@ -1,15 +1,12 @@
 """What a training leaves in its folder, and what `apportion show` reads out of it."""
 
-import importlib.metadata
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from driver import EPISODE, GREENHOUSE, Answer, Run, apportion, remarks, tiny, train
-from tensorboardX.proto.event_pb2 import Event
+from driver import EPISODE, GREENHOUSE, Answer, Run, apportion, tiny, train
 
-from apportion import __version__
 from apportion.core.spec import BLOCKS
 from apportion.graph.certificate import Doubt
 from apportion.runs import logs
@@ -37,14 +34,6 @@ def test_the_config_holds_every_setting_given_or_not(greenhouse_run: Run) -> Non
     assert config["schedule"].keys() == defaults["schedule"].keys()
 
 
-def test_versions_are_those_of_this_process(greenhouse_run: Run) -> None:
-    versions = read_json(greenhouse_run.versions)
-    assert versions["apportion"] == __version__
-    for package in ("jax", "mujoco", "gymnasium", "numpy"):
-        assert versions[package] == importlib.metadata.version(package)
-    assert len(versions["devices"]) >= 1
-
-
 def test_metrics_have_lines_of_training_and_of_evaluation(greenhouse_run: Run) -> None:
     lines = logs.read(greenhouse_run.metrics)
     training = [line for line in lines if line["kind"] == "train"]
@@ -59,27 +48,6 @@ def test_metrics_have_lines_of_training_and_of_evaluation(greenhouse_run: Run) -
     assert evaluations[-1]["length"] == [EPISODE, EPISODE]
     seconds = [line["seconds"] for line in evaluations]
     assert seconds == sorted(seconds)
-
-
-def test_tensorboard_says_the_same_as_the_metrics(greenhouse_run: Run) -> None:
-    (file,) = greenhouse_run.tensorboard.iterdir()
-    events = _events(file)
-    for line in logs.read(greenhouse_run.metrics):
-        for name, lanes in line.items():
-            if name not in ("step", "kind", "seconds", "step_rewards", "stored") and None not in lanes:
-                assert events[f"{line['kind']}/{name}", line["step"]] == pytest.approx(np.mean(lanes))
-                assert events[f"{line['kind']}/{name}/lane1", line["step"]] == pytest.approx(lanes[1])
-
-
-def _events(file: Path) -> dict[tuple[str, int], float]:
-    """A record is the event's length (8 bytes) and checksum (4), itself, 4 more."""
-    content, found = file.read_bytes(), {}
-    while content:
-        length = int.from_bytes(content[:8], "little")
-        event = Event.FromString(content[12 : 12 + length])
-        found |= {(value.tag, event.step): value.simple_value for value in event.summary.value}
-        content = content[16 + length :]
-    return found
 
 
 def test_edges_over_time(greenhouse_run: Run) -> None:
@@ -177,19 +145,3 @@ def test_an_unknown_graph_has_no_structure_scores(out: Path) -> None:
     assert data["reward_correlation"] is None
     assert data["reward_correlation_per_lane"] == [None, None]
     assert apportion("show", out).code == 0
-
-
-def test_the_default_folder_is_under_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    answer = apportion("train", GREENHOUSE, *tiny("oracle", "--steps", "200", "--json"))
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert folder.name.startswith("greenhouse-v0-oracle-")
-    assert answer.json["run"] == str(folder)
-
-
-def test_progress_goes_to_stderr(out: Path) -> None:
-    flags = [flag for flag in tiny("oracle", "--steps", "600") if flag != "--quiet"]
-    answer = apportion("train", GREENHOUSE, "--out", out, "--json", *flags)
-    assert answer.json["steps"] == [400, 600]
-    assert answer.err.splitlines()[-1].startswith("step 600/600 (100%)")
-    assert remarks(answer.err) == []

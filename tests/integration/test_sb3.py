@@ -158,20 +158,15 @@ def test_what_cannot_work_is_refused(more: dict[str, Any], reason: str) -> None:
     assert reason in str(refusal.value)
 
 
-def test_scaled_rewards_are_refused() -> None:
+def test_what_cannot_work_is_refused_when_it_shows() -> None:
+    """Scaled rewards, an update before the first end of an episode, an episode that is too long."""
     with pytest.raises(UserError, match="norm_reward=False"):
         model(VecNormalize(tracks())).learn(24)
     model(VecNormalize(tracks(), norm_reward=False), "observed").learn(24)
-
-
-def test_an_update_before_the_first_end_is_refused() -> None:
     early = model(tracks())
     early.learning_starts = 2
     with pytest.raises(UserError, match="raise learning_starts"):
         early.learn(10)
-
-
-def test_an_episode_that_is_too_long_is_refused() -> None:
     with pytest.raises(UserError, match="max_episode_steps=4"):
         model(tracks(), max_episode_steps=4).learn(24)
 

@@ -26,7 +26,7 @@ def test_an_episode_succeeds_when_any_of_its_steps_does(run: Run) -> None:
             assert bool(episode["success"]) == (episode["observations"][0, 0] > 0)
 
 
-def test_it_is_in_metrics_show_and_frame(run: Run) -> None:
+def test_it_is_in_metrics_show_frame_eval_and_report(run: Run) -> None:
     evaluations = [line for line in run.read_metrics() if line["kind"] == "eval"]
     rates = [line["success"] for line in evaluations]
     assert all(rate in (0, 1 / 3, 2 / 3, 1) for lanes in rates for rate in lanes)  # of three episodes
@@ -34,17 +34,13 @@ def test_it_is_in_metrics_show_and_frame(run: Run) -> None:
     shown = apportion("show", run.path, "--json").json
     assert shown["success_per_lane"] == rates[-1]
     assert shown["success"] == pytest.approx(np.median(rates[-1]))
-    assert "success" in apportion("show", run.path).out
     frame = door.load(run.path).frame()
     assert frame[frame.kind == "eval"].success.tolist() == [rate for lanes in rates for rate in lanes]
-
-
-def test_it_is_in_eval_and_report(run: Run) -> None:
     played = apportion("eval", run.path, "--episodes", "4", "--json").json
-    again = door.load(run.path).evaluate(4)
-    assert played["success"] == again["success"]
+    assert played["success"] == door.load(run.path).evaluate(4)["success"]
     assert all(rate in (0, 0.25, 0.5, 0.75, 1) for rate in played["success"])
-    assert "success" in apportion("eval", run.path, "--episodes", "1").out
+    for words in (("show", run.path), ("eval", run.path, "--episodes", "1")):
+        assert "success" in apportion(*words).out
     assert apportion("report", run.path, "--extras", "none", "--quiet").code == 0
 
 

@@ -75,65 +75,50 @@ def test_methods_that_need_the_whole_segment_are_refused(method: str) -> None:
         make(method)
 
 
-def test_a_limit_must_be_known() -> None:
-    class Endless(gymnasium.Env[Any, Any]):
-        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
-        action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+class Counts(gymnasium.Env[Any, Any]):
+    """Four steps that count themselves, in the same array each time; pays 1 a step."""
 
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    max_episode_steps = 4
+
+    def __init__(self) -> None:
+        self.seen = np.zeros(2, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+        self.seen[:] = 0
+        return self.seen, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.seen += 1
+        return self.seen, 1.0, False, bool(self.seen[0] == 4), {}
+
+
+class Endless(Counts):
+    max_episode_steps = None  # type: ignore[assignment]
+
+
+def test_a_limit_must_be_known_and_may_be_declared_as_for_a_training() -> None:
     with pytest.raises(UserError, match="give max_episode_steps"):
         apportion.RewardModelWrapper(Endless(), "rd")
+    assert wrapped(Counts()).learner.spec.max_episode_steps == 4
 
 
-def test_an_environment_may_declare_its_limit_as_for_a_training() -> None:
-    class Declares(gymnasium.Env[Any, Any]):
-        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
-        action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
-        max_episode_steps = 7
-
-    env = apportion.RewardModelWrapper(Declares(), "rd", settings=SMALL, replay_steps=100)
-    assert env.learner.spec.max_episode_steps == 7
+def wrapped(env: Any) -> apportion.RewardModelWrapper:
+    return apportion.RewardModelWrapper(env, "rd", settings=SMALL, replay_steps=100)
 
 
 def test_an_environment_may_write_each_observation_into_the_same_array() -> None:
-    class Reuses(gymnasium.Env[Any, Any]):
-        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
-        action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
-        max_episode_steps = 4
-
-        def __init__(self) -> None:
-            self.seen = np.zeros(2, np.float32)
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
-            self.seen[:] = 0
-            return self.seen, {}
-
-        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-            self.seen += 1
-            return self.seen, 1.0, False, bool(self.seen[0] == 4), {}
-
-    env = apportion.RewardModelWrapper(DelayedReward(Reuses()), "rd", settings=SMALL, replay_steps=100)
+    env = wrapped(DelayedReward(Counts()))
     play(env, 1)
     assert env.learner.replay.segment_length[0, 0] == 4
     np.testing.assert_array_equal(env.learner.replay.observation[:, :5, 0], [[0, 1, 2, 3, 4]])
 
 
 def test_an_episode_that_was_left_is_no_part_of_the_next() -> None:
-    class Blind(gymnasium.Env[Any, Any]):
-        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
-        action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
-        max_episode_steps = 5
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
-            self.steps = 0
-            return np.zeros(2, np.float32), {}
-
-        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-            self.steps += 1
-            return np.zeros(2, np.float32), 1.0, False, self.steps == 5, {}
-
-    env = apportion.RewardModelWrapper(DelayedReward(Blind()), "rd", settings=SMALL, replay_steps=100)
+    env = wrapped(DelayedReward(Counts()))
     env.reset()
     for _ in range(3):
         env.step(np.zeros(1, np.float32))
     play(env, 1)
-    assert env.learner.replay.segment_length[0, :2].tolist() == [5, 0]
+    assert env.learner.replay.segment_length[0, :2].tolist() == [4, 0]

@@ -20,7 +20,7 @@ from apportion.graph.features import Scale
 from apportion.graph.posterior import Summed
 from apportion.graph.products import BLOCKS, Products
 from apportion.runs.credit import calibration, read_credit
-from apportion.runs.kinds import removal_effects
+from apportion.runs.crediting import removal_effects
 
 EFFECTS = {"mail": 1.5, "search": 0.6, "shop": 0.0}
 

@@ -11,10 +11,12 @@ import apportion
 from apportion import cli
 from apportion.core.config import UserError
 from apportion.core.types import Record
+from apportion.data.rows import Log
 from apportion.graph import posterior
-from apportion.runs.credit import Credit, fit_credit, in_words, read_credit, varies_too_much, weighed
+from apportion.runs.credit import Credit, fit_credit, read_credit, weighed
 from apportion.runs.logged import spec_of
-from apportion.runs.summary import fit_warnings
+from apportion.runs.summary import fit_warnings, varies_too_much
+from apportion.runs.words import credit_in_words
 
 EPISODES = episodes()
 
@@ -87,7 +89,7 @@ def test_a_clock_that_every_episode_passes_is_named() -> None:
         records.append(
             Record(seen, act, float(np.sum((1 + np.sin(time)) * act[:, 0] + state)), False, number)
         )
-    log = apportion.data.logged.Log(
+    log = Log(
         [each.observations for each in records],
         [each.actions for each in records],
         np.array([each.total for each in records]),
@@ -97,7 +99,7 @@ def test_a_clock_that_every_episode_passes_is_named() -> None:
     found = fit_credit(spec_of("log", log), records[30:], records[:30], 0)
     assert found.facts["determined"] < 0.9
     assert {each["name"] for each in found.facts["undetermined"]} <= {"sine", "cosine"}
-    [said] = in_words(found.facts)
+    [said] = credit_in_words(found.facts)
     assert "sine" in said
     assert "the same values in every episode" in said
 
@@ -124,14 +126,11 @@ def test_intervals_from_python_and_in_files_hold_the_truth(fitted: apportion.Run
 
 
 def test_damaged_credit_is_told(fitted: apportion.Run, tmp_path: Path) -> None:
-    path = fitted.folder.credit_arrays
+    path = fitted.folder.credit
     whole = path.read_bytes()
     try:
         path.write_bytes(whole[: len(whole) // 2])
         with pytest.raises(UserError, match=r"credit.safetensors is damaged .*: fit the run again"):
-            read_credit(fitted.folder)
-        path.unlink()
-        with pytest.raises(UserError, match=r"credit.safetensors is damaged"):
             read_credit(fitted.folder)
     finally:
         path.write_bytes(whole)

@@ -10,9 +10,8 @@ import pytest
 from apportion.core.config import UserError
 from apportion.data.columns import Columns
 from apportion.data.csv_files import Dialect, csv_records, read_dialect
-from apportion.data.logged import Log
-from apportion.data.reading import read_log, read_rows
-from apportion.data.writing import write_copy
+from apportion.data.reading import read_log, read_rows, write_copy
+from apportion.data.rows import Earned, Log
 
 ROWS = data.table(data.episodes(12))
 
@@ -47,12 +46,12 @@ def test_other_marks_are_told_from_the_file(tmp_path: Path, dialect: Dialect) ->
 def test_what_is_added_is_written_like_the_rest(tmp_path: Path) -> None:
     path = write(tmp_path / "log.csv", ROWS, Dialect(";", ","))
     reward = np.linspace(-0.5, 1e-6, len(ROWS))
-    _, rows = read_rows(str(path), Columns())
-    write_copy(str(path), tmp_path / "new.csv", rows, reward, {"s_0": 2 * reward}, {})
+    earned = Earned(read_rows(str(path), Columns()), reward, {"s_0": 2 * reward}, {})
+    write_copy(str(path), str(tmp_path / "new.csv"), earned)
     before, after = path.read_text().splitlines(), (tmp_path / "new.csv").read_text().splitlines()
     assert after[0] == f"{before[0]};reward;credit_s_0"
     assert after[1] == f"{before[1]};-0,5;-1,0"
-    found = read_rows(str(tmp_path / "new.csv"), Columns(states="reward,credit_"))[1].states
+    found = read_rows(str(tmp_path / "new.csv"), Columns(states="reward,credit_")).states
     np.testing.assert_array_equal(found["reward"], reward)
     np.testing.assert_array_equal(found["credit_s_0"], 2 * reward)
 
@@ -94,5 +93,5 @@ def test_texts_that_should_be_numbers_are_shown(tmp_path: Path, written: str) ->
 
 def test_records_may_span_lines(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text('a,b\n1,"two\nlines"\n3,4\n')
-    texts = [text for text, _ in csv_records(tmp_path / "x.csv", Dialect())]
+    texts = [text for text, _ in csv_records(tmp_path / "x.csv", ",")]
     assert texts == ["a,b\n", '1,"two\nlines"\n', "3,4\n"]

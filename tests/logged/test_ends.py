@@ -15,7 +15,6 @@ from apportion.core.config import UserError
 from apportion.data.columns import Columns
 from apportion.data.encoding import Encoding
 from apportion.data.reading import Read, read_log, read_rows
-from apportion.runs.atomic import write_json
 from apportion.runs.logged import read_facts, read_for
 
 EPISODES = data.episodes(12)
@@ -74,8 +73,8 @@ def test_flags_may_stand_on_every_row_of_an_episode(suffix: str, tmp_path: Path)
 )
 def test_the_column_is_guessed_by_name_and_said(name: str, tmp_path: Path) -> None:
     found = read(data.write_csv(tmp_path / "log.csv", flagged(name)))
-    assert found.source.choice is not None
-    assert found.source.choice.terminated == name
+    assert found.choice is not None
+    assert found.choice.terminated == name
     assert found.log.notes[0].endswith(f"--outcome outcome; --terminated {name}")
 
 
@@ -84,8 +83,8 @@ def test_without_the_column_nothing_is_said(tmp_path: Path) -> None:
     left_out = read(data.write_csv(tmp_path / "log.csv", flagged()), terminated="")
     for found in (plain, left_out):
         assert found.log.terminated is None
-        assert found.source.choice is not None
-        assert found.source.choice.terminated is None
+        assert found.choice is not None
+        assert found.choice.terminated is None
         assert "--terminated" not in found.log.notes[0]
         assert not found.encoding.ended
 
@@ -95,8 +94,8 @@ def test_another_name_may_be_given(tmp_path: Path) -> None:
     rows = [row | {"reward": row.pop("outcome")} for row in flagged("result")]
     found = read(data.write_csv(tmp_path / "log.csv", rows), terminated="result")
     np.testing.assert_array_equal(found.log.terminated, ~CUT)
-    assert found.source.choice is not None
-    assert found.source.choice.outcome == "reward"
+    assert found.choice is not None
+    assert found.choice.outcome == "reward"
     assert "--terminated" not in found.log.notes[0]
 
 
@@ -105,8 +104,8 @@ def test_a_guessed_column_that_is_always_true_may_mean_either(tmp_path: Path) ->
     found = read(file)
     assert found.log.terminated is None
     assert "'done' is true for every episode" in found.log.notes[0]
-    assert found.source.choice is not None
-    assert found.source.choice.terminated is None
+    assert found.choice is not None
+    assert found.choice.terminated is None
     named = read(file, terminated="done").log.terminated
     assert named is not None
     assert named.all()
@@ -139,8 +138,8 @@ def test_columns_of_ends_are_no_states_unless_named(
 ) -> None:
     found = read(data.write_csv(tmp_path / "log.csv", bare()), **columns)
     assert found.log.observation_names == states
-    assert found.source.choice is not None
-    assert found.source.choice.terminated == terminated
+    assert found.choice is not None
+    assert found.choice.terminated == terminated
 
 
 def set_flags(rows: list[dict[str, Any]], values: dict[int, Any]) -> None:
@@ -266,10 +265,8 @@ SMALL = [
 @pytest.mark.parametrize(("name", "flags"), [("failed", ["--terminated", "failed"]), ("done", [])])
 def test_a_run_reads_other_tables_in_the_same_way(name: str, flags: list[str], tmp_path: Path) -> None:
     file, out = data.write_csv(tmp_path / "log.csv", flagged(name)), tmp_path / "run"
-    assert (
-        cli._run(["fit", str(file), "--method", "rd", "--states", "s_", "--out", str(out), *flags, *SMALL])
-        == 0
-    )
+    words = ["--method", "rd", "--states", "s_", "--out", str(out), "--quiet", *flags, *SMALL]
+    assert cli._run(["fit", str(file), *words]) == 0
     run = apportion.load(out)
     facts = read_facts(run.folder)
     assert facts["columns"]["terminated"] == name
@@ -282,21 +279,17 @@ def test_a_run_reads_other_tables_in_the_same_way(name: str, flags: list[str], t
     lacking = data.write_csv(tmp_path / "lacking.csv", data.table(EPISODES))
     with pytest.raises(UserError, match=f"no column '{name}', which the run was fitted to"):
         apportion.relabel(run, lacking, tmp_path / "newer.csv")
-    del facts["columns"]["terminated"], facts["columns"]["unsure"]  # as in runs of older versions
-    facts["encoding"]["ended"] = False
-    write_json(run.folder.data, facts)
-    assert read_for(run.folder, str(lacking))[1].terminated is None
 
 
 def test_a_run_of_another_format_tells_what_ends_of_a_table_mean(tmp_path: Path) -> None:
     """Where it was told ends from cuts, a table of ends alone has ends, and one without any is refused."""
-    told = Encoding.of(read_rows(str(data.write_npz(tmp_path / "log.npz", EPISODES)), Columns())[1], 0)
+    told = Encoding.of(read_rows(str(data.write_npz(tmp_path / "log.npz", EPISODES)), Columns()), 0)
     told = dataclasses.replace(told, ended=True)
-    rows = read_rows(str(data.write_csv(tmp_path / "ended.csv", flagged("done", 1, 1))), Columns())[1]
+    rows = read_rows(str(data.write_csv(tmp_path / "ended.csv", flagged("done", 1, 1))), Columns())
     np.testing.assert_array_equal(told.apply(rows).terminated, np.ones(len(EPISODES)))
     lacking = data.write_csv(tmp_path / "lacking.csv", data.table(EPISODES))
     with pytest.raises(UserError, match=r"lacking.csv does not say which episodes ended by themselves, as"):
-        told.apply(read_rows(str(lacking), Columns())[1])
+        told.apply(read_rows(str(lacking), Columns()))
 
 
 def test_the_command_line_takes_none_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,7 +37,7 @@ def test_numbers_far_from_zero_are_learned_as_well(tmp_path: Path) -> None:
     seen, done, _ = EPISODES[0]
     asked = run.reward(seen * [UNIT, 1, 1] + [ORIGIN, 0, 0], done + ORIGIN)
     assert asked == pytest.approx(rewards[: len(done)], abs=1e-4)
-    few = apportion.runs.explain.Precision(background=8)
+    few = apportion.runs.contributions.Precision(background=8)
     told = run.explain(episode=file, precision=few)["lanes"][0]["episodes"][0]["redistributed"]
     assert told == pytest.approx(rewards[: len(done)], abs=1e-4)
     notes = read_facts(run.folder)["notes"]

@@ -18,7 +18,7 @@ from apportion import cli
 from apportion.core.config import UserError
 from apportion.runs.learned import Learned, read_learned
 from apportion.runs.logged import read_facts
-from apportion.runs.summary import in_words
+from apportion.runs.words import fit_in_words
 from apportion.training.evaluate import pearson
 
 EPISODES = data.episodes(12)
@@ -75,7 +75,7 @@ def test_relabelling_adds_columns_and_touches_nothing_else(
 
 def test_credit_adds_up_to_the_reward(fitted: apportion.Run, tmp_path: Path) -> None:
     few = data.write_csv(tmp_path / "few.csv", data.table(data.episodes(3, seed=5)))
-    precision = apportion.runs.explain.Precision(background=8)
+    precision = apportion.runs.contributions.Precision(background=8)
     apportion.relabel(fitted, few, tmp_path / "new.csv", credit=True, precision=precision)
     found = polars.read_csv(tmp_path / "new.csv")
     shares = [name for name in found.columns if name.startswith("credit_") and not name.endswith(ENDS)]
@@ -103,7 +103,7 @@ def test_a_seed_that_diverged_is_left_out(
     for lanes, said in (((1,), ["seed 1 has no finite reward and is left out"]), ((), [])):
         found = broken(lanes)
         assert found.left_out() == said
-        monkeypatch.setattr("apportion.runs.relabelling.read_learned", lambda _, found=found: found)
+        monkeypatch.setattr("apportion.runs.crediting.read_learned", lambda _, found=found: found)
         apportion.relabel(fitted, table_file, tmp_path / f"{len(lanes)}.csv")
         assert polars.read_csv(tmp_path / f"{len(lanes)}.csv")["reward"].is_finite().all()
     with pytest.raises(UserError, match="not finite in any seed"):
@@ -118,7 +118,7 @@ def test_a_dimension_may_be_called_baseline(tmp_path: Path) -> None:
     quick = {"updates": 10, "check_every": 10, "method.hidden": (4,), "method.segments": 4}
     chosen = {"states": "baseline,baseline_,s_2", "out": tmp_path / "run"}
     run = apportion.fit(file, "rd", **chosen, settings=quick, quiet=True)
-    precision = apportion.runs.explain.Precision(background=8)
+    precision = apportion.runs.contributions.Precision(background=8)
     apportion.relabel(run, file, tmp_path / "new.csv", credit=True, precision=precision)
     found = polars.read_csv(tmp_path / "new.csv")
     shares = [name for name in found.columns if name.startswith("credit_") and not name.endswith(ENDS)]
@@ -218,7 +218,7 @@ def test_a_category_is_one_dimension_everywhere(tmp_path: Path, capsys: pytest.C
     run = apportion.load(tmp_path / "run")
     assert run.graph is not None
     assert run.graph.state_to_reward.tolist() == [1, 0, 1]
-    credit = run.explain(precision=apportion.runs.explain.Precision(background=4), steps=[0])
+    credit = run.explain(precision=apportion.runs.contributions.Precision(background=4), steps=[0])
     assert {row["name"] for row in credit["dimensions"]} == {"s_0", "s_1", "s_2", "a_0"}
     assert {row["name"] for row in credit["dimensions"][:3]} == {"s_0", "s_2", "a_0"}
 
@@ -238,7 +238,7 @@ def test_data_are_not_blamed_for_what_learning_missed() -> None:
     """Outcomes that are missed by far more than they differ: it was learning that failed."""
     facts = {"episodes": 50, "held_out": 10, "unexplained": [0.2, 0.97, 113.4, None]}
     facts |= {"credit": None, "answers": None}
-    said = in_words(facts | {"supported": [True, False, False, False]}, [0, 1, 2, 3])
+    said = fit_in_words(facts | {"supported": [True, False, False, False]}, [0, 1, 2, 3])
     assert [line.split(":")[0] for line in said[1:]] == [
         "The data cannot support an answer (seed 1)",
         "No answer was learned (seed 2, 3)",

@@ -10,13 +10,10 @@ import polars
 import pytest
 
 import apportion
-from apportion.core.config import UserError
 from apportion.data.columns import Columns
-from apportion.data.logged import Log
 from apportion.data.reading import read_log
-from apportion.runs.atomic import write_json
+from apportion.data.rows import Log
 from apportion.runs.identifying import identify_log
-from apportion.runs.logged import read_facts
 from apportion.training.evaluate import pearson
 
 EPISODES = data.episodes(12)
@@ -92,15 +89,3 @@ def test_fit_treats_the_first_step_so_as_well(tmp_path: Path) -> None:
     # What every episode has once, a first step, may be a level of its outcome as well: nobody can tell.
     later = found["step"].to_numpy() > 0
     assert pearson(found["reward"].to_numpy()[later], hidden[later]) >= 0.95
-
-
-def test_runs_with_lags_of_earlier_versions_are_refused(
-    fitted: apportion.Run, table_file: Path, tmp_path: Path
-) -> None:
-    facts, folder = read_facts(fitted.folder), fitted.folder.path
-    write_json(fitted.folder.data, facts | {"encoding": facts["encoding"] | {"lags": 1}})
-    try:
-        with pytest.raises(UserError, match=f"{folder} was fitted by an earlier version"):
-            apportion.relabel(fitted, table_file, tmp_path / "new.csv")
-    finally:
-        write_json(fitted.folder.data, facts)

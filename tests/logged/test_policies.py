@@ -11,7 +11,7 @@ import pytest
 import apportion
 from apportion import cli
 from apportion.core.config import UserError
-from apportion.runs.offline_evaluation import in_words, verdict
+from apportion.runs.offline import verdict
 
 SETTINGS = {**data.SMALL, "policy_updates": 1_000, "backbone.hidden": (16, 16)}
 
@@ -129,9 +129,11 @@ def test_one_sentence() -> None:
         "policy_low": 103.0,
         "policy_high": 120.0,
     }
-    assert in_words(told) == "better than what was done by 12% [3, 20]"
-    assert in_words(told | {"behaviour": 110.0}).startswith("no better by these data")
-    assert in_words(told | {"untried": 0.4}) == "these data cannot tell: 40% of its actions were never tried"
-    assert verdict(told | {"supported": False}) == "unknown"
+    assert verdict(told) == ("better", "better than what was done by 12% [3, 20]")
+    assert verdict(told | {"behaviour": 110.0})[1].startswith("no better by these data")
+    assert (
+        verdict(told | {"untried": 0.4})[1] == "these data cannot tell: 40% of its actions were never tried"
+    )
+    assert verdict(told | {"supported": False})[0] == "unknown"
     losses = {name: value - 600 for name, value in told.items() if name.startswith(("behaviour", "policy"))}
-    assert in_words(told | losses) == "better than what was done by 12 [3, 20]"
+    assert verdict(told | losses)[1] == "better than what was done by 12 [3, 20]"

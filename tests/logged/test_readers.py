@@ -10,11 +10,12 @@ import polars
 import pytest
 
 from apportion.core.config import UserError
-from apportion.data import room
+from apportion.data import csv_files, tables
+from apportion.data import rows as logged_rows
 from apportion.data.columns import Columns
 from apportion.data.encoding import Encoding
-from apportion.data.logged import Log
-from apportion.data.reading import read_log, read_rows
+from apportion.data.reading import FORMATS, Format, read_log, read_rows, write_copy
+from apportion.data.rows import Earned, Log
 
 EPISODES = data.episodes(12)
 
@@ -47,6 +48,28 @@ def test_every_format_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [len(each) for each in sets.observations] == [len(each) + 1 for each in log.observations]
 
 
+def test_a_format_is_a_reader_a_writer_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here of a file that names a table, which is read and written instead."""
+
+    def named(file: Path) -> Path:
+        return file.with_suffix(".csv")
+
+    def write(source: str, target: Path, earned: Earned) -> None:
+        csv_files.write(str(named(Path(source))), target, earned)
+
+    monkeypatch.setitem(
+        FORMATS, ".link", Format(lambda file, *how: tables.read(str(named(Path(file))), *how), write, True)
+    )
+    file = data.write_csv(tmp_path / "log.csv", data.table(EPISODES)).with_suffix(".link")
+    same(read(file), read(named(file)))
+    rows = read_rows(str(file), Columns())
+    reward = np.arange(float(rows.lengths.sum()))
+    write_copy(str(file), str(tmp_path / "new" / "copy.link"), Earned(rows, reward, {}, {}))
+    written = (tmp_path / "new" / "copy.link").read_text().splitlines()
+    added = [line.rpartition(",")[2] for line in written]
+    assert added == ["reward", *map(str, reward.tolist())]
+
+
 def test_a_file_that_tells_ends_from_cuts_says_which_episodes_ended(tmp_path: Path) -> None:
     """Every third is cut. Where all ends are terminals, they may mean either."""
     cut = np.arange(len(EPISODES)) % 3 == 0
@@ -69,7 +92,7 @@ def test_what_ends_mean_is_known_from_the_data_that_a_run_was_fitted_to(tmp_path
     """Then a file of ends alone is read as that."""
     alone, cut = tmp_path / "alone.h5", np.arange(len(EPISODES)) == 1
     data.write_flat(alone, EPISODES)
-    rows = read_rows(str(alone), Columns())[1]
+    rows = read_rows(str(alone), Columns())
     assert Encoding.of(rows, 0).apply(rows).terminated is None
     told = Encoding.of(rows._replace(terminated=~cut, may_be_cuts=False), 0)
     np.testing.assert_array_equal(told.apply(rows).terminated, np.ones(len(EPISODES)))
@@ -258,7 +281,7 @@ def test_other_bad_data_are_refused_in_one_line(tmp_path: Path, monkeypatch: pyt
             read(tmp_path / name, **columns)
     with pytest.raises(UserError, match="no Minari data set 'toy/other-v0'"):
         read("toy/other-v0")
-    monkeypatch.setattr(room, "free_bytes", lambda: 1000)
+    monkeypatch.setattr(logged_rows, "free_bytes", lambda: 1000)
     with pytest.raises(UserError, match=r"log.csv is too large"):
         read(file)
 

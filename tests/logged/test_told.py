@@ -11,7 +11,7 @@ import apportion
 from apportion import cli
 from apportion.core.config import UserError
 from apportion.report.figures import plot_credit
-from apportion.runs.explain import Precision
+from apportion.runs.contributions import Precision
 
 FEW = Precision(background=8)
 

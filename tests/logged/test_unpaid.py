@@ -10,7 +10,7 @@ import pytest
 
 import apportion
 from apportion.core.config import UserError
-from apportion.runs.explain import Precision
+from apportion.runs.contributions import Precision
 
 EPISODES = data.episodes(6, seed=3)
 ROWS = data.table(EPISODES)

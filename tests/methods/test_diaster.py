@@ -7,11 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.core.config import UserError
 from apportion.core.types import Batch, Segments
 from apportion.methods import diaster
 from apportion.methods.foresight import LSTM, target_of
-from builders import SPEC, learned_correlation, normal, numpy, segments, transitions
+from builders import SPEC, normal, numpy, segments, transitions
 
 METHOD = diaster.make(diaster.Config(cells=5, hidden=(6,), segments=4, learning_rate=3e-3))
 
@@ -79,36 +78,3 @@ def _as_steps(data: Segments) -> Any:
     steps = transitions(0, 16)
     steps = jax.tree.map(lambda x: x.reshape(4, 4, *x.shape[1:]), steps)
     return steps._replace(observation=data.observations[:, :-1], action=data.actions)
-
-
-def test_what_lies_in_the_padding_teaches_nothing(state: diaster.State) -> None:
-    data = segments(5, 4)
-    after = jnp.concatenate([jnp.ones_like(data.mask[:, :1]), data.mask], axis=1)
-    noisy = data._replace(
-        observations=jnp.where(after[:, :, None], data.observations, jnp.nan),
-        actions=jnp.where(data.mask[:, :, None], data.actions, jnp.nan),
-    )
-    update = jax.jit(METHOD.update)
-    found, plain = (update(state, Batch(s, transitions(0, 4)), jax.random.key(3)) for s in (noisy, data))
-    assert jax.tree.all(jax.tree.map(lambda x, y: bool(jnp.array_equal(x, y)), found, plain))
-
-
-def test_a_known_reward_is_found_from_its_sums() -> None:
-    """It was .98."""
-    method = diaster.make(diaster.Config(cells=8, hidden=(32,), learning_rate=1e-2))
-    assert learned_correlation(method, 300) > 0.8
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"segments": 0}, "method.segments=0 must be at least 1"),
-        ({"update_every": 0}, "method.update_every=0 must be at least 1"),
-        ({"cells": 0}, "method.cells=0 must be at least 1"),
-        ({"hidden": ()}, "method.hidden needs at least one layer"),
-        ({"learning_rate": 0.0}, "method.learning_rate=0.0 must be positive"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
-        diaster.Config(**change)

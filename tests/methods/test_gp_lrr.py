@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from apportion.core.config import UserError
 from apportion.core.types import Batch
 from apportion.methods import gp_lrr, rd
 from apportion.methods.gp_lrr import Kernel
-from builders import SPEC, assert_close, assert_equal, learned_correlation, numpy, segments, transitions
+from builders import SPEC, assert_close, numpy, segments, transitions
 
 METHOD = gp_lrr.make(gp_lrr.Config(hidden=(6,)))
 KERNEL = Kernel(jnp.asarray(0.3), jnp.asarray(-1.0), jnp.asarray(0.7))
@@ -49,14 +48,6 @@ def test_with_the_identity_for_a_kernel_it_is_rd() -> None:
     assert_close(found.network.mean, expected.network)
 
 
-def test_what_lies_in_the_padding_teaches_nothing(state: Any) -> None:
-    data = segments(1, 4)
-    noisy = data._replace(actions=jnp.where(data.mask[:, :, None], data.actions, jnp.nan))
-    update = jax.jit(METHOD.update)
-    found, plain = (update(state, Batch(s, transitions(0, 4)), jax.random.key(3)) for s in (noisy, data))
-    assert_equal(found, plain)
-
-
 def test_a_thousand_like_steps_stay_finite() -> None:
     """A step in place, over and over: the kernel's matrix is as near to singular as it comes."""
     data = segments(1, 1)
@@ -69,20 +60,3 @@ def test_a_thousand_like_steps_stay_finite() -> None:
     sharp = Kernel(jnp.asarray(2.0), jnp.asarray(-9.0), jnp.asarray(0.0))
     slope = jax.jit(jax.grad(lambda kernel: gp_lrr.likelihood_loss(kernel, jnp.ones(1), still)))(sharp)
     assert all(np.isfinite(leaf) for leaf in slope)
-
-
-def test_a_known_reward_is_found_from_its_sums() -> None:
-    method = gp_lrr.make(gp_lrr.Config(hidden=(32,), learning_rate=1e-2))
-    assert learned_correlation(method, 200) > 0.9
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"segments": 0}, "method.segments=0 must be at least 1"),
-        ({"length_scale": 0.0}, "method.length_scale=0.0 must be positive"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
-        gp_lrr.Config(**change)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Edges, Segments, Transitions
 from apportion.methods import grd
 from apportion.methods.grd import parts, published
 from builders import SPEC, assert_close, batch, lane, numpy, stack
+from probes import plain_outputs
 
 # Edges that are as good as undecided, a clamp that clamps, and sparsity that shows.
 CONFIG = grd.Config(
@@ -34,12 +34,6 @@ def state() -> published.State:
 _update = jax.jit(grd.make(CONFIG).update)
 
 
-def _mlp(network: Any, x: np.ndarray) -> np.ndarray:
-    for weight, bias in zip(network.weights[:-1], network.biases[:-1], strict=True):
-        x = np.maximum(x @ weight + bias, 0)
-    return x @ network.weights[-1] + network.biases[-1]
-
-
 def _plain_reward_loss(model: published.Model, edges: Edges, segments: Segments) -> float:
     errors = []
     for m, length in enumerate(segments.length):
@@ -49,7 +43,7 @@ def _plain_reward_loss(model: published.Model, edges: Edges, segments: Segments)
                 edges.state_to_reward * segments.observations[m, t],
                 edges.action_to_reward * segments.actions[m, t],
             ]
-            predicted += _mlp(model.reward, np.concatenate(seen))[0]
+            predicted += plain_outputs(model.reward, np.concatenate(seen))[0]
         errors.append(((predicted - segments.total[m]) / length) ** 2)
     return float(np.mean(errors))
 
@@ -66,7 +60,7 @@ def _plain_dynamics_loss(
             ]
             identity = network.identity[i] if config.target_identity else 0
             hidden = np.maximum(np.concatenate(seen) @ network.weight + network.bias + identity, 0)
-            means, log_stds, logits = np.split(_mlp(network.body, hidden), 3)
+            means, log_stds, logits = np.split(plain_outputs(network.body, hidden), 3)
             stds = np.exp(np.clip(log_stds, *config.log_std_range))
             densities = stats.norm.logpdf(steps.next_observation[b, i], means, stds)
             terms.append(special.logsumexp(special.log_softmax(logits) + densities))
@@ -106,20 +100,6 @@ def test_model_loss_equals_numpy(state: published.State, target_identity: bool) 
     np.testing.assert_allclose(metrics["dynamics_loss"], dynamics_loss, rtol=1e-4)
     np.testing.assert_allclose(metrics["sparsity_loss"], sparsity_loss, rtol=1e-4)
     np.testing.assert_allclose(loss, reward_loss + dynamics_loss + sparsity_loss, rtol=1e-4)
-
-
-def test_what_lies_in_the_padding_of_segments_teaches_nothing(state: published.State) -> None:
-    data = batch(1, size=6, segment_count=4)
-    assert data.segments is not None
-    padding = ~data.segments.mask[:, :, None]
-    observations = data.segments.observations
-    other = data.segments._replace(
-        observations=observations.at[:, :-1].set(jnp.where(padding, 1e3, observations[:, :-1])),
-        actions=jnp.where(padding, -1e3, data.segments.actions),
-    )
-    key = jax.random.key(3)
-    found, expected = (_update(state, data._replace(segments=s), key) for s in (other, data.segments))
-    assert_close(found, expected)
 
 
 def test_both_blocks_of_edges_are_sampled_as_often_as_their_logits_say() -> None:
@@ -252,23 +232,17 @@ def test_rewards_are_those_of_the_greedy_edges(chain: published.State) -> None:
     method, steps = grd.make(CONFIG), batch(2, 6, 0).transitions
     plain = numpy(steps)
     masked = np.concatenate([plain.observation * [1, 0, 0], plain.action * [1, 0]], axis=1)
-    expected = _mlp(numpy(chain.model.reward), masked)[:, 0]
+    expected = plain_outputs(numpy(chain.model.reward), masked)[:, 0]
     np.testing.assert_allclose(method.reward(chain, steps), expected, rtol=1e-4, atol=1e-6)
     shifted = steps._replace(observation=steps.observation.at[:, 1:].add(5.0))
     np.testing.assert_array_equal(method.reward(chain, shifted), method.reward(chain, steps))
 
 
-def test_edges_are_probabilities(chain: published.State) -> None:
-    edges = grd.make(CONFIG).edges
-    assert edges is not None
-    np.testing.assert_allclose(edges(chain).action_to_reward, special.expit([1.0, -1.0]), rtol=1e-6)
-
-
 def test_by_default_all_edges_are_on_at_the_start() -> None:
     method = grd.make(grd.Config(hidden=(8, 8)))
     state = jax.jit(lambda key: method.init(key, SPEC))(jax.random.key(0))
-    assert method.edges is not None
-    assert all((block >= 0.5).all() for block in method.edges(state))
+    assert method.graph is not None
+    assert all((block >= 0.5).all() for block in method.graph.edges(state))
     np.testing.assert_array_equal(method.policy_mask(state), np.ones(3))
 
 
@@ -284,22 +258,3 @@ def test_sparsity_belongs_to_the_lane(state: published.State) -> None:
     assert_close(sparse.reward, dense.reward)
     np.testing.assert_array_equal(metrics["sparsity_loss"][1], 0)
     np.testing.assert_array_equal(together.sparsity, stack(state.sparsity, free.sparsity))
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"sparsity": (0.0, 0.0, -1.0, 0.0, 0.0)}, "method.sparsity=.*must be five numbers, none negative"),
-        ({"learning_rate": 0.0}, "method.learning_rate=0.0 must be positive"),
-        ({"segments": 0}, "method.segments=0 must be at least 1"),
-        ({"hidden": ()}, "method.hidden needs at least one layer"),
-        ({"hidden": (8, 0)}, r"method.hidden=\(8, 0\) must be at least 1 each"),
-        ({"temperature": 0.0}, "method.temperature=0.0 must be positive"),
-        ({"components": 0}, "method.components=0 must be at least 1"),
-        ({"log_std_range": (1.0, 1.0)}, "method.log_std_range must rise"),
-        ({"update_every": 0}, "method.update_every=0 must be at least 1"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
-        grd.Config(**change)

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.core.config import UserError
 from apportion.core.types import Segments, Survey
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
 from apportion.methods import ircr
-from builders import SPEC, assert_equal, batch, earning_segments, lane, segments, transitions
+from apportion.training.offline import chunk_of
+from builders import SPEC, batch, earning_segments, lane, segments, transitions
 
 METHOD = ircr.make(ircr.Config(best=2))
 
@@ -46,7 +46,7 @@ def _rewards(method: Any, state: ircr.State, totals: list[float], lengths: list[
 
 def test_rewards_equal_numpy() -> None:
     totals, lengths = [3.0, -2.0, 8.0, 0.5], [3, 1, 4, 2]
-    state = METHOD.survey(_state(), _survey(totals, lengths))
+    state = METHOD.memory.survey(_state(), _survey(totals, lengths))
     mean = np.array(totals) / np.array(lengths)
     expected = (mean - mean.min()) / (mean.max() - mean.min())
     np.testing.assert_allclose(_rewards(METHOD, state, totals, lengths), expected, rtol=1e-6)
@@ -55,21 +55,21 @@ def test_rewards_equal_numpy() -> None:
 def test_the_rrd_authors_variant_scales_the_plain_sum() -> None:
     method = ircr.make(ircr.Config(credit="sum"))
     totals, lengths = [3.0, -2.0, 8.0, 0.5], [3, 1, 4, 2]
-    state = method.survey(_state(method), _survey(totals, lengths))
+    state = method.memory.survey(_state(method), _survey(totals, lengths))
     found = _rewards(method, state, totals, lengths)
     np.testing.assert_allclose(found, (np.array(totals) + 2) / 10, rtol=1e-6)
 
 
 def test_only_whole_segments_of_the_replay_set_the_scale() -> None:
     live = [True, True, False, False]
-    state = METHOD.survey(_state(), _survey([1.0, 2.0, 99.0, -99.0], [1, 1, 1, 0], live))
+    state = METHOD.memory.survey(_state(), _survey([1.0, 2.0, 99.0, -99.0], [1, 1, 1, 0], live))
     np.testing.assert_allclose(_rewards(METHOD, state, [1.0, 1.5, 2.0], [1, 1, 1]), [0, 0.5, 1])
 
 
 def test_the_memory_sets_the_scale_with_the_replay() -> None:
     """The best ever has left the replay, and still is what 1 means. The worst is forgotten."""
-    state = METHOD.survey(_state(), _survey([10.0, -10.0, 5.0, 1.0], [1, 1, 1, 1]))
-    state = METHOD.survey(state, _survey([0.0, 1.0, 2.0, 4.0], [1, 1, 1, 1], first=100))
+    state = METHOD.memory.survey(_state(), _survey([10.0, -10.0, 5.0, 1.0], [1, 1, 1, 1]))
+    state = METHOD.memory.survey(state, _survey([0.0, 1.0, 2.0, 4.0], [1, 1, 1, 1], first=100))
     np.testing.assert_allclose(_rewards(METHOD, state, [10.0, 5.0, 0.0], [1, 1, 1]), [1, 0.5, 0])
 
 
@@ -78,7 +78,7 @@ def test_where_all_segments_are_worth_the_same_the_sign_remains(pay: float) -> N
     """CartPole pays 1 for each step: total / T is 1 for all, up to rounding. A long life stays worth it."""
     lengths = list(range(1, 300))
     totals = [float(np.sum(np.full(n, pay, np.float32))) for n in lengths]
-    state = METHOD.survey(_state(), _survey(totals, lengths))
+    state = METHOD.memory.survey(_state(), _survey(totals, lengths))
     np.testing.assert_array_equal(_rewards(METHOD, state, totals, lengths), np.sign(pay))
 
 
@@ -91,30 +91,26 @@ def test_rewards_before_any_survey_and_of_padding_are_finite() -> None:
 
 def _chunk(totals: list[float], length: int, seed: int) -> replays.Chunk:
     """Episodes of one segment, `length` steps each, that pay these totals."""
-    rng, count = np.random.default_rng(seed), len(totals)
-    rows = count * (length + 1)
-    starts = np.arange(count) * (length + 1)
-    paid = np.zeros(rows + 1, np.float32)
-    paid[starts + length - 1] = totals
-    return replays.Chunk(
-        observation=jnp.asarray(rng.normal(size=(rows + 1, 3)), jnp.float32),
-        action=jnp.asarray(rng.uniform(-1, 1, (rows + 1, 2)), jnp.float32),
-        paid=jnp.asarray(paid),
-        true_reward=jnp.zeros(rows + 1),
-        terminated=jnp.asarray(paid > 0),
-        rows=jnp.asarray(rows),
-        segment_start=jnp.asarray(starts),
-        segment_length=jnp.full(count, length),
-        segment_total=jnp.asarray(totals, jnp.float32),
-        episode_start=jnp.asarray(starts),
-        segments=jnp.asarray(count),
-    )
+    rng, last = np.random.default_rng(seed), np.arange(length) == length - 1
+    episodes = [
+        {
+            "observations": rng.normal(size=(length + 1, 3)).astype(np.float32),
+            "actions": rng.uniform(-1, 1, (length, 2)).astype(np.float32),
+            "paid": np.where(last, total, 0).astype(np.float32),
+            "true_rewards": np.zeros(length, np.float32),
+            "segment_end": last,
+            "terminated": np.asarray(total > 0),
+        }
+        for total in totals
+    ]
+    chunk = chunk_of(episodes, len(totals) * (length + 1) + 1, len(totals))
+    return jax.tree.map(jnp.asarray, chunk)
 
 
 @jax.jit
 def _iterate(state: ircr.State, replay: Replay, chunk: replays.Chunk) -> tuple[ircr.State, Replay]:
     replay = replays.insert(replay, chunk)
-    return METHOD.survey(state, replays.survey(replay, SPEC.max_segment_steps)), replay
+    return METHOD.memory.survey(state, replays.survey(replay, SPEC.max_segment_steps)), replay
 
 
 def test_the_best_ever_outlive_the_replay() -> None:
@@ -141,22 +137,18 @@ def test_rewards_of_all_that_the_policy_learns_from_lie_between_0_and_1() -> Non
         state, replay = _iterate(state, replay, _chunk(totals, 1 + turn % 2, turn))
     drawn = replays.draw(replay, jax.random.key(0), METHOD.sampling, 200, 1)
     steps = replays.gather(replay, lane(drawn, 0), 1).transitions
-    for found in (steps, METHOD.recall(state, 200, jax.random.key(1))):
+    for found in (steps, METHOD.memory.recall(state, 200, jax.random.key(1))):
         rewards = METHOD.reward(state, found)
         assert rewards.min() >= 0
         assert rewards.max() <= 1
-    assert METHOD.reward(state, METHOD.recall(state, 200, jax.random.key(1))).max() == 1
+    assert METHOD.reward(state, METHOD.memory.recall(state, 200, jax.random.key(1))).max() == 1
 
 
 @pytest.mark.parametrize(("share", "more"), [(0.5, 256), (0.2, 64), (0.75, 768)])
 def test_the_memory_gives_its_share_of_the_batch(share: float, more: int) -> None:
     method = ircr.make(ircr.Config(best_share=share))
-    found = method.recall(_state(method), 256, jax.random.key(0))
+    found = method.memory.recall(_state(method), 256, jax.random.key(0))
     assert found.paid.shape == (more,)
-
-
-def test_a_share_of_nothing_recalls_nothing() -> None:
-    assert ircr.make(ircr.Config(best_share=0.0)).recall is None
 
 
 # --- Learning
@@ -164,7 +156,7 @@ def test_a_share_of_nothing_recalls_nothing() -> None:
 
 def test_nothing_is_learned() -> None:
     """An update returns the state it was given, and no loss; a survey knows totals and lengths only."""
-    state = METHOD.survey(_state(), _survey([1.0, 2.0], [1, 2]))
+    state = METHOD.memory.survey(_state(), _survey([1.0, 2.0], [1, 2]))
     after, metrics = METHOD.update(state, batch(0, 6, 0), jax.random.key(0))
     assert after is state
     assert metrics == {}
@@ -175,7 +167,7 @@ def test_steps_of_good_segments_are_told_from_those_of_bad_ones_but_not_from_eac
     """The known level: its correlation with the reward is that of each segment's mean reward, no more."""
     data = earning_segments(1, 128)
     survey = Survey(data.total, data.length, jnp.ones(128, bool), lambda _: segments(0, 2))
-    state = METHOD.survey(_state(), survey)
+    state = METHOD.memory.survey(_state(), survey)
     real = np.asarray(data.mask)
     totals, lengths = (np.repeat(np.asarray(x), data.length) for x in (data.total, data.length))
     true = np.asarray(data.true_rewards)[real]
@@ -188,29 +180,3 @@ def test_steps_of_good_segments_are_told_from_those_of_bad_ones_but_not_from_eac
     )
     assert found == pytest.approx(np.std(between) / np.std(true), abs=1e-4)
     assert 0.7 < found < 0.95
-
-
-def test_the_policy_sees_everything_and_there_is_no_graph() -> None:
-    assert METHOD.policy_mask is None
-    assert METHOD.edges is None
-    assert METHOD.credit is None  # the total and the length of a step's segment come with the step
-
-
-def test_the_same_key_recalls_the_same() -> None:
-    state = METHOD.survey(_state(), _survey([1.0, 2.0, 3.0, 4.0], [1, 2, 3, 4]))
-    first, again, other = (METHOD.recall(state, 20, jax.random.key(seed)) for seed in (1, 1, 2))
-    assert_equal(first, again)
-    assert not np.array_equal(first.step_in_segment, other.step_in_segment)
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"best": 0}, "method.best=0 must be at least 1"),
-        ({"best_share": 1.0}, r"method.best_share=1.0 must be in \[0, 1\)"),
-        ({"best_share": -0.1}, r"method.best_share=-0.1 must be in \[0, 1\)"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
-        ircr.Config(**change)

@@ -1,17 +1,13 @@
 """RBT: rewards look both ways, foretold states do not; both losses are the formula's."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.core.config import UserError
-from apportion.core.types import Batch
 from apportion.methods import rbt
 from apportion.methods.regression import State
-from builders import SPEC, assert_equal, learned_credit_correlation, normal, numpy, segments, transitions
+from builders import SPEC, normal, numpy, segments
 
 METHOD = rbt.make(rbt.Config(width=8, heads=2, layers=1))
 predict = jax.jit(rbt.predict)
@@ -55,34 +51,3 @@ def test_a_segment_is_judged_as_if_it_had_no_padding(state: State) -> None:
     expected, _ = jax.jit(lambda network, tokens: network(tokens, jnp.asarray(3)))(state.network, tokens)
     np.testing.assert_allclose(rewards[2, :3], expected, rtol=1e-4, atol=1e-6)
     assert not np.asarray(rewards)[~np.asarray(data.mask)].any()
-
-
-def test_what_lies_in_the_padding_teaches_nothing(state: State) -> None:
-    data = segments(1, 4)
-    after = jnp.concatenate([jnp.ones_like(data.mask[:, :1]), data.mask], axis=1)
-    noisy = data._replace(
-        observations=jnp.where(after[:, :, None], data.observations, jnp.nan),
-        actions=jnp.where(data.mask[:, :, None], data.actions, jnp.nan),
-    )
-    update = jax.jit(METHOD.update)
-    found, plain = (update(state, Batch(s, transitions(0, 4)), jax.random.key(3)) for s in (noisy, data))
-    assert_equal(found, plain)
-
-
-def test_a_known_reward_is_found_from_its_sums() -> None:
-    config = rbt.Config(width=8, layers=1, learning_rate=1e-2, state_weight=0.1)
-    assert learned_credit_correlation(rbt.make(config), updates=100) > 0.8
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"layers": 0}, "method.layers=0 must be at least 1"),
-        ({"width": 10, "heads": 3}, "method.width=10 is no multiple of method.heads=3: change either"),
-        ({"state_weight": -1.0}, "method.state_weight=-1.0 must not be negative"),
-        ({"learning_rate": 0.0}, "method.learning_rate=0.0 must be positive"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
-        rbt.Config(**change)

@@ -50,37 +50,7 @@ def test_padding_has_no_gradient_in_the_return_loss() -> None:
     np.testing.assert_allclose(gradient, expected, rtol=1e-4)
 
 
-def test_return_loss_of_single_steps_is_plain_regression() -> None:
-    rewards, total = jnp.asarray([[1.0], [-2.0]]), jnp.asarray([3.0, -2.5])
-    loss = losses.return_loss(rewards, jnp.ones((2, 1), bool), total, jnp.ones(2, jnp.int32))
-    assert float(loss) == pytest.approx((2.0**2 + 0.5**2) / 2)
-
-
 # --- A few steps that stand for all: lengths below, at and above the number of steps drawn, and a single step
-
-
-def _few_steps(count: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(3)
-    return rng.normal(size=(5, count)), rng.normal(size=5), np.array([1, 2, 3, 4, 50])
-
-
-def test_randomized_return_loss_is_the_squared_error_of_the_mean() -> None:
-    rewards, total, length = _few_steps()
-    errors = [(sum(r) / 3 - x / t) ** 2 for r, x, t in zip(rewards, total, length, strict=True)]
-    found = losses.randomized_return_loss(
-        jnp.asarray(rewards, jnp.float32), jnp.asarray(total, jnp.float32), jnp.asarray(length, jnp.int32)
-    )
-    np.testing.assert_allclose(found, np.mean(errors), rtol=1e-5)
-
-
-def test_sampling_variance_is_that_of_a_mean_drawn_from_few() -> None:
-    rewards, _, length = _few_steps()
-    expected = 0.0
-    for r, factor in zip(rewards, [0.0, 1 / 3, 0.0, (1 - 3 / 4) / 3, (1 - 3 / 50) / 3], strict=True):
-        mean = sum(r) / 3
-        expected += factor * sum((x - mean) ** 2 for x in r) / 2
-    found = losses.sampling_variance(jnp.asarray(rewards, jnp.float32), jnp.asarray(length, jnp.int32))
-    np.testing.assert_allclose(found, expected / 5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,6 @@ def test_samples_are_zero_or_one_and_as_frequent_as_their_probability(temperatur
     np.testing.assert_array_less(np.abs(np.mean(samples, axis=0) - probability), 5 * spread)
 
 
-def test_edges_are_sampled_independently() -> None:
-    keys = jax.random.split(jax.random.key(1), 20_000)
-    samples = jax.vmap(lambda key: parts.sample_mask(key, jnp.zeros(3)))(keys)
-    np.testing.assert_allclose(np.corrcoef(samples, rowvar=False), np.eye(3), atol=0.04)
-
-
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
 def test_gradient_of_a_hard_sample_is_that_of_the_soft_one(temperature: float) -> None:
     logits, weights = jnp.asarray([[-2.0, 0.3], [0.0, 1.5]]), jnp.asarray([[1.0, -2.0], [3.0, 0.5]])
@@ -38,18 +32,6 @@ def test_gradient_of_a_hard_sample_is_that_of_the_soft_one(temperature: float) -
     noise = np.asarray(jax.random.logistic(key, logits.shape), np.float64)
     soft = 1 / (1 + np.exp(-(np.asarray(logits, np.float64) + noise) / temperature))
     np.testing.assert_allclose(gradient, weights * soft * (1 - soft) / temperature, rtol=1e-4, atol=1e-6)
-
-
-def test_an_edge_on_the_fence_is_on() -> None:
-    logits = jnp.asarray([-1e-6, 0.0, -0.0, 1e-6, -50.0, 50.0])
-    np.testing.assert_array_equal(parts.greedy_mask(logits), [0, 1, 1, 1, 0, 1])
-
-
-def test_the_edge_probability_is_the_softmax_of_two_logits() -> None:
-    psi = np.random.default_rng(0).normal(size=(2, 7))
-    expected = np.exp(psi[0]) / np.exp(psi).sum(axis=0)
-    found = parts.edge_probability(jnp.asarray(psi[0] - psi[1], jnp.float32))
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 # --- Compact representation
@@ -92,20 +74,3 @@ def test_one_hop_and_closure_are_graph_searches(
     size = len(to_reward)
     for search, expected in ((_one_hop, _parents_and_theirs(*graph)), (_closure, _ancestors(*graph))):
         np.testing.assert_array_equal(search(to_reward, edges), [float(i in expected) for i in range(size)])
-
-
-def test_closure_walks_a_chain_to_its_end() -> None:
-    edges = jnp.eye(6, k=1)  # 0 → 1 → ... → 5, and 5 earns
-    earns = jnp.zeros(6).at[5].set(1.0)
-    np.testing.assert_array_equal(parts.closure(earns, edges), np.ones(6))
-    np.testing.assert_array_equal(parts.one_hop(earns, edges), [0, 0, 0, 0, 1, 1])
-    np.testing.assert_array_equal(parts.closure(jnp.zeros(6).at[0].set(1.0), edges), [1, 0, 0, 0, 0, 0])
-
-
-def test_closure_of_many_graphs_at_once_equals_one_by_one() -> None:
-    rng = np.random.default_rng(3)
-    to_reward = jnp.asarray(rng.random((20, 5)) < 0.3, jnp.float32)
-    edges = jnp.asarray(rng.random((20, 5, 5)) < 0.25, jnp.float32)
-    together = jax.jit(jax.vmap(parts.closure))(to_reward, edges)
-    apart = [_closure(*graph) for graph in zip(to_reward, edges, strict=True)]
-    np.testing.assert_array_equal(together, apart)

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.nn import renorm
 from apportion.nn.renorm import RenormMLP, Statistics
 from builders import assert_close, normal, numpy
 from probes import plain_outputs, plain_renorm
@@ -55,14 +54,6 @@ def test_a_batch_is_brought_near_the_running_statistics_after_the_warm_up(
     assert_close(after.means, means)
     assert_close(after.variances, variances)
     assert after.batches == batches + 1
-
-
-def test_without_clips_renormalisation_is_by_the_running_statistics() -> None:
-    rng = np.random.default_rng(3)
-    mean, variance = 0.2 * normal(rng, 3), jnp.exp(0.2 * normal(rng, 3))
-    found = renorm.renormalise(BATCH, mean, variance, jnp.asarray(True))
-    expected = (np.asarray(BATCH) - np.asarray(mean)) / np.sqrt(np.asarray(variance) + 1e-3)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("batches", [0, WARMUP])

@@ -118,13 +118,12 @@ def test_who_never_reports_a_success_where_others_do_has_none(tmp_path: Path) ->
     assert not any("mute" in line and said in line for line in data["notes"])
 
 
-def test_success_rates_need_no_scale(sweep: Path) -> None:
+def test_success_rates_need_no_scale_and_stand_in_their_table_once(
+    sweep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = compare_runs([sweep], metric="success").summary()
     assert data["aggregate"]["scaled_tasks"] == ["toy/A", "toy/B"]
     assert 0.9 < data["aggregate"]["methods"]["rd"]["iqm"] <= 1
-
-
-def test_success_rates_stand_in_their_table_once(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli._run(["compare", str(sweep), "--metric", "success", "--no-env"]) == 0
     header = capsys.readouterr().out.splitlines()[2]
     columns = [cell.strip() for cell in header.strip("┃").split("┃")]

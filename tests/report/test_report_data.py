@@ -21,12 +21,12 @@ from apportion.report import packing
 from apportion.report.episodes import Extra, episodes, ranges, shown_dimensions
 from apportion.report.overview import curves, sentence
 from apportion.report.page import LIMIT, check_fit, fits, labels, read_names, renamed, write_report
-from apportion.report.statistics import band, difference, interval, iqm, mean, thinned
+from apportion.report.statistics import band, difference, iqm, mean, thinned
 from apportion.report.structure import Drivers, drivers, structure
 from apportion.runs import logs
-from apportion.runs.certified import in_words
 from apportion.runs.folder import RunFolder
-from apportion.runs.summary import misses_in_words, summarise
+from apportion.runs.summary import summarise
+from apportion.runs.words import certificates_in_words, misses_in_words
 from synthetic_runs import HOSTILE, Recipe, make_run, make_spec
 
 # --- Statistics
@@ -55,17 +55,7 @@ def test_a_difference_has_the_spread_of_both_sides() -> None:
     assert centre == pytest.approx(ours.mean() - theirs.mean())
     assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.1)
     assert low < 2 < high
-
-
-def test_an_interval_is_the_band_at_one_moment() -> None:
-    lanes = np.random.default_rng(0).standard_normal(5)
-    assert interval(lanes, iqm) == tuple(float(part[0]) for part in band(lanes[None], iqm))
-    assert interval([2.0], iqm).known() == [2.0]
-    assert interval([], iqm).known() == []
-
-
-def test_no_difference_of_fewer_than_two_lanes() -> None:
-    assert np.isnan(difference(np.array([1.0, np.nan]), np.array([1.0, 2.0]), mean)).all()
+    assert np.isnan(difference(np.array([1.0, np.nan]), np.array([1.0, 2.0]), mean)).all()  # too few lanes
 
 
 def test_lanes_without_numbers_are_left_out_and_one_lane_has_no_band() -> None:
@@ -115,9 +105,6 @@ def test_columns_keep_five_digits_of_their_own_range(scale: float) -> None:
     good = np.isfinite(values)
     tolerance = np.broadcast_to(np.array([4 * scale, 4, 0]) * 2e-5 + 1e-9, values.shape)
     assert np.all(np.abs(back - values)[good] <= tolerance[good])
-
-
-def test_a_table_of_nothing_but_nan_is_packed() -> None:
     assert np.isnan(unpacked(packing.columns(np.full((2, 2), np.nan)))).all()
 
 
@@ -242,12 +229,12 @@ def test_seeds_with_the_same_certificate_share_a_sentence(tmp_path: Path) -> Non
         (True, True),
         (False, False),
     ]
-    assert in_words(found, [5, 6, 7, 8]) == [
+    assert certificates_in_words(found, [5, 6, 7, 8]) == [
         "The edges are certified (seeds 5, 7).",
         f"Edges to the reward are certified, those to next states are not (seed 6): {few}.",
         f"The edges are not certified (seed 8): {little}; {few}.",
     ]
-    assert "by gradient" in in_words(None, [5])[0]
+    assert "by gradient" in certificates_in_words(None, [5])[0]
 
 
 def test_rewards_that_miss_more_than_was_paid_are_not_to_be_relied_on() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from apportion.core.config import UserError
 from apportion.envs.film import Film
-from apportion.envs.lane import Lane, play
+from apportion.envs.lane import Lane, play_one
 from apportion.envs.make import EnvConfig
 from apportion.report import video
 from apportion.report.video import Strip, best_lane, check_video, compose, write_video
@@ -22,7 +22,7 @@ GREENHOUSE = EnvConfig("apportion/Greenhouse-v0", max_episode_steps=4)
 def episode() -> dict[str, Any]:
     lane = Lane(GREENHOUSE, 0, "tanh_noise")
     actor = {"mask": np.ones(10), "w0": np.zeros((10, 3)), "b0": np.zeros(3)}
-    [played] = play(lane, {name: array.astype(np.float32) for name, array in actor.items()}, 0, 1)
+    played = play_one(lane, {name: array.astype(np.float32) for name, array in actor.items()}, (0, 0))
     return played | {"redistributed": played["true_rewards"] + 0.1}
 
 
@@ -84,7 +84,9 @@ def test_the_best_seed_is_filmed() -> None:
     assert best_lane([None, None, None], lanes) == ["a"]
 
 
-def test_what_cannot_be_filmed_is_said_before_the_work(tmp_path: Path) -> None:
+def test_what_cannot_be_filmed_is_said_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for path, message in (
         (tmp_path / "film.avi", "must end in .mp4"),
         (tmp_path / "no/film.mp4", "no folder"),
@@ -93,9 +95,6 @@ def test_what_cannot_be_filmed_is_said_before_the_work(tmp_path: Path) -> None:
             check_video(path, GREENHOUSE)
     with pytest.raises(UserError, match="does not render pictures"):
         check_video(tmp_path / "film.mp4", EnvConfig("apportion/Factored-v0"))
-
-
-def test_the_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)  # as if it could not be imported
     with pytest.raises(UserError, match=r"pip install 'apportion\[video\]'"):
         check_video(tmp_path / "film.mp4", GREENHOUSE)

@@ -1,12 +1,9 @@
 """Each lane's best agent: by return, the first of equals, never one without a number."""
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.runs import best as bests
-from apportion.runs.best import Best
+from apportion.runs.saved import Best, better
 from apportion.training.agent import AgentState
 from apportion.training.evaluate import Evaluation, Report
 
@@ -24,7 +21,7 @@ def _report(step: int, *returns: float) -> Report:
 def _best(*reports: Report) -> Best:
     found = None
     for report in reports:
-        found = bests.better(found, report)
+        found = better(found, report)
     assert found is not None
     return found
 
@@ -39,12 +36,3 @@ def test_each_lane_has_its_best_at_a_step_of_its_own() -> None:
 def test_a_return_that_is_no_number_is_never_best() -> None:
     best = _best(_report(10, NAN, 1.0), _report(20, -7.0, NAN), _report(30, NAN, NAN))
     assert (best.steps.tolist(), best.returns.tolist()) == ([20, 10], [-7.0, 1.0])
-
-
-def test_what_was_written_says_when_it_was(tmp_path: Path) -> None:
-    assert bests.moments(tmp_path, 2) == (None, [])
-    bests.write(tmp_path, 20, _best(_report(10, NAN, 1.0), _report(20, NAN, 2.0)), keep=2, settings={})
-    told = [{"step": 10, "return": None}, {"step": 20, "return": 2.0}]
-    assert bests.moments(tmp_path, 2) == (told, [])
-    found, (note,) = bests.moments(tmp_path, 3)
-    assert (found, note) == (None, "best: meta has not 3 steps and returns, one for each lane")

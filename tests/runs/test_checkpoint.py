@@ -17,7 +17,7 @@ import pytest
 
 from apportion.core.config import UserError
 from apportion.runs import checkpoint
-from apportion.runs.atomic import read_json, write_json
+from apportion.runs.atomic import drop_after, read_arrays, write_arrays
 
 
 class Pair(NamedTuple):
@@ -58,7 +58,7 @@ ODD = {
 def test_odd_trees_come_back_as_they_were(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, 20_000, ODD, {"best": -np.inf, "n": np.int32(3), "name": "µ"}, keep=1)
     loaded = checkpoint.load(tmp_path, ODD)
-    assert path.name == "step_000000020000"
+    assert path.name == "step_000000020000.safetensors"
     assert loaded.step == 20_000
     assert loaded.meta == {"best": None, "n": 3, "name": "µ"}
     assert loaded.skipped == []
@@ -99,7 +99,7 @@ def test_random_keys_come_back_as_keys(tmp_path: Path, kind: str) -> None:
 )
 def test_arrays_that_do_not_lie_in_order_come_back_in_order(tmp_path: Path, view: np.ndarray) -> None:
     checkpoint.save(tmp_path, 1, {"tree": view}, {}, keep=1, raw={"raw": view})
-    loaded = checkpoint.load_arrays(tmp_path)
+    loaded = checkpoint.load(tmp_path)
     np.testing.assert_array_equal(loaded.tree["tree"], view)
     np.testing.assert_array_equal(loaded.raw["raw"], view)
 
@@ -115,7 +115,7 @@ def test_raw_arrays_travel_beside_the_tree(tmp_path: Path) -> None:
 
 def test_arrays_are_read_without_a_template(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 4, {"a": Pair(jnp.ones(2), {"b": jnp.zeros(1)})}, {"x": 1}, keep=1)
-    loaded = checkpoint.load_arrays(tmp_path)
+    loaded = checkpoint.load(tmp_path)
     assert (loaded.step, loaded.meta, set(loaded.tree)) == (4, {"x": 1}, {"a.left", "a.right.b"})
 
 
@@ -144,22 +144,19 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
         checkpoint.save(tmp_path, step, small(step), {}, keep=2)
     assert checkpoint.steps(tmp_path) == [1000, 3000]
     assert len(list(tmp_path.iterdir())) == 2
-    with pytest.raises(UserError, match="keep=0"):
-        checkpoint.save(tmp_path, 4000, small(0), {}, keep=0)
 
 
 def test_the_same_step_is_replaced(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 100, small(1), {}, keep=1)
     checkpoint.save(tmp_path, 100, small(2), {}, keep=1)
     assert value_of(checkpoint.load(tmp_path, small(0)).tree) == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["step_000000000100"]
+    assert [path.name for path in tmp_path.iterdir()] == ["step_000000000100.safetensors"]
 
 
 def test_files_can_be_read_by_whoever_may_read_other_files(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, 1, small(1), {}, keep=1)
     (tmp_path / "other").touch()
-    modes = {file.stat().st_mode for file in [*path.iterdir(), tmp_path / "other"]}
-    assert len(modes) == 1
+    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 # Crashes
@@ -169,16 +166,16 @@ def fail(*_: Any) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("where", ["save_tensors", "sync", "os.rename"])
+@pytest.mark.parametrize("where", ["apportion.runs.atomic.save_file", "os.fsync", "os.replace"])
 def test_a_full_disk_leaves_the_previous_checkpoint_and_no_rubbish(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     checkpoint.save(tmp_path, 100, small(1), {}, keep=1)
     with monkeypatch.context() as patch:
-        patch.setattr(f"apportion.runs.checkpoint.{where}", fail)
+        patch.setattr(where, fail)
         with pytest.raises(OSError, match="No space left"):
             checkpoint.save(tmp_path, 200, small(2), {}, keep=1)
-    assert [path.name for path in tmp_path.iterdir()] == ["step_000000000100"]
+    assert [path.name for path in tmp_path.iterdir()] == ["step_000000000100.safetensors"]
     assert value_of(checkpoint.load(tmp_path, small(0)).tree) == 1
 
 
@@ -200,138 +197,88 @@ def test_safetensors_own_error_is_an_oserror(tmp_path: Path) -> None:
     command = [sys.executable, "-c", LIMITED, str(tmp_path)]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == str(errno.EFBIG)
-    assert [path.name for path in tmp_path.iterdir()] == ["step_000000000100"]
-
-
-def test_a_failed_replacement_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint.save(tmp_path, 100, small(1), {}, keep=1)
-    rename = os.rename
-
-    def fail_for_the_new(source: Path, target: Path) -> None:
-        if source.name.startswith(".tmp"):
-            fail()
-        rename(source, target)
-
-    monkeypatch.setattr("os.rename", fail_for_the_new)
-    with pytest.raises(OSError, match="No space left"):
-        checkpoint.save(tmp_path, 100, small(2), {}, keep=1)
-    assert [path.name for path in tmp_path.iterdir()] == ["step_000000000100"]
-    assert value_of(checkpoint.load(tmp_path, small(0)).tree) == 1
-
-
-def test_a_crash_between_the_two_renames_of_a_replacement_loses_nothing(tmp_path: Path) -> None:
-    path = checkpoint.save(tmp_path, 100, small(1), {}, keep=1)
-    path.rename(tmp_path / ".replaced_step_000000000100")
-    loaded = checkpoint.load(tmp_path, small(0))
-    assert (loaded.step, value_of(loaded.tree)) == (100, 1)
-    checkpoint.save(tmp_path, 200, small(2), {}, keep=2)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["step_000000000100", "step_000000000200"]
+    assert [path.name for path in tmp_path.iterdir()] == ["step_000000000100.safetensors"]
 
 
 KILLED = """
 import sys
 from pathlib import Path
 import numpy as np
-from apportion.runs import checkpoint
+from apportion.runs import atomic, checkpoint
 
-def stall(path, arrays):
+def stall(arrays, path, metadata):
     path.write_bytes(b"half of it")
     print("writing", flush=True)
     sys.stdin.read()
 
 checkpoint.save(Path(sys.argv[1]), 100, {"weights": np.ones((4, 3), np.float32)}, {}, keep=1)
-checkpoint.save_tensors = stall
-checkpoint.save(Path(sys.argv[1]), 200, {"weights": np.ones((4, 3), np.float32)}, {}, keep=1)
+atomic.save_file = stall
+checkpoint.save(Path(sys.argv[1]), int(sys.argv[2]), {"weights": np.ones((4, 3), np.float32)}, {}, keep=1)
 """
 
 
-def test_a_killed_writer_leaves_the_previous_checkpoint(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+@pytest.mark.parametrize("step", [100, 200])
+def test_a_killed_writer_leaves_the_previous_checkpoint(tmp_path: Path, step: int) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path), str(step)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "writing\n"
-        checkpoint.save(tmp_path, 150, small(3), {}, keep=5)
-        assert len(list(tmp_path.glob(".tmp_*"))) == 1, "a living writer's work is left alone"
         writer.send_signal(signal.SIGKILL)
     loaded = checkpoint.load(tmp_path, small(0))
-    assert (loaded.step, loaded.skipped) == (150, [])
-    checkpoint.save(tmp_path, 300, small(3), {}, keep=5)
-    assert checkpoint.steps(tmp_path) == [100, 150, 300]
-    assert list(tmp_path.glob(".*")) == []
+    assert (loaded.step, loaded.skipped) == (100, [])
+    assert len(list(tmp_path.glob(".step_*"))) == 1
+    drop_after(tmp_path, 100)  # as every resume does
+    assert [path.name for path in tmp_path.iterdir()] == ["step_000000000100.safetensors"]
 
 
 # Damage
 
 
 def truncate(path: Path) -> None:
-    os.truncate(path / checkpoint.TENSORS, 60)
+    os.truncate(path, 60)
 
 
 def flip(path: Path) -> None:
-    content = bytearray((path / checkpoint.TENSORS).read_bytes())
+    content = bytearray(path.read_bytes())
     content[-1] ^= 1
-    (path / checkpoint.TENSORS).write_bytes(content)
+    path.write_bytes(content)
 
 
 def empty(path: Path) -> None:
-    (path / checkpoint.TENSORS).write_bytes(b"")
+    path.write_bytes(b"")
 
 
-def lose_tensors(path: Path) -> None:
-    (path / checkpoint.TENSORS).unlink()
+def link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
 
 
-def lose_meta(path: Path) -> None:
-    (path / checkpoint.META).unlink()
+def edited(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"ever", b"late"))
 
 
-def garble_meta(path: Path) -> None:
-    (path / checkpoint.META).write_bytes(b'{"step": 200, \xff\x00')
+def neighbour(path: Path) -> None:
+    path.write_bytes(path.with_name("step_000000000100.safetensors").read_bytes())
 
 
-def empty_meta(path: Path) -> None:
-    (path / checkpoint.META).write_bytes(b"")
-
-
-def strip_meta(path: Path) -> None:
-    (path / checkpoint.META).write_text('{"step": 200}')
-
-
-def deep_meta(path: Path) -> None:
-    (path / checkpoint.META).write_text("[" * 100_000)
-
-
-def edited_meta(path: Path) -> None:
-    content = (path / checkpoint.META).read_text()
-    (path / checkpoint.META).write_text(content.replace('"step": 200', '"step": 201'))
+def of_arrays(path: Path) -> None:
+    write_arrays(path, small(1))
 
 
 def newer_format(path: Path) -> None:
-    write_json(path / checkpoint.META, read_json(path / checkpoint.META) | {"format": 99})
-
-
-def other_step(path: Path) -> None:
-    write_json(path / checkpoint.META, read_json(path / checkpoint.META) | {"step": 7})
-
-
-def other_files(path: Path) -> None:
-    write_json(path / checkpoint.META, read_json(path / checkpoint.META) | {"files": {}})
+    arrays, note = read_arrays(path)
+    write_arrays(path, arrays, note | {"format": 99})
 
 
 DAMAGE: list[tuple[Callable[[Path], None], str]] = [
-    (truncate, "state.safetensors has 60 bytes of"),
-    (flip, "state.safetensors is damaged"),
-    (empty, "state.safetensors has 0 bytes of"),
-    (lose_tensors, "state.safetensors is missing"),
-    (lose_meta, "meta.json is missing"),
-    (garble_meta, "meta.json is damaged ("),
-    (empty_meta, "meta.json is damaged (Expecting value"),
-    (deep_meta, "meta.json is damaged (nested too deeply)"),
-    (edited_meta, "meta.json is damaged (its checksum differs)"),
-    (strip_meta, "its format is None"),
+    (truncate, "its content is no array"),
+    (flip, "its checksum differs"),
+    (empty, "its content is no array"),
+    (link, "it is a link"),
+    (edited, "its checksum differs"),
+    (neighbour, "its content is that of another file"),
+    (of_arrays, "its format is None"),
     (newer_format, "its format is 99"),
-    (other_step, "meta.json is of step 7"),
-    (other_files, "meta.json does not list state.safetensors"),
 ]
 
 
@@ -340,22 +287,23 @@ def test_a_damaged_checkpoint_falls_back_and_says_why(
     tmp_path: Path, damage: Callable[[Path], None], reason: str
 ) -> None:
     checkpoint.save(tmp_path, 100, small(1), {}, keep=2)
-    damage(checkpoint.save(tmp_path, 200, small(2), {}, keep=2))
+    damage(checkpoint.save(tmp_path, 200, small(2), {"name": "ever"}, keep=2))
     loaded = checkpoint.load(tmp_path, small(0))
     assert (loaded.step, value_of(loaded.tree)) == (100, 1)
     assert len(loaded.skipped) == 1
     assert loaded.skipped[0].startswith(f"checkpoint step_000000000200 skipped: {reason}")
-    assert checkpoint.load_arrays(tmp_path).step == 100
+    assert checkpoint.load(tmp_path).step == 100
 
 
 def test_checkpoints_that_were_passed_over_are_kept_under_another_name(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 100, small(1), {}, keep=1)
     for count in ("", "_2"):
         flip(checkpoint.save(tmp_path, 200, small(2), {}, keep=2))
-        aside = tmp_path / f"damaged_step_000000000200{count}"
+        aside = tmp_path / f"damaged_step_000000000200{count}.safetensors"
         (note,) = checkpoint.set_aside(tmp_path, after=100)
-        assert note == f"step_000000000200 is kept as {aside}: delete it when you do not need it"
-        assert (aside / checkpoint.TENSORS).exists()
+        name = "step_000000000200.safetensors"
+        assert note == f"{name} is kept as {aside}: delete it when you do not need it"
+        assert aside.exists()
     assert checkpoint.steps(tmp_path) == [100]
 
 
@@ -375,9 +323,9 @@ def test_another_shape_type_or_name_is_refused(tmp_path: Path, template: Any, re
 
 
 def test_without_a_valid_checkpoint_every_reason_is_named(tmp_path: Path) -> None:
-    for step, damage in ((100, flip), (200, lose_meta)):
+    for step, damage in ((100, flip), (200, empty)):
         damage(checkpoint.save(tmp_path, step, small(1), {}, keep=2))
-    with pytest.raises(UserError, match=r"000200 skipped: meta.json is missing; .*000100 skipped: .*damaged"):
+    with pytest.raises(UserError, match=r"000200 skipped: .* no array; .*000100 skipped: .* differs"):
         checkpoint.load(tmp_path, small(0))
 
 

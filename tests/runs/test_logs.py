@@ -94,7 +94,7 @@ def _line(**changes: Any) -> bytes:
     [
         (b"rubbish", "Expecting value"),
         (b"\xff\xfe", "'utf-8' codec"),
-        (b"[1, 2]", "it is no object"),
+        (b"[1, 2]", "not a JSON object"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"step": 2, "step": 3, "kind": "train"}', "'step' is given twice"),
         (_line(step=-1), "step=-1 is negative"),
@@ -151,8 +151,8 @@ def scalars(path: Path) -> dict[tuple[str, int], float]:
 
 def test_events_hold_the_mean_and_each_lane(tmp_path: Path) -> None:
     log = Events(tmp_path)
-    log.write(10, "train", {"loss": [1.0, 3.0], "speed": 5, "one": jnp.array([2.0])})
-    log.write(20, "eval", {"r": [None, 2.0], "nan": float("nan"), "unknown": None})
+    log({"step": 10, "kind": "train", "loss": [1.0, 3.0], "speed": 5, "one": [2.0]})
+    log({"step": 20, "kind": "eval", "r": [None, 2.0], "unknown": None, "stored": ["edges"]})
     (file,) = tmp_path.iterdir()
     assert scalars(file) == {
         ("train/loss", 10): 2.0,
@@ -167,7 +167,7 @@ def test_events_hold_the_mean_and_each_lane(tmp_path: Path) -> None:
 
 def test_a_quick_resume_purges_later_steps_and_keeps_the_first_file(tmp_path: Path) -> None:
     for resumed_at in (None, 20, 20):
-        Events(tmp_path, resumed_at).write(30, "train", {"loss": 1.0})
+        Events(tmp_path, resumed_at)({"step": 30, "kind": "train", "loss": 1.0})
     files = sorted(tmp_path.iterdir())
     assert [len(scalars(file)) for file in files] == [1, 1, 1]
     starts = [[e.step for e in events(file) if e.HasField("session_log")] for file in files]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from apportion.core.types import Backbone, Batch, Method, Sampling, Transitions
+from apportion.core.types import Backbone, Batch, EpisodeMemory, Method, Sampling, Transitions
 from apportion.training import agent, scaling
 from apportion.training.agent import AgentState
 from apportion.training.scaling import Limit
@@ -74,17 +74,14 @@ def test_the_two_parts_use_different_randomness() -> None:
     assert metrics["model_key"] != metrics["policy_key"]
 
 
-def test_workers_get_the_mask_with_the_policy() -> None:
-    arrays = agent.actor(_method(), _backbone(), AgentState(jnp.zeros(()), {}, None), 3)
-    assert set(arrays) == {"mask", "w0", "b0"}
-    np.testing.assert_array_equal(arrays["mask"], [1, 0, 0])
-
-
 def test_what_a_method_recalls_is_learned_beside_the_replays_steps() -> None:
     data = batch(0, 5, 0)
     remembered = jax.tree.map(lambda x: x + 1 if x.dtype == jnp.float32 else x, data.transitions)
     method = _method()._replace(
-        recall=lambda state, count, key: jax.tree.map(lambda x: x[:count], remembered),
+        memory=EpisodeMemory(
+            survey=lambda state, found: state,
+            recall=lambda state, count, key: jax.tree.map(lambda x: x[:count], remembered),
+        ),
         reward=lambda state, steps: steps.paid,
     )
     state = agent.init(method, _backbone(), jax.random.key(0), SPEC, None)
@@ -95,8 +92,10 @@ def test_what_a_method_recalls_is_learned_beside_the_replays_steps() -> None:
     )
 
 
-def test_workers_get_the_units_with_the_policy() -> None:
+def test_workers_get_mask_and_units_with_the_policy() -> None:
     units = scaling.unknown(SPEC)._replace(mean=jnp.asarray([1.0, 2.0, 3.0]))
     arrays = agent.actor(_method(), _backbone(), AgentState(jnp.zeros(()), {}, units), 3)
+    assert set(arrays) == {"mask", "mean", "scale", "w0", "b0"}
+    np.testing.assert_array_equal(arrays["mask"], [1, 0, 0])
     np.testing.assert_array_equal(arrays["mean"], [1, 2, 3])
     np.testing.assert_array_equal(arrays["scale"], [1, 1, 1])

@@ -6,13 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from apportion.core.spec import Graph
 from apportion.core.types import Segments
 from apportion.data import replay as replays
-from apportion.envs.wire import Arrays
+from apportion.envs.messages import Arrays
 from apportion.methods import METHODS
 from apportion.training import evaluate
 from builders import SPEC
@@ -33,21 +31,6 @@ def _episode(seed: int, ends: list[int]) -> Arrays:
         "true_rewards": true_rewards,
         "segment_end": segment_end,
     }
-
-
-@given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=6), seed=st.integers(0, 99))
-def test_segment_facts_equal_a_loop(lengths: list[int], seed: int) -> None:
-    episode = _episode(seed, np.cumsum(lengths).tolist())
-    totals, found_lengths, positions = evaluate._segment_facts(episode["paid"], episode["segment_end"])
-    expected, start = [], 0
-    for length in lengths:
-        total = sum(episode["paid"][start : start + length])
-        expected += [(total, length, position) for position in range(length)]
-        start += length
-    np.testing.assert_allclose(totals, [total for total, _, _ in expected], rtol=1e-5)
-    np.testing.assert_array_equal(found_lengths, [length for _, length, _ in expected])
-    np.testing.assert_array_equal(positions, [position for _, _, position in expected])
-    assert (totals.dtype, found_lengths.dtype, positions.dtype) == (np.float32, np.int32, np.int32)
 
 
 @pytest.mark.parametrize(("name", "column"), [("oracle", "true_rewards"), ("observed", "paid")])

@@ -181,15 +181,6 @@ def test_a_training_is_bit_for_bit_the_same_until_steps_are_imagined() -> None:
     assert metrics["imagined_share"] == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("structure", "backbone"), [("closed-form", "dqn"), ("gradient", "td3")])
-def test_discrete_actions_and_the_published_form_can_be_imagined(structure: str, backbone: str) -> None:
-    """Traced only: shapes and types fit."""
-    config = _config(Imagine(share=0.5), backbone, structure=structure)
-    _, _, metrics = jax.eval_shape(lambda: _one_iteration(config))
-    assert "imagined_share" in metrics
-
-
 def test_a_model_of_the_users_own_is_held_against_its_contract() -> None:
     method = _linear()
     assert method.dynamics is not None
@@ -197,7 +188,7 @@ def test_a_model_of_the_users_own_is_held_against_its_contract() -> None:
     whole = method.dynamics._replace(
         imagine=lambda own, method, observation, action, key: Imagined(observation, jnp.zeros((), bool))
     )
-    line = r"--method mine:make: dynamics.imagine has shape \(\): \(4,\) is needed"
+    line = r"--method mine:make: dynamics.imagine.terminated has shape \(\): \(4,\) is needed"
     with pytest.raises(UserError, match=line):
         check_method("mine:make", method._replace(dynamics=whole), SPEC, batch_size=4)
 

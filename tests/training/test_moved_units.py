@@ -60,7 +60,7 @@ def test_rewards_do_not_move_with_the_unit_of_pay(name: str) -> None:
     """GRD's were a thousand times too large, once pay had grown to a thousand units, and stayed so."""
     method, state = _learned(name)
     assert state.scaling is not None
-    moved = agents.in_units(method, state, state.scaling._replace(unit=jnp.asarray(2.0)))
+    moved = agents.rescaled(method, state, state.scaling._replace(unit=jnp.asarray(2.0)))
     np.testing.assert_allclose(_rewards(method, moved), _rewards(method, state), rtol=1e-4, atol=1e-5)
     assert moved.scaling is not None
     np.testing.assert_allclose(moved.scaling.reward_square, 1.0, rtol=1e-5)  # 2,000 old units are one new
@@ -77,7 +77,7 @@ def test_where_the_unit_of_pay_stays_nothing_is_forgotten(name: str) -> None:
     state = agents.init(method, backbone, jax.random.key(0), builders.SPEC, units)
     state = jax.tree.map(lambda x: x + 1 if x.dtype == jnp.float32 else x, state)
     assert state.scaling is not None
-    builders.assert_equal(agents.in_units(method, state, state.scaling), state)
+    builders.assert_equal(agents.rescaled(method, state, state.scaling), state)
 
 
 @pytest.mark.parametrize("name", ["grd", "rd", "rrd"])
@@ -86,7 +86,7 @@ def test_the_first_unit_finds_networks_as_they_start(name: str) -> None:
     method, state = _learned(name)
     before = state._replace(scaling=scaling.unknown(builders.SPEC))
     assert before.scaling is not None
-    moved = agents.in_units(method, before, before.scaling._replace(unit=jnp.asarray(1e-5)))
+    moved = agents.rescaled(method, before, before.scaling._replace(unit=jnp.asarray(1e-5)))
     builders.assert_equal(moved.method, before.method)
 
 
@@ -96,11 +96,11 @@ def test_networks_start_from_what_every_step_earns_where_that_stands_out(name: s
     method, state = _learned(name)
     before = state._replace(scaling=scaling.unknown(builders.SPEC))
     assert before.scaling is not None
-    settled = before.scaling._replace(unit=jnp.asarray(2.0))
-    for_now = before._replace(scaling=before.scaling._replace(unit=jnp.asarray(-2.0)))
+    settled = before.scaling._replace(unit=jnp.asarray(2.0), settled=jnp.asarray(True))
+    for_now = before._replace(scaling=settled._replace(settled=jnp.asarray(False)))
     plain = _rewards(method, before)
     for start in (before, for_now):
-        moved = agents.in_units(method, start, settled, jnp.asarray(-500.0))
+        moved = agents.rescaled(method, start, settled, jnp.asarray(-500.0))
         np.testing.assert_allclose(_rewards(method, moved), 2 * plain - 1_000, rtol=1e-5)
-        again = agents.in_units(method, moved, settled)
+        again = agents.rescaled(method, moved, settled)
         builders.assert_equal(again, moved)

@@ -32,5 +32,5 @@ def test_one_step_is_an_episode() -> None:
     unfinished = Unfinished(1)
     unfinished.step(FINE, [0.5], FINE + 1, -1000.0, {})
     episode = unfinished.end(terminated=False)
-    assert (episode.observations.shape, episode.paid.tolist()) == ((2, 3), [-1000.0])
-    assert episode.segment_end.tolist() == [True]
+    assert (episode["observations"].shape, episode["paid"].tolist()) == ((2, 3), [-1000.0])
+    assert episode["segment_end"].tolist() == [True]

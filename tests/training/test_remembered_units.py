@@ -29,13 +29,13 @@ def _moved(name: str) -> AgentState:
     state = AgentState(method.init(jax.random.key(0), builders.SPEC), None, BEFORE)
     seen = scaling.batch(BEFORE, Batch(SEGMENTS, builders.transitions(0, 4)))
     assert seen.segments is not None
-    if method.survey is None:
+    if method.memory is None:
         state, _ = agents.update_model(method, state, seen, jax.random.key(1))
     else:
         total, length = seen.segments.total, seen.segments.length
         survey = Survey(total, length, jnp.ones(4, bool), lambda places: builders.lane(seen.segments, places))
-        state = state._replace(method=method.survey(state.method, survey))
-    return agents.in_units(method, state, NOW)
+        state = state._replace(method=method.memory.survey(state.method, survey))
+    return agents.rescaled(method, state, NOW)
 
 
 def _memory(state: AgentState) -> Memory:
@@ -63,7 +63,7 @@ def test_what_is_told_apart_stays_so_in_other_units() -> None:
     centres = Centres(jax.random.normal(jax.random.key(1), (8, 3)), jnp.ones(3))
     found = method.init(jax.random.key(0), builders.SPEC)._replace(centres=centres, scale=jnp.asarray(3.0))
     now = NOW._replace(scale=NOW.scale * jnp.asarray([1.0, 5.0, 20.0]))
-    moved: Any = agents.in_units(method, AgentState(found, None, BEFORE), now).method
+    moved: Any = agents.rescaled(method, AgentState(found, None, BEFORE), now).method
     before, after = (scaling.segments(each, builders.segments(0, 40)) for each in (BEFORE, now))
     real = np.asarray(before.mask)
     expected = np.asarray(symbols_of(centres, before))[real]
@@ -94,7 +94,7 @@ def test_a_policy_with_running_statistics_acts_the_same_in_other_units(name: str
     method = METHODS["oracle"].make(METHODS["oracle"].config())._replace(policy_mask=lambda _: hidden)
     start = agents.init(method, backbone, jax.random.key(0), builders.SPEC, BEFORE)
     builders.assert_equal(
-        agents.in_units(method, start, NOW).backbone, start.backbone
+        agents.rescaled(method, start, NOW).backbone, start.backbone
     )  # nothing was seen yet
     lesson = agents.policy_batch(
         method, scaling.Limit(9, "pause"), start, builders.transitions(0, 6), jax.random.key(1)
@@ -108,7 +108,7 @@ def test_a_policy_with_running_statistics_acts_the_same_in_other_units(name: str
         return [acting.act(actor, backbone.head, row, None) for row in rows]
 
     units = BEFORE._replace(mean=BEFORE.mean + 0.5, scale=BEFORE.scale * 0.8)
-    moved = agents.in_units(method, learned, units)
+    moved = agents.rescaled(method, learned, units)
     # All but for what is added to variances.
     np.testing.assert_allclose(actions(moved), actions(learned), atol=1e-3)
     judges: Any = (learned.backbone, moved.backbone)

@@ -16,7 +16,7 @@ from apportion.envs.make import EnvConfig
 from apportion.methods import METHODS
 from apportion.training import scaling
 from apportion.training.agent import AgentState
-from apportion.training.learner import Episode, as_chunk
+from apportion.training.offline import chunk_of
 from apportion.training.settings import Config, Schedule
 from apportion.training.updates import watch_returns
 from builders import SPEC
@@ -32,8 +32,10 @@ def _filled(rewards: list[np.ndarray], windows: bool) -> replays.Replay:
         steps = len(each)
         ends = np.ones(steps, bool) if windows else np.arange(steps) == steps - 1
         states, actions = np.zeros((steps + 1, 3), np.float32), np.zeros((steps, 2), np.float32)
-        episode = Episode(states, actions, each, each, ends, terminated=False)
-        replay = replays.insert(replay, jax.tree.map(jnp.asarray, as_chunk(episode, SPEC)))
+        columns = {"paid": each, "true_rewards": each, "segment_end": ends, "terminated": np.asarray(False)}
+        episode = {"observations": states, "actions": actions, **columns}
+        chunk = chunk_of([episode], SPEC.max_episode_steps + 2, 8)
+        replay = replays.insert(replay, jax.tree.map(jnp.asarray, chunk))
     return replay
 
 

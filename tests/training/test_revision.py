@@ -16,15 +16,15 @@ from apportion.envs.make import EnvConfig
 from apportion.training import scaling
 from apportion.training.loop import online, open_pool, start
 from apportion.training.presets import preset
-from apportion.training.revisions import Reviser, _reached
+from apportion.training.revisions import Reviser, reached
 from apportion.training.settings import Config, Schedule
 
 
 def test_a_look_is_due_each_time_the_segments_have_grown_enough() -> None:
     counts = np.array([0, 1, 99, 100, 199, 200, 399, 400, 1600])
-    assert _reached(counts, 100, 2.0).tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 5]
+    assert reached(counts, 100, 2.0).tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 5]
     finer = np.array([18, 19, 23, 24, 149, 150, 300])
-    assert _reached(finer, 18.75, 2 ** (1 / 3)).tolist() == [0, 1, 1, 2, 9, 10, 13]
+    assert reached(finer, 18.75, 2 ** (1 / 3)).tolist() == [0, 1, 1, 2, 9, 10, 13]
 
 
 def test_units_are_measured_whenever_grd_looks() -> None:
@@ -32,10 +32,10 @@ def test_units_are_measured_whenever_grd_looks() -> None:
     revision = Config(env=EnvConfig("x")).make_method().revision
     assert revision is not None
     counts = np.arange(1, 5000)
-    looks = np.flatnonzero(np.diff(_reached(counts, revision.first, revision.growth)))
-    measurements = np.flatnonzero(np.diff(_reached(counts, scaling.FIRST, scaling.GROWTH)))
+    looks = np.flatnonzero(np.diff(reached(counts, revision.first, revision.growth)))
+    measurements = np.flatnonzero(np.diff(reached(counts, scaling.FIRST, scaling.GROWTH)))
     assert set(looks) <= set(measurements)
-    assert _reached(np.array([0, 1]), scaling.FIRST, scaling.GROWTH)[1] > 0  # one segment is enough
+    assert reached(np.array([0, 1]), scaling.FIRST, scaling.GROWTH)[1] > 0  # one segment is enough
 
 
 def _episode(number: int, length: int) -> tuple[np.ndarray, np.ndarray, float]:

@@ -18,7 +18,7 @@ from apportion.methods import METHODS
 from apportion.training import agent as agents
 from apportion.training import scaling
 from apportion.training.loop import online, open_pool
-from apportion.training.presets import paper, preset
+from apportion.training.presets import preset
 from apportion.training.settings import Config, Schedule
 
 UNKNOWN = scaling.unknown(builders.SPEC)
@@ -313,12 +313,6 @@ def test_a_training_is_the_same_in_any_unit_of_pay(method: str) -> None:
     _assert_alike(_trained(method, '{"pay": 1e-5}'), _trained(method, '{"pay": 1e6}'))
 
 
-def test_the_paper_s_settings_take_observations_as_they_come() -> None:
-    assert preset("Pendulum-v1", "grd", "sac").normalise
-    assert not paper(preset("Pendulum-v1", "grd", "sac")).normalise
-    assert not paper(preset("Pendulum-v1", "rd", "sac")).normalise
-
-
 # --- Returns
 
 
@@ -348,15 +342,6 @@ def test_rewards_come_in_the_unit_of_returns(outlier: float) -> None:
     thrice = scaling.in_unit(found, jnp.asarray(3.0))
     np.testing.assert_allclose(scaling.reward_factor(thrice), scaling.reward_factor(found) / 3, rtol=1e-4)
     assert float(scaling.reward_factor(asked)) == 1  # nothing has been seen
-
-
-def test_what_is_no_step_does_not_count_among_returns() -> None:
-    asked, wanted = scaling.unknown(builders.SPEC, returns=True), Returns(0.5, 5.0)
-    begins = jnp.asarray([[True, False, False, False]])
-    rewards, real = jnp.asarray([[2.0, 4.0, 0.0, 0.0]]), jnp.asarray([[True, True, False, False]])
-    found = scaling.watched_returns(asked, rewards, begins, real, wanted)
-    some = scaling.watched_returns(asked, rewards[:, :2], begins[:, :2], real[:, :2], wanted)
-    builders.assert_close(found.returns, some.returns)
 
 
 def test_larger_returns_count_at_once_and_smaller_ones_by_and_by() -> None:

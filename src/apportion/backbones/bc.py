@@ -6,8 +6,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from apportion.backbones import imitation
 from apportion.backbones.actor_critic import CommonConfig
-from apportion.backbones.imitation import Actor, actor_arrays, choose_action, init_actor, log_density
+from apportion.backbones.imitation import Actor, init_actor, log_density
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Transitions
 from apportion.nn import optimise
@@ -40,12 +41,4 @@ def make(config: Config) -> Backbone:
         actor, optimiser, actor_loss = optimise.descend(state.optimiser, state.actor, loss)
         return State(actor, optimiser), {"actor_loss": actor_loss, "reward_mean": jnp.mean(rewards)}
 
-    def act(
-        state: State, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
-    ) -> Float[Array, "A"]:
-        return choose_action(state.actor, observation, key, explore)
-
-    def actor(state: State) -> dict[str, Array]:
-        return actor_arrays(state.actor)
-
-    return Backbone(init, update, act, actor, "sampled", config.batch_size, None, offline=True)
+    return imitation.build(config, init, update)

@@ -1,4 +1,5 @@
-"""What TD3 and those that come from it share: smoothed targets, and an actor that steps less often."""
+"""Deterministic actor-critics: what TD3, DDPG and ReBRAC share. Targets are smoothed by noise on the target
+actor's actions, and the actor may step less often than the critics."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,17 +9,39 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from apportion.backbones.actor_critic import DeterministicConfig, follow
+from apportion.backbones.actor_critic import (
+    TargetConfig,
+    arrays,
+    bellman_target,
+    follow,
+    init_critics,
+    step_critics,
+    values,
+)
 from apportion.core.config import check
-from apportion.core.types import Metrics
+from apportion.core.spec import Spec
+from apportion.core.types import Backbone, Metrics, Transitions
 from apportion.nn import optimise
 from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
 
 
 @dataclass(frozen=True)
+class DeterministicConfig(TargetConfig):
+    """The settings of backbones whose actor is a function, and explores by noise."""
+
+    exploration_noise: float = 0.1
+    """Standard deviation of the noise on actions while collecting."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        noise = self.exploration_noise
+        check(noise >= 0, f"backbone.exploration_noise={noise} must not be negative")
+
+
+@dataclass(frozen=True)
 class SmoothedConfig(DeterministicConfig):
-    """The settings that they have in common."""
+    """The settings of TD3 and of those that come from it."""
 
     smoothing_noise: float = 0.2
     """Standard deviation of the noise on the target actor's actions."""
@@ -44,6 +67,69 @@ class State(NamedTuple):
     updates: Int[Array, ""]  # so many have been made
 
 
+NextValues = Callable[[State, Transitions, Float[Array, "B A"]], Float[Array, "B"]]  # of what is done next
+ActorLoss = Callable[[MLP, MLP, Transitions], Float[Array, ""]]  # of an actor, and the critics that judge it
+
+
+def build(
+    config: SmoothedConfig,
+    next_values: NextValues,
+    actor_loss: ActorLoss,
+    critics: int = 2,
+    critic: type[MLP] = MLP,
+    offline: bool = False,
+) -> Backbone:
+    """A deterministic actor-critic: what its critics expect after a step, and what its actor descends."""
+
+    def init(key: PRNGKeyArray, spec: Spec) -> State:
+        actor_key, critic_key = jax.random.split(key)
+        states, actions = spec.observation_size, spec.action_size
+        actor = MLP.init(actor_key, (states, *config.hidden, actions))
+        judges = init_critics(critic_key, critics, states + actions, config.hidden, kind=critic)
+        return State(
+            actor=actor,
+            target_actor=jax.tree.map(jnp.copy, actor),
+            critics=judges,
+            target_critics=jax.tree.map(jnp.copy, judges),
+            actor_optimiser=optimise.start(actor, config.learning_rate),
+            critic_optimiser=optimise.start(judges, config.learning_rate),
+            updates=jnp.asarray(0, jnp.int32),
+        )
+
+    def update(
+        state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray
+    ) -> tuple[State, Metrics]:
+        noise, clip = config.smoothing_noise, config.smoothing_clip
+        action = smoothed_action(state.target_actor, transitions.next_observation, key, noise, clip)
+        after = next_values(state, transitions, action)
+        target = bellman_target(rewards, transitions.terminated, after, config.discount)
+        critics, optimiser, metrics = step_critics(state.critics, state.critic_optimiser, transitions, target)
+        state = state._replace(critics=critics, critic_optimiser=optimiser, updates=state.updates + 1)
+        state, loss = step_actor(state, lambda actor: actor_loss(actor, critics, transitions), config)
+        return state, metrics | {"actor_loss": loss, "reward_mean": jnp.mean(rewards)}
+
+    def act(
+        state: State, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
+    ) -> Float[Array, "A"]:
+        action = jnp.tanh(state.actor(observation))
+        if not explore:
+            return action
+        noise = config.exploration_noise * jax.random.normal(key, action.shape)
+        return jnp.clip(action + noise, -1.0, 1.0)
+
+    def actor(state: State) -> dict[str, Array]:
+        return arrays(state.actor) | {"noise": jnp.asarray(config.exploration_noise, jnp.float32)}
+
+    return Backbone(init, update, act, actor, "tanh_noise", config.batch_size, offline=offline)
+
+
+def lower_values(
+    state: State, transitions: Transitions, next_action: Float[Array, "B A"]
+) -> Float[Array, "B"]:
+    """min_j Q'_j(s', a')."""
+    return jnp.min(values(state.target_critics, transitions.next_observation, next_action), axis=0)
+
+
 def smoothed_action(
     target_actor: MLP, observation: Float[Array, "B S"], key: PRNGKeyArray, noise: float, clip: float
 ) -> Float[Array, "B A"]:
@@ -57,13 +143,12 @@ def smoothed_action(
 
 def step_actor(
     state: State, loss: Callable[[MLP], Float[Array, ""]], config: SmoothedConfig
-) -> tuple[State, Metrics]:
+) -> tuple[State, Float[Array, ""]]:
     """Every `actor_every`-th time the actor steps down a loss and all targets follow; else only the loss is
     measured."""
 
     def step() -> tuple[State, Array]:
-        actor_loss, gradients = jax.value_and_grad(loss)(state.actor)
-        actor, optimiser = optimise.step(state.actor_optimiser, state.actor, gradients)
+        actor, optimiser, actor_loss = optimise.descend(state.actor_optimiser, state.actor, loss)
         moved = state._replace(
             actor=actor,
             target_actor=follow(state.target_actor, actor, config.polyak),
@@ -76,5 +161,4 @@ def step_actor(
         return state, loss(state.actor)
 
     due = state.updates % config.actor_every == 0
-    state, actor_loss = step() if config.actor_every == 1 else jax.lax.cond(due, step, wait)
-    return state, {"actor_loss": actor_loss}
+    return step() if config.actor_every == 1 else jax.lax.cond(due, step, wait)

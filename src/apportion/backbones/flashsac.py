@@ -6,25 +6,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int
 
-from apportion.backbones.actor_critic import (
-    DecayConfig,
-    StochasticConfig,
-    TargetConfig,
-    act_by_chance,
-    arrays,
-    check_width,
-    follow,
-    sample_action,
-    step_temperature,
-)
+from apportion.backbones import soft
+from apportion.backbones.actor_critic import TargetConfig, arrays, check_width
+from apportion.backbones.soft import CriticLoss, Kind, State, StochasticConfig, networks_of
 from apportion.core.config import check
-from apportion.core.spec import Spec
-from apportion.core.types import Backbone, Metrics, Returns, Transitions
-from apportion.nn import optimise
-from apportion.nn.lanes import choose, in_any_lane
-from apportion.nn.optimise import Optimiser
+from apportion.core.types import Backbone, Returns, Transitions
 from apportion.nn.renorm import Statistics
 from apportion.nn.unit import RMS_EPSILON, FoldedResidual, UnitResidual
 
@@ -37,7 +25,7 @@ STATISTICS_RATE = 0.01  # how far each batch moves the running statistics
 
 
 @dataclass(frozen=True)
-class Config(DecayConfig, StochasticConfig, TargetConfig):
+class Config(StochasticConfig, TargetConfig):
     """FlashSAC: SAC on residual blocks with batch norm and unit-norm weights, categorical critics."""
 
     hidden: tuple[int, ...] = (128, 128)
@@ -52,88 +40,108 @@ class Config(DecayConfig, StochasticConfig, TargetConfig):
     """Entropy temperature at the start."""
     target_entropy: float | None = None
     """The entropy the temperature aims at; that of Gaussians with a spread of 0.15 when not given."""
+    decay_updates: int | None = None
+    """Updates over which the learning rate falls to its half; those of the whole training when not given."""
     actor_every: int = 2
     """Actor and temperature step at every so many updates of the critics."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_width("hidden", self.hidden)
-        check_width("critic_hidden", self.critic_hidden)
+        check_width("backbone.hidden", self.hidden)
+        check_width("backbone.critic_hidden", self.critic_hidden)
         check(self.batch_size >= 2, f"backbone.batch_size={self.batch_size} must be at least 2 for flashsac")
         check(self.actor_every >= 1, f"backbone.actor_every={self.actor_every} must be at least 1")
+        updates = self.decay_updates
+        check(updates is None or updates >= 1, f"backbone.decay_updates={updates} must be at least 1")
 
     def entropy_for(self, actions: int) -> float:
         usual = 0.5 * actions * math.log(2 * math.pi * math.e * TARGET_STD**2)
         return usual if self.target_entropy is None else self.target_entropy
 
+    def rate_share(self, updates: Int[Array, ""]) -> Float[Array, ""]:
+        """What is left of the learning rate after so many updates, by half a turn of a cosine from 1 to ½."""
+        if self.decay_updates is None:
+            return jnp.ones(())
+        passed = jnp.minimum(updates.astype(jnp.float32) / self.decay_updates, 1.0)
+        return 0.75 + 0.25 * jnp.cos(math.pi * passed)
 
-class State(NamedTuple):
-    actor: UnitResidual
-    critics: UnitResidual  # two of them: every array has a leading axis of 2
-    target_critics: UnitResidual
-    actor_statistics: Statistics
-    critic_statistics: Statistics  # two
-    log_temperature: Float[Array, ""]
-    actor_optimiser: Optimiser
-    critic_optimiser: Optimiser
-    temperature_optimiser: Optimiser
-    updates: Int[Array, ""]  # so many have been made
-    actor_loss: Float[Array, ""]  # at the actor's latest step, and the entropy then
-    entropy: Float[Array, ""]
+
+class BoundedPolicy(NamedTuple):
+    """A folded actor whose log standard deviations are brought into their range."""
+
+    network: FoldedResidual
+
+    def __call__(self, observation: Float[Array, "*B S"]) -> Float[Array, "*B O"]:
+        return bounded(self.network(observation))
 
 
 def make(config: Config) -> Backbone:
-    def init(key: PRNGKeyArray, spec: Spec) -> State:
-        actor_key, critic_key = jax.random.split(key)
-        states, actions = spec.observation_size, spec.action_size
-        actor, actor_statistics = UnitResidual.init(actor_key, (states, *config.hidden, 2 * actions))
-        sizes = (states + actions, *config.critic_hidden, BINS)
-        critics, statistics = jax.vmap(lambda k: UnitResidual.init(k, sizes))(jax.random.split(critic_key))
-        log_temperature = jnp.asarray(math.log(config.initial_temperature), jnp.float32)
-        return State(
-            actor=actor,
-            critics=critics,
-            target_critics=jax.tree.map(jnp.copy, critics),
-            actor_statistics=actor_statistics,
-            critic_statistics=statistics,
-            log_temperature=log_temperature,
-            actor_optimiser=optimise.start(actor, config.learning_rate),
-            critic_optimiser=optimise.start(critics, config.learning_rate),
-            temperature_optimiser=optimise.start(log_temperature, config.learning_rate),
-            updates=jnp.asarray(0, jnp.int32),
-            actor_loss=jnp.zeros(()),
-            entropy=jnp.zeros(()),
-        )
+    def critic_loss(
+        state: State, transitions: Transitions, rewards: Array, next_action: Array, next_log_density: Array
+    ) -> CriticLoss:
+        """Cross entropy to the projected target of whichever target critic finds (s', a') worth less."""
+        now = jnp.concatenate([transitions.observation, transitions.action], axis=-1)
+        after = jnp.concatenate([transitions.next_observation, next_action], axis=-1)
+        inputs, statistics = jnp.concatenate([now, after]), state.critic_statistics
+        assert statistics is not None
+        found, _ = joint_log_probabilities(state.target_critics, statistics, inputs)
+        following = _pooled(jnp.exp(jnp.split(found, 2, axis=1)[1]), config)
+        costs = jnp.exp(state.log_temperature) * next_log_density
+        target = projected(following, rewards, transitions.terminated, costs, config.discount)
 
-    def update(
-        state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray
-    ) -> tuple[State, Metrics]:
-        actor_key, target_key = jax.random.split(key)
-        due = state.updates % config.actor_every == 0
-        state = jax.lax.cond(
-            in_any_lane(due),
-            lambda: choose(due, _update_actor(state, transitions, actor_key, config), state),
-            lambda: state,
-        )
-        state, metrics = _update_critics(state, transitions, rewards, target_key, config)
-        metrics |= {"actor_loss": state.actor_loss, "entropy": state.entropy}
-        metrics |= {"temperature": jnp.exp(state.log_temperature)}
-        return state._replace(updates=state.updates + 1), metrics
+        def loss(critics: UnitResidual) -> tuple[Array, tuple[Array, Statistics]]:
+            found, now = joint_log_probabilities(critics, statistics, inputs)
+            found, _ = jnp.split(found, 2, axis=1)
+            cross_entropy = -jnp.sum(target[None] * found, axis=-1)
+            return jnp.mean(cross_entropy), (jnp.mean(expectation(jnp.exp(found))), now)
 
-    def act(
-        state: State, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
-    ) -> Float[Array, "A"]:
-        outputs = state.actor.folded(state.actor_statistics)(observation)
-        return act_by_chance(bounded(outputs), key, explore)
+        return loss
 
-    def actor(state: State) -> dict[str, Array]:
-        """With ε among its arrays envs.acting knows it as a network of these blocks."""
-        layers = arrays(state.actor.folded(state.actor_statistics).layers)
-        numbers = {"rms_epsilon": RMS_EPSILON, "longest_repeat": LONGEST_REPEAT}
-        return layers | {name: jnp.asarray(number, jnp.float32) for name, number in numbers.items()}
+    kind = Kind(
+        networks_of(UnitResidual.init, UnitResidual.init, config.hidden, config.critic_hidden, BINS),
+        critic_loss,
+        policy=lambda actor, statistics: BoundedPolicy(actor.folded(statistics)),
+        learning=learning,
+        judging=judging,
+        arrays=_named,
+        polyak=config.polyak,
+        rate_share=config.rate_share,
+        constrained=UnitResidual.unit,
+        actor_every=config.actor_every,
+        actor_first=True,
+        head="bounded_gaussian",
+        returns=Returns(config.discount, LARGEST_VALUE),
+    )
+    return soft.make(config, kind)
 
-    returns = Returns(config.discount, LARGEST_VALUE)
-    return Backbone(init, update, act, actor, "bounded_gaussian", config.batch_size, returns=returns)
+
+def _named(policy: BoundedPolicy) -> dict[str, Array]:
+    """With ε among its arrays envs.acting knows it as a network of these blocks."""
+    numbers = {"rms_epsilon": RMS_EPSILON, "longest_repeat": LONGEST_REPEAT}
+    constants = {name: jnp.asarray(number, jnp.float32) for name, number in numbers.items()}
+    return arrays(policy.network.layers) | constants
+
+
+def learning(
+    actor: UnitResidual, statistics: Statistics, transitions: Transitions
+) -> tuple[Float[Array, "B O"], Statistics]:
+    """Outputs at s, of one batch with s', which has a say in its statistics."""
+    observations = jnp.concatenate([transitions.observation, transitions.next_observation])
+    outputs, statistics = actor.learn(observations, statistics, STATISTICS_RATE)
+    return bounded(jnp.split(outputs, 2)[0]), statistics
+
+
+def judging(
+    critics: UnitResidual,
+    statistics: Statistics,
+    observation: Float[Array, "B S"],
+    action: Float[Array, "B A"],
+) -> Float[Array, "J B"]:
+    """Q_j(s, a) by the running statistics alone: critics that teach do not learn from the batch."""
+    inputs = jnp.concatenate([observation, action], axis=-1)
+    folded = jax.vmap(UnitResidual.folded)(critics, statistics)
+    logits = jax.vmap(lambda critic: critic(inputs))(folded)
+    return expectation(jax.nn.softmax(logits, axis=-1))
 
 
 def bounded(outputs: Float[Array, "*B O"]) -> Float[Array, "*B O"]:
@@ -185,41 +193,6 @@ def _bins() -> Float[Array, "K"]:
     return jnp.linspace(-LARGEST_VALUE, LARGEST_VALUE, BINS)
 
 
-def _update_critics(
-    state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray, config: Config
-) -> tuple[State, Metrics]:
-    """A step towards the projected target of whichever target critic finds (s', a') worth less."""
-    actor = state.actor.folded(state.actor_statistics)
-    next_action, next_log_density = sample_action(bounded(actor(transitions.next_observation)), key)
-    now = jnp.concatenate([transitions.observation, transitions.action], axis=-1)
-    after = jnp.concatenate([transitions.next_observation, next_action], axis=-1)
-    inputs = jnp.concatenate([now, after])
-
-    found, _ = joint_log_probabilities(state.target_critics, state.critic_statistics, inputs)
-    following = _pooled(jnp.exp(jnp.split(found, 2, axis=1)[1]), config)
-    costs = jnp.exp(state.log_temperature) * next_log_density
-    target = projected(following, rewards, transitions.terminated, costs, config.discount)
-
-    def loss(critics: UnitResidual) -> tuple[Array, tuple[Array, Statistics]]:
-        found, statistics = joint_log_probabilities(critics, state.critic_statistics, inputs)
-        found, _ = jnp.split(found, 2, axis=1)
-        cross_entropy = -jnp.sum(target[None] * found, axis=-1)
-        return jnp.mean(cross_entropy), (jnp.mean(expectation(jnp.exp(found))), statistics)
-
-    step = jax.value_and_grad(loss, has_aux=True)
-    (critic_loss, (value, statistics)), gradients = step(state.critics)
-    share = config.rate_share(state.updates)
-    critics, optimiser = optimise.step(state.critic_optimiser, state.critics, gradients, share=share)
-    critics = jax.vmap(UnitResidual.unit)(critics)
-    state = state._replace(
-        critics=critics,
-        target_critics=follow(state.target_critics, critics, config.polyak),
-        critic_statistics=statistics,
-        critic_optimiser=optimiser,
-    )
-    return state, {"critic_loss": critic_loss, "value": value, "reward_mean": jnp.mean(rewards)}
-
-
 def _pooled(probabilities: Float[Array, "J B K"], config: Config) -> Float[Array, "B K"]:
     """Those of the critic whose value is the lower one, or the mean of both."""
     if config.critic_pool == "mean":
@@ -227,50 +200,3 @@ def _pooled(probabilities: Float[Array, "J B K"], config: Config) -> Float[Array
     first, second = expectation(probabilities)
     lower = jnp.broadcast_to((first <= second)[:, None], probabilities.shape[1:])
     return jnp.where(lower, probabilities[0], probabilities[1])
-
-
-# --- Actor and temperature
-
-
-def _update_actor(state: State, transitions: Transitions, key: PRNGKeyArray, config: Config) -> State:
-    """A step of the actor, which learns from s and s' in one batch, up the critics' values at s, where they
-    judge by their running statistics; then one of the temperature."""
-    judges = jax.vmap(UnitResidual.folded)(state.critics, state.critic_statistics)
-    observations = jnp.concatenate([transitions.observation, transitions.next_observation])
-
-    def loss(actor: UnitResidual) -> tuple[Array, tuple[Array, Statistics]]:
-        outputs, statistics = actor.learn(observations, state.actor_statistics, STATISTICS_RATE)
-        action, log_density = sample_action(bounded(jnp.split(outputs, 2)[0]), key)
-        worth = config.pooled(_values(judges, transitions.observation, action))
-        found = jnp.mean(jnp.exp(state.log_temperature) * log_density - worth)
-        return found, (-jnp.mean(log_density), statistics)
-
-    step = jax.value_and_grad(loss, has_aux=True)
-    (actor_loss, (entropy, statistics)), gradients = step(state.actor)
-    share = config.rate_share(state.updates)
-    actor, actor_optimiser = optimise.step(state.actor_optimiser, state.actor, gradients, share=share)
-    log_temperature, temperature_optimiser = step_temperature(
-        state.log_temperature,
-        state.temperature_optimiser,
-        entropy,
-        config.entropy_for(transitions.action.shape[-1]),
-        share,
-    )
-    return state._replace(
-        actor=actor.unit(),
-        actor_statistics=statistics,
-        log_temperature=log_temperature,
-        actor_optimiser=actor_optimiser,
-        temperature_optimiser=temperature_optimiser,
-        actor_loss=actor_loss,
-        entropy=entropy,
-    )
-
-
-def _values(
-    critics: FoldedResidual, observation: Float[Array, "B S"], action: Float[Array, "B A"]
-) -> Float[Array, "J B"]:
-    """Q_j(s, a) of every critic."""
-    inputs = jnp.concatenate([observation, action], axis=-1)
-    logits = jax.vmap(lambda critic: critic(inputs))(critics)
-    return expectation(jax.nn.softmax(logits, axis=-1))

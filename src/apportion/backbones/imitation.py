@@ -1,14 +1,16 @@
 """Policies that make logged actions likely: what behaviour cloning and IQL have in common."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from apportion.backbones.actor_critic import arrays
+from apportion.backbones.actor_critic import CommonConfig, arrays
 from apportion.core.spec import Spec
+from apportion.core.types import Backbone
 from apportion.nn.networks import MLP
 
 LOG_STD_RANGE = (-5.0, 1.0)
@@ -57,3 +59,17 @@ def actor_arrays(actor: Actor) -> dict[str, Array]:
     if actor.log_std is None:
         return arrays(actor.network)
     return arrays(actor.network) | {"noise": jnp.exp(jnp.clip(actor.log_std, *LOG_STD_RANGE))}
+
+
+def build(config: CommonConfig, init: Callable[..., Any], update: Callable[..., Any]) -> Backbone:
+    """A backbone for logs whose state has such an actor."""
+
+    def act(
+        state: Any, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
+    ) -> Float[Array, "A"]:
+        return choose_action(state.actor, observation, key, explore)
+
+    def actor(state: Any) -> dict[str, Array]:
+        return actor_arrays(state.actor)
+
+    return Backbone(init, update, act, actor, "sampled", config.batch_size, None, offline=True)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from apportion.backbones import imitation
 from apportion.backbones.actor_critic import (
     TargetConfig,
     bellman_target,
@@ -16,7 +17,7 @@ from apportion.backbones.actor_critic import (
     step_critics,
     values,
 )
-from apportion.backbones.imitation import Actor, actor_arrays, choose_action, init_actor, log_density
+from apportion.backbones.imitation import Actor, init_actor, log_density
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Transitions
@@ -78,16 +79,14 @@ def make(config: Config) -> Backbone:
         next_values = state_values(state.value, transitions.next_observation)
         target = bellman_target(rewards, transitions.terminated, next_values, config.discount)
 
-        value, value_optimiser, value_loss = optimise.descend(
-            state.value_optimiser,
-            state.value,
-            lambda value: expectile_loss(value, transitions.observation, taken, config.expectile),
-        )
-        actor, actor_optimiser, actor_loss = optimise.descend(
-            state.actor_optimiser,
-            state.actor,
-            lambda actor: actor_loss_of(actor, transitions, advantage, config.temperature),
-        )
+        def off(value: MLP) -> Array:
+            return expectile_loss(value, transitions.observation, taken, config.expectile)
+
+        def unlike(actor: Actor) -> Array:
+            return actor_loss_of(actor, transitions, advantage, config.temperature)
+
+        value, value_optimiser, value_loss = optimise.descend(state.value_optimiser, state.value, off)
+        actor, actor_optimiser, actor_loss = optimise.descend(state.actor_optimiser, state.actor, unlike)
         critics, critic_optimiser, metrics = step_critics(
             state.critics, state.critic_optimiser, transitions, target
         )
@@ -101,15 +100,7 @@ def make(config: Config) -> Backbone:
         }
         return State(actor, value, critics, targets, *optimisers), metrics | found
 
-    def act(
-        state: State, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
-    ) -> Float[Array, "A"]:
-        return choose_action(state.actor, observation, key, explore)
-
-    def actor(state: State) -> dict[str, Array]:
-        return actor_arrays(state.actor)
-
-    return Backbone(init, update, act, actor, "sampled", config.batch_size, None, offline=True)
+    return imitation.build(config, init, update)
 
 
 def state_values(value: MLP, observation: Float[Array, "B S"]) -> Float[Array, "B"]:

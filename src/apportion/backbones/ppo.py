@@ -207,9 +207,9 @@ def loss(networks: Networks, batch: Rollout, config: Config) -> tuple[Float[Arra
 
 
 def _step(state: State, batch: Rollout, config: Config) -> tuple[State, Metrics]:
-    gradients, metrics = jax.grad(loss, has_aux=True)(state.networks, batch, config)
-    gradients = optimise.shortened(gradients, config.largest_gradient)
-    networks, optimiser = optimise.step(state.optimiser, state.networks, gradients)
+    networks, optimiser, metrics = optimise.descend_with(
+        state.optimiser, state.networks, lambda nets: loss(nets, batch, config), config.largest_gradient
+    )
     return State(networks, optimiser), metrics
 
 

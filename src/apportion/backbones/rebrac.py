@@ -2,23 +2,17 @@
 critics, held near logged actions in both actor and critics (TD3+BC, Fujimoto and Gu, 2021)."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from apportion.backbones.actor_critic import (
-    act_with_noise,
-    bellman_target,
-    init_deterministic,
-    noisy_arrays,
-    step_critics,
-    values,
-)
-from apportion.backbones.deterministic import SmoothedConfig, State, smoothed_action, step_actor
+from apportion.backbones import deterministic
+from apportion.backbones.actor_critic import values
+from apportion.backbones.deterministic import SmoothedConfig, State, lower_values
 from apportion.core.config import check
-from apportion.core.spec import Spec
-from apportion.core.types import Backbone, Metrics, Transitions
+from apportion.core.types import Backbone, Transitions
 from apportion.nn.networks import MLP, NormedMLP
 
 
@@ -38,47 +32,24 @@ class Config(SmoothedConfig):
 
 
 def make(config: Config) -> Backbone:
-    def init(key: PRNGKeyArray, spec: Spec) -> State:
-        learned = init_deterministic(key, spec, 2, config, NormedMLP)
-        return State(*learned, updates=jnp.asarray(0, jnp.int32))
-
-    def update(
-        state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray
-    ) -> tuple[State, Metrics]:
-        state = state._replace(updates=state.updates + 1)
-        next_values = penalised_values(state, transitions, key, config)
-        target = bellman_target(rewards, transitions.terminated, next_values, config.discount)
-        critics, optimiser, metrics = step_critics(state.critics, state.critic_optimiser, transitions, target)
-        state = state._replace(critics=critics, critic_optimiser=optimiser)
-
-        def loss(actor: MLP) -> Array:
-            return actor_loss(actor, critics, transitions, config.actor_penalty)
-
-        state, actor_metrics = step_actor(state, loss, config)
-        return state, metrics | actor_metrics | {"reward_mean": jnp.mean(rewards)}
-
-    def act(
-        state: State, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
-    ) -> Float[Array, "A"]:
-        return act_with_noise(state.actor, observation, key, explore, config.exploration_noise)
-
-    def actor(state: State) -> dict[str, Array]:
-        return noisy_arrays(state.actor, config.exploration_noise)
-
-    return Backbone(init, update, act, actor, "tanh_noise", config.batch_size, offline=True)
+    return deterministic.build(
+        config,
+        partial(penalised_values, penalty=config.critic_penalty),
+        partial(actor_loss, penalty=config.actor_penalty),
+        critic=NormedMLP,
+        offline=True,
+    )
 
 
 def penalised_values(
-    state: State, transitions: Transitions, key: PRNGKeyArray, config: Config
+    state: State, transitions: Transitions, next_action: Float[Array, "B A"], penalty: float
 ) -> Float[Array, "B"]:
-    """min_j Q'_j(s', a') - β₂ ‖a' - â'‖², with a' near the target actor's action and â' the logged next one.
-    Where that is not known nothing is taken off."""
-    after = transitions.next_observation
-    action = smoothed_action(state.target_actor, after, key, config.smoothing_noise, config.smoothing_clip)
-    found = jnp.min(values(state.target_critics, after, action), axis=0)
+    """min_j Q'_j(s', a') - β₂ ‖a' - â'‖², where â' is the logged next action. Where that is not known nothing
+    is taken off."""
+    found = lower_values(state, transitions, next_action)
     if transitions.next_action is None:
         return found
-    return found - config.critic_penalty * jnp.sum((action - transitions.next_action) ** 2, axis=-1)
+    return found - penalty * jnp.sum((next_action - transitions.next_action) ** 2, axis=-1)
 
 
 def actor_loss(actor: MLP, critics: MLP, transitions: Transitions, penalty: float) -> Float[Array, ""]:

@@ -2,12 +2,8 @@
 
 from dataclasses import dataclass
 
-import jax
-from jaxtyping import PRNGKeyArray
-
-from apportion.backbones.actor_critic import arrays, init_critics
-from apportion.backbones.soft import SoftConfig, make_soft
-from apportion.core.spec import Spec
+from apportion.backbones import soft
+from apportion.backbones.soft import Kind, SoftConfig, networks_of, regression
 from apportion.core.types import Backbone
 from apportion.nn.networks import MLP, NormedMLP
 
@@ -21,12 +17,11 @@ class Config(SoftConfig):
 
 
 def make(config: Config) -> Backbone:
-    critic = NormedMLP if config.critic_norm else MLP
-
-    def networks(key: PRNGKeyArray, spec: Spec) -> tuple[MLP, MLP]:
-        actor_key, critic_key = jax.random.split(key)
-        states, actions = spec.observation_size, spec.action_size
-        actor = MLP.init(actor_key, (states, *config.hidden, 2 * actions))
-        return actor, init_critics(critic_key, 2, states + actions, config.hidden, kind=critic)
-
-    return make_soft(config, networks, arrays)
+    critic = NormedMLP.init if config.critic_norm else MLP.init
+    kind = Kind(
+        networks_of(MLP.init, critic, config.hidden, config.hidden),
+        regression(config),
+        polyak=config.polyak,
+        critic_learning_rate=config.critic_learning_rate,
+    )
+    return soft.make(config, kind)

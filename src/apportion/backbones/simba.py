@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
+from apportion.backbones import soft
 from apportion.backbones.actor_critic import arrays, check_width
-from apportion.backbones.soft import SoftConfig, make_soft
+from apportion.backbones.soft import Kind, SoftConfig, networks_of, regression
 from apportion.core.config import check
-from apportion.core.spec import Spec
 from apportion.core.types import Backbone
 from apportion.nn.networks import NORM_EPSILON
 from apportion.nn.residual import ResidualMLP
@@ -34,8 +33,8 @@ class Config(SoftConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_width("hidden", self.hidden)
-        check_width("critic_hidden", self.critic_hidden)
+        check_width("backbone.hidden", self.hidden)
+        check_width("backbone.critic_hidden", self.critic_hidden)
         check(self.weight_decay >= 0, f"backbone.weight_decay={self.weight_decay} must not be negative")
 
     def entropy_for(self, actions: int) -> float:
@@ -43,14 +42,15 @@ class Config(SoftConfig):
 
 
 def make(config: Config) -> Backbone:
-    def networks(key: PRNGKeyArray, spec: Spec) -> tuple[ResidualMLP, ResidualMLP]:
-        actor_key, critic_key = jax.random.split(key)
-        states, actions = spec.observation_size, spec.action_size
-        actor = ResidualMLP.init(actor_key, (states, *config.hidden, 2 * actions))
-        sizes = (states + actions, *config.critic_hidden, 1)
-        return actor, jax.vmap(lambda k: ResidualMLP.init(k, sizes))(jax.random.split(critic_key))
-
-    return make_soft(config, networks, _named, config.weight_decay)
+    kind = Kind(
+        networks_of(ResidualMLP.init, ResidualMLP.init, config.hidden, config.critic_hidden),
+        regression(config),
+        arrays=_named,
+        polyak=config.polyak,
+        critic_learning_rate=config.critic_learning_rate,
+        weight_decay=config.weight_decay,
+    )
+    return soft.make(config, kind)
 
 
 def _named(actor: ResidualMLP) -> dict[str, Array]:

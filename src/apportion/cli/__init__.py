@@ -4,11 +4,12 @@ Exit codes: 0 done, 1 it went wrong, 2 the command line is wrong, 128+n stopped 
 """
 
 import codecs
+import dataclasses
 import importlib
 import io
 import os
 import sys
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 from apportion.core.config import UserError, nearest
 from apportion.core.registry import FOLDER
@@ -17,26 +18,29 @@ from apportion.core.terminal import say
 
 class Verb(NamedTuple):
     line: str  # what `apportion help` says
-    function: str  # module of this package, and the function in it that takes the rest of the command line
+    place: (
+        str  # module of this package, and a dataclass of flags in it, which is called to do what it says, or
+    )
+    # a function that takes the rest of the command line
 
 
 VERBS = {
     "train": Verb("train on an environment, into a run folder", "verbs.train"),
-    "sweep": Verb("train all that a file asks for: tasks, methods, settings", "sweep.sweep"),
-    "resume": Verb("continue a run from its newest checkpoint", "verbs.resume"),
-    "eval": Verb("play fresh episodes with a run's policies", "verbs.evaluate"),
-    "show": Verb("say in a few numbers how a run went", "verbs.show"),
-    "report": Verb("make one HTML page about one run or several", "compare.report"),
-    "compare": Verb("compare runs: scores with intervals, per task and over all", "compare.compare"),
-    "explain": Verb("say what a run's agents are paid for", "verbs.explain"),
-    "export": Verb("write a policy into a file that NumPy alone can run", "verbs.export"),
-    "identify": Verb("find who feeds the reward in logged episodes", "logged.identify_graph"),
+    "sweep": Verb("train all that a file asks for: tasks, methods, settings", "sweep.Sweep"),
+    "resume": Verb("continue a run from its newest checkpoint", "verbs.Resume"),
+    "eval": Verb("play fresh episodes with a run's policies", "verbs.Eval"),
+    "show": Verb("say in a few numbers how a run went", "verbs.Show"),
+    "report": Verb("make one HTML page about one run or several", "compare.Report"),
+    "compare": Verb("compare runs: scores with intervals, per task and over all", "compare.Compare"),
+    "explain": Verb("say what a run's agents are paid for", "verbs.Explain"),
+    "export": Verb("write a policy into a file that NumPy alone can run", "verbs.Export"),
+    "identify": Verb("find who feeds the reward in logged episodes", "logged.Identify"),
     "fit": Verb("learn from logged episodes which steps earned their outcomes", "logged.fit"),
-    "evaluate-offline": Verb("say what a policy is worth by logged episodes", "logged.evaluate_offline"),
-    "relabel": Verb("write logged episodes again, with the reward of each step", "logged.relabel_data"),
-    "credit": Verb("say what each kind of step earned, such as each channel", "logged.credit"),
-    "paper": Verb("run an experiment of the GRD paper, and set it beside what it prints", "sweep.paper"),
-    "list": Verb("list methods, backbones or environments", "verbs.list_things"),
+    "evaluate-offline": Verb("say what a policy is worth by logged episodes", "logged.EvaluateOffline"),
+    "relabel": Verb("write logged episodes again, with the reward of each step", "logged.Relabel"),
+    "credit": Verb("say what each kind of step earned, such as each channel", "logged.Credit"),
+    "paper": Verb("run an experiment of the GRD paper, and set it beside what it prints", "sweep.Paper"),
+    "list": Verb("list methods, backbones or environments", "verbs.List"),
 }
 
 
@@ -100,9 +104,15 @@ def _run(words: list[str]) -> int:
     if verb not in VERBS:
         raise UserError(f"unknown verb {verb!r}{nearest(verb, VERBS)}", usage=True)
     # Imported only now, so that help and typing errors need not wait for JAX.
-    module, _, function = VERBS[verb].function.partition(".")
-    run = getattr(importlib.import_module(f"apportion.cli.{module}"), function)
-    return int(run(rest))
+    from apportion.cli.arguments import parse, usage_errors
+
+    module, _, name = VERBS[verb].place.partition(".")
+    found = getattr(importlib.import_module(f"apportion.cli.{module}"), name)
+    if not dataclasses.is_dataclass(found):
+        return int(found(rest))
+    with usage_errors():
+        flags: Any = parse(cast(type[Any], found), rest, f"apportion {verb}")
+    return int(flags())
 
 
 def _help() -> str:

@@ -11,14 +11,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.display import NoEnv, Output, amount, print_data, remember_compilations
 from apportion.core.config import check
 from apportion.core.registry import from_folder
 from apportion.core.terminal import say
 from apportion.report.comparison import Metric, compare_runs, read_random
-from apportion.report.drawing import need_matplotlib
-from apportion.report.figures import check_file, write_figures
+from apportion.report.drawing import check_file, need_matplotlib
+from apportion.report.figures import write_figures
 from apportion.report.page import Extras, Names, check_fit, make_page, page_of, read_names
 from apportion.runs.folder import RunFolder
 
@@ -44,23 +43,21 @@ class Compare:
     no_env: NoEnv = False
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
+    def __post_init__(self) -> None:
+        check(len(self.runs) > 0, "no run folder given: name at least one")
+        check(self.at is None or self.at >= 0, f"--at {self.at} must not be negative")
+        if self.figure is not None:
+            check_file(self.figure)
 
-def compare(argv: list[str]) -> int:
-    """Compare runs."""
-    with usage_errors():
-        args = parse(Compare, argv, "apportion compare")
-        check(len(args.runs) > 0, "no run folder given: name at least one")
-        check(args.at is None or args.at >= 0, f"--at {args.at} must not be negative")
-        if args.figure is not None:
-            check_file(args.figure)
-    random = None if args.random is None else read_random(args.random)
-    found = compare_runs(args.runs, args.metric, args.at, random, not args.no_env)
-    if args.csv is not None:
-        found.write_csv(args.csv)
-    if args.figure is not None:
-        found.figure(args.figure)
-    print_data(found.summary(), args.output, tables)
-    return 0
+    def __call__(self) -> int:
+        random = None if self.random is None else read_random(self.random)
+        found = compare_runs(self.runs, self.metric, self.at, random, not self.no_env)
+        if self.csv is not None:
+            found.write_csv(self.csv)
+        if self.figure is not None:
+            found.figure(self.figure)
+        print_data(found.summary(), self.output, tables)
+        return 0
 
 
 def tables(console: Console, data: dict[str, Any]) -> None:
@@ -159,41 +156,39 @@ class Report:
     no_env: NoEnv = False
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
+    def __post_init__(self) -> None:
+        check(len(self.runs) > 0, "no run folder given: name at least one")
 
-def report(argv: list[str]) -> int:
-    """Make one HTML page about one run or several."""
-    with usage_errors():
-        args = parse(Report, argv, "apportion report")
-        check(len(args.runs) > 0, "no run folder given: name at least one")
-    runs = [RunFolder.open(path, trusted=not args.no_env) for path in args.runs]
-    out = page_of(runs, args.out and from_folder(args.out))
-    names: Names = {}
-    if args.names is not None:
-        names = read_names(args.names)
-        check_fit(names, [run.read_spec() for run in runs], args.names)
-    if args.figures is not None:
-        need_matplotlib()
-    check(args.figures is not None or not args.noise_results, "--noise-results needs --figures FOLDER")
-    remember_compilations()
-    if not args.output.quiet:
-        print(f"Reading {len(runs)} run(s) ...", file=sys.stderr)
-    written = make_page(runs, out, names, args.extras, None if args.output.quiet else say)
-    drawn: list[Path] = []
-    if args.figures is not None:
-        drawn = write_figures(runs, from_folder(args.figures), args.format, args.noise_results)
-    data = {
-        "report": str(written.path),
-        "bytes": written.size,
-        "runs": [str(run.path) for run in runs],
-        "figures": [str(file) for file in drawn],
-    }
+    def __call__(self) -> int:
+        runs = [RunFolder.open(path, trusted=not self.no_env) for path in self.runs]
+        out = page_of(runs, self.out and from_folder(self.out))
+        names: Names = {}
+        if self.names is not None:
+            names = read_names(self.names)
+            check_fit(names, [run.read_spec() for run in runs], self.names)
+        if self.figures is not None:
+            need_matplotlib()
+        check(self.figures is not None or not self.noise_results, "--noise-results needs --figures FOLDER")
+        remember_compilations()
+        if not self.output.quiet:
+            print(f"Reading {len(runs)} run(s) ...", file=sys.stderr)
+        written = make_page(runs, out, names, self.extras, None if self.output.quiet else say)
+        drawn: list[Path] = []
+        if self.figures is not None:
+            drawn = write_figures(runs, from_folder(self.figures), self.format, self.noise_results)
+        data = {
+            "report": str(written.path),
+            "bytes": written.size,
+            "runs": [str(run.path) for run in runs],
+            "figures": [str(file) for file in drawn],
+        }
 
-    def tables(console: Console, data: dict[str, Any]) -> None:
-        megabytes = data["bytes"] / 1e6
-        line = f"{data['report']} ({megabytes:.1f} MB, {written.seconds:.1f} s). Open it in a browser."
-        console.print(Text(line))  # a path is no markup
-        for file in data["figures"]:
-            console.print(Text(file))
+        def tables(console: Console, data: dict[str, Any]) -> None:
+            megabytes = data["bytes"] / 1e6
+            line = f"{data['report']} ({megabytes:.1f} MB, {written.seconds:.1f} s). Open it in a browser."
+            console.print(Text(line))  # a path is no markup
+            for file in data["figures"]:
+                console.print(Text(file))
 
-    print_data(data, args.output, tables)
-    return 0
+        print_data(data, self.output, tables)
+        return 0

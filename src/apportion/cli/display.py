@@ -24,11 +24,15 @@ from apportion.core.files import write_bytes
 from apportion.core.registry import from_folder
 from apportion.core.terminal import all_inert, say
 from apportion.core.terminal import console as new_console
-from apportion.runs.certified import UNDECIDED, in_words
-from apportion.runs.learned import moment_in_words
-from apportion.runs.progress import faults_in_words
-from apportion.runs.summary import in_words as fit_in_words
-from apportion.runs.summary import misses_in_words, unlearned_in_words
+from apportion.runs.summary import UNDECIDED
+from apportion.runs.words import (
+    certificates_in_words,
+    faults_in_words,
+    fit_in_words,
+    misses_in_words,
+    moment_in_words,
+    unlearned_in_words,
+)
 from apportion.training.settings import NO_POLICY
 
 EDGE_ROWS = 24  # larger graphs are summed up
@@ -136,7 +140,7 @@ def _edges(console: Console, data: dict[str, Any]) -> None:
         console.print(f"F1 against the true graph: {scores}")
     config = data["config"]
     seeds = [config["seed"] + lane for lane in range(config["lanes"])]
-    for sentence in in_words(data["certificates"], seeds):
+    for sentence in certificates_in_words(data["certificates"], seeds):
         console.print(sentence)
 
 

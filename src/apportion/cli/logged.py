@@ -13,14 +13,15 @@ from apportion.core.config import check
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log
 from apportion.envs.make import EnvConfig
-from apportion.front.logs import relabel, start_fit, write_kinds
+from apportion.front.logs import relabel, start_fit
+from apportion.report.comparison import write_table
 from apportion.report.figures import check_plot, plot_kinds
-from apportion.runs.explain import Precision
+from apportion.runs.contributions import Precision
+from apportion.runs.crediting import credit_by
 from apportion.runs.folder import RunFolder
 from apportion.runs.identifying import identify_log
-from apportion.runs.kinds import credit_by
 from apportion.runs.learned import read_learned
-from apportion.runs.offline_evaluation import evaluate_fit
+from apportion.runs.offline import evaluate_fit
 from apportion.runs.summary import fit_warnings
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged
@@ -29,38 +30,36 @@ from apportion.training.settings import NO_POLICY, Config
 Data = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
 
 
-def identify_graph(argv: list[str]) -> int:
-    """Find who feeds the reward in logged episodes."""
+@dataclass(frozen=True)
+class Identify:
+    """Find which dimensions feed the reward, and each other, in logged episodes."""
 
-    @dataclass(frozen=True)
-    class Identify:
-        """Find which dimensions feed the reward, and each other, in logged episodes."""
+    data: Data
+    """A table (.csv, .parquet) with a row for each step; JSON Lines (.jsonl) with a line for each
+    episode, an object with a list of steps; arrays (.npz) observations [E, T+1, S], actions
+    [E, T, A], lengths [E], totals [E]; if you like terminated [E] (whether an episode ended by itself),
+    observation_names [S], action_names [A]; a file of d3rlpy (.h5); or the id of a Minari data set."""
+    columns: tyro.conf.OmitArgPrefixes[Columns] = field(default_factory=Columns)
+    negligible: float = 0.01
+    """Share of the totals' variance; a dimension worth less counts as absent."""
+    why: str = ""
+    """A dimension by its name: say why it is called present, absent or undecided."""
+    out: Path | None = None
+    """Also write the result, as JSON, to this file."""
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-        data: Data
-        """A table (.csv, .parquet) with a row for each step; JSON Lines (.jsonl) with a line for each
-        episode, an object with a list of steps; arrays (.npz) observations [E, T+1, S], actions
-        [E, T, A], lengths [E], totals [E]; if you like terminated [E] (whether an episode ended by itself),
-        observation_names [S], action_names [A]; a file of d3rlpy (.h5); or the id of a Minari data set."""
-        columns: tyro.conf.OmitArgPrefixes[Columns] = field(default_factory=Columns)
-        negligible: float = 0.01
-        """Share of the totals' variance; a dimension worth less counts as absent."""
-        why: str = ""
-        """A dimension by its name: say why it is called present, absent or undecided."""
-        out: Path | None = None
-        """Also write the result, as JSON, to this file."""
-        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+    def __post_init__(self) -> None:
+        check(0 < self.negligible < 1, f"--negligible {self.negligible} must be between 0 and 1")
 
-    with usage_errors():
-        args = parse(Identify, argv, "apportion identify")
-        check(0 < args.negligible < 1, f"--negligible {args.negligible} must be between 0 and 1")
-    with bar("Reading", args.output) as tell:
-        log = read_log(args.data, args.columns, tell).log
-    names = (*log.observation_names, *log.action_names)
-    if args.why:
-        check(args.why in names, f"--why: {args.why!r} is none of {', '.join(map(repr, names))}")
-    data = {"file": args.data, **identify_log(log, args.negligible), "why": args.why}
-    print_data(data, args.output, display.reason if args.why else display.identification, args.out)
-    return 0
+    def __call__(self) -> int:
+        with bar("Reading", self.output) as tell:
+            log = read_log(self.data, self.columns, tell).log
+        names = (*log.observation_names, *log.action_names)
+        if self.why:
+            check(self.why in names, f"--why: {self.why!r} is none of {', '.join(map(repr, names))}")
+        data = {"file": self.data, **identify_log(log, self.negligible), "why": self.why}
+        print_data(data, self.output, display.reason if self.why else display.identification, self.out)
+        return 0
 
 
 def fit(argv: list[str]) -> int:
@@ -124,107 +123,98 @@ def _fit_flags(config: Config) -> Any:
     return Fit
 
 
-def evaluate_offline(argv: list[str]) -> int:
-    """Say what a policy is worth by logged episodes."""
+@dataclass(frozen=True)
+class EvaluateOffline:
+    """Say what a policy would earn, by logged episodes alone: fitted Q evaluation with an interval,
+    weighted importance sampling where enough episodes are like it, and how much of what it does was never
+    tried."""
 
-    @dataclass(frozen=True)
-    class EvaluateOffline:
-        """Say what a policy would earn, by logged episodes alone: fitted Q evaluation with an interval,
-        weighted importance sampling where enough episodes are like it, and how much of what it does was never
-        tried."""
+    run: RunPath
+    """A run folder that `apportion fit` wrote; with --backbone it has a policy."""
+    data: str | None = None
+    """Logged episodes with the columns of those that it was fitted to; the same ones when not given."""
+    policy: Path | None = None
+    """Another policy, that `apportion export` wrote, instead of the run's own."""
+    out: Path | None = None
+    """Also write the result, as JSON, to this file."""
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-        run: RunPath
-        """A run folder that `apportion fit` wrote; with --backbone it has a policy."""
-        data: str | None = None
-        """Logged episodes with the columns of those that it was fitted to; the same ones when not given."""
-        policy: Path | None = None
-        """Another policy, that `apportion export` wrote, instead of the run's own."""
-        out: Path | None = None
-        """Also write the result, as JSON, to this file."""
-        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
-
-    args = parse(EvaluateOffline, argv, "apportion evaluate-offline")
-    remember_compilations()
-    data = evaluate_fit(RunFolder.open(args.run), args.data, args.policy)
-    print_data(data, args.output, display.worth, args.out)
-    return 0
+    def __call__(self) -> int:
+        remember_compilations()
+        data = evaluate_fit(RunFolder.open(self.run), self.data, self.policy)
+        print_data(data, self.output, display.worth, self.out)
+        return 0
 
 
-def relabel_data(argv: list[str]) -> int:
-    """Write logged episodes again, with the reward of each step."""
+@dataclass(frozen=True)
+class Relabel:
+    """Write logged episodes again with a column `reward`, what each step earned, by what a run has
+    learned, and `reward_low` and `reward_high`, between which it is in 90% of cases. Row for row, and all
+    other columns as they are."""
 
-    @dataclass(frozen=True)
-    class Relabel:
-        """Write logged episodes again with a column `reward`, what each step earned, by what a run has
-        learned, and `reward_low` and `reward_high`, between which it is in 90% of cases. Row for row, and all
-        other columns as they are."""
+    run: RunPath
+    """A run folder that `apportion fit` wrote."""
+    data: Data
+    """Logged episodes, as for `apportion fit`: the same, or others with the same columns."""
+    out: str | None = None
+    """File to write, in the format of DATA. For a Minari data set a new id, such as NAME-METHOD-v0, which
+    it is when not given."""
+    credit: Flag = False
+    """Also write what each dimension has earned: Shapley values, which add up to the reward."""
+    exact: Flag = False
+    """Make the rewards of each episode sum up to its outcome: what is missing is spread evenly. Without
+    it a level that all outcomes have in common is nobody's."""
+    precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=Precision)
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-        run: RunPath
-        """A run folder that `apportion fit` wrote."""
-        data: Data
-        """Logged episodes, as for `apportion fit`: the same, or others with the same columns."""
-        out: str | None = None
-        """File to write, in the format of DATA. For a Minari data set a new id, such as NAME-METHOD-v0, which
-        it is when not given."""
-        credit: Flag = False
-        """Also write what each dimension has earned: Shapley values, which add up to the reward."""
-        exact: Flag = False
-        """Make the rewards of each episode sum up to its outcome: what is missing is spread evenly. Without
-        it a level that all outcomes have in common is nobody's."""
-        precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=Precision)
-        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
-
-    with usage_errors():
-        args = parse(Relabel, argv, "apportion relabel")
-    remember_compilations()
-    with bar("Relabelling", args.output) as tell:
-        written = relabel(
-            args.run,
-            args.data,
-            args.out,
-            credit=args.credit,
-            exact=args.exact,
-            precision=args.precision,
-            tell=tell,
-        )
-    run = RunFolder.open(args.run)
-    notes = [*fit_warnings(run), *read_learned(run).left_out()]
-    data = {"run": str(args.run), "data": args.data, "written": written, "notes": notes}
-    print_data(data, args.output, lambda console, _: console.print(f"Wrote {written}", soft_wrap=True))
-    return 0
+    def __call__(self) -> int:
+        remember_compilations()
+        with bar("Relabelling", self.output) as tell:
+            written = relabel(
+                self.run,
+                self.data,
+                self.out,
+                credit=self.credit,
+                exact=self.exact,
+                precision=self.precision,
+                tell=tell,
+            )
+        run = RunFolder.open(self.run)
+        notes = [*fit_warnings(run), *read_learned(run).left_out()]
+        data = {"run": str(self.run), "data": self.data, "written": written, "notes": notes}
+        print_data(data, self.output, lambda console, _: console.print(f"Wrote {written}", soft_wrap=True))
+        return 0
 
 
-def credit(argv: list[str]) -> int:
-    """Say what each kind of step earned."""
+@dataclass(frozen=True)
+class Credit:
+    """Say what all steps with the same value of a column earned together, in the unit of outcomes, with
+    90% intervals; beside it what rules say: first step, last step, all alike, the later the more, and, of
+    yes and no, what a chain of kinds loses without one."""
 
-    @dataclass(frozen=True)
-    class Credit:
-        """Say what all steps with the same value of a column earned together, in the unit of outcomes, with
-        90% intervals; beside it what rules say: first step, last step, all alike, the later the more, and, of
-        yes and no, what a chain of kinds loses without one."""
+    run: RunPath
+    """A run folder that `apportion fit` wrote."""
+    data: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = None
+    """Logged episodes, as for `apportion fit`; those that the run was fitted to when not given."""
+    by: str = ""
+    """The column whose values are kinds of steps, such as channel or tool."""
+    csv: Path | None = None
+    """Also write the table to this file."""
+    plot: Path | None = None
+    """Also draw it, into this file: .svg, .png, .pdf or .html."""
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-        run: RunPath
-        """A run folder that `apportion fit` wrote."""
-        data: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = None
-        """Logged episodes, as for `apportion fit`; those that the run was fitted to when not given."""
-        by: str = ""
-        """The column whose values are kinds of steps, such as channel or tool."""
-        csv: Path | None = None
-        """Also write the table to this file."""
-        plot: Path | None = None
-        """Also draw it, into this file: .svg, .png, .pdf or .html."""
-        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+    def __post_init__(self) -> None:
+        check(bool(self.by), "which column? Give --by, such as --by channel")
+        if self.plot is not None:
+            check_plot(self.plot)
 
-    with usage_errors():
-        args = parse(Credit, argv, "apportion credit")
-        check(bool(args.by), "which column? Give --by, such as --by channel")
-        if args.plot is not None:
-            check_plot(args.plot)
-    with bar("Dividing", args.output) as tell:
-        found = credit_by(RunFolder.open(args.run), args.data, args.by, tell)
-    if args.csv is not None:
-        write_kinds(args.csv, found["kinds"])
-    if args.plot is not None:
-        plot_kinds(found, args.plot)
-    print_data(found, args.output, display.kinds)
-    return 0
+    def __call__(self) -> int:
+        with bar("Dividing", self.output) as tell:
+            found = credit_by(RunFolder.open(self.run), self.data, self.by, tell)
+        if self.csv is not None:
+            write_table(self.csv, found["kinds"])
+        if self.plot is not None:
+            plot_kinds(found, self.plot)
+        print_data(found, self.output, display.kinds)
+        return 0

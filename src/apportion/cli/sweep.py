@@ -9,7 +9,6 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from apportion.cli.arguments import parse, usage_errors
 from apportion.cli.display import Flag, Output, print_data
 from apportion.core.config import check
 from apportion.core.registry import from_folder
@@ -52,23 +51,25 @@ class Sweep:
     """Only check the file and say what would be done: the command of each job, and how far it is."""
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
+    def __call__(self) -> int:
+        jobs, folder = read_plan(self.file), from_folder(self.out or default_folder(self.file))
+        carried = (
+            survey(jobs, folder) if self.dry_run else carry_out(jobs, folder, self.how, self.output.quiet)
+        )
+        data = {
+            "out": str(folder),
+            "done": carried.done,
+            "jobs": [each.to_dict() for each in carried.standings],
+        }
 
-def sweep(argv: list[str]) -> int:
-    """Train all that a file asks for, or go on with it."""
-    with usage_errors():
-        args = parse(Sweep, argv, "apportion sweep")
-    jobs, folder = read_plan(args.file), from_folder(args.out or default_folder(args.file))
-    carried = survey(jobs, folder) if args.dry_run else carry_out(jobs, folder, args.how, args.output.quiet)
-    data = {"out": str(folder), "done": carried.done, "jobs": [each.to_dict() for each in carried.standings]}
+        def tables(console: Console, data: dict[str, Any]) -> None:
+            console.print(table(carried.standings))
+            for each in carried.standings if self.dry_run else ():
+                words = train_words(each.job, folder / each.job.name)
+                console.print(Text(f"apportion {shlex.join(words)}"))
 
-    def tables(console: Console, data: dict[str, Any]) -> None:
-        console.print(table(carried.standings))
-        for each in carried.standings if args.dry_run else ():
-            words = train_words(each.job, folder / each.job.name)
-            console.print(Text(f"apportion {shlex.join(words)}"))
-
-    print_data(data, args.output, tables)
-    return 0 if args.dry_run else _code(carried, folder)
+        print_data(data, self.output, tables)
+        return 0 if self.dry_run else _code(carried, folder)
 
 
 def _code(carried: Carried, folder: Path) -> int:
@@ -106,6 +107,21 @@ class Paper:
     how: tyro.conf.OmitArgPrefixes[How] = field(default_factory=How)
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
+    def __post_init__(self) -> None:
+        find(self.name)
+        for flag in ("steps", "seeds"):
+            given = getattr(self, flag)
+            check(given is None or given >= 1, f"--{flag} {given} must be at least 1")
+
+    def __call__(self) -> int:
+        request = Request(self.scale, self.settings, self.steps, self.seeds)
+        folder = self.out or request.folder(self.name)
+        outcome = run_experiment(self.name, request, folder, self.how, self.output.quiet)
+        if outcome.data is None:
+            return _code(outcome.carried, folder)
+        print_data(outcome.data, self.output, tables)
+        return 0
+
 
 Paper.__doc__ = f"""Run an experiment of the GRD paper, and set its figure or table beside what it prints.
 
@@ -115,23 +131,6 @@ Paper.__doc__ = f"""Run an experiment of the GRD paper, and set its figure or ta
 
     The same command again goes on where it stopped; finished trainings stay as they are.
     """
-
-
-def paper(argv: list[str]) -> int:
-    """Run an experiment of the paper."""
-    with usage_errors():
-        args = parse(Paper, argv, "apportion paper")
-        find(args.name)
-        for flag in ("steps", "seeds"):
-            given = getattr(args, flag)
-            check(given is None or given >= 1, f"--{flag} {given} must be at least 1")
-    request = Request(args.scale, args.settings, args.steps, args.seeds)
-    folder = args.out or request.folder(args.name)
-    outcome = run_experiment(args.name, request, folder, args.how, args.output.quiet)
-    if outcome.data is None:
-        return _code(outcome.carried, folder)
-    print_data(outcome.data, args.output, tables)
-    return 0
 
 
 def tables(console: Console, data: dict[str, Any]) -> None:

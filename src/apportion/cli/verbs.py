@@ -31,12 +31,11 @@ from apportion.front.run import Run, Stopped, load, start
 from apportion.methods import METHODS
 from apportion.report import video
 from apportion.report.figures import check_plot, plot_credit
-from apportion.runs.evaluation import EvaluationSettings, evaluate_run
-from apportion.runs.explain import Precision
+from apportion.runs.contributions import Precision
 from apportion.runs.explaining import Selection, explain_run
 from apportion.runs.folder import RunFolder, default_path
 from apportion.runs.listeners import Listener, WandbLog
-from apportion.runs.policy import check_export, export_policy, read_policy
+from apportion.runs.policy import EvaluationSettings, check_export, evaluate_run, export_policy, read_policy
 from apportion.runs.settings import Checkpoints, read_settings
 from apportion.training.presets import default_backbone
 from apportion.training.settings import Config, Imagine, Schedule
@@ -131,143 +130,129 @@ def _train_flags(config: Config) -> Any:
     return Train
 
 
-def resume(argv: list[str]) -> int:
+@dataclass(frozen=True)
+class Resume:
     """Continue a run from its newest checkpoint, as if it had never stopped."""
 
-    @dataclass(frozen=True)
-    class Resume:
-        """Continue a run from its newest checkpoint, as if it had never stopped."""
+    run: RunPath
+    """The run folder."""
+    steps: int | None = None
+    """Train up to so many steps instead of those the run was made for."""
+    wandb: Flag = False
+    """Also log to Weights & Biases: the extra `wandb`."""
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-        run: RunPath
-        """The run folder."""
-        steps: int | None = None
-        """Train up to so many steps instead of those the run was made for."""
-        wandb: Flag = False
-        """Also log to Weights & Biases: the extra `wandb`."""
-        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+    def __post_init__(self) -> None:
+        check(self.steps is None or self.steps >= 1, f"--steps {self.steps} must be at least 1")
 
-    args = parse(Resume, argv, "apportion resume")
-    with usage_errors():
-        check(args.steps is None or args.steps >= 1, f"--steps {args.steps} must be at least 1")
-    remember_compilations()
-    run = load(args.run)
-    with _listeners(args.wandb, run.path, run.config) as listeners:
-        callback = listeners[0] if listeners else None
-        return _ended(lambda: run.resume(args.steps, args.output.quiet, callback), args.output)
+    def __call__(self) -> int:
+        remember_compilations()
+        run = load(self.run)
+        with _listeners(self.wandb, run.path, run.config) as listeners:
+            callback = listeners[0] if listeners else None
+            return _ended(lambda: run.resume(self.steps, self.output.quiet, callback), self.output)
 
 
-def evaluate(argv: list[str]) -> int:
-    """Play fresh episodes with the policies of a run."""
+@dataclass(frozen=True)
+class Eval:
+    """Play fresh episodes with the policies of a run, scored by the true reward."""
 
-    @dataclass(frozen=True)
-    class Eval:
-        """Play fresh episodes with the policies of a run, scored by the true reward."""
+    run: RunPath
+    """The run folder."""
+    playing: tyro.conf.OmitArgPrefixes[EvaluationSettings] = field(default_factory=EvaluationSettings)
+    best: Flag = False
+    """Play each seed's best policy, by the return of its evaluations, instead of the newest."""
+    out: Path | None = None
+    """Also write the result, as JSON, to this file."""
+    video: Path | None = None
+    """Also film the first episode of the best seed, with its rewards drawn under it: an .mp4 file."""
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-        run: RunPath
-        """The run folder."""
-        playing: tyro.conf.OmitArgPrefixes[EvaluationSettings] = field(default_factory=EvaluationSettings)
-        best: Flag = False
-        """Play each seed's best policy, by the return of its evaluations, instead of the newest."""
-        out: Path | None = None
-        """Also write the result, as JSON, to this file."""
-        video: Path | None = None
-        """Also film the first episode of the best seed, with its rewards drawn under it: an .mp4 file."""
-        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
-
-    with usage_errors():
-        args = parse(Eval, argv, "apportion eval")
-    remember_compilations()
-    run = RunFolder.open(args.run)
-    env = read_settings(run)[0].env
-    if args.video is not None:
-        video.check_video(args.video, env)
-    data, episodes = evaluate_run(run, args.playing, args.best)
-    print_data(data, args.output, display.evaluation, args.out)
-    if args.video is not None:
-        video.write_video(env, video.best_lane(data["returns"], episodes)[0], from_folder(args.video))
-    return 0
+    def __call__(self) -> int:
+        remember_compilations()
+        run = RunFolder.open(self.run)
+        env = read_settings(run)[0].env
+        if self.video is not None:
+            video.check_video(self.video, env)
+        data, episodes = evaluate_run(run, self.playing, self.best)
+        print_data(data, self.output, display.evaluation, self.out)
+        if self.video is not None:
+            video.write_video(env, video.best_lane(data["returns"], episodes)[0], from_folder(self.video))
+        return 0
 
 
-def explain(argv: list[str]) -> int:
-    """Say what the agents of a run are paid for."""
+@dataclass(frozen=True)
+class Explain:
+    """Say what the agents of a run are paid for: contributions of each dimension to the learned reward,
+    which add up to it at every step (Shapley values)."""
 
-    @dataclass(frozen=True)
-    class Explain:
-        """Say what the agents of a run are paid for: contributions of each dimension to the learned reward,
-        which add up to it at every step (Shapley values)."""
+    run: RunPath
+    """The run folder."""
+    selection: tyro.conf.OmitArgPrefixes[Selection] = field(default_factory=Selection)
+    precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=Precision)
+    best: Flag = False
+    """Explain the rewards of each seed's best evaluation, instead of the newest."""
+    out: Path | None = None
+    """Also write everything, step by step, as JSON, to this file."""
+    plot: Path | None = None
+    """Also draw it, into this file: .svg, .png, .pdf or .html."""
+    no_env: NoEnv = False
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-        run: RunPath
-        """The run folder."""
-        selection: tyro.conf.OmitArgPrefixes[Selection] = field(default_factory=Selection)
-        precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=Precision)
-        best: Flag = False
-        """Explain the rewards of each seed's best evaluation, instead of the newest."""
-        out: Path | None = None
-        """Also write everything, step by step, as JSON, to this file."""
-        plot: Path | None = None
-        """Also draw it, into this file: .svg, .png, .pdf or .html."""
-        no_env: NoEnv = False
-        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+    def __post_init__(self) -> None:
+        if self.plot is not None:
+            check_plot(self.plot)
 
-    with usage_errors():
-        args = parse(Explain, argv, "apportion explain")
-        if args.plot is not None:
-            check_plot(args.plot)
-    remember_compilations()
-    run = RunFolder.open(args.run, trusted=not args.no_env)
-    with bar("Explaining", args.output) as tell:
-        data = explain_run(run, args.selection, args.precision, args.best, tell)
-    print_data(data, args.output, display.explanation, args.out)
-    if args.plot is not None:
-        plot_credit(data, from_folder(args.plot))
-    return 0
+    def __call__(self) -> int:
+        remember_compilations()
+        run = RunFolder.open(self.run, trusted=not self.no_env)
+        with bar("Explaining", self.output) as tell:
+            data = explain_run(run, self.selection, self.precision, self.best, tell)
+        print_data(data, self.output, display.explanation, self.out)
+        if self.plot is not None:
+            plot_credit(data, from_folder(self.plot))
+        return 0
 
 
-def show(argv: list[str]) -> int:
-    """Say in a few numbers how a run went."""
+@dataclass(frozen=True)
+class Show:
+    """Say in a few numbers how a run went: returns, reward correlation, edges, structure scores."""
 
-    @dataclass(frozen=True)
-    class Show:
-        """Say in a few numbers how a run went: returns, reward correlation, edges, structure scores."""
+    run: RunPath
+    """The run folder."""
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-        run: RunPath
-        """The run folder."""
-        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
-
-    args = parse(Show, argv, "apportion show")
-    print_data(load(args.run).summary(), args.output, display.summary)
-    return 0
+    def __call__(self) -> int:
+        print_data(load(self.run).summary(), self.output, display.summary)
+        return 0
 
 
-def list_things(argv: list[str]) -> int:
-    """List methods, backbones or environments."""
+@dataclass(frozen=True)
+class List:
+    """List methods, backbones or environments, with a line on each."""
 
-    @dataclass(frozen=True)
-    class List:
-        """List methods, backbones or environments, with a line on each."""
+    what: Annotated[Literal["all", "methods", "backbones", "envs"], tyro.conf.Positional] = "all"
+    """What to list."""
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
-        what: Annotated[Literal["all", "methods", "backbones", "envs"], tyro.conf.Positional] = "all"
-        """What to list."""
-        output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+    def __call__(self) -> int:
+        listings = {
+            "methods": [(name, _first_line(entry.config)) for name, entry in METHODS.items()],
+            "backbones": [(name, _first_line(entry.config)) for name, entry in BACKBONES.items()],
+            "envs": [
+                *list_environments(),
+                ("any id or module:id", "Gymnasium, with Box observations and Box or Discrete actions"),
+                ("any module:function", "a function or class that makes such an environment"),
+            ],
+        }
+        wanted = {kind: entries for kind, entries in listings.items() if self.what in ("all", kind)}
 
-    args = parse(List, argv, "apportion list")
-    listings = {
-        "methods": [(name, _first_line(entry.config)) for name, entry in METHODS.items()],
-        "backbones": [(name, _first_line(entry.config)) for name, entry in BACKBONES.items()],
-        "envs": [
-            *list_environments(),
-            ("any id or module:id", "Gymnasium, with Box observations and Box or Discrete actions"),
-            ("any module:function", "a function or class that makes such an environment"),
-        ],
-    }
-    wanted = {kind: entries for kind, entries in listings.items() if args.what in ("all", kind)}
+        def tables(console: Console, data: dict[str, Any]) -> None:
+            for kind, entries in wanted.items():
+                display.listing(console, kind, entries)
 
-    def tables(console: Console, data: dict[str, Any]) -> None:
-        for kind, entries in wanted.items():
-            display.listing(console, kind, entries)
-
-    print_data({kind: dict(entries) for kind, entries in wanted.items()}, args.output, tables)
-    return 0
+        print_data({kind: dict(entries) for kind, entries in wanted.items()}, self.output, tables)
+        return 0
 
 
 def _first_line(documented: type[Any]) -> str:
@@ -312,19 +297,17 @@ class Export:
     no_env: NoEnv = False
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
+    def __post_init__(self) -> None:
+        check_export(self.out)
+        check(self.lane >= 0, f"--lane {self.lane} must not be negative")
 
-def export(argv: list[str]) -> int:
-    """Write a policy of a run into one file."""
-    args = parse(Export, argv, "apportion export")
-    with usage_errors():
-        check_export(args.out)
-        check(args.lane >= 0, f"--lane {args.lane} must not be negative")
-    policy = read_policy(RunFolder.open(args.run, trusted=not args.no_env), args.lane, args.best)
-    size = export_policy(policy, args.out)
-    facts = {**policy.facts, "skipped": list(policy.skipped)}
-    data = {"policy": str(args.out), "bytes": size, "lane": args.lane, **facts}
-    print_data(data, args.output, _line)
-    return 0
+    def __call__(self) -> int:
+        policy = read_policy(RunFolder.open(self.run, trusted=not self.no_env), self.lane, self.best)
+        size = export_policy(policy, self.out)
+        facts = {**policy.facts, "skipped": list(policy.skipped)}
+        data = {"policy": str(self.out), "bytes": size, "lane": self.lane, **facts}
+        print_data(data, self.output, _line)
+        return 0
 
 
 def _line(console: Console, data: dict[str, Any]) -> None:

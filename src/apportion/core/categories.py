@@ -80,9 +80,10 @@ def one_hot(values: NDArray[Any], levels: Sequence[int]) -> NDArray[Any]:
 def collapsed(spec: Spec, blocks: Mapping[str, NDArray[Any]]) -> Arrays:
     """Blocks of a graph over learners' entries as those over people's dimensions: an edge of any entry is one
     of its dimension. Axes before (lanes) stay."""
-    states, actions = (
-        _starts(levels) for levels in (spec.levels[: spec.observation_size], _of_actions(spec))
-    )
+    if not any(spec.levels):
+        return dict(blocks)
+    sizes = widths(spec.levels[: spec.observation_size]), widths(spec.levels[spec.observation_size :])
+    states, actions = (np.cumsum(each) - each for each in sizes)  # where each dimension's entries begin
     axes = {
         "state_to_reward": (states,),
         "action_to_reward": (actions,),
@@ -90,9 +91,12 @@ def collapsed(spec: Spec, blocks: Mapping[str, NDArray[Any]]) -> Arrays:
         "action_to_state": (actions, states),
         "policy_mask": (states,),
     }
-    if not any(spec.levels):
-        return dict(blocks)
-    return {name: _collapse(block, axes.get(name, ())) for name, block in blocks.items()}
+    found = dict(blocks)
+    for name, starts in axes.items():
+        for axis in range(-len(starts), 0):
+            if name in found and found[name].shape[axis] > 0:
+                found[name] = np.maximum.reduceat(found[name], starts[axis], axis=axis)
+    return found
 
 
 def owners(spec: Spec) -> NDArray[np.int64]:
@@ -112,22 +116,6 @@ def input_owners(spec: Spec) -> NDArray[np.int64]:
     if not spec.inputs:
         return place
     return np.array([names.index(name) for name in spec.inputs], np.int64)[place]
-
-
-def _of_actions(spec: Spec) -> tuple[int, ...]:
-    return spec.levels[spec.observation_size :]
-
-
-def _starts(levels: Sequence[int]) -> NDArray[np.int64]:
-    sizes = widths(levels)
-    return np.cumsum(sizes) - sizes
-
-
-def _collapse(block: NDArray[Any], axes: tuple[NDArray[np.int64], ...]) -> NDArray[Any]:
-    for axis, starts in zip(range(-len(axes), 0), axes, strict=True):
-        if block.shape[axis] > 0:
-            block = np.maximum.reduceat(block, starts, axis=axis)
-    return block
 
 
 def _entry_names(names: Sequence[str], levels: Sequence[int]) -> tuple[str, ...]:

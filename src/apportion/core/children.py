@@ -1,19 +1,19 @@
-"""Child processes, which share memory with us and never outlive us; and signals that ask us to stop."""
+"""Child processes, which never outlive us; and signals that ask us to stop."""
 
+import contextlib
 import ctypes
 import os
 import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType, TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, cast
+from typing import Any, BinaryIO, ParamSpec, Self, TypeVar, cast
 
 from apportion.core.config import UserError
 
@@ -26,16 +26,16 @@ _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THR
 _starter = ThreadPoolExecutor(1, "apportion-starter")
 
 
-def start(module: str, descriptors: Sequence[int], stream: int) -> subprocess.Popen[bytes]:
-    """`python -m module`, told our process and the descriptors that it shares with us; its standard input and
-    output are `stream`. A plain process, so that user scripts need no `__main__` guard."""
+def start(module: str, descriptors: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+    """`python -m module`, told our process and the descriptors that it shares with us, spoken to over its
+    standard streams. A plain process, so that user scripts need no `__main__` guard."""
     path = os.pathsep.join(place or os.getcwd() for place in sys.path)
     return _starter.submit(
         subprocess.Popen,
         # -P: files of the current folder stand for no package.
         [sys.executable, "-P", "-m", module, str(os.getpid()), *map(str, descriptors)],
-        stdin=stream,
-        stdout=stream,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         # The same search path as here, so that a user's module is found; its own process group, so that
         # Ctrl-C reaches only the trainer, which then finishes its iteration and saves.
         env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path},
@@ -44,34 +44,32 @@ def start(module: str, descriptors: Sequence[int], stream: int) -> subprocess.Po
     ).result()
 
 
-def memory_file(name: str) -> int:
-    """A descriptor of memory that two processes can share; whoever made it closes it."""
-    if sys.platform == "linux":
-        descriptor = os.memfd_create(f"apportion-{name}")
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    return descriptor
-
-
-def serve(parent: int) -> None:
-    """Let this process end when `parent` does, and not before. Whoever stops the trainer may signal us too (a
-    batch system does), but the trainer still needs our answers to save."""
+@contextlib.contextmanager
+def serving(parent: int) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """The streams to and from `parent`. This process ends when that does, and not before: whoever stops the
+    trainer may signal us too (a batch system does), but the trainer still needs our answers to save."""
     die_with_parent(parent)
     for each in _STOPS:
         # Not SIG_IGN: what an environment starts would inherit that, and could not be asked to end.
-        signal.signal(each, _go_on)
+        signal.signal(each, lambda *_: None)
         signal.siginterrupt(each, False)
-    os.register_at_fork(after_in_child=_stop_as_usual)
+    stdin = os.fdopen(os.dup(0), "rb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)  # who asks for input gets none, not our messages
+    # A trainer that went does not read our last answer: from Python 3.13 on, leaving with it would complain.
+    with stdin, contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as stdout:
+        os.dup2(2, 1)  # whatever is printed goes to stderr, not into our messages
+        streams = (stdin.fileno(), stdout.fileno())
 
+        def leave_alone() -> None:
+            """A copy of this process, as an environment may make, neither hears nor answers the parent."""
+            for each in streams:
+                os.dup2(nothing, each)
+            for each in _STOPS:
+                signal.signal(each, signal.SIG_DFL)
 
-def _go_on(number: int, frame: FrameType | None) -> None:
-    pass
-
-
-def _stop_as_usual() -> None:
-    for each in _STOPS:
-        signal.signal(each, signal.SIG_DFL)
+        os.register_at_fork(after_in_child=leave_alone)
+        yield stdin, stdout
 
 
 def die_with_parent(parent: int) -> None:
@@ -102,38 +100,36 @@ T = TypeVar("T")
 
 def apart(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """What a function of some module gives or raises. The module is imported there: it should be light."""
-    with os.fdopen(memory_file("apart"), "w+b") as file:
-        pickle.dump((function, arguments, named), file, protocol=5)
-        file.flush()
-        child = start("apportion.core.children", [file.fileno()], subprocess.DEVNULL)
-        code = child.wait()
-        if code != 0:
-            raise UserError(
-                f"the process of {function.__name__} died (exit code {code}); its output is above. "
-                "Without any, memory was probably too short: train fewer lanes at once"
-            )
-        file.seek(0)
-        result, error = pickle.load(file)
+    child = start("apportion.core.children")
+    stdin, stdout = cast(BinaryIO, child.stdin), cast(BinaryIO, child.stdout)
+    try:
+        with contextlib.suppress(BrokenPipeError), stdin:
+            pickle.dump((function, arguments, named), stdin, protocol=5)
+        with stdout:
+            result, error = pickle.load(stdout)
+    except (EOFError, pickle.UnpicklingError):
+        raise UserError(
+            f"the process of {function.__name__} died (exit code {child.wait()}); its output is above. "
+            "Without any, memory was probably too short: train fewer lanes at once"
+        ) from None
+    finally:
+        child.kill()
+        child.wait()
     if error is not None:
         raise error
     return cast(T, result)
 
 
 def main() -> None:
-    parent, descriptor = map(int, sys.argv[1:])
-    serve(parent)
-    with os.fdopen(descriptor, "r+b") as file:
-        file.seek(0)
-        function, arguments, named = pickle.load(file)
-        file.seek(0)
-        file.truncate()  # the memory is needed from here on
+    with serving(int(sys.argv[1])) as (stdin, stdout):
+        function, arguments, named = pickle.load(stdin)
         result, failure = None, None
         try:
             result = function(*arguments, **named)
         except Exception as error:
             error.add_note("".join(traceback.format_exception(error)))  # which would not come back with it
             failure = error
-        pickle.dump((result, failure), file, protocol=5)
+        pickle.dump((result, failure), stdout, protocol=5)
 
 
 # --- One SIGINT, SIGTERM or SIGHUP asks to save and end, another Ctrl-C ends at once

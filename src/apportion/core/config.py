@@ -5,17 +5,19 @@ Configs are frozen dataclasses beside the code they set; here they are checked, 
 
 import dataclasses
 import difflib
+import importlib
 import json
 import math
 import numbers
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from apportion.core.files import JSON_DEPTH, LARGEST_WHOLE
+from apportion.core.files import JSON_DEPTH, LARGEST_WHOLE, read_bytes
 
 
 class UserError(Exception):
@@ -30,6 +32,14 @@ def check(condition: bool, message: str) -> None:
     """Raise a one-line UserError unless the condition holds."""
     if not condition:
         raise UserError(message)
+
+
+def extra(module: str, why: str, name: str) -> Any:
+    """A package of one of our extras, or how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(f"{why}: pip install 'apportion[{name}]'") from error
 
 
 T = TypeVar("T")
@@ -58,6 +68,16 @@ def parse_json(content: bytes | str) -> Any:
     return data
 
 
+def read_json_of_others(path: Path, missing: str = "", mend: str = "correct it") -> Any:
+    """The JSON in a file that a user names."""
+    try:
+        return parse_json(read_bytes(path, linked=True))
+    except FileNotFoundError as error:
+        raise UserError(f"no file {path}{missing}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}): {mend}") from error
+
+
 def conform(hint: Any, value: Any, where: str) -> Any:
     """The value in its type: lists become tuples, whole numbers floats. UserError where it has another."""
     origin = get_origin(hint)
@@ -73,6 +93,8 @@ def conform(hint: Any, value: Any, where: str) -> Any:
         return _one_of(get_args(hint), value, where)
     if origin is tuple:
         return _tuple(get_args(hint), value, where)
+    if origin is np.ndarray:
+        return _array(value, where)
     if origin is dict:
         return _mapping(get_args(hint)[1], value, where)
     if dataclasses.is_dataclass(hint) or typing.is_typeddict(hint):
@@ -159,6 +181,14 @@ def _alike(item: Any, values: Sequence[Any], where: str) -> tuple[Any, ...]:
         else:
             found.append(conform(item, each, where))
     return tuple(found)
+
+
+def _array(value: Any, where: str) -> Any:
+    try:
+        found = np.asarray(value)
+    except ValueError:  # lists of several lengths
+        found = np.array(None)
+    return found if found.dtype.kind in "bif" else _refuse(value, where, "numbers in rows alike")
 
 
 def _mapping(item: Any, value: Any, where: str) -> dict[str, Any]:

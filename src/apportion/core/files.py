@@ -32,6 +32,18 @@ def memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def free_bytes() -> int:
+    """Memory that programs could still get."""
+    try:
+        lines = [line.split() for line in Path("/proc/meminfo").read_text().splitlines()]
+    except OSError:  # another system
+        lines = []
+    kilobytes = {words[0]: int(words[1]) for words in lines}
+    if "MemAvailable:" in kilobytes:
+        return 1024 * (kilobytes["MemAvailable:"] + kilobytes.get("SwapFree:", 0))
+    return memory()
+
+
 # --- Reading
 
 

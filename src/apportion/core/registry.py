@@ -11,10 +11,10 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, cast, get_type_hints
 
 from apportion.core.config import UserError, check, nearest
 
@@ -39,23 +39,23 @@ def find(kind: str, name: str, known: Mapping[str, Entry[T]], contract: type[T])
     if name in known:
         return known[name]
     check(own(name), f"unknown {kind} {name!r}{nearest(name, known)}")
-    config, make, made = _import(kind, name, contract.__name__)
-    found = type(made).__name__
-    check(isinstance(made, contract), f"--{kind} {name} made no {contract.__name__} but a {found}")
-    return Entry(config, make)
+    return _import(kind, name, cast(Any, contract))
 
 
 @lru_cache(maxsize=32)
-def _import(kind: str, name: str, makes: str) -> tuple[type[Any], Callable[[Any], Any], Any]:
-    """The settings' class, the function, and what it makes of the settings' defaults."""
+def _import(kind: str, name: str, contract: Any) -> Entry[Any]:
+    """The function and its settings' class, once it has made something of their defaults."""
     make = import_name(name, f"--{kind}")
     config = _settings_of(make)
-    example = f"def make(config: Config) -> {makes}, with a frozen dataclass of settings"
+    example = f"def make(config: Config) -> {contract.__name__}, with a frozen dataclass of settings"
     check(config is not None, f"--{kind} {name} is no function that makes one: write {example}")
     assert config is not None
     missing = [field.name for field in dataclasses.fields(config) if _required(field)]
     check(not missing, f"--{kind} {name}: give its setting {', '.join(missing)} a default")
-    return config, make, make(config())
+    made = make(config())
+    wanted, found = contract.__name__, type(made).__name__
+    check(isinstance(made, contract), f"--{kind} {name} made no {wanted} but a {found}")
+    return Entry(config, make)
 
 
 def _settings_of(make: Any) -> type[Any] | None:
@@ -90,13 +90,14 @@ def in_this_folder() -> Iterator[None]:
     """Modules of the folder in which the command was given are found, behind all others, and only here, where
     somebody has named one: else a file of any folder could stand for a package."""
     folder = os.environ.get(FOLDER)
-    known = folder is None or folder in sys.path
-    if folder is not None and not known:
-        sys.path.append(folder)
+    if folder is None or folder in sys.path:
+        yield
+        return
+    sys.path.append(folder)
     try:
         yield
     finally:
-        if folder is not None and not known and folder in sys.path:
+        with suppress(ValueError):  # a module of theirs may have cleared it away
             sys.path.remove(folder)
 
 
@@ -104,32 +105,31 @@ def import_name(given: str, what: str) -> Any:
     """What stands under module:name; `what` says in complaints what it was given as."""
     module, _, name = given.rpartition(":")
     check(bool(module and name), f"{what} {given}: say module:name")
-    fix = f"say my_module:{name} in the folder of my_module.py, or put that folder on PYTHONPATH"
-    check("/" not in module and not module.endswith(".py"), f"{module!r} is a path, not a module: {fix}")
-    found: Any = _import_module(module, f"{what} {given}")
+    found: Any = import_module(module, name, f"{what} {given}")
     for part in name.split("."):
+        public = [each for each in dir(found) if not each.startswith("_")]
         there = part in dir(found)
-        check(there, f"{what} {given}: there is no {part!r} in {module}{nearest(part, _public(found))}")
+        check(there, f"{what} {given}: there is no {part!r} in {module}{nearest(part, public)}")
         found = getattr(found, part)
     return found
 
 
-def _import_module(module: str, whose: str) -> Any:
+def import_module(module: str, name: str, whose: str) -> Any:
+    """The module in which `name` is sought; `whose` it is says what was given, in complaints."""
+    fix = f"say my_module:{name} in the folder of my_module.py, or put that folder on PYTHONPATH"
+    check("/" not in module and not module.endswith(".py"), f"{module!r} is a path, not a module: {fix}")
     try:
         with in_this_folder():
             return importlib.import_module(module)
     except ImportError as error:
-        fix = f"install it, or put its folder on PYTHONPATH ({_one_line(error)})"
+        fix = f"install it, or put its folder on PYTHONPATH ({one_line(error)})"
         raise UserError(f"cannot import the module {module!r} of {whose}: {fix}") from error
     except Exception as error:
         traceback.print_exc()  # its author wants the place
-        reason = f"{type(error).__name__}: {_one_line(error)}"
+        reason = f"{type(error).__name__}: {one_line(error)}"
         raise UserError(f"the module {module!r} of {whose} raised {reason}") from error
 
 
-def _public(found: Any) -> list[str]:
-    return [name for name in dir(found) if not name.startswith("_")]
-
-
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """What an error says, without line breaks."""
     return " ".join(str(error).split())

@@ -3,13 +3,13 @@
 Stands apart from types.py so that worker processes can use it without importing JAX.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError
+from apportion.core.config import UserError, check, from_dict
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +28,8 @@ class Graph:
         """Nested lists, ready for JSON."""
         return {name: np.asarray(getattr(self, name)).tolist() for name in BLOCKS}
 
-    @classmethod
-    def from_dict(cls, blocks: dict[str, Any]) -> "Graph":
-        """The graph that `to_dict` wrote."""
-        return cls(**{name: np.asarray(blocks[name]) for name in BLOCKS})
 
+MOST_LEVELS = 10_000  # categories of one dimension
 
 REWARD_BLOCKS = ("state_to_reward", "action_to_reward")
 BLOCKS = (*REWARD_BLOCKS, "state_to_state", "action_to_state")
@@ -58,13 +55,28 @@ class Spec:
     inputs: tuple[str, ...] = ()  # [S+A] of which input each is a part, such as a vector; empty: each its own
 
     def __post_init__(self) -> None:
-        if self.max_episode_steps < 1:
-            raise UserError(f"max_episode_steps={self.max_episode_steps} must be at least 1")
-        if not 1 <= self.max_segment_steps <= self.max_episode_steps:
-            raise UserError(
-                f"max_segment_steps={self.max_segment_steps} must be between 1 and "
-                f"max_episode_steps={self.max_episode_steps}"
-            )
+        states, actions = self.observation_size, self.action_size
+        check(self.max_episode_steps >= 1, f"max_episode_steps={self.max_episode_steps} must be at least 1")
+        check(
+            1 <= self.max_segment_steps <= self.max_episode_steps,
+            f"max_segment_steps={self.max_segment_steps} must be between 1 and "
+            f"max_episode_steps={self.max_episode_steps}",
+        )
+        check(states > 0, "names of observations are missing")
+        check(0 <= self.padded < states, f"padded={self.padded} must be from 0 to {states - 1}")
+        for bounds in (self.action_low, self.action_high):
+            check(len(bounds) in (0, actions), f"action_low and action_high must have {actions} numbers")
+        sized = len(self.levels) in (0, states + actions) and all(0 <= n <= MOST_LEVELS for n in self.levels)
+        check(sized, f"levels must be {states + actions} numbers from 0 to {MOST_LEVELS}")
+        sizes = {
+            "state_to_reward": (states,),
+            "action_to_reward": (actions,),
+            "state_to_state": (states, states),
+            "action_to_state": (actions, states),
+        }
+        for name, shape in sizes.items() if self.true_graph is not None else ():
+            same = np.shape(getattr(self.true_graph, name)) == shape
+            check(same, "true_graph has other sizes than the names")
 
     @property
     def observation_size(self) -> int:
@@ -95,40 +107,10 @@ class Spec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        return {
-            "env_id": self.env_id,
-            "observation_names": list(self.observation_names),
-            "action_names": list(self.action_names),
-            "max_episode_steps": self.max_episode_steps,
-            "max_segment_steps": self.max_segment_steps,
-            "true_graph": None if self.true_graph is None else self.true_graph.to_dict(),
-            "discrete": self.discrete,
-            "action_low": list(self.action_low),
-            "action_high": list(self.action_high),
-            "first_action": self.first_action,
-            "padded": self.padded,
-            "levels": list(self.levels),
-            "choices": [list(each) for each in self.choices],
-            "inputs": list(self.inputs),
-        }
+        graph = None if self.true_graph is None else self.true_graph.to_dict()
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"true_graph": graph}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Spec":
         """The facts that `to_dict` wrote."""
-        graph = data["true_graph"]
-        return cls(
-            env_id=data["env_id"],
-            observation_names=tuple(data["observation_names"]),
-            action_names=tuple(data["action_names"]),
-            max_episode_steps=data["max_episode_steps"],
-            max_segment_steps=data["max_segment_steps"],
-            true_graph=None if graph is None else Graph.from_dict(graph),
-            discrete=data["discrete"],
-            action_low=tuple(data["action_low"]),
-            action_high=tuple(data["action_high"]),
-            first_action=data["first_action"],
-            padded=data["padded"],
-            levels=tuple(data["levels"]),
-            choices=tuple(tuple(each) for each in data.get("choices", ())),
-            inputs=tuple(data.get("inputs", ())),
-        )
+        return from_dict(cls, data)

@@ -45,6 +45,25 @@ class Transitions(NamedTuple):
     next_action: Float[Array, "*B A"] | None = None  # what was done next, where all lies in a log
 
 
+def single_steps(observation: Any, action: Any, next_observation: Any, terminated: Any) -> Transitions:
+    """Steps of which nothing else is known: each a segment of its own, that paid nothing."""
+    nothing: Any = np.zeros(len(action), np.float32)
+    place: Any = np.zeros(len(action), np.int32)
+    return Transitions(
+        observation=observation,
+        action=action,
+        next_observation=next_observation,
+        paid=nothing,
+        true_reward=nothing,
+        terminated=terminated,
+        segment_total=nothing,
+        segment_length=place + 1,
+        step_in_segment=place,
+        step_in_episode=place,
+        credit=nothing,
+    )
+
+
 class Segments(NamedTuple):
     """Runs of consecutive steps whose reward sum is known, padded to the longest one (T)."""
 
@@ -146,17 +165,31 @@ class Dynamics(NamedTuple):
     imagine: Callable[[State, State, Float[Array, "B S"], Float[Array, "B A"], PRNGKeyArray], Imagined]
 
 
-# What is paid counts so many times more, and each step earns so much more than was thought.
-Repaid = Callable[[State, Float[Array, ""], Float[Array, ""]], State]
+class GraphView(NamedTuple):
+    """What a method with a causal graph says of it."""
+
+    edges: Callable[[State], Edges]  # their probabilities
+    reads: Callable[[State], Float[Array, "D"]]  # 1 for states and actions that r̂ depends on
+    doubts: Callable[[State], Float[Array, "N"]] | None = None  # 1 for each graph.certificate.Doubt of edges
+
+
+class EpisodeMemory(NamedTuple):
+    """A method's own memory of episodes: filled by looks over the replay, and taught to the policy."""
+
+    survey: Callable[[State, Survey], State]
+    recall: Callable[[State, int, PRNGKeyArray], Transitions] | None  # so many, beside the replay's
+
+
+# PopArt (van Hasselt et al., 2016): with rewards so many times as large, and so much larger, for each step.
+Rescale = Callable[[State, Float[Array, ""], Float[Array, ""]], State]
 
 
 class Method(NamedTuple):
     """Turns sums of reward into a reward for each step. Pure functions of an explicit state.
 
     Most methods need the first four only. Those that judge a step by its whole segment have `credit`: what it
-    gives to the segments of an update is kept in the replay, and comes back as Transitions.credit. Those that
-    keep a memory of episodes fill it in `survey`, and may teach the policy from it by `recall`. Those with a
-    model of the environment offer it as `dynamics`.
+    gives to the segments of an update is kept in the replay, and comes back as Transitions.credit. Those with
+    a model of the environment offer it as `dynamics`.
     """
 
     init: Callable[[PRNGKeyArray, Spec], State]
@@ -164,15 +197,12 @@ class Method(NamedTuple):
     reward: Callable[[State, Transitions], Float[Array, "*B"]]
     sampling: Sampling
     policy_mask: Callable[[State], Float[Array, "S"]] | None = None  # 1 where the policy may look; None: all
-    edges: Callable[[State], Edges] | None = None  # edge probabilities; None for methods without a graph
-    revision: Revision | None = None
     credit: Callable[[State, Segments], Float[Array, "M T"]] | None = None
-    survey: Callable[[State, Survey], State] | None = None
-    recall: Callable[[State, int, PRNGKeyArray], Transitions] | None = None  # so many, beside the replay's
-    reads: Callable[[State], Float[Array, "D"]] | None = None  # 1 for states and actions that r̂ depends on
-    doubts: Callable[[State], Float[Array, "N"]] | None = None  # 1 for each graph.certificate.Doubt of edges
+    graph: GraphView | None = None
+    memory: EpisodeMemory | None = None
+    revision: Revision | None = None
     dynamics: Dynamics | None = None  # for training.imagination
-    repaid: Repaid | None = None
+    rescale: Rescale | None = None
 
 
 LogDensity = Callable[[State, Float[Array, "*B S"], Float[Array, "*B A"]], Float[Array, "*B"]]

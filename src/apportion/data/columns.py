@@ -1,8 +1,8 @@
 """Which column of a table is what: as the user says, else by its name."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 from apportion.core.config import UserError, check, nearest
 
@@ -65,11 +65,9 @@ class Columns:
     def __post_init__(self) -> None:
         check(0 <= self.lags <= 100, f"--lags {self.lags} must be from 0 to 100")
 
-    def replaced(self, **changes: Any) -> "Columns":
-        return replace(self, **changes)
 
-
-class Choice(NamedTuple):
+@dataclass(frozen=True)
+class Choice:
     """Every column that is read, and what it is."""
 
     episode: str

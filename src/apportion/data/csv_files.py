@@ -5,16 +5,17 @@ itself tells both.
 """
 
 import csv
+import io
 import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from apportion.core.config import UserError
+from apportion.core.config import UserError, check
+from apportion.data.rows import Earned
 
-_FIRST = 20  # rows, the header among them, that tell the mark between columns
-_ENOUGH = 1000  # numbers with a fraction tell which mark is theirs
+_NEWLINE = "\r\n"
 _FRACTIONS = {mark: re.compile(rf"[+-]?\d*{re.escape(mark)}\d+([eE][+-]?\d+)?") for mark in ".,"}
 
 
@@ -47,30 +48,23 @@ def read_dialect(path: Path) -> Dialect:
     if mark == "," or columns[mark] < 2:
         return Dialect()
     seen = dict.fromkeys(_FRACTIONS, 0)
-    for _, cells in _lines(path, mark):
+    for _, cells in csv_records(path, mark):
         for text, (decimal, fraction) in itertools.product(cells, _FRACTIONS.items()):
             seen[decimal] += decimal in text and fraction.fullmatch(text.strip()) is not None
-        if sum(seen.values()) > _ENOUGH:
+        if sum(seen.values()) > 1000:  # enough numbers with a fraction to tell which mark is theirs
             break
     return Dialect(mark, "," if seen[","] > seen["."] else ".")
-
-
-def csv_records(path: Path, dialect: Dialect) -> Iterator[tuple[str, list[str]]]:
-    """Each record of a CSV file, as it stands there (also over several lines) and as cells."""
-    return _lines(path, dialect.mark)
 
 
 def csv_shape(path: Path) -> tuple[Dialect, list[str], int]:
     """How it is written, names of its columns, and how many rows there are."""
     try:
         dialect = read_dialect(path)
-        records = csv_records(path, dialect)
+        records = csv_records(path, dialect.mark)
         names = next(records, ("", []))[1]
-        if not names:
-            raise UserError(f"{path} is empty: write the names of its columns into its first row")
+        check(bool(names), f"{path} is empty: write the names of its columns into its first row")
         twice = [name for place, name in enumerate(names) if name in names[:place]]
-        if twice:
-            raise UserError(f"{path} has two columns {twice[0]!r}: rename one")
+        check(not twice, f"{path} has two columns {(twice or [''])[0]!r}: rename one")
         count = 0
         for count, (_, cells) in enumerate(records, start=1):
             if len(cells) != len(names):
@@ -83,14 +77,15 @@ def csv_shape(path: Path) -> tuple[Dialect, list[str], int]:
         raise UserError(f"{path} cannot be read as CSV ({error}): write it as UTF-8 text") from error
 
 
-def _columns(path: Path, mark: str) -> int:
+def _columns(path: Path, mark: str, first: int = 20) -> int:
     """How many a mark makes in the header; none where most of the first rows have another number of them."""
-    counts = [len(cells) for _, cells in itertools.islice(_lines(path, mark), _FIRST)]
+    counts = [len(cells) for _, cells in itertools.islice(csv_records(path, mark), first)]
     alike = sum(count == counts[0] for count in counts)
     return counts[0] if 2 * alike > len(counts) else 0  # nor where there is no row at all
 
 
-def _lines(path: Path, mark: str) -> Iterator[tuple[str, list[str]]]:
+def csv_records(path: Path, mark: str) -> Iterator[tuple[str, list[str]]]:
+    """Each record of a CSV file, as it stands there (also over several lines) and as cells."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         lines, held = itertools.tee(file)
         reader, before = csv.reader(lines, delimiter=mark), 0
@@ -98,3 +93,27 @@ def _lines(path: Path, mark: str) -> Iterator[tuple[str, list[str]]]:
             text = "".join(itertools.islice(held, reader.line_num - before))
             before = reader.line_num
             yield text, cells
+
+
+def write(data: str, target: Path, earned: Earned) -> None:
+    """Each line as it stands, and more at its end."""
+    path = Path(data)
+    dialect = read_dialect(path)
+    records = csv_records(path, dialect.mark)
+    header, names = next(records)
+    end = _NEWLINE if header.endswith(_NEWLINE) else "\n"
+    new = earned.columns
+    before = earned.renamed(names)
+    cells = zip(*(values.tolist() for values in new.values()), strict=True)
+    with target.open("w", newline="", encoding="utf-8") as file:
+        first = header.rstrip(_NEWLINE) if before == names else _cells(before, dialect.mark)
+        file.write(f"{first}{dialect.mark}{_cells(list(new), dialect.mark)}{end}")
+        for (text, _), values in zip(records, cells, strict=True):
+            more = dialect.mark.join(map(dialect.number, values))
+            file.write(f"{text.rstrip(_NEWLINE)}{dialect.mark}{more}{end}")
+
+
+def _cells(values: list[str], mark: str) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="", delimiter=mark).writerow(values)
+    return line.getvalue()

@@ -6,6 +6,7 @@ Which ended by themselves is known where a file tells such ends from others: whe
 may mean either. For a run that knows from other data what they mean, they mean that.
 """
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,45 +14,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError, check
-from apportion.data.npz import REAL, check_unpacked
-from apportion.data.room import check_room
-from apportion.data.rows import Column, Rows
+from apportion.core.config import Tell, UserError, check, extra
+from apportion.data.columns import Choice, Columns
+from apportion.data.rows import CREDIT, PAID, REAL, Column, Earned, Rows, check_room, check_unpacked, in_short
 
-HDF5 = (".h5", ".hdf5")
 FLAT = ("observations", "actions", "rewards", "terminals")
 _PARTS = ("observations", "actions", "rewards")
 _COUNTS = ("num_episodes", "total_size")
-_OTHER_ENDS = ("timeouts", "episode_terminals")  # beside terminals: of episodes that were cut, or of all
+OTHER_ENDS = ("timeouts", "episode_terminals")  # beside terminals: of episodes that were cut, or of all
 
 Array = NDArray[Any]
 
 
 def h5py() -> Any:
-    """The package, or how to get it."""
-    try:
-        import h5py
-    except ImportError:
-        raise UserError("HDF5 files are read with h5py: pip install 'apportion[minari]'") from None
-    return h5py
+    return extra("h5py", "HDF5 files are read with h5py", "minari")
 
 
-def read(path: Path) -> Rows:
+def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
     """The steps of an HDF5 file in either layout."""
-    if not path.is_file():
-        raise UserError(f"no file {path}")
+    path = Path(data)
+    check(path.is_file(), f"no file {path}")
     package = h5py()
     try:
         with package.File(path, "r") as file:
-            names = [name for name in (*FLAT, *_OTHER_ENDS) if name in file]
+            names = [name for name in (*FLAT, *OTHER_ENDS) if name in file]
             flat = is_flat(file)
             arrays = _arrays(path, file, names if flat else _dumped_names(path, file))
-            return flat_rows(str(path), arrays) if flat else _dumped_rows(str(path), arrays)
-    except UserError:
-        raise
+            return flat_rows(data, arrays) if flat else _dumped_rows(data, arrays)
     except (OSError, ValueError, TypeError, KeyError, RuntimeError, MemoryError, AttributeError) as error:
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise UserError(f"{path} cannot be read as HDF5 ({reason}): write it again") from error
+        raise UserError(f"{path} cannot be read as HDF5 ({in_short(error)}): write it again") from error
 
 
 def _arrays(path: Path, file: Any, names: list[str]) -> dict[str, Array]:
@@ -70,7 +61,7 @@ def _arrays(path: Path, file: Any, names: list[str]) -> dict[str, Array]:
         )
     check_room(str(path), sum(each.size for each in found.values()))
     stored = sum(each.id.get_storage_size() for each in found.values())
-    check_unpacked(path, sum(each.nbytes for each in found.values()), stored)
+    check_unpacked(str(path), sum(each.nbytes for each in found.values()), stored)
     return {name: np.asarray(each[()]) for name, each in found.items()}
 
 
@@ -82,10 +73,9 @@ def is_flat(names: Any) -> bool:
 def flat_rows(source: str, arrays: Mapping[str, Array]) -> Rows:
     """Steps from flat arrays."""
     rewards = np.asarray(arrays["rewards"], np.float64).reshape(-1)
-    if not len(rewards):
-        raise UserError(f"{source} holds no step")
+    check(len(rewards) > 0, f"{source} holds no step")
     lengths = flat_lengths(source, arrays)
-    told = any(name in arrays for name in _OTHER_ENDS)
+    told = any(name in arrays for name in OTHER_ENDS)
     terminated = _flags(arrays["terminals"])[np.cumsum(lengths) - 1]
     return _rows(source, arrays["observations"], arrays["actions"], rewards, lengths, terminated, told)
 
@@ -93,12 +83,12 @@ def flat_rows(source: str, arrays: Mapping[str, Array]) -> Rows:
 def flat_lengths(source: str, arrays: Mapping[str, Array]) -> NDArray[np.int64]:
     """[E] steps of each episode: up to and with each end, and what is left after the last one."""
     count = len(np.asarray(arrays["rewards"]).reshape(-1))
-    for name in ("observations", "actions", "terminals", *_OTHER_ENDS):
+    for name in ("observations", "actions", "terminals", *OTHER_ENDS):
         array = np.asarray(arrays.get(name, arrays["terminals"]))
-        rows = array.size if name in ("terminals", *_OTHER_ENDS) else len(np.atleast_1d(array))
+        rows = array.size if name in ("terminals", *OTHER_ENDS) else len(np.atleast_1d(array))
         check(rows == count, f"{source}: {name} has {rows} rows, but rewards {count}: mend it")
     ends = np.zeros(count, np.bool_)
-    for name in ("terminals", *_OTHER_ENDS):
+    for name in ("terminals", *OTHER_ENDS):
         if name in arrays:
             ends |= _flags(arrays[name])
     ends[-1] = True
@@ -128,9 +118,9 @@ def _dumped_rows(source: str, file: Mapping[str, Array]) -> Rows:
     observations, actions, rewards = ([file[f"{name}_{n}"] for n in range(count)] for name in _PARTS)
     lengths = np.array([len(each) for each in rewards], np.int64)
     for number, (seen, done, length) in enumerate(zip(observations, actions, lengths, strict=True)):
-        if not len(seen) == len(done) == length or length == 0:
-            shapes = f"{len(seen)} observations, {len(done)} actions and {length} rewards"
-            raise UserError(f"{source}: episode {number} has {shapes}: give one of each for every step")
+        shapes = f"{len(seen)} observations, {len(done)} actions and {length} rewards"
+        same = len(seen) == len(done) == length > 0
+        check(same, f"{source}: episode {number} has {shapes}: give one of each for every step")
     seen_at, done_at = _joined(source, "observations", observations), _joined(source, "actions", actions)
     flat = np.concatenate([np.asarray(each, np.float64).reshape(-1) for each in rewards])
     ended = [f"terminated_{number}" for number in range(count)]
@@ -141,11 +131,11 @@ def _dumped_rows(source: str, file: Mapping[str, Array]) -> Rows:
 
 def _joined(source: str, name: str, parts: list[Array]) -> Array:
     for number, part in enumerate(parts):
-        if part.shape[1:] != parts[0].shape[1:]:
-            raise UserError(
-                f"{source}: {name} of episode {number} have shape {part.shape[1:]}, those of the first "
-                f"{parts[0].shape[1:]}: mend it"
-            )
+        shapes = f"shape {part.shape[1:]}, those of the first {parts[0].shape[1:]}"
+        check(
+            part.shape[1:] == parts[0].shape[1:],
+            f"{source}: {name} of episode {number} have {shapes}: mend it",
+        )
     return np.concatenate(parts)
 
 
@@ -168,10 +158,8 @@ def _rows(
 def counted(source: str, letter: str, values: Array) -> dict[str, Column]:
     """Columns s0, s1, ... of vectors [N, D]; whole numbers [N] or [N, 1] are categories."""
     values = np.asarray(values)
-    if values.ndim > 2:
-        raise UserError(
-            f"{source}: vectors are needed, and these have shape {values.shape[1:]}: flatten them"
-        )
+    shape = f"vectors are needed, and these have shape {values.shape[1:]}"
+    check(values.ndim <= 2, f"{source}: {shape}: flatten them")
     columns = values.reshape(len(values), -1)
     whole = np.issubdtype(values.dtype, np.integer) and columns.shape[1] == 1
     as_column: Callable[[Array], Column] = _texts if whole else (lambda column: column.astype(np.float64))
@@ -180,3 +168,36 @@ def counted(source: str, letter: str, values: Array) -> dict[str, Column]:
 
 def _texts(column: Array) -> Column:
     return np.array([str(value) for value in column.tolist()], object)
+
+
+# --- The same with what steps earned
+
+
+def write(data: str, target: Path, earned: Earned) -> None:
+    """A copy of an HDF5 file with more arrays, of its own layout."""
+    shutil.copyfile(data, target)
+    with h5py().File(target, "r+") as file:
+        names = {f"{CREDIT}_names": list(earned.credit)} if earned.credit else {}
+        for name, values in {**relabelled(file, earned), **names}.items():
+            free = name.replace("/", "-")  # which would make a group
+            if free in file:
+                del file[free]  # rewards, which may hold whole numbers only
+            file[free] = values
+
+
+def relabelled(arrays: Mapping[str, Any], earned: Earned) -> dict[str, Array]:
+    """Flat arrays, or those of each episode: learned rewards in the place of those paid, which stay."""
+    rows = earned.rows
+    flat = is_flat(arrays)
+    parts = [""] if flat else [f"_{number}" for number in range(len(rows.lengths))]
+    found: dict[str, Array] = {}
+    for name, values in {"rewards": earned.reward, **earned.arrays()}.items():
+        for part, own in zip(parts, [values] if flat else rows.split(values), strict=True):
+            found[f"{name}{part}"] = own
+    for part in parts:
+        paid = np.asarray(arrays[f"rewards{part}"])
+        # In the shape of what was paid, and in its precision, unless that knows whole numbers only.
+        kind = paid.dtype if np.issubdtype(paid.dtype, np.floating) else np.float32
+        found[f"rewards{part}"] = found[f"rewards{part}"].reshape(paid.shape).astype(kind)
+        found[f"{PAID}s{part}"] = paid
+    return found

@@ -8,24 +8,18 @@ counted from their mean.
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apportion.core.config import UserError, check, from_dict, nearest, to_dict
 from apportion.data.columns import words
-from apportion.data.equals import equal_groups, outcomes_told
-from apportion.data.logged import Log
-from apportion.data.rows import Column, Rows
+from apportion.data.rows import Column, Floats, Log, Rows
 
 MOST_CATEGORIES = 50  # more are names of things, not kinds of them
 UNKNOWN = "(missing)"
 FAR = 1e4  # spreads from zero: farther, single precision would keep less than a column's first three digits
 ROUNDING = 1e-12  # of the mean: a spread that is less is none
-_FEW = 5  # episodes, in which anything may go along with the outcomes
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -62,6 +56,11 @@ class Coded:
         lost = ROUNDING * abs(mean) < spread < abs(mean) / FAR
         return cls(name, (), mean, known.size < values.size, mean if lost else 0.0)
 
+    @property
+    def start(self) -> float:
+        """What stands for it before the first step: the mean, or the commonest category."""
+        return self.fill - self.origin
+
     def numbers(self, source: str, column: Column) -> Floats:
         """[N] values, or numbers of categories."""
         if self.levels:
@@ -83,6 +82,41 @@ class Coded:
                 )
             codes[row] = place[text]
         return codes
+
+
+class _Dimension(NamedTuple):
+    """An observed dimension that is made of a column."""
+
+    name: str
+    coded: Coded
+    kind: Literal["value", "missing", "before"] = "value"
+    level: int = 0  # the category that may have come before
+
+    @property
+    def input(self) -> str:
+        """Of which it is a part."""
+        column = self.coded.part_of or self.coded.name
+        return {"value": column, "missing": self.name, "before": f"{self.coded.name} before"}[self.kind]
+
+    @property
+    def start(self) -> float:
+        """What stands for it before the first step: no mark of a missing one, and no category."""
+        return self.coded.start if self.kind == "value" else 0.0
+
+    def values(self, rows: Rows, column: Column, numbers: Floats) -> Floats:
+        """[N] of a column, which is these numbers."""
+        if self.kind == "value":
+            return numbers
+        if self.kind == "missing":
+            return np.isnan(np.asarray(column, np.float64)).astype(np.float64)
+        now = rows.split((numbers == self.level).astype(np.float64))
+        return np.concatenate([np.cumsum(each) > each for each in now]).astype(np.float64)
+
+    def after(self, rows: Rows) -> Floats:
+        """[E] after the last steps."""
+        if self.kind == "value" and rows.last is not None:
+            return self.coded.numbers(rows.source, rows.last[self.coded.name])
+        return np.zeros(len(rows.lengths))
 
 
 @dataclass(frozen=True)
@@ -121,12 +155,7 @@ class Encoding:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Encoding":
         """What `to_dict` wrote."""
-        states, actions = (
-            tuple(from_dict(Coded, column) for column in data[part]) for part in ("states", "actions")
-        )
-        return cls(
-            states, actions, data["lags"], data["followed"], data["ended"], tuple(data.get("seen", ()))
-        )
+        return from_dict(cls, data)
 
     def apply(self, rows: Rows) -> Log:
         """The episodes as numbers, with notes on what was done to them."""
@@ -135,112 +164,88 @@ class Encoding:
                 f"{rows.source} does not say which episodes ended by themselves, as the data that the run "
                 "was fitted to did: add terminated, 1 or 0 for each (in a table on its last row)"
             )
-        rows = rows.under(*(tuple(coded.name for coded in part) for part in (self.states, self.actions)))
-        states, actions = self._table(rows, self.states), self._table(rows, self.actions)
-        marked = [(coded, part) for coded, part in self._columns(rows) if coded.marked]
-        marks = [np.isnan(np.asarray(part[coded.name], np.float64)) for coded, part in marked]
-        past = [
-            self._seen(rows, coded, part) for coded, part in self._columns(rows) if coded.name in self.seen
-        ]
-        marks += [column for columns in past for column in columns.T]
-        seen = np.column_stack([states, *marks]) if marks else states
-        names = [
-            *(c.name for c in self.states),
-            *(f"{c.name} missing" for c, _ in marked),
-            *self._past("={} before"),
-        ]
-        levels = [len(coded.levels) for coded in self.states] + [0] * len(marks)
-        vectors = {c.name: c.part_of for c in (*self.states, *self.actions) if c.part_of}
-        inputs = [*names[: len(names) - len(self._past(""))], *self._past(" before")]
-        acted = [len(coded.levels) for coded in self.actions]
-        after = None if rows.last is None or not self.followed else self._after(rows, len(marks))
-        observations, done = rows.split(seen), rows.split(actions)
-        if after is not None:
+        rows = rows.of_columns(*(tuple(coded.name for coded in part) for part in (self.states, self.actions)))
+        columns, dimensions = {**rows.states, **rows.actions}, self._dimensions()
+        numbers = {each.name: each.numbers(rows.source, columns[each.name]) for each in self._all()}
+        seen = [each.values(rows, columns[each.coded.name], numbers[each.coded.name]) for each in dimensions]
+        observations = rows.split(np.column_stack(seen))
+        acted = [numbers[coded.name] for coded in self.actions]
+        done = rows.split(np.column_stack(acted) if acted else np.zeros((int(rows.lengths.sum()), 0)))
+        if rows.last is not None and self.followed:
+            after = np.column_stack([each.after(rows) for each in dimensions])
             pairs = zip(observations, after, strict=True)
             observations = [np.concatenate([each, row[None]]) for each, row in pairs]
-        action_names = tuple(coded.name for coded in self.actions)
-        late_names, late = _lagged_names([*names, *action_names], self.lags), [*levels, *acted, 0] * self.lags
+        names, action_names = [each.name for each in dimensions], [coded.name for coded in self.actions]
+        late_names = _lagged_names([*names, *action_names], self.lags)
         _check_apart(rows.source, (*names, *late_names, *action_names))
         if self.lags:
+            start = (np.array([each.start for each in dimensions]), np.array([c.start for c in self.actions]))
             pairs = zip(observations, done, strict=True)
-            before = self._before(len(marks))
-            observations = [_with_lags(each, acts, before, self.lags) for each, acts in pairs]
+            observations = [_with_lags(each, acts, start, self.lags) for each, acts in pairs]
+        levels = [len(each.coded.levels) if each.kind == "value" else 0 for each in dimensions]
+        action_levels = [len(coded.levels) for coded in self.actions]
+        action_inputs = [coded.part_of or coded.name for coded in self.actions]
         return Log(
             observations=observations,
             actions=done,
             totals=rows.totals,
             observation_names=(*names, *late_names),
-            action_names=action_names,
-            levels=(*levels, *late, *acted),
-            inputs=tuple(vectors.get(name, name) for name in (*inputs, *late_names, *action_names)),
+            action_names=tuple(action_names),
+            levels=(*levels, *[*levels, *action_levels, 0] * self.lags, *action_levels),
+            inputs=(*(each.input for each in dimensions), *late_names, *action_inputs),
             terminated=rows.terminated if self.ended else None,
-            notes=(*rows.notes, *self._notes(rows), *self._equals(rows)),
+            notes=(*rows.notes, *self._notes(columns), *self._equals(rows, columns)),
         )
 
     def origins(self) -> tuple[Floats, Floats]:
         """[S'] and [A'] what the observed dimensions of a log, and the actions, are counted from."""
-        states, actions = ([coded.origin for coded in part] for part in (self.states, self.actions))
-        states += [0.0] * sum(coded.marked for coded in (*self.states, *self.actions))
-        states += [0.0] * len(self._past(""))
+        states = [each.coded.origin if each.kind == "value" else 0.0 for each in self._dimensions()]
+        actions = [coded.origin for coded in self.actions]
         return np.array(states + [*states, *actions, 0.0] * self.lags), np.array(actions)
 
-    def _past(self, ending: str) -> list[str]:
-        """Names of what tells which categories came before."""
-        remembered = [coded for coded in (*self.states, *self.actions) if coded.name in self.seen]
-        return [f"{coded.name}{ending.format(level)}" for coded in remembered for level in coded.levels]
+    def _all(self) -> list[Coded]:
+        return [*self.states, *self.actions]
 
-    def _seen(self, rows: Rows, coded: Coded, part: dict[str, Column]) -> Floats:
-        """[N, K] whether each category came before in the episode."""
-        codes = coded.numbers(rows.source, part[coded.name])
-        now = codes[:, None] == np.arange(len(coded.levels))
-        return np.concatenate(
-            [np.cumsum(each, axis=0) - each > 0 for each in rows.split(now.astype(np.float64))]
-        )
+    def _dimensions(self) -> list[_Dimension]:
+        """What is observed, but for lags: columns, where one was missing, which categories came before."""
+        return [
+            *(_Dimension(coded.name, coded) for coded in self.states),
+            *(_Dimension(f"{coded.name} missing", coded, "missing") for coded in self._all() if coded.marked),
+            *(
+                _Dimension(f"{coded.name}={level} before", coded, "before", place)
+                for coded in self._all()
+                if coded.name in self.seen
+                for place, level in enumerate(coded.levels)
+            ),
+        ]
 
-    def _columns(self, rows: Rows) -> list[tuple[Coded, dict[str, Column]]]:
-        return [(c, rows.states) for c in self.states] + [(c, rows.actions) for c in self.actions]
-
-    def _table(self, rows: Rows, coded: tuple[Coded, ...]) -> Floats:
-        part = rows.states if coded is self.states else rows.actions
-        columns = [each.numbers(rows.source, part[each.name]) for each in coded]
-        return np.column_stack(columns) if columns else np.zeros((int(rows.lengths.sum()), 0))
-
-    def _after(self, rows: Rows, marks: int) -> Floats:
-        """[E, S] what was observed after the last steps."""
-        assert rows.last is not None
-        columns = [coded.numbers(rows.source, rows.last[coded.name]) for coded in self.states]
-        return np.column_stack([*columns, *[np.zeros(len(rows.lengths))] * marks])
-
-    def _before(self, marks: int) -> tuple[Floats, Floats]:
-        """[S'] and [A'] before the first step: means, commonest categories, and no mark of a missing one."""
-        states, actions = ([each.fill - each.origin for each in part] for part in (self.states, self.actions))
-        return np.array(states + [0.0] * marks), np.array(actions)
-
-    def _equals(self, rows: Rows) -> list[str]:
+    def _equals(self, rows: Rows, table: dict[str, Column]) -> list[str]:
         """Sentences on columns of numbers that go along with each other, or with the outcome."""
-        numbers = [(coded.name, part[coded.name]) for coded, part in self._columns(rows) if not coded.levels]
-        columns = [np.asarray(column, np.float64) for _, column in numbers]
-        if not columns:
+        names = [coded.name for coded in self._all() if not coded.levels]
+        if not names:
             return []
-        names, values, longer = [name for name, _ in numbers], np.column_stack(columns), rows.lengths > 1
+        values = np.column_stack([np.asarray(table[name], np.float64) for name in names])
+        longer = rows.lengths > 1
         last = values[(rows.starts + rows.lengths - 1)[longer]]  # in a single step, a cause tells it as well
-        told = outcomes_told(names, last, rows.totals[longer]) if longer.sum() > _FEW else []
-        return [*equal_groups(names, values), *told]
+        few = longer.sum() <= 5  # episodes, in which anything may go along with the outcomes
+        told = [] if few else _outcomes_told(names, last, rows.totals[longer])
+        return [*_equal_groups(names, values), *told]
 
-    def _notes(self, rows: Rows) -> list[str]:
-        count, notes = int(rows.lengths.sum()), []
-        for coded, part in self._columns(rows):
+    def _notes(self, table: dict[str, Column]) -> list[str]:
+        notes = []
+        for coded in self._all():
             if coded.levels:
                 notes.append(f"{coded.name!r} is one dimension of {len(coded.levels)} categories")
                 continue
             if coded.origin:
                 far = "is far from zero beside its spread"
                 notes.append(f"{coded.name!r} {far}: it is counted from {coded.origin:.10g}")
-            missing = int(np.isnan(np.asarray(part[coded.name], np.float64)).sum())
+            column = np.asarray(table[coded.name], np.float64)
+            missing = int(np.isnan(column).sum())
             if missing:
                 marked = f", marked in '{coded.name} missing'" if coded.marked else ""
                 filled = f"the mean {coded.fill:.4g} stands there{marked}"
-                notes.append(f"{coded.name!r} is missing in {missing:,} of {count:,} rows: {filled}")
+                notes.append(f"{coded.name!r} is missing in {missing:,} of {len(column):,} rows: {filled}")
         return notes
 
 
@@ -268,3 +273,49 @@ def _with_lags(observations: Floats, actions: Floats, before: tuple[Floats, Floa
         seen, done = observations[earlier], actions[np.minimum(earlier, len(actions) - 1)]
         parts += [np.where(none, before[0], seen), np.where(none, before[1], done), none.astype(np.float64)]
     return np.concatenate(parts, axis=1)
+
+
+# --- Columns that say nearly the same: which of them feeds the reward, no data can tell
+
+ALIKE = 0.995  # correlation
+_ROWS = 50_000
+
+
+def _equal_groups(names: list[str], values: Floats) -> list[str]:
+    """A sentence for each group of columns [N, D] that go along with each other; NaN where one is missing."""
+    alike = np.abs(_correlations(values[:: -(-len(values) // _ROWS)])) > ALIKE
+    sentences, left = [], set(range(len(names)))
+    for first in range(len(names)):
+        group = [other for other in range(first, len(names)) if other in left and alike[first, other]]
+        if len(group) > 1:
+            left -= set(group)
+            members = ", ".join(names[dim] for dim in group)
+            sentences.append(f"{members} say nearly the same: credit of one may belong to another")
+    return sentences
+
+
+def _outcomes_told(names: list[str], last: Floats, totals: Floats) -> list[str]:
+    """A sentence for each column that goes along with the outcomes [E] of episodes on their last rows [E, D]:
+    one that was written afterwards explains all, and what truly earned it nothing."""
+    told = np.abs(_correlations(np.column_stack([last, totals]))[-1, :-1]) > ALIKE
+    return [
+        f"{name!r} on the last row of an episode tells the outcome: leave it out if it was known afterwards"
+        for name, tells in zip(names, told, strict=True)
+        if tells
+    ]
+
+
+def _correlations(values: Floats) -> Floats:
+    """[D, D], of each pair over the rows where neither is missing; 0 where one does not vary."""
+    known = ~np.isnan(values)
+    count = np.maximum(known.sum(axis=0), 1)
+    centre = np.where(known, values, 0.0).sum(axis=0) / count
+    x = np.where(known, values - centre, 0.0)
+    size = np.sqrt((x**2).sum(axis=0) / count)
+    x *= np.where(size > 1e-9 * np.abs(centre), 1 / np.where(size > 0, size, 1.0), 0.0)
+    here = known.astype(np.float64)
+    both = np.maximum(here.T @ here, 1.0)
+    mean, square = x.T @ here / both, (x**2).T @ here / both
+    spread = np.maximum(square - mean**2, 0.0)
+    scale = np.sqrt(spread * spread.T)
+    return np.where(scale > 1e-9, (x.T @ x / both - mean * mean.T) / np.maximum(scale, 1e-9), 0.0)

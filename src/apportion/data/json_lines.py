@@ -6,6 +6,7 @@ is a vector, one input of as many columns. Lines are read one by one, and only c
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,38 +14,31 @@ import numpy as np
 
 from apportion.core.config import Tell, UserError, check, parse_json
 from apportion.data.columns import Choice, Columns, choose
-from apportion.data.room import check_room
-from apportion.data.rows import Column, Rows, episode_outcomes
+from apportion.data.rows import PAID, REWARD, Column, Earned, Rows, check_room
+from apportion.data.tables import of_columns
 
-JSON_LINES = (".jsonl", ".ndjson")
 LINE = "line"  # the column that names each episode by its line
 
 Fields = dict[str, Any]  # of a step, under dotted names
 
 
-def read_json_lines(
-    path: Path, columns: Columns | Choice, tell: Tell, paid: bool = True
-) -> tuple[Choice, Rows]:
-    """The steps of all episodes, and which columns they were taken from."""
+def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
+    """The steps of all episodes."""
+    path = Path(data)
     found = _Found.of(path, columns.steps)
-    names = [LINE, *found.columns]
     given = columns
     if isinstance(columns, Columns):
-        given = columns.replaced(episode=columns.episode or LINE, step=columns.step or "")
-    choice = choose(str(path), given, names, paid)._replace(steps=found.steps)
-    if isinstance(given, Columns):
-        choice = choice._replace(guessed=tuple(set(choice.guessed) - {"episode", "step"}))
+        given = replace(columns, episode=columns.episode or LINE, step=columns.step or "")
+    choice = replace(choose(data, given, [LINE, *found.columns], paid), steps=found.steps)
+    if isinstance(columns, Columns):
+        choice = replace(choice, guessed=tuple(set(choice.guessed) - {"episode", "step"}))
     wanted = [name for name in choice.names if name in found.columns]
-    check_room(str(path), sum(found.lengths) * len(wanted))
-    table = _read(path, found, wanted, tell)
+    check_room(data, sum(found.lengths) * len(wanted))
     lengths = np.array(found.lengths, np.int64)
-    table[LINE] = np.repeat(np.arange(len(lengths)), lengths)
-    outcome = table.get(choice.outcome, np.full(len(table[LINE]), np.nan))
-    totals = episode_outcomes(str(path), choice.outcome, outcome, table[LINE], lengths, paid)
-    states, actions = ({name: table[name] for name in part} for part in (choice.states, choice.actions))
-    worded = bool(outcome.dtype == object and not np.isnan(totals).all())
-    rows = Rows(str(path), lengths, states, actions, totals, None, None, True, yes_no=worded)
-    return choice, rows._replace(steps=found.steps, parts=found.parts, notes=tuple(found.notes))
+    table = {**_read(path, found, wanted, tell), LINE: np.repeat(np.arange(len(lengths)), lengths)}
+    return of_columns(data, choice, table, lengths, paid)._replace(
+        parts=found.parts, notes=tuple(found.notes)
+    )
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -182,19 +176,19 @@ def _column(path: Path, name: str, values: list[Any]) -> Column:
     return np.array(values, object)
 
 
-def write_json_lines(
-    path: Path, target: Path, rows: Rows, new: dict[str, Any], renamed: dict[str, str]
-) -> None:
+def write(data: str, target: Path, earned: Earned) -> None:
     """The same lines, with new fields in each step, and all its rewards in `step_rewards` of the episode. A
-    field that has the name of a new one is kept as `renamed`."""
-    assert rows.steps is not None
-    reward, starts = next(iter(new.values())), rows.starts.tolist()
+    reward that was there is kept as what was paid."""
+    rows, new = earned.rows, earned.columns
+    assert rows.choice is not None
+    assert rows.choice.steps is not None
     with target.open("w", encoding="utf-8") as file:
-        for (number, episode), start in zip(lines_of(path), starts, strict=True):
-            listed = steps_of(path, number, episode, rows.steps)
+        lines = zip(lines_of(Path(data)), rows.starts.tolist(), strict=True)
+        for (number, episode), start in lines:
+            listed = steps_of(Path(data), number, episode, rows.choice.steps)
             for place, step in enumerate(listed, start=start):
-                kept = {renamed.get(name, name): value for name, value in step.items()}
+                kept = {PAID if name == REWARD else name: value for name, value in step.items()}
                 step.clear()
                 step |= kept | {name: float(values[place]) for name, values in new.items()}
-            episode["step_rewards"] = reward[start : start + len(listed)].tolist()
+            episode["step_rewards"] = earned.reward[start : start + len(listed)].tolist()
             file.write(json.dumps(episode, ensure_ascii=False, allow_nan=False) + "\n")

@@ -1,24 +1,22 @@
 """Data sets of Minari, by their id: those that lie on this machine. Their episodes have one observation more
 than steps; an episode's outcome is the sum of its rewards."""
 
+import warnings
+from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import Tell, UserError, nearest
+from apportion.core.config import Tell, UserError, check, extra, nearest
+from apportion.data.columns import Choice, Columns
 from apportion.data.d3rlpy import counted
-from apportion.data.room import check_room
-from apportion.data.rows import Column, Rows
+from apportion.data.rows import CREDIT, PAID, Column, Earned, Floats, Rows, check_room
 
 
 def minari() -> Any:
-    """The package, or how to get it."""
-    try:
-        import minari
-    except ImportError:
-        raise UserError("Minari data sets are read with minari: pip install 'apportion[minari]'") from None
-    return minari
+    return extra("minari", "Minari data sets are read with minari", "minari")
 
 
 def open_set(name: str) -> Any:
@@ -34,17 +32,16 @@ def open_set(name: str) -> Any:
         ) from None
 
 
-def read(name: str, tell: Tell) -> Rows:
+def read(name: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
     """All steps of a data set."""
     found = open_set(name)
     observed, acted, rewards, lengths, ended = [], [], [], [], []
     count = int(found.total_episodes)
-    if count == 0:
-        raise UserError(f"{name} holds no episode")
+    check(count > 0, f"{name} holds no episode")
     for number, episode in enumerate(found.iterate_episodes(), start=1):
         if number == 1:
-            wide = sum(part.size for part in leaves(episode.observations)) // max(len(episode), 1)
-            check_room(name, wide * int(found.total_steps))
+            wide = sum(part.size for part in flat(found.observation_space, episode.observations))
+            check_room(name, wide // max(len(episode), 1) * int(found.total_steps))
         observed.append(flat(found.observation_space, episode.observations))
         acted.append(flat(found.action_space, episode.actions))
         rewards.append(float(np.sum(episode.rewards, dtype=np.float64)))
@@ -76,16 +73,64 @@ def flat(space: Any, values: Any) -> list[NDArray[Any]]:
     return [part for key, each in pairs for part in flat(each, values[key])]
 
 
-def leaves(values: Any) -> list[NDArray[Any]]:
-    """All arrays in dictionaries and tuples."""
-    if isinstance(values, dict):
-        return [leaf for each in values.values() for leaf in leaves(each)]
-    if isinstance(values, tuple):
-        return [leaf for each in values for leaf in leaves(each)]
-    return [np.asarray(values)]
-
-
 def _columns(name: str, letter: str, episodes: list[list[NDArray[Any]]]) -> dict[str, Column]:
     parts = [counted(name, letter, np.concatenate(part)) for part in zip(*episodes, strict=True)]
     columns = [column for part in parts for column in part.values()]
     return {f"{letter}{place}": column for place, column in enumerate(columns)}
+
+
+# --- A new set with what steps earned
+
+
+def relabelled_id(name: str, method: str) -> str:
+    """A new name beside a Minari data set's own: NAME-METHOD-v0."""
+    base, _, version = name.rpartition("-v")
+    return f"{base if version.isdigit() else name}-{method}-v0"
+
+
+def write(name: str, target: Path, earned: Earned) -> None:
+    """A new data set with the same episodes, the learned rewards in the place of those paid, which are kept
+    among the infos."""
+    package, found, new, rows = minari(), open_set(name), str(target), earned.rows
+    there = f"there is a Minari data set {new!r} already: name another --out"
+    check(new not in package.list_local_datasets(), there)
+    from minari.data_collector import EpisodeBuffer
+
+    credit = {f"{CREDIT}_{key}": values for key, values in earned.credit.items()}
+    columns = {key: rows.split(values) for key, values in {**earned.bounds, **credit}.items()}
+    buffers = []
+    pairs = zip(found.iterate_episodes(), rows.split(earned.reward), strict=True)
+    for number, (episode, given) in enumerate(pairs):
+        infos: dict[str, Any] = {PAID: _one_more(np.asarray(episode.rewards, np.float64))}
+        infos |= {key: _one_more(each[number]) for key, each in columns.items()}
+        buffers.append(
+            EpisodeBuffer(
+                id=episode.id,
+                observations=episode.observations,
+                actions=episode.actions,
+                rewards=given.tolist(),
+                terminations=episode.terminations.tolist(),
+                truncations=episode.truncations.tolist(),
+                infos=infos,
+            )
+        )
+    known = found.env_spec is not None and found.env_spec.id in gymnasium.registry  # it can be made here
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it complains of authors and addresses that are not given
+            package.create_dataset_from_buffers(
+                new,
+                buffers,
+                env=found.env_spec if known else None,
+                observation_space=found.observation_space,
+                action_space=found.action_space,
+                algorithm_name="apportion relabel",
+                description=f"{name} with learned rewards of single steps",
+            )
+    except ValueError as error:
+        raise UserError(f"--out {new}: {' '.join(str(error).split())}") from error
+
+
+def _one_more(values: Floats) -> Floats:
+    """Infos have one entry more than steps, the first of a reset: nothing was paid then."""
+    return np.concatenate([np.zeros(1), values])

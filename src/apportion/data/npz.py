@@ -1,23 +1,45 @@
-"""Arrays from an .npz file that somebody else made. What an array is stands in its first bytes, so that
-nothing is unpacked before it is known to be wanted, of numbers, and as large as it says."""
+"""Arrays of NumPy, in an .npz file that somebody else made: those of episodes, or d3rlpy's flat ones.
+
+What an array is stands in its first bytes, so that nothing is unpacked before it is known to be wanted, of
+numbers, and as large as it says.
+"""
 
 import ast
+import math
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError
-from apportion.core.files import ARRAY_HEAD, COMPRESSED, UNPACKED, memory
+from apportion.core.config import Tell, UserError, check
+from apportion.core.files import ARRAY_HEAD
+from apportion.data import d3rlpy
+from apportion.data.columns import Choice, Columns
+from apportion.data.rows import (
+    REAL,
+    REWARD,
+    Column,
+    Earned,
+    Floats,
+    Log,
+    Rows,
+    check_unpacked,
+    in_bytes,
+    in_short,
+)
 
-REAL = "biuf"  # kinds of NumPy types: truth values and real numbers
 TEXT = "U"
-
+REQUIRED = ("observations", "actions", "lengths", "totals")
+_KINDS = {
+    **dict.fromkeys((*REQUIRED, "terminated", *d3rlpy.FLAT, *d3rlpy.OTHER_ENDS), REAL),
+    **dict.fromkeys(("observation_names", "action_names"), TEXT),
+}
 _START = b"\x93NUMPY"
+
+Arrays = dict[str, NDArray[Any]]
 
 
 class _Head(NamedTuple):
@@ -26,92 +48,172 @@ class _Head(NamedTuple):
     bytes: int
 
 
-def read_arrays(
-    path: Path, numbers: Iterable[str], texts: Iterable[str], others: bool = False
-) -> dict[str, NDArray[Any]]:
-    """The arrays of these names, as far as the file has them: real numbers or texts. UserError where they are
-    anything else. With `others` all that the file has besides, if these are numbers or texts."""
-    wanted = {**dict.fromkeys(numbers, REAL), **dict.fromkeys(texts, TEXT)}
-    if not path.exists():
-        raise UserError(f"no file {path}")
-    if not path.is_file() or not is_zipfile(path):
-        raise UserError(f"{path} is no .npz file: write it with numpy.savez, as plain arrays")
+# --- Arrays
+
+
+def load_npz(path: Path, others: bool = False) -> Arrays:
+    """The arrays that are known here, as far as the file has them: real numbers or texts. UserError where
+    they are anything else. With `others` all that the file has besides, if these are numbers or texts."""
+    check(path.exists(), f"no file {path}")
+    plain = path.is_file() and is_zipfile(path)
+    check(plain, f"{path} is no .npz file: write it with numpy.savez, as plain arrays")
     try:
         with ZipFile(path) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            if others:
-                wanted = dict.fromkeys(members, REAL + TEXT) | wanted
+            wanted = {**dict.fromkeys(members if others else (), REAL + TEXT), **_KINDS}
             names = [name for name in wanted if name in members]
             for name in names:  # all of them, before the first is unpacked
                 _check(path, name, _read_head(archive, members[name]), members[name], wanted[name])
             chosen = [members[name] for name in names]
-            check_unpacked(
-                path, sum(each.file_size for each in chosen), sum(each.compress_size for each in chosen)
-            )
+            packed = sum(each.compress_size for each in chosen)
+            check_unpacked(str(path), sum(each.file_size for each in chosen), packed)
             return {name: _unpacked(archive, members[name]) for name in names}
-    except UserError:
-        raise
     except (BadZipFile, zlib.error, ValueError, TypeError, EOFError, SyntaxError, OSError) as error:
-        raise UserError(f"{path} is damaged ({_short(error)}): write it again with numpy.savez") from error
+        raise UserError(f"{path} is damaged ({in_short(error)}): write it again with numpy.savez") from error
     except (NotImplementedError, RuntimeError, MemoryError) as error:  # encrypted, or packed in an odd way
-        raise UserError(f"{path} cannot be read ({_short(error)}): write it with numpy.savez") from error
+        raise UserError(f"{path} cannot be read ({in_short(error)}): write it with numpy.savez") from error
 
 
 def _read_head(archive: ZipFile, member: ZipInfo) -> _Head:
+    name = member.filename[:40]
     with archive.open(member) as file:
         if file.read(len(_START)) != _START:
-            raise ValueError(f"{member.filename[:40]} is no array")
+            raise ValueError(f"{name} is no array")
         long = file.read(2)[:1] > b"\x01"
         length = int.from_bytes(file.read(4 if long else 2), "little")
         if length > ARRAY_HEAD:
-            raise ValueError(f"{member.filename[:40]} has too long a head")
-        return _parsed(file.read(length), member)
-
-
-def _parsed(text: bytes, member: ZipInfo) -> _Head:
-    head: Any = ast.literal_eval(text.decode("latin1").strip())
+            raise ValueError(f"{name} has too long a head")
+        head: Any = ast.literal_eval(file.read(length).decode("latin1").strip())
     if not isinstance(head, dict) or set(head) != {"descr", "fortran_order", "shape"}:
-        raise ValueError(f"{member.filename[:40]} has an odd head")
+        raise ValueError(f"{name} has an odd head")
     shape = head["shape"]
     if not isinstance(shape, tuple) or not all(type(size) is int and size >= 0 for size in shape):
-        raise ValueError(f"{member.filename[:40]} has an odd shape")
+        raise ValueError(f"{name} has an odd shape")
     # A list describes a table of several columns, which is no array of numbers.
     dtype = np.dtype(head["descr"] if isinstance(head["descr"], str) else "V")
-    size = dtype.itemsize
-    for each in shape:
-        size *= each
-    return _Head(dtype, shape, size)
+    return _Head(dtype, shape, dtype.itemsize * math.prod(shape))
 
 
 def _check(path: Path, name: str, head: _Head, member: ZipInfo, kinds: str) -> None:
-    if head.dtype.kind not in kinds:
-        what = {TEXT: "texts", REAL: "real numbers"}.get(kinds, "numbers or texts")
-        raise UserError(f"{path}: {name} holds {head.dtype.name}, not {what}: convert it first")
-    if head.bytes > member.file_size:
-        raise UserError(f"{path}: {name} says it has {_size(head.bytes)}, but there are {member.file_size:,}")
-
-
-def check_unpacked(path: Path, unpacked: int, packed: int) -> None:
-    """Complain of arrays that memory could not hold, or that are a trap: all of a file's together."""
-    if unpacked > memory():
-        raise UserError(f"{path} has arrays of {_size(unpacked)}, more than this machine's memory")
-    if unpacked > max(UNPACKED, COMPRESSED * packed):
-        raise UserError(
-            f"{path} would unpack to {_size(unpacked)} from {_size(packed)}: if that is right, write it "
-            "without compression"
-        )
+    what = {TEXT: "texts", REAL: "real numbers"}.get(kinds, "numbers or texts")
+    check(head.dtype.kind in kinds, f"{path}: {name} holds {head.dtype.name}, not {what}: convert it first")
+    there = f"{in_bytes(head.bytes)}, but there are {member.file_size:,}"
+    check(head.bytes <= member.file_size, f"{path}: {name} says it has {there}")
 
 
 def _unpacked(archive: ZipFile, member: ZipInfo) -> NDArray[Any]:
     with archive.open(member) as file:
-        stream: IO[bytes] = file
-        array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
-        return array
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
 
-def _size(count: int) -> str:
-    return f"{count / 1e9:,.1f} GB" if count >= 1e8 else f"{count:,} bytes"
+# --- Episodes
 
 
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:120] or type(error).__name__
+def read_npz(path: Path, paid: bool = True) -> Log:
+    """Arrays observations [E, T+1, S], actions [E, T, A], lengths [E], totals [E]; names are optional, and
+    terminated [E]: whether an episode ended by itself. So are totals where nobody asks what was `paid`."""
+    return _log(path, load_npz(path), paid)
+
+
+def _log(path: Path, arrays: Arrays, paid: bool) -> Log:
+    if not paid and "lengths" in arrays:
+        arrays = {"totals": np.full(len(np.atleast_1d(arrays["lengths"])), np.nan), **arrays}
+    missing = [name for name in REQUIRED if name not in arrays]
+    if missing:
+        raise UserError(f"{path} has no array {missing[0]!r}: it needs {', '.join(REQUIRED)}")
+    observations, actions, lengths, totals = (arrays[name] for name in REQUIRED)
+    _check_shapes(path, observations, actions, lengths, totals)
+    return Log(
+        observations=[episode[: length + 1] for episode, length in zip(observations, lengths, strict=True)],
+        actions=[episode[:length] for episode, length in zip(actions, lengths, strict=True)],
+        totals=np.asarray(totals, np.float64),
+        observation_names=_names(path, arrays, "observation_names", observations.shape[2], "s"),
+        action_names=_names(path, arrays, "action_names", actions.shape[2], "a"),
+        terminated=_terminated(path, arrays, len(totals)),
+    )
+
+
+def _check_shapes(
+    path: Path, observations: NDArray[Any], actions: NDArray[Any], lengths: NDArray[Any], totals: NDArray[Any]
+) -> None:
+    shapes = f"{path}: observations must be [E, T+1, S] and actions [E, T, A]"
+    check(observations.ndim == actions.ndim == 3, shapes)
+    episodes, steps, _ = actions.shape
+    check(
+        observations.shape[:2] == (episodes, steps + 1),
+        f"{path}: observations {observations.shape} and actions {actions.shape} do not fit together: "
+        "each episode has one more observation than actions",
+    )
+    entries = f"{path}: lengths and totals must have one entry for each of the {episodes} episodes"
+    check(lengths.shape == totals.shape == (episodes,), entries)
+    check(episodes > 0, f"{path} holds no episode")
+    empty = 0 in observations.shape or 0 in actions.shape
+    check(not empty, f"{path}: observations and actions need one dimension and one step at the least")
+    whole = np.issubdtype(lengths.dtype, np.integer) and lengths.min() >= 1 and lengths.max() <= steps
+    check(bool(whole), f"{path}: lengths must be whole numbers from 1 to {steps}")
+
+
+def _terminated(path: Path, arrays: Arrays, episodes: int) -> NDArray[np.bool_] | None:
+    if "terminated" not in arrays:
+        return None
+    terminated = arrays["terminated"]
+    good = terminated.shape == (episodes,) and terminated.dtype.kind in "biu"
+    check(good, f"{path}: terminated must say True or False for each of the {episodes} episodes")
+    return terminated.astype(np.bool_)
+
+
+def _names(path: Path, arrays: Arrays, key: str, size: int, letter: str) -> tuple[str, ...]:
+    if key not in arrays:
+        return tuple(f"{letter}{index}" for index in range(size))
+    check(arrays[key].shape == (size,), f"{path}: {key} must be {size} names")
+    return tuple(str(name) for name in arrays[key])
+
+
+# --- As a format
+
+
+def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
+    """The steps of a file in either layout."""
+    arrays = load_npz(Path(data))
+    if d3rlpy.is_flat(arrays):
+        return d3rlpy.flat_rows(data, arrays)
+    log = _log(Path(data), arrays, paid)
+    return Rows(
+        source=data,
+        lengths=np.array([len(each) for each in log.actions], np.int64),
+        states=_by_name(log.observation_names, [each[:-1] for each in log.observations]),
+        actions=_by_name(log.action_names, log.actions),
+        totals=log.totals,
+        last=_by_name(log.observation_names, [each[-1:] for each in log.observations]),
+        terminated=log.terminated,
+        named="observation_names" in arrays and "action_names" in arrays,
+    )
+
+
+def _by_name(names: tuple[str, ...], episodes: list[NDArray[Any]]) -> dict[str, Column]:
+    """Columns [N, D] under their names."""
+    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    check(not twice, f"two dimensions are called {(twice or [''])[0]!r}: rename one")
+    return dict(zip(names, np.concatenate(episodes).T, strict=True))
+
+
+def write(data: str, target: Path, earned: Earned) -> None:
+    """The same arrays, and more of the same layout."""
+    arrays = load_npz(Path(data), others=True)
+    if d3rlpy.is_flat(arrays):
+        arrays |= d3rlpy.relabelled(arrays, earned)
+    else:
+        new = {REWARD: earned.reward, **earned.arrays()}
+        longest = arrays["actions"].shape[1]
+        arrays |= {name: _padded(earned.rows, values, longest) for name, values in new.items()}
+    if earned.credit:
+        arrays["credit_names"] = np.array(list(earned.credit))
+    with target.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def _padded(rows: Rows, values: Floats, longest: int) -> Floats:
+    """[E, T, ...] with zeros where an episode has ended."""
+    padded = np.zeros((len(rows.lengths), longest, *values.shape[1:]))
+    padded[np.arange(longest) < rows.lengths[:, None]] = values
+    return padded

@@ -1,42 +1,52 @@
-"""Logged episodes from wherever they are: the ending of a file's name says how they are written, and a name
-without one is that of a Minari data set."""
+"""Logged episodes from wherever they are, and written again with what steps earned: the ending of a file's
+name says how they are written, and a name without one is that of a Minari data set."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apportion.core import files
 from apportion.core.config import Tell, UserError, check, silent
 from apportion.core.files import memory
-from apportion.data import d3rlpy, json_lines, minari_sets, tables
+from apportion.data import csv_files, d3rlpy, json_lines, minari_sets, npz, tables
 from apportion.data.columns import FIELDS, Choice, Columns
 from apportion.data.encoding import Encoding
-from apportion.data.logged import Log, load_npz, read_npz
-from apportion.data.rows import Rows
+from apportion.data.rows import Earned, Log, Rows
 
-NPZ = (".npz",)
 SIZES = (1e-30, 1e36)  # of the largest outcome: what single precision holds, with room for rewards of steps
-ENDINGS = (*tables.CSV, *tables.PARQUET, *json_lines.JSON_LINES, *NPZ, *d3rlpy.HDF5)
 
 
-class Source(NamedTuple):
-    """Where steps were read from, and which columns, where there are such."""
+class Format(NamedTuple):
+    """How logged episodes lie in a file."""
 
-    data: str
-    choice: Choice | None
+    # The steps; of a table those columns that are named, or were chosen before. Unless it must be known what
+    # was paid, tables and arrays of episodes need no outcomes.
+    read: Callable[[str, Columns | Choice, Tell, bool], Rows]
+    write: Callable[[str, Path, Earned], None]  # a copy of a file in another place, with what steps earned
+    table: bool  # whether its columns have names of their own
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return {"data": self.data, "columns": None if self.choice is None else self.choice._asdict()}
+
+FORMATS = {
+    ".csv": Format(tables.read, csv_files.write, True),
+    ".parquet": Format(tables.read, tables.write_parquet, True),
+    ".pq": Format(tables.read, tables.write_parquet, True),
+    ".jsonl": Format(json_lines.read, json_lines.write, True),
+    ".ndjson": Format(json_lines.read, json_lines.write, True),
+    ".npz": Format(npz.read, npz.write, False),
+    ".h5": Format(d3rlpy.read, d3rlpy.write, False),
+    ".hdf5": Format(d3rlpy.read, d3rlpy.write, False),
+    "": Format(minari_sets.read, minari_sets.write, False),
+}
 
 
-def read_rows(
-    data: str, columns: Columns | Choice, tell: Tell = silent, paid: bool = True
-) -> tuple[Source, Rows]:
-    """The steps in a file or data set; of a table those columns that are named, or were chosen before. Unless
-    it must be known what was `paid`, tables and arrays of episodes need no outcomes."""
-    choice, rows = _read_rows(data, columns, tell, paid)
+# --- Reading
+
+
+def read_rows(data: str, columns: Columns | Choice, tell: Tell = silent, paid: bool = True) -> Rows:
+    """The steps in a file or data set."""
+    rows = _format(data, columns).read(data, columns, tell, paid)
     for name, column in (*rows.states.items(), *rows.actions.items(), *(rows.last or {}).items()):
         if column.dtype != object:
             size = np.abs(np.asarray(column, np.float64))
@@ -44,46 +54,43 @@ def read_rows(
             what = "infinity" if np.isinf(size[row]) else f"{column[row]:.2g}, more than learners can hold"
             said = f"{data}, row {row + 1}: column {name!r} holds {what}: mend it, or leave it empty"
             check(not size[row] > SIZES[1], said)
-    return Source(data, choice), rows
+    return rows
 
 
-def _read_rows(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> tuple[Choice | None, Rows]:
+def _format(data: str, columns: Columns | Choice) -> Format:
+    """That of a file that can be read, with the columns that are named."""
     path = Path(data)
-    odd = path.suffix in ENDINGS and path.exists() and not path.is_file()
+    known = FORMATS.get(path.suffix)
+    odd = bool(path.suffix) and known is not None and path.exists() and not path.is_file()
     check(not odd, f"{data} is no regular file: write the episodes into one")
     large = path.is_file() and path.stat().st_size > memory()
     check(not large, f"{data} is larger than this machine's memory: take a part of the episodes")
-    if path.suffix in (*tables.CSV, *tables.PARQUET):
-        return tables.read_table(path, columns, tell, paid)
-    if path.suffix in json_lines.JSON_LINES:
-        return json_lines.read_json_lines(path, columns, tell, paid)
-    if (path / "config.json").exists():
-        raise UserError(f"{data} is a run: apportion show has its graph; give logged episodes here")
-    if path.suffix not in ENDINGS and (path.suffix or path.exists()):
-        raise UserError(f"{data} is none of {', '.join(ENDINGS)}, nor a Minari data set: convert it")
+    if known is not None and known.table:
+        return known
+    run = (path / "config.json").exists()
+    check(not run, f"{data} is a run: apportion show has its graph; give logged episodes here")
+    if known is None or (not path.suffix and path.exists()):
+        endings = ", ".join(filter(None, FORMATS))
+        raise UserError(f"{data} is none of {endings}, nor a Minari data set: convert it")
     for field in (*FIELDS, "without") if isinstance(columns, Columns) else ():
         given = getattr(columns, field)
-        check(
-            given is None, f"--{field} {given} names a column of a table, which {data} is not: leave it out"
-        )
-    if path.suffix in NPZ:
-        return None, _npz_rows(path, paid)
-    if path.suffix in d3rlpy.HDF5:
-        return None, d3rlpy.read(path)
-    return None, minari_sets.read(data, tell)
+        no_table = f"names a column of a table, which {data} is not: leave it out"
+        check(given is None, f"--{field} {given} {no_table}")
+    return known
 
 
 class Read(NamedTuple):
     """Episodes as numbers, and how they became those."""
 
-    source: Source
+    data: str
+    choice: Choice | None  # of the columns of a table
     encoding: Encoding
     log: Log
 
 
 def read_log(data: str, columns: Columns, tell: Tell = silent) -> Read:
     """The episodes in a file or data set."""
-    source, rows = read_rows(data, columns, tell)
+    rows = read_rows(data, columns, tell)
     wrong = np.flatnonzero(~np.isfinite(rows.totals))
     check(not wrong.size, f"{data}: the outcome of episode {wrong[:1]} is NaN or infinite: mend or remove it")
     largest = float(np.abs(rows.totals).max())
@@ -96,9 +103,9 @@ def read_log(data: str, columns: Columns, tell: Tell = silent) -> Read:
     encoding = Encoding.of(rows, columns.lags, columns.seen)
     answers = _answers(rows, columns.outcome_kind)
     log = encoding.apply(rows).answered(answers, data)
-    guessed = None if source.choice is None else source.choice.in_words()
+    guessed = None if rows.choice is None else rows.choice.in_words()
     notes = (*([guessed] if guessed else []), *_on_answers(log, columns.outcome_kind), *log.notes)
-    return Read(source, encoding, log._replace(notes=notes))
+    return Read(data, rows.choice, encoding, log._replace(notes=notes))
 
 
 def _answers(rows: Rows, kind: str) -> tuple[float, float] | None:
@@ -126,27 +133,22 @@ def _on_answers(log: Log, kind: str) -> list[str]:
     ]
 
 
-def _npz_rows(path: Path, paid: bool) -> Rows:
-    arrays = load_npz(path)
-    if d3rlpy.is_flat(arrays):
-        return d3rlpy.flat_rows(str(path), arrays)
-    log = read_npz(path, paid)
-    lengths = np.array([len(each) for each in log.actions], np.int64)
-    after = np.stack([each[-1] for each in log.observations])
-    return Rows(
-        source=str(path),
-        lengths=lengths,
-        states=by_name(log.observation_names, np.concatenate([each[:-1] for each in log.observations])),
-        actions=by_name(log.action_names, np.concatenate(log.actions)),
-        totals=log.totals,
-        last=by_name(log.observation_names, after),
-        terminated=log.terminated,
-        named="observation_names" in arrays and "action_names" in arrays,
-    )
+# --- Writing
 
 
-def by_name(names: tuple[str, ...], values: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Columns [N, D] under their names."""
-    twice = [name for place, name in enumerate(names) if name in names[:place]]
-    check(not twice, f"two dimensions are called {twice[0] if twice else ''!r}: rename one")
-    return {name: values[:, place] for place, name in enumerate(names)}
+def write_copy(data: str, out: str, earned: Earned) -> None:
+    """A copy of a file or data set with the reward of each step, who earned it, and between which bounds."""
+    known, target = FORMATS[Path(data).suffix], Path(out)
+    if not target.suffix:
+        return known.write(data, target, earned)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    files.replace(target, lambda temp: known.write(data, temp, earned))
+    return None
+
+
+def check_target(data: str, out: str) -> None:
+    """Before the work begins: the same format, and another place."""
+    one, other = Path(data), Path(out)
+    ending = f"its name must end in {one.suffix or 'nothing'!r}, as {data}"
+    check(one.suffix == other.suffix, f"--out {out}: {ending}")
+    check(one.resolve() != other.resolve(), f"--out {out} is the data itself: name another file")

@@ -9,6 +9,7 @@ Row, step and segment numbers count from the start of training and are reduced m
 Written for one lane; the trainer vmaps it.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -346,3 +347,50 @@ def gather_segments(replay: Replay, segments: Int[Array, "M"], max_steps: int) -
 
 def _mean_reward(total: Float[Array, "*M"], length: Int[Array, "*M"]) -> Float[Array, "*M"]:
     return total / length.astype(total.dtype)
+
+
+# --- Looks over a full replay
+
+
+def times(replay: Replay) -> tuple[Int[Array, "N"], Bool[Array, "N"]]:
+    """How many steps of its episode lie before each row's observation, and for which rows that is known:
+    those of whole, closed segments."""
+    capacity = replay.paid.shape[0]
+    places = jnp.arange(capacity)
+    row = replay.rows - (replay.rows - places) % capacity  # the newest one in each place
+    whole = survey(replay, 1).live
+    # What does not count points past the end, where a scatter drops it.
+    first = jnp.where(whole, replay.segment_episode % capacity, capacity)
+
+    def at_first_rows(of_segments: Int[Array, "N"]) -> Int[Array, "N"]:
+        return jnp.full(capacity, -1, jnp.int32).at[first].max(of_segments, mode="drop")
+
+    begins = at_first_rows(replay.segment_episode)
+    ends = at_first_rows(replay.segment_start + replay.segment_length)
+    # Forwards in time, each row belongs to the episode that began last.
+    oldest = (replay.rows + 1) % capacity
+    begun = jnp.roll(jax.lax.cummax(jnp.roll(begins, -oldest)), oldest)
+    return row - begun, (begun >= 0) & (row <= ends[begun % capacity])
+
+
+BLOCK = 4096  # rows
+
+
+def summed(
+    rows: Float[Array, "N S"],
+    weights: Float[Array, "K N"],
+    of: Callable[[Float[Array, "B S"]], Float[Array, "B S"]],
+) -> Float[Array, "K S"]:
+    """Σ_n weights[k, n] · of(rows)[n], where `of` knows each row by itself."""
+    count, size = rows.shape[0], min(BLOCK, rows.shape[0])
+
+    def add(block: int | Array, total: Float[Array, "K S"]) -> Float[Array, "K S"]:
+        first = jnp.minimum(block * size, count - size)  # the last block has rows of the one before, too
+        fresh: Bool[Array, B] = first + jnp.arange(size) >= block * size
+        part = jax.lax.dynamic_slice_in_dim(weights, first, size, axis=1)
+        part = jnp.where(fresh[None, :], part, 0.0)
+        # A GPU would round what it multiplies.
+        found = of(jax.lax.dynamic_slice_in_dim(rows, first, size))
+        return total + jnp.matmul(part, found, precision="highest")
+
+    return jax.lax.fori_loop(0, -(-count // size), add, jnp.zeros((weights.shape[0], rows.shape[1])))

@@ -1,15 +1,20 @@
 """Logged steps as a file has them, whatever its format: one row for each, episodes one after the other."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError
+from apportion.core.config import UserError, check
+from apportion.core.files import COMPRESSED, UNPACKED, free_bytes, memory
+from apportion.data.columns import Choice
 
+REAL = "biuf"  # kinds of NumPy types: truth values and real numbers
+
+Floats = NDArray[np.float64]
 Column = NDArray[Any]  # [N] numbers with NaN where one is missing, or texts with None there
 
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
@@ -34,7 +39,7 @@ class Rows(NamedTuple):
     notes: tuple[str, ...] = ()  # on how the file is written
     yes_no: bool = False  # whether outcomes were words for yes (1) and no (0)
     parts: Mapping[str, str] = MappingProxyType({})  # columns that are parts of a vector, and which
-    steps: str | None = None  # of JSON Lines, the field with the list of steps
+    choice: Choice | None = None  # of the columns of a table
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -45,25 +50,120 @@ class Rows(NamedTuple):
         """[N, ...] by episode."""
         return np.split(values, self.starts[1:])
 
-    def under(self, states: tuple[str, ...], actions: tuple[str, ...]) -> "Rows":
+    def of_columns(self, states: tuple[str, ...], actions: tuple[str, ...]) -> "Rows":
         """The same with these columns only: by name, or by place where dimensions have no names."""
-        if not self.named:
-            _same_width(self.source, "states", len(self.states), len(states))
-            _same_width(self.source, "actions", len(self.actions), len(actions))
-            last = None if self.last is None else dict(zip(states, self.last.values(), strict=True))
-            return self._replace(
-                states=dict(zip(states, self.states.values(), strict=True)),
-                actions=dict(zip(actions, self.actions.values(), strict=True)),
-                last=last,
-            )
-        for name, known in [(n, self.states) for n in states] + [(n, self.actions) for n in actions]:
-            if name not in known:
-                raise UserError(f"{self.source} has no column {name!r}, which the run was fitted to: add it")
+        own, done = (states, actions) if self.named else (tuple(self.states), tuple(self.actions))
+        for what, mine, wanted in (("states", own, states), ("actions", done, actions)):
+            sizes = f"{len(mine)} {what}, but the run was fitted to {len(wanted)}"
+            check(len(mine) == len(wanted), f"{self.source} has {sizes}: give the same ones")
+        absent = [*(n for n in own if n not in self.states), *(n for n in done if n not in self.actions)]
+        if absent:
+            raise UserError(f"{self.source} has no column {absent[0]!r}, which the run was fitted to: add it")
+        last = self.last
         return self._replace(
-            states={name: self.states[name] for name in states},
-            actions={name: self.actions[name] for name in actions},
-            last=None if self.last is None else {name: self.last[name] for name in states},
+            states={name: self.states[mine] for name, mine in zip(states, own, strict=True)},
+            actions={name: self.actions[mine] for name, mine in zip(actions, done, strict=True)},
+            last=None if last is None else {n: last[mine] for n, mine in zip(states, own, strict=True)},
         )
+
+
+class Log(NamedTuple):
+    """Episodes (or segments) without padding, what each was paid, and what the dimensions are called."""
+
+    observations: list[NDArray[Any]]  # of each episode, [T+1, S]; [T, S] where the last one is not known
+    actions: list[NDArray[Any]]  # [T, A]
+    totals: NDArray[np.float64]  # [E]
+    observation_names: tuple[str, ...]
+    action_names: tuple[str, ...]
+    levels: tuple[int, ...] = ()  # [S+A] how many categories a dimension has, 0: numbers; empty: all numbers
+    inputs: tuple[str, ...] = ()  # [S+A] of which input each dimension is a part; empty: each its own
+    notes: tuple[str, ...] = ()  # what was done to the data on the way here
+    terminated: NDArray[np.bool_] | None = None  # [E] which ended by themselves, where that is known
+    answers: tuple[float, float] | None = (
+        None  # what no and yes are in the data, whose totals are 0 and 1 here
+    )
+
+    def answered(self, answers: Sequence[float] | None, source: str) -> "Log":
+        """With totals 1 for yes and 0 for no, where these two are all that outcomes can be."""
+        if answers is None:
+            return self
+        no, yes = answers
+        other = self.totals[~np.isin(self.totals, answers) & ~np.isnan(self.totals)]
+        if other.size:
+            raise UserError(
+                f"{source}: an outcome is {other[0]:g}, but outcomes are {no:g} for no and {yes:g} for yes: "
+                "mend it, or fit with --outcome-kind amount"
+            )
+        said = np.where(np.isnan(self.totals), np.nan, (self.totals == yes).astype(np.float64))
+        return self._replace(totals=said, answers=(no, yes))
+
+
+REWARD, PAID, CREDIT = (
+    "reward",
+    "paid_reward",
+    "credit",
+)  # columns that are written, and what was there before
+
+
+class Earned(NamedTuple):
+    """What each of N rows of a log gets."""
+
+    rows: Rows
+    reward: Floats  # [N] the mean over lanes
+    credit: dict[str, Floats]  # [N] of each dimension, and the baseline: they add up to the reward
+    bounds: dict[str, Floats]  # [N] ends of the intervals of all these, where the run has any
+
+    @property
+    def columns(self) -> dict[str, Floats]:
+        """[N] of each new column of a table."""
+        shares = {f"{CREDIT}_{name}": values for name, values in self.credit.items()}
+        return {REWARD: self.reward, **shares, **self.bounds}
+
+    def renamed(self, names: list[str]) -> list[str]:
+        """Names of the columns that were there: a reward is kept as what was paid."""
+        before = [PAID if name == REWARD else name for name in names]
+        new = self.columns
+        taken = [name for place, name in enumerate(before) if name in before[:place] or name in new]
+        check(not taken, f"{self.rows.source} has a column {(taken or [''])[0]!r} already: rename it first")
+        return before
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """[N] and [N, D] beside the reward, where columns are arrays."""
+        shares = {CREDIT: np.column_stack(list(self.credit.values()))} if self.credit else {}
+        return {**shares, **self.bounds}
+
+
+# --- Is there room for it in memory? Asked before it is read
+
+
+def check_room(source: str, numbers: int) -> None:
+    """Complain of a file whose numbers would not fit: four copies of each at the most, read, encoded, in the
+    replay and on their way there."""
+    need, free = 4 * 8 * numbers, free_bytes()
+    check(
+        need <= free,
+        f"{source} is too large: its {numbers:,} numbers take about {need / 1e9:.1f} GB here, and "
+        f"{free / 1e9:.1f} GB are free: name fewer --states, or take a part of the episodes",
+    )
+
+
+def check_unpacked(source: str, unpacked: int, packed: int) -> None:
+    """Complain of arrays that memory could not hold, or that are a trap: all of a file's together."""
+    large = f"{source} has arrays of {in_bytes(unpacked)}, more than this machine's memory"
+    check(unpacked <= memory(), large)
+    check(
+        unpacked <= max(UNPACKED, COMPRESSED * packed),
+        f"{source} would unpack to {in_bytes(unpacked)} from {in_bytes(packed)}: if that is right, write it "
+        "without compression",
+    )
+
+
+def in_bytes(count: int) -> str:
+    """In words."""
+    return f"{count / 1e9:,.1f} GB" if count >= 1e8 else f"{count:,} bytes"
+
+
+# --- What the columns of a table say of episodes
 
 
 def episode_lengths(source: str, episode: Column) -> NDArray[np.int64]:
@@ -204,18 +304,7 @@ def _absent(column: Column) -> NDArray[np.bool_]:
     """Where nothing stands."""
     if column.dtype == object:
         return np.array([value is None for value in column], np.bool_)
-    return (
-        np.asarray(np.isnan(column))
-        if np.issubdtype(column.dtype, np.floating)
-        else np.zeros(len(column), bool)
-    )
-
-
-def _same_width(source: str, what: str, found: int, wanted: int) -> None:
-    if found != wanted:
-        raise UserError(
-            f"{source} has {found} {what}, but the run was fitted to {wanted}: give the same ones"
-        )
+    return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), np.bool_)
 
 
 def _shown(value: Any) -> str:
@@ -223,3 +312,8 @@ def _shown(value: Any) -> str:
     if isinstance(value, str):
         return repr(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def in_short(error: Exception) -> str:
+    """What went wrong, in a few words."""
+    return " ".join(str(error).split())[:120] or type(error).__name__

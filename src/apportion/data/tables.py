@@ -4,70 +4,91 @@ Only the columns that are needed are read, in batches. Every row of a CSV is loo
 is too short or too long would shift what it says.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from apportion.core.config import Tell, UserError
+from apportion.core.config import Tell, UserError, check, extra
 from apportion.data.columns import Choice, Columns, choose
 from apportion.data.csv_files import Dialect, csv_shape
-from apportion.data.room import check_room
 from apportion.data.rows import (
     Column,
+    Earned,
     Rows,
+    check_room,
     check_steps,
     episode_ends,
     episode_lengths,
     episode_outcomes,
 )
 
-CSV, PARQUET = (".csv",), (".parquet", ".pq")
+CSV = ".csv"
 MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "-")
-_BATCH = 100_000  # rows
 
 
-def read_table(path: Path, columns: Columns | Choice, tell: Tell, paid: bool = True) -> tuple[Choice, Rows]:
-    """The steps of a table, and which of its columns they were taken from. Unless it must be known what was
-    `paid`, outcomes may be missing, and so may their column."""
-    dialect, names, count = csv_shape(path) if path.suffix in CSV else (Dialect(), *_parquet_shape(path))
-    choice = choose(str(path), columns, names, paid)
+def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
+    """The steps of a table. Unless it must be known what was `paid`, outcomes may be missing, and so may
+    their column."""
+    path = Path(data)
+    dialect, names, count = csv_shape(path) if path.suffix == CSV else (Dialect(), *_parquet_shape(path))
+    choice = choose(data, columns, names, paid)
     there = [name for name in choice.names if name in names]
-    if count == 0:
-        raise UserError(f"{path} holds no row")
-    check_room(str(path), count * len(there))
+    check(count > 0, f"{path} holds no row")
+    check_room(data, count * len(there))
     table = _read(path, dialect, there, count, tell)
     for name in there:
         if name not in (choice.episode, choice.terminated):
             _check_kind(path, name, table[name])
-    lengths = episode_lengths(str(path), table[choice.episode])
+    lengths = episode_lengths(data, table[choice.episode])
     if choice.step is not None:
-        times = _as_times(table[choice.step])
-        check_steps(str(path), choice.step, times, np.cumsum(lengths) - lengths)
-    outcome = table.get(choice.outcome, np.full(count, np.nan))
-    totals = episode_outcomes(str(path), choice.outcome, outcome, table[choice.episode], lengths, paid)
-    terminated, either = None, False
-    if choice.terminated is not None:
-        guessed = isinstance(columns, Columns) and columns.terminated is None
-        terminated = episode_ends(str(path), choice.terminated, table[choice.terminated], lengths, guessed)
-        either = bool(guessed and terminated.all())  # any end may be meant, a cut as well
-        choice = choice._replace(unsure=choice.terminated, terminated=None) if either else choice
-    states, actions = ({name: table[name] for name in part} for part in (choice.states, choice.actions))
-    notes = dialect.notes(path)
-    worded = bool(outcome.dtype == object and not np.isnan(totals).all())
-    return choice, Rows(
-        str(path), lengths, states, actions, totals, None, terminated, True, either, notes, worded
+        check_steps(data, choice.step, _as_times(table[choice.step]), np.cumsum(lengths) - lengths)
+    rows = of_columns(data, choice, table, lengths, paid)._replace(notes=dialect.notes(path))
+    if choice.terminated is None:
+        return rows
+    guessed = isinstance(columns, Columns) and columns.terminated is None
+    terminated = episode_ends(data, choice.terminated, table[choice.terminated], lengths, guessed)
+    if guessed and terminated.all():  # any end may be meant, a cut as well
+        unsure = replace(choice, unsure=choice.terminated, terminated=None)
+        return rows._replace(terminated=terminated, may_be_cuts=True, choice=unsure)
+    return rows._replace(terminated=terminated)
+
+
+def of_columns(
+    data: str, choice: Choice, table: dict[str, Column], lengths: NDArray[np.int64], paid: bool
+) -> Rows:
+    """Rows of the columns that were chosen, without what is told of the ends of episodes."""
+    outcome = table.get(choice.outcome, np.full(int(lengths.sum()), np.nan))
+    totals = episode_outcomes(data, choice.outcome, outcome, table[choice.episode], lengths, paid)
+    return Rows(
+        source=data,
+        lengths=lengths,
+        states={name: table[name] for name in choice.states},
+        actions={name: table[name] for name in choice.actions},
+        totals=totals,
+        last=None,
+        terminated=None,
+        named=True,
+        yes_no=bool(outcome.dtype == object and not np.isnan(totals).all()),
+        choice=choice,
     )
 
 
+def write_parquet(data: str, target: Path, earned: Earned) -> None:
+    """The same table with more columns."""
+    table = polars().scan_parquet(Path(data), glob=False)
+    names = table.collect_schema().names()
+    before = earned.renamed(names)
+    table = table.rename({old: name for old, name in zip(names, before, strict=True) if old != name})
+    added = polars().LazyFrame(earned.columns)
+    polars().concat([table, added], how="horizontal").sink_parquet(target)
+
+
 def polars() -> Any:
-    """The package, or how to get it."""
-    try:
-        import polars
-    except ImportError:
-        raise UserError("tables are read with polars: pip install 'apportion[tables]'") from None
-    return polars
+    return extra("polars", "tables are read with polars", "tables")
 
 
 def _parquet_shape(path: Path) -> tuple[list[str], int]:
@@ -82,7 +103,7 @@ def _parquet_shape(path: Path) -> tuple[list[str], int]:
 
 def _scan(path: Path, dialect: Dialect) -> Any:
     """The table, not read yet."""
-    if path.suffix in PARQUET:
+    if path.suffix != CSV:
         return polars().scan_parquet(path, glob=False)
     return polars().scan_csv(
         path,
@@ -98,7 +119,7 @@ def _read(path: Path, dialect: Dialect, names: list[str], count: int, tell: Tell
     parts: dict[str, list[Column]] = {name: [] for name in names}
     seen = 0
     try:
-        for batch in _scan(path, dialect).select(names).collect_batches(chunk_size=_BATCH):
+        for batch in _scan(path, dialect).select(names).collect_batches(chunk_size=100_000):
             for name in names:
                 parts[name].append(_as_array(path, name, batch[name]))
             seen += len(batch)

@@ -30,10 +30,8 @@ def act(actor: Actor, head: str, observation: Vector, rng: np.random.Generator |
     if "mean" in actor:
         observation = standardise(observation, actor["mean"], actor["scale"])
     x: Vector = observation * actor["mask"]
-    if "rms_epsilon" in actor:
-        outputs = _rectified_residual(x, actor)
-    else:
-        outputs = _residual(x, actor) if "norm_epsilon" in actor else _plain(x, actor)
+    residual = "norm_epsilon" in actor or "rms_epsilon" in actor
+    outputs = _residual(x, actor) if residual else _plain(x, actor)
     action = find_head(head)(outputs, actor, rng)
     # A diverged policy (NaN) stands still: if its environment failed, the other lanes would end with it.
     return action if np.isfinite(action).all() else np.zeros_like(action)
@@ -55,28 +53,21 @@ def _plain(x: Vector, actor: Actor) -> Vector:
 
 
 def _residual(x: Vector, actor: Actor) -> Vector:
-    """Every two layers read what the first one and those before them have added up, and add to it."""
+    """Every two layers add to what the first one and those before them have added up: of its layer norm, or
+    what is above 0. The last one reads the sum after the same layer norm, or after an RMS norm."""
+    layer_norm = "norm_epsilon" in actor
     x = _affine(x, actor, 0)
     layer = 1
     while f"w{layer + 1}" in actor:
-        inside = _affine(_normalised(x, actor), actor, layer)
-        np.maximum(inside, 0, out=inside)
-        x += _affine(inside, actor, layer + 1)
-        layer += 2
-    return _affine(_normalised(x, actor), actor, layer)
-
-
-def _rectified_residual(x: Vector, actor: Actor) -> Vector:
-    """Every two layers add what is above 0; the last one reads the sum after an RMS norm."""
-    x = _affine(x, actor, 0)
-    layer = 1
-    while f"w{layer + 1}" in actor:
-        inside = _affine(x, actor, layer)
+        inside = _affine(_normalised(x, actor) if layer_norm else x, actor, layer)
         np.maximum(inside, 0, out=inside)
         more = _affine(inside, actor, layer + 1)
-        x += np.maximum(more, 0, out=more)
+        x += more if layer_norm else np.maximum(more, 0, out=more)
         layer += 2
-    x /= np.sqrt(x @ x / len(x) + actor["rms_epsilon"])
+    if layer_norm:
+        x = _normalised(x, actor)
+    else:
+        x /= np.sqrt(x @ x / len(x) + actor["rms_epsilon"])
     return _affine(x, actor, layer)
 
 
@@ -103,24 +94,25 @@ def random_action(spec: Spec, rng: np.random.Generator) -> Vector:
 def _tanh_gaussian(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
     """SAC's head: outputs are mean and log standard deviation before the tanh."""
     size = len(outputs) // 2  # slices: np.split takes longer than the arithmetic
-    mean, log_std = outputs[:size], outputs[size:]
-    if rng is None:
-        return np.tanh(mean)
-    noise = rng.standard_normal(size, dtype=np.float32)
-    action: NDArray[Any] = np.tanh(mean + np.exp(_clipped(log_std, -20, 2)) * noise)
-    return action
+    return _squashed(outputs[:size], _clipped(outputs[size:], -20, 2), rng)
 
 
 def _bounded_gaussian(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> Vector:
     """FlashSAC's head: a tanh takes the log standard deviation to [-10, 2]. Noise that was drawn
     beforehand is in `drawn_noise` [A]."""
     size = len(outputs) // 2
-    mean = outputs[:size]
+    return _squashed(outputs[:size], 6 * np.tanh(outputs[size:]) - 4, rng, actor.get("drawn_noise"))
+
+
+def _squashed(
+    mean: Vector, log_std: Vector, rng: np.random.Generator | None, noise: Vector | None = None
+) -> Vector:
+    """tanh(mean + exp(log_std) noise)."""
     if rng is None:
         return np.tanh(mean)
-    drawn = actor.get("drawn_noise")
-    noise = rng.standard_normal(size, dtype=np.float32) if drawn is None else drawn
-    action: NDArray[Any] = np.tanh(mean + np.exp(6 * np.tanh(outputs[size:]) - 4) * noise)
+    if noise is None:
+        noise = rng.standard_normal(len(mean), dtype=np.float32)
+    action: NDArray[Any] = np.tanh(mean + np.exp(log_std) * noise)
     return action
 
 
@@ -172,11 +164,7 @@ def _sampled(outputs: Vector, actor: Actor, rng: np.random.Generator | None) -> 
     if "noise" in actor:
         return _tanh_noise(outputs, actor, rng)
     if "log_std" in actor:
-        if rng is None:
-            return np.tanh(outputs)
-        noise = rng.standard_normal(len(outputs), dtype=np.float32)
-        action: NDArray[Any] = np.tanh(outputs + np.exp(actor["log_std"]) * noise)
-        return action
+        return _squashed(outputs, actor["log_std"], rng)
     if not np.isfinite(outputs).all():
         return np.full_like(outputs, np.nan)  # argmax would choose one all the same
     if rng is not None:

@@ -6,17 +6,17 @@ Reward: Σ w f(s_i) + Σ w f(a_k) over the reward's parents, with Σ|w| = 1 and 
 sine with a phase of its own ("nonlinear").
 """
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError
+from apportion.core.config import check
 from apportion.core.spec import Graph
 
 Floats = NDArray[np.float64]
+Vector = NDArray[np.float32]
 Reward = Literal["linear", "nonlinear"]
 
 _STATE_GAIN = 0.9  # Σ_i |W_ij|: below one, so that the past fades
@@ -24,19 +24,7 @@ _ACTION_GAIN = 0.9  # Σ_k |V_kj|: as strong as the past, so that acting matters
 _FREQUENCY = 2.5  # of the sines: over [-1, 1] the nonlinear reward rises and falls
 
 
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """One drawn task: graph, weights, phases, and the values of dead dimensions."""
-
-    graph: Graph
-    state_weights: Floats  # [S, S]
-    action_weights: Floats  # [A, S]
-    reward_weights: Floats  # [S + A]
-    phases: Floats  # [S + A]
-    constants: Floats  # [S], read on dead dimensions only
-
-
-class Factored(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
+class Factored(gymnasium.Env[Vector, Vector]):
     """A task drawn from the family. `problem` picks graph and weights; reset's seed picks starts and noise.
 
     `density` is the chance of each possible edge, and the last `dead` of the `state_size` dimensions never
@@ -56,32 +44,46 @@ class Factored(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         problem: int = 0,
         episode_steps: int = 40,
     ) -> None:
-        _check(state_size, action_size, density, reward, noise, dead, episode_steps)
-        self._problem = draw_problem(np.random.default_rng(problem), state_size, action_size, density, dead)
+        for complaint, wrong in {
+            "state_size must be at least 1": state_size < 1,
+            "action_size must be at least 1": action_size < 1,
+            "density is a probability: choose it between 0 and 1": not 0.0 <= density <= 1.0,
+            'reward must be "linear" or "nonlinear"': reward not in ("linear", "nonlinear"),
+            "noise must not be negative": not noise >= 0.0,
+            "dead must leave at least one live dimension: choose 0 to state_size - 1": not 0
+            <= dead
+            < state_size,
+            "episode_steps must be at least 1": episode_steps < 1,
+        }.items():
+            check(not wrong, f"apportion/Factored-v0: {complaint}")
+        rng = np.random.default_rng(problem)
+        graph = _draw_graph(rng, state_size, action_size, density, dead)
+        parents = np.concatenate([graph.state_to_reward, graph.action_to_reward])
+        self._state_weights = _draw_weights(rng, graph.state_to_state, _STATE_GAIN)  # [S, S]
+        self._action_weights = _draw_weights(rng, graph.action_to_state, _ACTION_GAIN)  # [A, S]
+        self._reward_weights = _draw_weights(rng, parents[:, None], 1.0)[:, 0]  # [S + A]
+        self._phases = rng.uniform(0.0, 2.0 * np.pi, parents.size)
+        self._constants = rng.uniform(-1.0, 1.0, state_size)  # read on dead dimensions only
         self._sine = reward == "nonlinear"
         self._noise = noise
         self._live = np.arange(state_size) < state_size - dead
         self.max_episode_steps = episode_steps
         self.observation_names = tuple(f"s{i}" if live else f"dead{i}" for i, live in enumerate(self._live))
         self.action_names = tuple(f"a{i}" for i in range(action_size))
-        self.true_graph = self._problem.graph
+        self.true_graph = graph
         self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (state_size,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (action_size,), np.float32)
         self._observation = np.zeros(state_size, np.float32)
         self._steps = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Vector, dict[str, Any]]:
         super().reset(seed=seed)
         self._steps = 0
         start = self.np_random.uniform(-1.0, 1.0, self._live.size)
-        self._observation = np.where(self._live, start, self._problem.constants).astype(np.float32)
+        self._observation = np.where(self._live, start, self._constants).astype(np.float32)
         return self._observation.copy(), {}
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
         reward = self.true_reward(self._observation, action)
         disturbance = self._noise * self.np_random.standard_normal(self._live.size)
         self._observation = self.transition(self._observation, action, disturbance)
@@ -93,34 +95,18 @@ class Factored(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
     ) -> NDArray[np.float32]:
         """The state one step later; `disturbance` is what the noise adds to each dimension."""
         pushed = (
-            np.asarray(observation, np.float64) @ self._problem.state_weights
-            + np.clip(action, -1.0, 1.0) @ self._problem.action_weights
+            np.asarray(observation, np.float64) @ self._state_weights
+            + np.clip(action, -1.0, 1.0) @ self._action_weights
             + disturbance
         )
-        return np.where(self._live, np.tanh(pushed), self._problem.constants).astype(np.float32)
+        return np.where(self._live, np.tanh(pushed), self._constants).astype(np.float32)
 
     def true_reward(self, observation: NDArray[Any], action: NDArray[Any]) -> float:
         """The reward of one step; it looks at the reward's parents only."""
         causes = np.concatenate([observation, np.clip(action, -1.0, 1.0)]).astype(np.float64)
         if self._sine:
-            causes = np.sin(_FREQUENCY * causes + self._problem.phases)
-        return float(self._problem.reward_weights @ causes)
-
-
-def draw_problem(
-    rng: np.random.Generator, state_size: int, action_size: int, density: float, dead: int
-) -> Problem:
-    """A graph, then a weight for each of its edges."""
-    graph = _draw_graph(rng, state_size, action_size, density, dead)
-    parents = np.concatenate([graph.state_to_reward, graph.action_to_reward])
-    return Problem(
-        graph=graph,
-        state_weights=_draw_weights(rng, graph.state_to_state, _STATE_GAIN),
-        action_weights=_draw_weights(rng, graph.action_to_state, _ACTION_GAIN),
-        reward_weights=_draw_weights(rng, parents[:, None], 1.0)[:, 0],
-        phases=rng.uniform(0.0, 2.0 * np.pi, parents.size),
-        constants=rng.uniform(-1.0, 1.0, state_size),
-    )
+            causes = np.sin(_FREQUENCY * causes + self._phases)
+        return float(self._reward_weights @ causes)
 
 
 def _draw_graph(
@@ -148,26 +134,3 @@ def _draw_weights(rng: np.random.Generator, edges: NDArray[np.bool_], gain: floa
     weights = np.where(edges, rng.uniform(0.5, 1.0, edges.shape) * rng.choice([-1.0, 1.0], edges.shape), 0.0)
     totals = np.abs(weights).sum(axis=0, keepdims=True)
     return np.asarray(gain * weights / np.where(totals > 0, totals, 1.0))
-
-
-def _check(
-    state_size: int,
-    action_size: int,
-    density: float,
-    reward: str,
-    noise: float,
-    dead: int,
-    episode_steps: int,
-) -> None:
-    complaints = {
-        "state_size must be at least 1": state_size < 1,
-        "action_size must be at least 1": action_size < 1,
-        "density is a probability: choose it between 0 and 1": not 0.0 <= density <= 1.0,
-        'reward must be "linear" or "nonlinear"': reward not in ("linear", "nonlinear"),
-        "noise must not be negative": not noise >= 0.0,
-        "dead must leave at least one live dimension: choose 0 to state_size - 1": not 0 <= dead < state_size,
-        "episode_steps must be at least 1": episode_steps < 1,
-    }
-    for complaint, wrong in complaints.items():
-        if wrong:
-            raise UserError(f"apportion/Factored-v0: {complaint}")

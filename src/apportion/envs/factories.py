@@ -4,8 +4,8 @@ A function that others can import is written down as module:name, so that worker
 machines find it. Any other (a lambda, a closure, one of the running script) is known to this process only.
 """
 
-import importlib
 import inspect
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +13,7 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import TimeLimit
 
-from apportion.core.config import UserError
-from apportion.core.registry import in_this_folder
+from apportion.core.config import UserError, check
 
 AnyEnv = gymnasium.Env[Any, Any]
 Factory = Callable[..., AnyEnv]
@@ -26,12 +25,10 @@ _LAST_MADE: dict[str, "weakref.ref[AnyEnv]"] = {}
 
 def name_factory(factory: Factory) -> str:
     """The id under which `make` finds this factory again."""
-    if isinstance(factory, gymnasium.Env):
-        raise UserError(
-            "an environment was given, but each lane needs its own: give the function or class that makes it"
-        )
-    if not callable(factory):
-        raise UserError(f"{factory!r} is no environment: give an id, or a function that makes one")
+    fix = "give the function or class that makes it"
+    given = isinstance(factory, gymnasium.Env)
+    check(not given, f"an environment was given, but each lane needs its own: {fix}")
+    check(callable(factory), f"{factory!r} is no environment: give an id, or a function that makes one")
     module, name = getattr(factory, "__module__", None), getattr(factory, "__qualname__", None)
     if module and name and module != "__main__" and _imported(module, name) is factory:
         return f"{module}:{name}"
@@ -46,12 +43,11 @@ def only_here(env_id: str) -> bool:
 def find_factory(env_id: str) -> Factory | None:
     """The function of this id; None where there is none, so that it must be one of Gymnasium's."""
     if only_here(env_id):
-        if env_id not in _HERE:
-            name = env_id.removeprefix(_SCRIPT)
-            raise UserError(
-                f"the environment of this run was made by {name} of a script: "
-                "give it again from Python, as in apportion.load(run, env=make_env)"
-            )
+        check(
+            env_id in _HERE,
+            f"the environment of this run was made by {env_id.removeprefix(_SCRIPT)} of a script: "
+            "give it again from Python, as in apportion.load(run, env=make_env)",
+        )
         return _HERE[env_id]
     module, _, name = env_id.rpartition(":")
     found = _imported(module, name) if module and name not in gymnasium.registry else None
@@ -73,13 +69,11 @@ def call_factory(
         raise UserError(f"{env_id} cannot be filmed: let it take an argument render_mode and pass it on")
     _check_arguments(env_id, factory, arguments, is_class)
     env = factory(**arguments)
-    if not isinstance(env, gymnasium.Env):
-        raise UserError(
-            f"{env_id} made no environment but a {type(env).__name__}: let it return one of Gymnasium's"
-        )
+    good, kind = isinstance(env, gymnasium.Env), type(env).__name__
+    check(good, f"{env_id} made no environment but a {kind}: let it return one of Gymnasium's")
     last = _LAST_MADE.get(env_id)
-    if last is not None and last() is env:
-        raise UserError(f"{env_id} returned the same environment twice: let it make a new one at each call")
+    new = last is None or last() is not env
+    check(new, f"{env_id} returned the same environment twice: let it make a new one at each call")
     _LAST_MADE[env_id] = weakref.ref(env)
     return env if max_episode_steps is None else TimeLimit(env, max_episode_steps)
 
@@ -99,12 +93,8 @@ def _check_arguments(env_id: str, factory: Factory, arguments: dict[str, Any], i
 
 
 def _imported(module: str, name: str) -> Any:
-    """What stands under a dotted name in a module that can be imported, or None."""
-    try:
-        with in_this_folder():
-            found: Any = importlib.import_module(module)
-    except ImportError:
-        return None
+    """What stands under a dotted name in a module that has been imported, or None."""
+    found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
     return found

@@ -15,33 +15,20 @@ from apportion.core.config import UserError
 FAILURES = (Exception, SystemExit)
 
 
-class Trouble:
-    """What fails while a lane is asked for one thing, which may take so many restarts."""
-
-    def __init__(self, allowed: int, printed: set[str]) -> None:
-        self.allowed = allowed
-        self.printed = printed  # reasons whose traceback its author has seen
-        self.reasons: list[str] = []
-
-    def note(self, error: BaseException) -> bool:
-        """Whether one more restart is allowed."""
-        self.reasons.append(self._blame(error))
-        return len(self.reasons) <= self.allowed
-
-    def _blame(self, error: BaseException) -> str:
-        """An environment's own bug in one line; its author gets the place too, once."""
-        if isinstance(error, UserError):
-            return str(error)
-        said = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
-        if "values to unpack" in said:  # the most likely mistake, from the days of Gym
-            said += " (reset returns two values: observation, info; step returns five)"
-        if "reset() got an unexpected keyword" in said:
-            said += " (it is called as reset(seed=..., options=...))"
-        reason = f"the environment raised {said}"
-        if reason not in self.printed:
-            self.printed.add(reason)
-            traceback.print_exception(error, file=sys.stderr)
-        return reason
+def blame(error: BaseException, printed: set[str]) -> str:
+    """An environment's own bug in one line. Its author gets the place too, once: `printed` are such lines."""
+    if isinstance(error, UserError):
+        return str(error)
+    said = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
+    if "values to unpack" in said:  # the most likely mistake, from the days of Gym
+        said += " (reset returns two values: observation, info; step returns five)"
+    if "reset() got an unexpected keyword" in said:
+        said += " (it is called as reset(seed=..., options=...))"
+    reason = f"the environment raised {said}"
+    if reason not in printed:
+        printed.add(reason)
+        traceback.print_exception(error, file=sys.stderr)
+    return reason
 
 
 class Fault(NamedTuple):

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError
+from apportion.core.config import UserError, check
 from apportion.envs.make import AnyEnv, EnvConfig, make
-from apportion.envs.wire import Arrays
+from apportion.envs.messages import Arrays
 
 Frame = NDArray[np.uint8]  # [H, W, 3]
 SIZE = (320, 240)
@@ -35,8 +35,8 @@ def check_renders(config: EnvConfig) -> None:
     env, _ = make(config)
     modes = env.metadata.get("render_modes") or []
     env.close()
-    if "rgb_array" not in modes:
-        raise UserError(f"{config.id} does not render pictures (its render_modes have no rgb_array)")
+    shown = "rgb_array" in modes
+    check(shown, f"{config.id} does not render pictures (its render_modes have no rgb_array)")
 
 
 def film(
@@ -47,13 +47,11 @@ def film(
 ) -> Film:
     """Pictures of some steps (by default all) of a stored episode, as large as fits into `size`."""
     check_renders(config)
-    if "seed" not in episode:
-        raise UserError("this episode was stored without its seed: it cannot be played again")
+    check("seed" in episode, "this episode was stored without its seed: it cannot be played again")
     length = len(episode["actions"])
     wanted = set(range(length + 1) if steps is None else steps)
-    beyond = sorted(step for step in wanted if not 0 <= step <= length)
-    if beyond:
-        raise UserError(f"no step {beyond[0]}: the episode has steps 0 to {length}")
+    for step in sorted(wanted):
+        check(0 <= step <= length, f"no step {step}: the episode has steps 0 to {length}")
     with _without_screen():
         env, _ = make(_sized(config, size), render_mode="rgb_array")
         with contextlib.closing(env):
@@ -80,11 +78,11 @@ def _play_again(env_id: str, env: AnyEnv, episode: Arrays, wanted: set[int]) -> 
     for step, expected in enumerate(episode["observations"]):
         if step > 0:
             observation, *_ = env.step(episode["actions"][step - 1])
-        if not np.allclose(observation, expected, rtol=_CLOSE, atol=_CLOSE):
-            raise UserError(
-                f"{env_id} did something else at step {step} than in the stored episode: "
-                "the same seed and actions must lead to the same observations for it to be filmed"
-            )
+        check(
+            np.allclose(observation, expected, rtol=_CLOSE, atol=_CLOSE),
+            f"{env_id} did something else at step {step} than in the stored episode: "
+            "the same seed and actions must lead to the same observations for it to be filmed",
+        )
         if step in wanted:
             frames[step] = _render(env_id, env)
     return frames
@@ -100,10 +98,9 @@ def _render(env_id: str, env: AnyEnv) -> Frame:
             "MUJOCO_GL=egl and the system's EGL library (Debian and Ubuntu: apt install libegl1)"
         ) from error
     picture = np.asarray(frame)
-    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
-        raise UserError(
-            f"{env_id} renders no pictures [H, W, 3] of bytes, but {picture.dtype}{picture.shape}"
-        )
+    proper = picture.ndim == 3 and picture.shape[2] == 3 and picture.dtype == np.uint8
+    kind = f"{picture.dtype}{picture.shape}"
+    check(proper, f"{env_id} renders no pictures [H, W, 3] of bytes, but {kind}")
     return picture
 
 

@@ -18,8 +18,9 @@ single steps cannot explain that and has to find key and door through it; who re
 
 Levels: mean return ± its standard error over 2,000 episodes each, reset with seeds 0 to 1999:
     uniformly random actions     1.01 ± 0.04    every seventh opens the door
-    `firefly_action`             1.95 ± 0.001   stays with the firefly and never fetches the key
-    `expert_action`              6.40 ± 0.001   key, firefly, door
+    who stays with the firefly   1.95 ± 0.001   and never fetches the key
+    an expert                    6.40 ± 0.001   key, firefly, door
+Both stand in tests/envs/test_key_door.py.
 
 An episode succeeds when the door is opened, which tells good policies from bad ones despite the lottery.
 """
@@ -30,6 +31,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
+
+Vector = NDArray[np.float32]
 
 STEPS = 40
 KEY_UNTIL, DOOR_FROM = 10, 30  # steps: the key is gone after the first, the door is shut before the second
@@ -45,7 +48,7 @@ SLIP, FLUTTER, DRAUGHT = 0.02, 0.1, 0.5  # standard deviations of the noise of e
 OBSERVATION_NAMES = ("place", "clock", "firefly", "draught")
 
 
-class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
+class KeyDoor(gymnasium.Env[Vector, Vector]):
     """The walker's task. Episodes end only by their time limit, set at registration: 40 steps."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own declaration
@@ -61,9 +64,7 @@ class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self._steps, self._key, self._opened = 0, False, False
         self._coins: dict[int, float] = {}  # by the step that shows them
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Vector, dict[str, Any]]:
         super().reset(seed=seed)
         self._place, self._draught = self.np_random.uniform(-1.0, 1.0, 2).tolist()
         self._firefly = float(self.np_random.uniform(-0.4, 0.4))
@@ -74,9 +75,7 @@ class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
             self._coins = dict(zip(COINS_AT, tossed, strict=True))
         return self._observation(), {}
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
         slip, flutter, draught = self.np_random.standard_normal(3).tolist()
         walked = SPEED * float(np.clip(action[0], -1.0, 1.0)) + SLIP * slip
         self._place = float(np.clip(self._place + walked, -1.0, 1.0))
@@ -100,22 +99,3 @@ class KeyDoor(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         if self._lottery:
             shown.append(self._coins.get(self._steps, 0.0))
         return np.array(shown, np.float32)
-
-
-def expert_action(observation: NDArray[Any]) -> NDArray[np.float32]:
-    """Fetches the key, keeps the firefly company, goes to the door and back: without memory, by the clock."""
-    step = round((float(observation[1]) + 1.0) / 2.0 * STEPS)
-    if step < 5:  # so many steps lead from anywhere to the key
-        return _towards(observation, -1.0)
-    return (
-        _towards(observation, 1.0) if DOOR_FROM - 2 <= step < DOOR_FROM + 2 else firefly_action(observation)
-    )
-
-
-def firefly_action(observation: NDArray[Any]) -> NDArray[np.float32]:
-    """Stays with the firefly, whatever the time."""
-    return _towards(observation, float(observation[2]))
-
-
-def _towards(observation: NDArray[Any], place: float) -> NDArray[np.float32]:
-    return np.array([np.clip((place - float(observation[0])) / SPEED, -1.0, 1.0)], np.float32)

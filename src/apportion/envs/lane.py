@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from apportion.core.config import UserError
 from apportion.core.spec import Spec
 from apportion.envs.acting import Actor, act, random_action, repeated_noise
-from apportion.envs.faults import FAILURES, Trouble
+from apportion.envs.faults import FAILURES
 from apportion.envs.make import EnvConfig, make
+from apportion.envs.messages import BEATS, EPISODE, Activity, Arrays, no_activity
 from apportion.envs.spaces import not_finite
-from apportion.envs.wire import BEATS, EPISODE, Arrays, Pulse, no_pulse
 
 # --- Chunks of steps, as the replay takes them
 
@@ -42,6 +42,8 @@ class ChunkWriter:
         }
         self.rows = 0
         self.segments = 0
+        self.steps = steps
+        self.taken = 0  # of these
 
     def step(
         self,
@@ -58,6 +60,7 @@ class ChunkWriter:
         self.arrays["true_reward"][row] = true_reward
         self.arrays["terminated"][row] = terminated
         self.rows += 1
+        self.taken += 1
 
     def segment(self, length: int, total: float, steps_in_episode: int) -> None:
         """The rows just written close a segment."""
@@ -72,6 +75,11 @@ class ChunkWriter:
         """The observation after the episode's last step takes a row of its own."""
         self.arrays["observation"][self.rows] = observation
         self.rows += 1
+
+    def failed(self, observation: NDArray[np.float32]) -> None:
+        """A step that failed takes only the last observation before it."""
+        self.final(observation)
+        self.taken += 1
 
     def finish(self, next_observation: NDArray[np.float32]) -> Arrays:
         self.arrays["observation"][self.rows] = next_observation
@@ -102,6 +110,21 @@ class Noise(NamedTuple):
     dims: tuple[int, ...]  # empty: all
 
 
+# Where a lane is whose next episode is the first.
+BEFORE_THE_START: Arrays = {
+    "episode": np.asarray(-1, np.int64),
+    "restarts": np.asarray(0, np.int64),
+    "left": np.asarray(True),
+    "actions": np.zeros((0, 0), np.float32),
+}
+
+
+def after_faults(where: Arrays, faults: int) -> Arrays:
+    """Where a lane goes on whose environment has failed: in the episode after that one."""
+    restarts = np.asarray(int(where["restarts"]) + faults, np.int64)
+    return {**where, "restarts": restarts, "left": np.asarray(True)}
+
+
 class UnrepeatableError(UserError):
     """The same seed and actions led elsewhere."""
 
@@ -109,64 +132,48 @@ class UnrepeatableError(UserError):
 class Lane:
     """The training environment of one lane."""
 
-    def __init__(
-        self, config: EnvConfig, seed: int, head: str, pulse: Pulse | None = None, *, start: bool = True
-    ) -> None:
+    def __init__(self, config: EnvConfig, seed: int, head: str, activity: Activity | None = None) -> None:
         self.config = config
-        self.pulse = no_pulse() if pulse is None else pulse
-        self.pulse[BEATS] += 1
+        self.activity = no_activity() if activity is None else activity
+        self.activity[BEATS] += 1
         self.env, self.spec = make(config)
         self.seed = seed
         self.head = head
         self.episode = -1
         self.restarts = 0
-        self.left: NDArray[np.float32] | None = None  # where it was when it last left an unfinished episode
+        self.left: Arrays | None = None  # where it left an unfinished episode whose end is not stored yet
         self.actions: list[NDArray[np.float32]] = []  # since the episode began
-        if start:
-            self._begin_next_episode()
 
     def begin(self, seed: int) -> None:
         """Start an episode from this seed."""
         self.actions = []
         self.steps_in_segment = 0
         self.total = 0.0
-        self.pulse[BEATS] += 1
+        self.activity[BEATS] += 1
         observation, _ = self.env.reset(seed=seed)
         self.observation = self._checked(observation, "observation after reset")
 
     def _begin_next_episode(self) -> None:
         self.episode += 1
-        if self.restarts:
-            self.begin(_seed(self.seed, _EPISODES_AGAIN, self.restarts, self.episode))
-        else:
-            self.begin(_seed(self.seed, _EPISODES, self.episode))
+        again = (_EPISODES_AGAIN, self.restarts) if self.restarts else (_EPISODES,)
+        self.begin(_seed(self.seed, *again, self.episode))
 
-    def collect(
-        self, actor: Actor | None, steps: int, iteration: int, trouble: Trouble | None = None
-    ) -> Arrays:
-        """Act for `steps` steps (at random without an actor); rows and segments as in replay.Chunk.
+    def writer(self, steps: int) -> ChunkWriter:
+        return ChunkWriter(steps, self.spec.observation_size, self.spec.action_size)
 
-        With `trouble` a failure is noted there, costs its episode and one step, and restarts the environment.
-        """
-        rng = np.random.default_rng([self.seed, _EXPLORATION, iteration])
-        noise = self._noise(actor, steps, iteration)
-        writer = ChunkWriter(steps, self.spec.observation_size, self.spec.action_size)
-        if self.left is not None:
-            writer.final(self.left)
-            self.left, steps = None, steps - 1
-        for step in range(steps):
+    def collect(self, actor: Actor | None, iteration: int, writer: ChunkWriter) -> None:
+        """Act (at random without an actor) until the chunk has all of its steps."""
+        # Another stream where an environment goes on with a chunk in which one has failed.
+        again = [writer.taken] if writer.taken else []
+        rng = np.random.default_rng([self.seed, _EXPLORATION, iteration, *again])
+        noise = self._noise(actor, writer.steps, iteration)
+        if writer.taken < writer.steps and self.left is not None:
+            writer.failed(self.left["observation"])
+            self.left = None
+        while writer.taken < writer.steps:
             if actor is not None and noise is not None:
-                actor = {**actor, "drawn_noise": noise[step]}
-            try:
-                self._collect_step(actor, rng, writer)
-            except FAILURES as error:
-                if trouble is None:
-                    raise
-                if self.actions:  # its closed segments stay: the last of them needs the observation after it
-                    writer.final(self.observation)
-                if not self._restarted(error, trouble):
-                    break
-        return writer.finish(self.observation)
+                actor = {**actor, "drawn_noise": noise[writer.taken]}
+            self._collect_step(actor, rng, writer)
 
     def _noise(self, actor: Actor | None, steps: int, iteration: int) -> NDArray[np.float32] | None:
         """For each step of a chunk, where a draw serves several of them."""
@@ -192,7 +199,12 @@ class Lane:
 
     def step(self, action: NDArray[np.float32]) -> tuple[float, dict[str, Any], bool, bool]:
         """One checked step: payment, info, terminated, truncated."""
-        self.pulse[BEATS] += 1
+        self.activity[BEATS] += 1
+        if action.shape != (self.spec.action_size,):
+            raise UserError(
+                f"the head {self.head} gave an action of shape {action.shape}: give one number for "
+                f"each of {self.spec.action_size}"
+            )
         # A copy: an environment may write into what it is given, and what was chosen is to be stored.
         observation, paid, terminated, truncated, info = self.env.step(action.copy())
         self.actions.append(action)
@@ -212,22 +224,34 @@ class Lane:
 
     def where(self) -> Arrays:
         """All that is needed to put the lane back here."""
+        if self.left is not None:
+            return {**self.left, "restarts": np.asarray(self.restarts, np.int64), "left": np.asarray(True)}
+        actions = np.concatenate(self.actions or [np.zeros(0, np.float32)])
         return {
             "episode": np.asarray(self.episode, np.int64),
             "restarts": np.asarray(self.restarts, np.int64),
             "left": np.asarray(False),  # True: this episode was left, and the next has not begun
-            "actions": np.asarray(self.actions, np.float32).reshape(-1, self.spec.action_size),
+            "actions": actions.reshape(-1, self.spec.action_size).astype(np.float32),
             "observation": self.observation,
         }
 
-    def put_back(self, where: Arrays) -> None:
-        """Start the same episode from its seed and repeat its actions."""
+    def put_back(self, where: Arrays, exactly: bool = True) -> None:
+        """Start the same episode from its seed and repeat its actions. One that leads elsewhere is an error,
+        or left, where the lane need not be `exactly` there."""
         self.restarts = int(where["restarts"])
         if where["left"]:
             self.leave(where)
             return
         self.episode = int(where["episode"]) - 1
-        self._begin_next_episode()
+        try:
+            self._begin_next_episode()
+            self._repeat(where)
+        except UnrepeatableError:
+            if exactly:
+                raise
+            self.leave(where)
+
+    def _repeat(self, where: Arrays) -> None:
         for action in where["actions"]:
             _, info, terminated, truncated = self.step(action)
             if terminated or truncated:
@@ -245,29 +269,15 @@ class Lane:
 
     def leave(self, where: Arrays) -> None:
         """Begin the episode after the one that was under way there."""
-        self.left = where["observation"] if len(where["actions"]) else None
+        self.left = where if len(where["actions"]) else None
         self.episode = int(where["episode"])
         self._begin_next_episode()
 
     def close(self) -> None:
         """Let go of the environment, however it feels about that."""
-        self.pulse[BEATS] += 1
+        self.activity[BEATS] += 1
         with contextlib.suppress(*FAILURES):
             self.env.close()
-
-    def _restarted(self, error: BaseException, trouble: Trouble) -> bool:
-        """Begin the next episode in a new environment; False when too much went wrong."""
-        while trouble.note(error):
-            self.close()
-            self.restarts += 1
-            try:
-                self.pulse[BEATS] += 1
-                self.env, _ = make(self.config)
-                self._begin_next_episode()
-                return True
-            except FAILURES as again:
-                error = again
-        return False
 
     def _checked(self, observation: Any, what: str) -> NDArray[np.float32]:
         observation = np.asarray(observation, np.float32)
@@ -286,24 +296,17 @@ class Lane:
         )
 
 
-def play(
-    lane: Lane, actor: Actor | None, stage: int, episodes: int, noise: Noise | None = None, first: int = 0
-) -> list[Arrays]:
-    """Whole episodes with the policy's best guess (at random without an actor), on a lane kept for this, from
-    number `first` on.
-
-    `stage` and the number make an episode's randomness, so it does not matter who plays which.
-    """
-    return [play_one(lane, actor, (stage, number), noise) for number in range(first, first + episodes)]
-
-
 def play_one(
     lane: Lane, actor: Actor | None, moment: tuple[int, int], noise: Noise | None = None, failed: int = 0
 ) -> Arrays:
-    """The episode of a stage and a number. From another seed where it has `failed` before."""
+    """The whole episode of a stage and a number with the policy's best guess (at random without an actor), on
+    a lane kept for this. From another seed where it has `failed` before.
+
+    Stage and number make its randomness, so it does not matter who plays which.
+    """
     again = (_EVALUATION_AGAIN, failed) if failed else (_EVALUATION,)
     seed = _seed(lane.seed, *again, *moment)
-    lane.pulse[EPISODE] = moment[1]
+    lane.activity[EPISODE] = moment[1]
     lane.begin(seed)
     # With its seed an episode can be played again, to be filmed.
     rng = np.random.default_rng([lane.seed, _NOISE, *moment])
@@ -311,7 +314,7 @@ def play_one(
 
 
 def _play_on(lane: Lane, actor: Actor | None, noise: Noise | None, rng: np.random.Generator) -> Arrays:
-    observations, actions, paid, true_rewards, segment_end = [lane.observation], [], [], [], []
+    first, steps = lane.observation, []
     reported: set[bool] = set()
     ended = False
     while not ended:
@@ -319,19 +322,16 @@ def _play_on(lane: Lane, actor: Actor | None, noise: Noise | None, rng: np.rando
             action = random_action(lane.spec, rng)
         else:
             action = act(actor, lane.head, _perturbed(lane.observation, noise, rng), None)
-        pay, info, terminated, truncated = lane.step(action)
-        observations.append(lane.observation)
-        actions.append(action)
-        paid.append(pay)
-        true_rewards.append(info["true_reward"])
-        segment_end.append(info["segment_end"])
+        paid, info, terminated, truncated = lane.step(action)
+        steps.append((lane.observation, action, paid, info["true_reward"], info["segment_end"]))
         reported |= _success(info)
         ended = terminated or truncated
+    observations, actions, payments, true_rewards, segment_end = zip(*steps, strict=True)
     outcome = {"success": np.asarray(True in reported)} if reported else {}
     return {
-        "observations": np.asarray(observations, np.float32),
+        "observations": np.asarray((first, *observations), np.float32),
         "actions": np.asarray(actions, np.float32),
-        "paid": np.asarray(paid, np.float32),
+        "paid": np.asarray(payments, np.float32),
         "true_rewards": np.asarray(true_rewards, np.float32),
         "segment_end": np.asarray(segment_end, np.bool_),
         "terminated": np.asarray(terminated, np.bool_),

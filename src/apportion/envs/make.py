@@ -6,38 +6,39 @@ An environment may declare `observation_names`, `action_names`, `true_graph` and
 episodes, `max_episode_steps`; none is required.
 """
 
+import contextlib
 import difflib
 import importlib
 import math
 import re
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
-from gymnasium.wrappers import RescaleAction
+from gymnasium.wrappers import RescaleAction, TransformAction, TransformObservation
 
 from apportion.core.config import UserError, check, nearest, parse_json
-from apportion.core.registry import in_this_folder
+from apportion.core.registry import import_module, in_this_folder, one_line
 from apportion.core.spec import Spec
 from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
 from apportion.envs.factories import AnyEnv as AnyEnv
 from apportion.envs.factories import call_factory, find_factory, only_here
-from apportion.envs.mujoco import TASKS, MujocoTask, PadObservation, ZeroObservation
+from apportion.envs.mujoco import TASKS, MujocoTask
 from apportion.envs.spaces import (
-    action_facts,
-    check_action_space,
+    Names,
     check_graph,
     check_names,
-    check_observation_space,
     documented,
     flattened_names,
+    numbered,
+    size_of,
+    spec_of,
 )
-
-_EXTRAS = {"Meta-World": "metaworld"}  # namespace of ids: what registers them, as module and as our extra
 
 TimeUp = Literal["auto", "end", "pause"]
 
@@ -67,12 +68,11 @@ class EnvConfig:
     def __post_init__(self) -> None:
         parse_delay(self.delay)
         _parse_kwargs(self.kwargs)
-        if self.max_episode_steps is not None and self.max_episode_steps < 1:
-            raise UserError(f"--env.max-episode-steps {self.max_episode_steps} must be at least 1")
-        if not 0 < self.timeout < math.inf:
-            raise UserError(f"--env.timeout {self.timeout} must be a number of seconds above 0")
-        if self.restarts < 0:
-            raise UserError(f"--env.restarts {self.restarts} must not be negative")
+        steps = self.max_episode_steps
+        check(steps is None or steps >= 1, f"--env.max-episode-steps {steps} must be at least 1")
+        timed = 0 < self.timeout < math.inf
+        check(timed, f"--env.timeout {self.timeout} must be a number of seconds above 0")
+        check(self.restarts >= 0, f"--env.restarts {self.restarts} must not be negative")
 
     @property
     def task(self) -> MujocoTask | None:
@@ -104,31 +104,27 @@ def parse_delay(delay: str) -> Every:
 def make(config: EnvConfig, render_mode: str | None = None) -> tuple[AnyEnv, Spec]:
     """Build the environment and say what is known about it."""
     env = _build(config, render_mode)
-    check_observation_space(config.id, env.observation_space)
-    check_action_space(config.id, env.action_space)
-    own_actions, own_size = env.action_space, _size(env.observation_space)
-    max_episode_steps = _known_limit(config, env)
-    task_names, task_actions = _task_observation_names(config, env), _task_action_names(config, env)
-    env = _paper_observation(config, _canonical(env))
+    limit = time_limit(env)
+    if limit is None:
+        raise UserError(f"{config.id} has no time limit: set one, such as --env.max-episode-steps 1000")
+    own = spec_of(config.id, env.observation_space, env.action_space, limit)
+    names, true_graph = _names(config, env), _declared(env, "true_graph")
+    env = _canonical(env)
+    if config.paper and config.task:
+        env = _as_the_paper_did(config.task, env)
+    padded = size_of(env.observation_space) - own.observation_size
+    padding = tuple(f"padding {index}" for index in range(padded))
+    check_graph(config.id, true_graph, own.observation_size + padded, own.action_size)
     every = parse_delay(config.delay)
-    env = DelayedReward(env, every)
-    observation_names = _names(
-        config.id, env, "observation_names", _size(env.observation_space), task_names, "s"
-    )
-    action_names = _names(config.id, env, "action_names", _size(env.action_space), task_actions, "a")
-    true_graph = _declared(env, "true_graph")
-    check_graph(config.id, true_graph, len(observation_names), len(action_names))
-    spec = Spec(
-        env_id=config.id,
-        observation_names=observation_names,
-        action_names=action_names,
-        max_episode_steps=max_episode_steps,
-        max_segment_steps=max_segment_steps(every, max_episode_steps),
+    spec = replace(
+        own,
+        observation_names=names.observation + padding,
+        action_names=names.action,
+        max_segment_steps=max_segment_steps(every, limit),
         true_graph=true_graph,
-        padded=len(observation_names) - own_size,
-        **action_facts(own_actions),
+        padded=padded,
     )
-    return env, spec
+    return DelayedReward(env, every), spec
 
 
 def list_environments() -> list[tuple[str, str]]:
@@ -148,14 +144,12 @@ def list_environments() -> list[tuple[str, str]]:
 
 def _build(config: EnvConfig, render_mode: str | None) -> AnyEnv:
     """gymnasium.make or a factory, with every failure that the user can mend turned into one line."""
-    if _split_id(config.id)[0]:
-        with in_this_folder():
-            return _build_named(config, render_mode)
-    return _build_named(config, render_mode)
+    with in_this_folder() if _split_id(config.id)[0] else contextlib.nullcontext():
+        name = config.id if only_here(config.id) else _registered(config.id)
+        return _build_named(config, name, render_mode)
 
 
-def _build_named(config: EnvConfig, render_mode: str | None) -> AnyEnv:
-    name = config.id if only_here(config.id) else _import_module(config.id)
+def _build_named(config: EnvConfig, name: str, render_mode: str | None) -> AnyEnv:
     factory = find_factory(config.id)
     _check_version(name)
     name, arguments = by_task(name, _parse_kwargs(config.kwargs))
@@ -167,28 +161,23 @@ def _build_named(config: EnvConfig, render_mode: str | None) -> AnyEnv:
         with warnings.catch_warnings():
             # The paper's tasks are v4 on purpose; Gymnasium would advise v5 at every start.
             warnings.filterwarnings("ignore", ".*is out of date", DeprecationWarning)
-            env = gymnasium.make(
-                name, max_episode_steps=_wanted_limit(config), disable_env_checker=True, **arguments
-            )
+            limit = config.max_episode_steps
+            if limit is None and config.paper and config.task:
+                limit = config.task.max_episode_steps
+            env = gymnasium.make(name, max_episode_steps=limit, disable_env_checker=True, **arguments)
             return SeededTasks(env) if name.startswith(PREFIX) else env
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
-        raise UserError(f"{config.id} needs a package that is missing: {_one_line(error)}") from error
+        raise UserError(f"{config.id} needs a package that is missing: {one_line(error)}") from error
     except TypeError as error:
         cause = error.__cause__ or error
         if not arguments and cause.__traceback__ and cause.__traceback__.tb_next:
             raise  # nothing was asked of the constructor: the mistake is inside it
-        reason = _one_line(cause)
+        reason = one_line(cause)
         raise UserError(f"{config.id} does not accept --env.kwargs '{config.kwargs}': {reason}") from error
     except gymnasium.error.Error as error:
         if name not in gymnasium.registry:
             raise UserError(_unknown_id(config.id)) from error
-        raise UserError(f"{config.id} cannot be made: {_one_line(error)}") from error
-
-
-def _wanted_limit(config: EnvConfig) -> int | None:
-    if config.max_episode_steps is None and config.paper and config.task:
-        return config.task.max_episode_steps
-    return config.max_episode_steps
+        raise UserError(f"{config.id} cannot be made: {one_line(error)}") from error
 
 
 def _split_id(env_id: str) -> tuple[str, str]:
@@ -196,34 +185,24 @@ def _split_id(env_id: str) -> tuple[str, str]:
     return module, name
 
 
-def _import_module(env_id: str) -> str:
-    """Import what registers the environment; returns the id without its module."""
+def _registered(env_id: str) -> str:
+    """The id without its module, which is imported so that it may register the environment."""
     module, name = _split_id(env_id)
-    extra = _EXTRAS.get(name.split("/")[0])
-    if not (module or extra):
-        return name
-    if "/" in module or module.endswith(".py"):
-        fix = f"say my_module:{name} in the folder of my_module.py, or put that folder on PYTHONPATH"
-        raise UserError(f"{module!r} is a path, not a module: {fix}")
-    try:
-        if module:
-            with in_this_folder():
-                importlib.import_module(module)
-        else:
-            importlib.import_module(str(extra))
-    except ImportError as error:
-        if module:
-            fix = f"install it, or put its folder on PYTHONPATH ({_one_line(error)})"
-            raise UserError(f"cannot import the module {module!r} of {env_id}: {fix}") from error
-        raise UserError(f"{env_id} needs an extra: pip install 'apportion[{extra}]'") from error
+    if module:
+        import_module(module, name, env_id)
+    elif name.startswith(PREFIX):
+        try:
+            importlib.import_module("metaworld")
+        except ImportError as error:
+            raise UserError(f"{env_id} needs an extra: pip install 'apportion[metaworld]'") from error
     return name
 
 
 def _check_version(name: str) -> None:
     """Send those who type the paper's own ids (v2) to the version that still runs."""
     successor = re.sub(r"-v[123]$", "-v4", name)
-    if successor != name and successor in TASKS:
-        raise UserError(f"{name} needs MuJoCo's old bindings: use {successor}, its closest successor")
+    old = successor != name and successor in TASKS
+    check(not old, f"{name} needs MuJoCo's old bindings: use {successor}, its closest successor")
 
 
 def _parse_kwargs(text: str) -> dict[str, Any]:
@@ -233,9 +212,9 @@ def _parse_kwargs(text: str) -> dict[str, Any]:
         raise UserError(
             f"--env.kwargs '{text}' is not JSON ({error}): write it like '{{\"noise\": 0.1}}'"
         ) from error
-    if not isinstance(arguments, dict):
-        raise UserError(f"--env.kwargs '{text}' is not a JSON object: write it like '{{\"noise\": 0.1}}'")
-    return arguments
+    fix = "write it like '{\"noise\": 0.1}'"
+    check(isinstance(arguments, dict), f"--env.kwargs '{text}' is not a JSON object: {fix}")
+    return dict(arguments)
 
 
 def _unknown_id(env_id: str) -> str:
@@ -255,59 +234,47 @@ def _bare(env_id: str) -> str:
     return re.sub(r"-v\d+$", "", env_id.split("/")[-1]).lower()
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
 # --- Wrappers
-
-
-class Float32Observation(gymnasium.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
-    """Cast observations, always into a new array: some environments write each one into the same buffer.
-
-    Gymnasium's DtypeObservation refuses bounds beyond float32, and warns at other ones.
-    """
-
-    def __init__(self, env: AnyEnv) -> None:
-        RecordConstructorArgs.__init__(self)
-        super().__init__(env)
-        space = env.observation_space
-        assert isinstance(space, spaces.Box)
-        with np.errstate(over="ignore"):  # a bound beyond float32 is no bound
-            low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-        self.observation_space = spaces.Box(low, high, dtype=np.float32)
-
-    def observation(self, observation: Any) -> Any:
-        return np.array(observation, np.float32)
 
 
 def _canonical(env: AnyEnv) -> AnyEnv:
     """Actions in [-1, 1] or one-hot, observations in float32."""
-    space = env.action_space
-    if isinstance(space, spaces.Discrete):
-        return Float32Observation(OneHotAction(env))
+    actions, observations = env.action_space, env.observation_space
+    assert isinstance(observations, spaces.Box)
+    if isinstance(actions, spaces.Discrete):
+        # The largest entry of a vector is the action; of a policy that gives zeros only, the first one.
+        first, one_hot = int(actions.start), spaces.Box(0.0, 1.0, (int(actions.n),), np.float32)
+        env = TransformAction(env, lambda action: first + int(np.argmax(action)), one_hot)
+    elif isinstance(actions, spaces.Box) and not ((actions.low == -1).all() and (actions.high == 1).all()):
+        env = RescaleAction(env, -np.ones_like(actions.low), np.ones_like(actions.low))
+    with np.errstate(over="ignore"):  # a bound beyond float32 is no bound
+        low, high = observations.low.astype(np.float32), observations.high.astype(np.float32)
+    # Always a new array: some environments write each observation into the same buffer.
+    return _observing(env, lambda seen: np.array(seen, np.float32), low, high)
+
+
+def _as_the_paper_did(task: MujocoTask, env: AnyEnv) -> AnyEnv:
+    """Zeros appended, or written over the last dimensions."""
+    space = env.observation_space
     assert isinstance(space, spaces.Box)
-    if not ((space.low == -1).all() and (space.high == 1).all()):
-        ones = np.ones_like(space.low)
-        env = RescaleAction(env, -ones, ones)
-    return Float32Observation(env)
+    size = space.shape[0]
+    kept, wanted = task.zero_from or size, task.pad_to or size
+    fix = "pass --env.no-paper to keep it as it is"
+    check(wanted >= size, f"cannot pad an observation of {size} dimensions to {wanted}: {fix}")
+    if kept == wanted:
+        return env
+
+    def changed(seen: Any) -> Any:
+        return np.concatenate([seen[:kept], np.zeros(wanted - kept, np.float32)])
+
+    return _observing(env, changed, changed(space.low), changed(space.high))
 
 
-def _paper_observation(config: EnvConfig, env: AnyEnv) -> AnyEnv:
-    task = config.task if config.paper else None
-    if task and task.pad_to is not None:
-        env = PadObservation(env, task.pad_to)
-    if config.zero_from is not None:
-        env = ZeroObservation(env, config.zero_from)
-    return env
+def _observing(env: AnyEnv, change: Callable[[Any], Any], low: Any, high: Any) -> AnyEnv:
+    return TransformObservation(env, change, spaces.Box(low, high, dtype=np.float32))
 
 
 # --- Facts
-
-
-def _size(space: spaces.Space[Any]) -> int:
-    assert space.shape
-    return space.shape[0]
 
 
 def _declared(env: AnyEnv, attribute: str) -> Any:
@@ -326,59 +293,24 @@ def time_limit(env: AnyEnv) -> int | None:
     return min(known, default=None)
 
 
-def _known_limit(config: EnvConfig, env: AnyEnv) -> int:
-    limit = time_limit(env)
-    if limit is None:
-        raise UserError(f"{config.id} has no time limit: set one, such as --env.max-episode-steps 1000")
-    return limit
+def _names(config: EnvConfig, env: AnyEnv) -> Names:
+    """What the environment declares, or else its documentation says or its flattened parts are called, where
+    constructor arguments have not changed what is seen or done; or numbers."""
+    name = _split_id(config.id)[1]
+    known = config.task.names if config.task else documented(name)
+    seen, done = known or (flattened_names(env), None)
 
+    def chosen(attribute: str, size: int, others: tuple[str, ...] | None, letter: str) -> tuple[str, ...]:
+        declared = _declared(env, attribute)
+        if declared is None:
+            return others if others and len(others) == size else numbered(letter, size)
+        check_names(config.id, attribute, declared, size)
+        return tuple(map(str, declared))
 
-def _task_observation_names(config: EnvConfig, env: AnyEnv) -> tuple[str, ...] | None:
-    """The table's, where constructor arguments have not changed what is seen; or those of flattened parts."""
-    size = _size(env.observation_space)
-    names = documented(_split_id(config.id)[1])
-    if names is not None and len(names.observation) == size:
-        return names.observation
-    if config.task is None or len(config.task.observation_names) != size:
-        return flattened_names(env)
-    padding = (config.task.pad_to or size) - size if config.paper else 0
-    return config.task.observation_names + tuple(f"padding {index}" for index in range(padding))
-
-
-def _task_action_names(config: EnvConfig, env: AnyEnv) -> tuple[str, ...] | None:
-    if config.task is not None:
-        return config.task.action_names
-    names = documented(_split_id(config.id)[1])
-    size = env.action_space.n if isinstance(env.action_space, spaces.Discrete) else _size(env.action_space)
-    return names.action if names is not None and len(names.action) == size else None
-
-
-def _names(
-    env_id: str, env: AnyEnv, attribute: str, size: int, known: tuple[str, ...] | None, letter: str
-) -> tuple[str, ...]:
-    declared = _declared(env, attribute)
-    if declared is None:
-        return known or tuple(f"{letter}{index}" for index in range(size))
-    check_names(env_id, attribute, declared, size)
-    return tuple(str(name) for name in declared)
-
-
-# --- Discrete actions
-
-
-class OneHotAction(gymnasium.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
-    """The largest entry of a vector is the action. A policy that gives zeros only takes the first one."""
-
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        RecordConstructorArgs.__init__(self)
-        super().__init__(env)
-        space = env.action_space
-        assert isinstance(space, spaces.Discrete)
-        self.first = int(space.start)
-        self.action_space = spaces.Box(0.0, 1.0, (int(space.n),), np.float32)
-
-    def action(self, action: Any) -> int:
-        return self.first + int(np.argmax(action))
+    return Names(
+        chosen("observation_names", size_of(env.observation_space), seen, "s"),
+        chosen("action_names", size_of(env.action_space), done, "a"),
+    )
 
 
 # --- MetaWorld

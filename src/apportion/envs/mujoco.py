@@ -5,14 +5,8 @@ paper's Ant and Humanoids carried 84 contact forces that were always zero. The w
 """
 
 from dataclasses import dataclass
-from typing import Any
 
-import gymnasium
-import numpy as np
-from gymnasium.utils import RecordConstructorArgs
-from numpy.typing import NDArray
-
-from apportion.core.config import UserError
+from apportion.envs.spaces import AXES, Names, each_named
 
 
 @dataclass(frozen=True)
@@ -20,75 +14,15 @@ class MujocoTask:
     """How the paper set a task up."""
 
     summary: str
-    observation_names: tuple[str, ...]  # of Gymnasium's observation, before padding
-    action_names: tuple[str, ...]
+    names: Names  # of Gymnasium's own dimensions, before padding
     max_episode_steps: int = 1000
     pad_to: int | None = None  # append zeros up to this size
     zero_from: int | None = None  # overwrite with zeros from this dimension on
 
 
-class PadObservation(gymnasium.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
-    """Append dimensions that are always zero."""
-
-    def __init__(self, env: gymnasium.Env[Any, Any], size: int) -> None:
-        RecordConstructorArgs.__init__(self, size=size)
-        super().__init__(env)
-        space = env.observation_space
-        assert isinstance(space, gymnasium.spaces.Box)
-        self._missing = size - space.shape[0]
-        if self._missing < 0:
-            raise UserError(
-                f"cannot pad an observation of {space.shape[0]} dimensions to {size}: "
-                "pass --env.no-paper to keep it as it is"
-            )
-        dtype = space.low.dtype
-        self.observation_space = gymnasium.spaces.Box(
-            self._pad(space.low), self._pad(space.high), dtype=dtype
-        )
-
-    def observation(self, observation: NDArray[Any]) -> NDArray[Any]:
-        return self._pad(observation)
-
-    def _pad(self, values: NDArray[Any]) -> NDArray[Any]:
-        return np.concatenate([values, np.zeros(self._missing, values.dtype)])
-
-
-class ZeroObservation(gymnasium.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
-    """Overwrite the dimensions from `start` on with zeros."""
-
-    def __init__(self, env: gymnasium.Env[Any, Any], start: int) -> None:
-        RecordConstructorArgs.__init__(self, start=start)
-        super().__init__(env)
-        space = env.observation_space
-        assert isinstance(space, gymnasium.spaces.Box)
-        if not 0 <= start < space.shape[0]:
-            raise UserError(
-                f"cannot zero an observation of {space.shape[0]} dimensions from {start} on: "
-                "pass --env.no-paper to keep it as it is"
-            )
-        self._start = start
-        dtype = space.low.dtype
-        self.observation_space = gymnasium.spaces.Box(
-            self._zero(space.low), self._zero(space.high), dtype=dtype
-        )
-
-    def observation(self, observation: NDArray[Any]) -> NDArray[Any]:
-        return self._zero(observation)
-
-    def _zero(self, values: NDArray[Any]) -> NDArray[Any]:
-        zeroed = values.copy()
-        zeroed[self._start :] = 0
-        return zeroed
-
-
-def _each(phrase: str, parts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"{phrase} {part}" for part in parts)
-
-
-_AXES = ("x", "y", "z")
-_FREE_BODY_POSITION = ("z position of torso", *(f"{axis} orientation of torso" for axis in ("w", *_AXES)))
+_FREE_BODY_POSITION = ("z position of torso", *(f"{axis} orientation of torso" for axis in ("w", *AXES)))
 _FREE_BODY_VELOCITY = tuple(
-    f"{axis} {kind} of torso" for kind in ("velocity", "angular velocity") for axis in _AXES
+    f"{axis} {kind} of torso" for kind in ("velocity", "angular velocity") for axis in AXES
 )
 
 
@@ -96,10 +30,10 @@ def _planar(root: str, joints: tuple[str, ...]) -> tuple[str, ...]:
     """A body in the vertical plane: height and angles, then their rates and the forward speed."""
     return (
         f"z position of {root}",
-        *_each("angle of", (root, *joints)),
+        *each_named("angle of", (root, *joints)),
         f"x velocity of {root}",
         f"z velocity of {root}",
-        *_each("angular velocity of", (root, *joints)),
+        *each_named("angular velocity of", (root, *joints)),
     )
 
 
@@ -126,7 +60,7 @@ _HUMANOID_BODIES = (
 )
 # MuJoCo's layouts: cinert is inertia, mass times offset, mass; spatial vectors put the rotation first.
 _INERTIA = ("inertia xx", "inertia yy", "inertia zz", "inertia xy", "inertia xz", "inertia yz")
-_INERTIAL = (*_INERTIA, *_each("mass offset", _AXES), "mass")
+_INERTIAL = (*_INERTIA, *each_named("mass offset", AXES), "mass")
 
 
 def _per_body(quantities: tuple[str, ...]) -> tuple[str, ...]:
@@ -134,83 +68,76 @@ def _per_body(quantities: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _spatial(rotation: str, translation: str) -> tuple[str, ...]:
-    return tuple(f"{axis} {kind}" for kind in (rotation, translation) for axis in _AXES)
+    return tuple(f"{axis} {kind}" for kind in (rotation, translation) for axis in AXES)
 
 
 _ANT_NAMES = (
     *_FREE_BODY_POSITION,
-    *_each("angle of", _ANT_JOINTS),
+    *each_named("angle of", _ANT_JOINTS),
     *_FREE_BODY_VELOCITY,
-    *_each("angular velocity of", _ANT_JOINTS),
+    *each_named("angular velocity of", _ANT_JOINTS),
 )
 _HUMANOID_NAMES = (
     *_FREE_BODY_POSITION,
-    *_each("angle of", _HUMANOID_JOINTS),
+    *each_named("angle of", _HUMANOID_JOINTS),
     *_FREE_BODY_VELOCITY,
-    *_each("angular velocity of", _HUMANOID_JOINTS),
+    *each_named("angular velocity of", _HUMANOID_JOINTS),
     *_per_body(_INERTIAL),
     *_per_body(_spatial("com angular velocity", "com velocity")),
-    *_each("actuator force on root", tuple(str(index) for index in range(6))),  # unactuated: always zero
-    *_each("actuator force on", _HUMANOID_JOINTS),
+    *each_named("actuator force on root", tuple(str(index) for index in range(6))),  # unactuated: always zero
+    *each_named("actuator force on", _HUMANOID_JOINTS),
     *_per_body(_spatial("contact torque", "contact force")),
 )
 _SWIMMER_JOINTS = ("front tip", "first rotor", "second rotor")
 _SWIMMER_NAMES = (
-    *_each("angle of", _SWIMMER_JOINTS),
+    *each_named("angle of", _SWIMMER_JOINTS),
     "x velocity of front tip",
     "y velocity of front tip",
-    *_each("angular velocity of", _SWIMMER_JOINTS),
+    *each_named("angular velocity of", _SWIMMER_JOINTS),
 )
 _REACHER_NAMES = (
-    *_each("cosine of", ("first arm", "second arm")),
-    *_each("sine of", ("first arm", "second arm")),
+    *each_named("cosine of", ("first arm", "second arm")),
+    *each_named("sine of", ("first arm", "second arm")),
     *("x position of target", "y position of target"),
-    *_each("angular velocity of", ("first arm", "second arm")),
-    *(f"{axis} from target to fingertip" for axis in _AXES),
+    *each_named("angular velocity of", ("first arm", "second arm")),
+    *(f"{axis} from target to fingertip" for axis in AXES),
 )
 
 
-def _torques(joints: tuple[str, ...]) -> tuple[str, ...]:
-    return _each("torque on", joints)
+def _names(observation: tuple[str, ...], joints: tuple[str, ...]) -> Names:
+    return Names(observation, each_named("torque on", joints))
 
 
 _CONTACT_FORCES = 84  # 14 bodies × 6: dead in the paper's version of MuJoCo
+_HUMANOID = _names(_HUMANOID_NAMES, _HUMANOID_ACTUATORS)
 _FIRST_CONTACT_FORCE = len(_HUMANOID_NAMES) - _CONTACT_FORCES  # 292 of 376
 
 TASKS = {
     "HalfCheetah-v4": MujocoTask(
-        "run forward on two legs", _planar("front tip", _CHEETAH_JOINTS), _torques(_CHEETAH_JOINTS)
+        "run forward on two legs", _names(_planar("front tip", _CHEETAH_JOINTS), _CHEETAH_JOINTS)
     ),
     "Ant-v4": MujocoTask(
         "walk forward on four legs",
-        _ANT_NAMES,
-        _torques(_ANT_ACTUATORS),
+        _names(_ANT_NAMES, _ANT_ACTUATORS),
         pad_to=len(_ANT_NAMES) + _CONTACT_FORCES,
     ),
     "Walker2d-v4": MujocoTask(
-        "walk forward on two legs without falling", _planar("torso", _WALKER_JOINTS), _torques(_WALKER_JOINTS)
+        "walk forward on two legs without falling", _names(_planar("torso", _WALKER_JOINTS), _WALKER_JOINTS)
     ),
     "Humanoid-v4": MujocoTask(
-        "walk forward like a human without falling",
-        _HUMANOID_NAMES,
-        _torques(_HUMANOID_ACTUATORS),
-        zero_from=_FIRST_CONTACT_FORCE,
+        "walk forward like a human without falling", _HUMANOID, zero_from=_FIRST_CONTACT_FORCE
     ),
     "Swimmer-v4": MujocoTask(
-        "swim forward with two rotors", _SWIMMER_NAMES, _torques(("first rotor", "second rotor"))
+        "swim forward with two rotors", _names(_SWIMMER_NAMES, ("first rotor", "second rotor"))
     ),
     "Hopper-v4": MujocoTask(
-        "hop forward on one leg without falling", _planar("torso", _HOPPER_JOINTS), _torques(_HOPPER_JOINTS)
+        "hop forward on one leg without falling", _names(_planar("torso", _HOPPER_JOINTS), _HOPPER_JOINTS)
     ),
     "HumanoidStandup-v4": MujocoTask(
-        "stand up from lying on the back",
-        _HUMANOID_NAMES,
-        _torques(_HUMANOID_ACTUATORS),
-        zero_from=_FIRST_CONTACT_FORCE,
+        "stand up from lying on the back", _HUMANOID, zero_from=_FIRST_CONTACT_FORCE
     ),
     "Reacher-v4": MujocoTask(
         "bring the fingertip of a two-link arm to a target",
-        _REACHER_NAMES,
-        _torques(("first arm", "second arm")),
+        _names(_REACHER_NAMES, ("first arm", "second arm")),
     ),
 }

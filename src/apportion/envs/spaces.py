@@ -4,7 +4,7 @@ Complaints name the fix.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -94,30 +94,36 @@ def check_graph(env_id: str, graph: Any, states: int, actions: int) -> None:
             raise UserError(f"{env_id} declares true_graph.{block} of shape {found}: make it {shape}")
 
 
+def size_of(space: spaces.Space[Any]) -> int:
+    """Numbers of a vector, or choices of a discrete action."""
+    return int(space.n) if isinstance(space, spaces.Discrete) else (space.shape or (0,))[0]
+
+
 def spec_of(
     whose: str, observations: spaces.Space[Any], actions: spaces.Space[Any], max_episode_steps: int
 ) -> Spec:
     """The facts about an environment with these spaces; `whose` they are is said in complaints."""
     check_observation_space(whose, observations)
     check_action_space(whose, actions)
-    assert observations.shape
-    taken = int(actions.n) if isinstance(actions, spaces.Discrete) else (actions.shape or (0,))[0]
+    facts: dict[str, Any]
+    if isinstance(actions, spaces.Discrete):
+        facts = {"discrete": True, "first_action": int(actions.start)}
+    else:
+        assert isinstance(actions, spaces.Box)
+        facts = {"action_low": tuple(map(float, actions.low)), "action_high": tuple(map(float, actions.high))}
     return Spec(
         env_id=whose,
-        observation_names=tuple(f"s{index}" for index in range(observations.shape[0])),
-        action_names=tuple(f"a{index}" for index in range(taken)),
+        observation_names=numbered("s", size_of(observations)),
+        action_names=numbered("a", size_of(actions)),
         max_episode_steps=max_episode_steps,
         max_segment_steps=max_episode_steps,
-        **action_facts(actions),
+        **facts,
     )
 
 
-def action_facts(space: spaces.Space[Any]) -> dict[str, Any]:
-    """How the environment itself knows its actions."""
-    if isinstance(space, spaces.Discrete):
-        return {"discrete": True, "first_action": int(space.start)}
-    assert isinstance(space, spaces.Box)
-    return {"action_low": tuple(map(float, space.low)), "action_high": tuple(map(float, space.high))}
+def numbered(letter: str, size: int) -> tuple[str, ...]:
+    """Names for want of better ones: s0, s1, ..."""
+    return tuple(f"{letter}{index}" for index in range(size))
 
 
 # --- Actions in the environment's own range, and as learners know them
@@ -167,21 +173,25 @@ class Names(NamedTuple):
     action: tuple[str, ...]
 
 
-def _axes(thing: str) -> tuple[str, ...]:
-    return tuple(f"{thing} {axis}" for axis in "xyz")
+AXES = ("x", "y", "z")
 
 
-def _object(number: int) -> tuple[str, ...]:
-    thing = f"object {number}"
-    return (*_axes(thing), *(f"{thing} quaternion {part}" for part in range(4)))
+def each_named(phrase: str, parts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{phrase} {part}" for part in parts)
 
 
-_FRAME = (*_axes("hand"), "gripper opening", *_object(1), *_object(2))
+_OBJECT = (*AXES, *(f"quaternion {part}" for part in range(4)))
+_FRAME = (
+    *each_named("hand", AXES),
+    "gripper opening",
+    *each_named("object 1", _OBJECT),
+    *each_named("object 2", _OBJECT),
+)
 
 # All of MetaWorld's tasks have the same dimensions: this frame and the last one, then the goal.
 METAWORLD = Names(
-    (*_FRAME, *(f"previous {name}" for name in _FRAME), *_axes("goal")),
-    (*_axes("move"), "gripper effort"),
+    (*_FRAME, *each_named("previous", _FRAME), *each_named("goal", AXES)),
+    (*each_named("move", AXES), "gripper effort"),
 )
 CARTPOLE = Names(
     ("cart position", "cart velocity", "pole angle", "pole angular velocity"), ("push left", "push right")
@@ -202,44 +212,37 @@ def documented(env_id: str) -> Names | None:
 def flattened_names(env: gymnasium.Env[Any, Any]) -> tuple[str, ...] | None:
     """One for each number; None where no parts with names were flattened, or the vector was changed since."""
     while isinstance(env, gymnasium.Wrapper):
+        space = env.env.observation_space
         if isinstance(env, FlattenObservation):
-            space = env.env.observation_space
-            return None if isinstance(space, spaces.Box) else _names("", space)
-        if env.observation_space is not env.env.observation_space:
+            try:
+                return None if isinstance(space, spaces.Box) else tuple(_entries("", space))
+            except TypeError:
+                return None
+        if env.observation_space is not space:
             return None
         env = env.env
     return None
 
 
-def _names(part: str, space: spaces.Space[Any]) -> tuple[str, ...] | None:
-    """Those of a part, in the order in which Gymnasium flattens it."""
-    if isinstance(space, spaces.Dict):
-        return _all_of([_names(f"{part} {key}".strip(), inner) for key, inner in space.spaces.items()])
-    if isinstance(space, spaces.Tuple):
-        return _all_of([_names(f"{part} {place}".strip(), inner) for place, inner in enumerate(space.spaces)])
-    if isinstance(space, spaces.Discrete):
-        return _choices(part, int(space.start), int(space.n))
-    if isinstance(space, spaces.MultiDiscrete):
-        sizes, starts = space.nvec.ravel().tolist(), space.start.ravel().tolist()
+def _entries(part: str, space: spaces.Space[Any]) -> Iterator[str]:
+    """Those of a part, in the order in which Gymnasium flattens it; TypeError where it has no fixed size."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        for key, inner in space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces):
+            yield from _entries(f"{part} {key}".strip(), inner)
+    elif isinstance(space, spaces.Discrete):
+        yield from (f"{part or 's'}={int(space.start) + choice}" for choice in range(int(space.n)))
+    elif isinstance(space, spaces.MultiDiscrete):
         places = _places(part, space.nvec.shape)
-        parts = zip(places, starts, sizes, strict=True)
-        return tuple(name for place, start, size in parts for name in _choices(place, start, size))
-    if isinstance(space, spaces.Box | spaces.MultiBinary):
-        return _places(part, space.shape)
-    return None
+        for place, start, size in zip(places, space.start.flat, space.nvec.flat, strict=True):
+            yield from _entries(place, spaces.Discrete(int(size), start=int(start)))
+    elif isinstance(space, spaces.Box | spaces.MultiBinary):
+        yield from _places(part, space.shape)
+    else:
+        raise TypeError(f"{space} has no fixed size")
 
 
-def _all_of(parts: list[tuple[str, ...] | None]) -> tuple[str, ...] | None:
-    found = [part for part in parts if part is not None]
-    return tuple(name for part in found for name in part) if len(found) == len(parts) else None
-
-
-def _choices(part: str, start: int, size: int) -> tuple[str, ...]:
-    return tuple(f"{part or 's'}={start + choice}" for choice in range(size))
-
-
-def _places(part: str, shape: tuple[int, ...]) -> tuple[str, ...]:
+def _places(part: str, shape: tuple[int, ...]) -> list[str]:
     """The part's own name where it is a single number."""
     if np.prod(shape) == 1:
-        return (part or "s",)
-    return tuple(f"{part or 's'} {','.join(map(str, place))}" for place in np.ndindex(shape))
+        return [part or "s"]
+    return [f"{part or 's'} {','.join(map(str, place))}" for place in np.ndindex(shape)]

@@ -1,21 +1,22 @@
 """From what a caller says in Python to the settings of a training, by the names of the command's flags."""
 
-import dataclasses
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from apportion import backbones
 from apportion.backbones import BACKBONES
 from apportion.core.config import check, from_dict, nearest, to_dict
-from apportion.envs.factories import Factory, name_factory
+from apportion.runs.atomic import plain
 from apportion.runs.settings import Checkpoints
 from apportion.training.presets import default_backbone, paper, preset
 from apportion.training.settings import NO_POLICY, Config
 
 PRESETS = ("default", "paper")
-_OF_THE_WHOLE = ("normalise",)  # settings that are in no part of a training
-_UNPREFIXED = ("schedule", "checkpoints")  # parts whose flags stand by themselves: --steps, --keep
+_UNPREFIXED = ("whole", "schedule", "checkpoints", "fitting")  # whose flags stand by themselves: --steps
+
+Parts = dict[str, Any]  # groups of settings, by the first word of their flags
 
 
 class Chosen(NamedTuple):
@@ -25,62 +26,71 @@ class Chosen(NamedTuple):
     checkpoints: Checkpoints
 
 
-def choose(
-    env: str | Factory,
-    method: str,
-    backbone: str | None,
-    seeds: int,
-    seed: int,
-    start: str,
-    settings: Mapping[str, Any],
-) -> Chosen:
-    """The settings that suit the task (`start`: paper for the published ones), with those given in place."""
-    env_id = env if isinstance(env, str) else name_factory(env)
-    config = starting_point(env_id, method, backbone or default_backbone(env_id, start), start)
-    parts = _parts(config)
-    given = flat(settings)
-    places = _places(parts)
-    for name in given:
-        known = [*places, *_OF_THE_WHOLE]
-        check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
-    normalise = bool(given.pop("normalise", config.normalise))
-    for part, before in parts.items():
-        changes = {places[name][1]: value for name, value in given.items() if places[name][0] == part}
-        parts[part] = _changed(before, changes, part)
-    config = dataclasses.replace(
-        config,
-        env=parts["env"],
-        method_config=parts["method"],
-        backbone_config=parts["backbone"],
-        imagine=parts["imagine"],
-        schedule=parts["schedule"],
-        seed=seed,
-        lanes=seeds,
-        normalise=normalise,
-    )
-    return Chosen(config, parts["checkpoints"])
+@dataclass(frozen=True)
+class _Whole:
+    """Settings that are in no part of a training."""
+
+    normalise: bool
+
+
+@dataclass(frozen=True)
+class Job:
+    """What `apportion train` would be told. Seeds are lanes of one process."""
+
+    name: str  # of the run folder, within a sweep's
+    env: str
+    method: str = "grd"
+    backbone: str | None = None  # by default what suits the task
+    seeds: int = 1
+    seed: int = 0
+    steps: int | None = None  # by default what suits the task
+    preset: str = "default"  # paper for the published settings
+    settings: Mapping[str, Any] = field(default_factory=dict)  # other flags, by name
+
+    def chosen(self) -> Chosen:
+        """Every setting of the training: those that suit the task, with those given in place. UserError where
+        they do not hold up."""
+        backbone = self.backbone or default_backbone(self.env, self.preset)
+        config = starting_point(self.env, self.method, backbone, self.preset)
+        steps = {} if self.steps is None else {"steps": self.steps}
+        parts = with_settings(_parts(config), {**self.settings, **steps})
+        config = replace(
+            config,
+            env=parts["env"],
+            method_config=parts["method"],
+            backbone_config=parts["backbone"],
+            imagine=parts["imagine"],
+            schedule=parts["schedule"],
+            seed=self.seed,
+            lanes=self.seeds,
+            normalise=parts["whole"].normalise,
+        )
+        return Chosen(config, parts["checkpoints"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data: two jobs with the same are the same."""
+        data: dict[str, Any] = plain(vars(self))
+        return data
 
 
 def known_settings(env_id: str, method: str, backbone: str) -> list[str]:
-    """Every name that `choose` accepts for such a training."""
-    return [*_places(_parts(starting_point(env_id, method, backbone, "default"))), *_OF_THE_WHOLE]
+    """Every name of a setting that such a training has."""
+    return list(_places(_parts(starting_point(env_id, method, backbone, "default"))))
 
 
-def changed_learners(config: Config, settings: Mapping[str, Any]) -> Config:
-    """With some settings of method and backbone, by their flags' names: {"method.hidden": (64, 64)}."""
-    given = flat(settings)
-    parts = {"method": config.method_config} | (
-        {"backbone": config.backbone_config} if config.has_policy else {}
-    )
-    known = [_flag(part, field) for part in parts for field in _fields(parts[part])]
+def with_settings(parts: Parts, settings: Mapping[str, Any]) -> Parts:
+    """With some settings by their flags' names, such as {"method.hidden": (64, 64)}."""
+    given, places = flat(settings), _places(parts)
     for name in given:
-        check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
-    for part in parts:
-        changes = {
-            name.removeprefix(f"{part}."): given[name] for name in given if name.startswith(f"{part}.")
-        }
-        parts[part] = _changed(parts[part], changes, part)
-    return dataclasses.replace(config, **{f"{part}_config": changed for part, changed in parts.items()})
+        check(name in places, f"unknown setting {name!r}{nearest(name, places)}")
+    changes: dict[str, dict[str, Any]] = {part: {} for part in parts}
+    for name, value in given.items():
+        part, key = places[name]
+        changes[part][key] = _as_flag(value, getattr(parts[part], key))
+    return {
+        part: from_dict(type(before), {**to_dict(before), **changes[part]}, f"{part}.")
+        for part, before in parts.items()
+    }
 
 
 def starting_point(env_id: str, method: str, backbone: str, start: str) -> Config:
@@ -108,8 +118,7 @@ def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _parts(config: Config) -> dict[str, Any]:
-    """The groups of settings, by the first word of their flags."""
+def _parts(config: Config) -> Parts:
     return {
         "env": config.env,
         "method": config.method_config,
@@ -117,25 +126,18 @@ def _parts(config: Config) -> dict[str, Any]:
         "imagine": config.imagine,
         "schedule": config.schedule,
         "checkpoints": Checkpoints(),
+        "whole": _Whole(config.normalise),
     }
 
 
-def _places(parts: dict[str, Any]) -> dict[str, tuple[str, str]]:
+def _places(parts: Parts) -> dict[str, tuple[str, str]]:
     """Where each setting stands, by its flag's name: part and field."""
-    return {_flag(part, field): (part, field) for part in parts for field in _fields(parts[part])}
-
-
-def _flag(part: str, field: str) -> str:
-    return field if part in _UNPREFIXED else f"{part}.{field}"
-
-
-def _fields(config: Any) -> list[str]:
-    return [field.name for field in dataclasses.fields(config) if field.name != "id"]
-
-
-def _changed(config: Any, changes: dict[str, Any], part: str) -> Any:
-    changes = {name: _as_flag(value, getattr(config, name)) for name, value in changes.items()}
-    return from_dict(type(config), {**to_dict(config), **changes}, f"{part}.")
+    return {
+        each.name if part in _UNPREFIXED else f"{part}.{each.name}": (part, each.name)
+        for part, config in parts.items()
+        for each in fields(config)
+        if each.name != "id"
+    }
 
 
 def _as_flag(value: Any, default: Any) -> Any:

@@ -1,24 +1,22 @@
 """The front door for logged episodes: `apportion.fit` and `apportion.relabel`. The verbs call the same."""
 
-import csv
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from apportion.core import files
-from apportion.core.config import Tell, UserError, check, nearest, silent
+from apportion.core.config import Tell, check, silent
 from apportion.core.terminal import say
 from apportion.data.columns import Columns
-from apportion.data.reading import Read, read_log
-from apportion.data.writing import check_target, relabelled_id, write_copy, write_minari
-from apportion.front.choosing import changed_learners
+from apportion.data.minari_sets import relabelled_id
+from apportion.data.reading import Read, check_target, read_log, write_copy
+from apportion.front.choosing import with_settings
 from apportion.front.run import Run
-from apportion.runs.explain import Precision
+from apportion.runs.contributions import Precision
+from apportion.runs.crediting import relabel_rows
 from apportion.runs.fitting import fit_run
 from apportion.runs.folder import default_path
-from apportion.runs.relabelling import relabel_rows
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged
 from apportion.training.settings import NO_POLICY, Config
@@ -56,17 +54,20 @@ def fit(
     columns = Columns(
         episode, step, states, actions, outcome, terminated, without, lags, steps, seen, outcome_kind
     )
-    config = dataclasses.replace(logged(os.fspath(data), method, backbone), seed=seed, lanes=seeds)
-    known = [field.name for field in dataclasses.fields(Fitting)]
-    given = {
-        name: value for name, value in (settings or {}).items() if not name.startswith(("method", "backbone"))
-    }
-    for name in given:
-        check(name in known, f"unknown setting {name!r}{nearest(name, known)}")
-    rest = {name: value for name, value in (settings or {}).items() if name not in given}
-    config = changed_learners(config, rest)
+    config = logged(os.fspath(data), method, backbone)
+    parts = {"method": config.method_config, "fitting": Fitting()}
+    if config.has_policy:
+        parts["backbone"] = config.backbone_config
+    parts = with_settings(parts, settings or {})
+    config = dataclasses.replace(
+        config,
+        method_config=parts["method"],
+        backbone_config=parts.get("backbone", config.backbone_config),
+        seed=seed,
+        lanes=seeds,
+    )
     read = read_log(config.env.id, columns)
-    return start_fit(config, Fitting(**given), read, None if out is None else Path(out), quiet)
+    return start_fit(config, parts["fitting"], read, None if out is None else Path(out), quiet)
 
 
 def start_fit(config: Config, fitting: Fitting, read: Read, out: Path | None, quiet: bool) -> Run:
@@ -96,24 +97,8 @@ def relabel(
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     name, suffix = os.fspath(data), Path(data).suffix
-    if out is None and suffix:
-        raise UserError(f"where should the new {suffix} file be written? Give --out")
+    check(out is not None or not suffix, f"where should the new {suffix} file be written? Give --out")
     target = relabelled_id(name, opened.config["method"]["name"]) if out is None else os.fspath(out)
     check_target(name, target)
-    found = relabel_rows(opened.folder, name, exact, credit, precision or Precision(), tell)
-    if not suffix:
-        write_minari(name, target, *found)
-        return target
-    Path(target).parent.mkdir(parents=True, exist_ok=True)
-    files.replace(Path(target), lambda temp: write_copy(name, temp, *found))
+    write_copy(name, target, relabel_rows(opened.folder, name, exact, credit, precision or Precision(), tell))
     return target
-
-
-def write_kinds(path: Path, kinds: Sequence[Mapping[str, Any]]) -> Path:
-    """What `Run.credit` found as a CSV file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, list(kinds[0]))
-        writer.writeheader()
-        writer.writerows(kinds)
-    return path

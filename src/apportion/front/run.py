@@ -10,22 +10,20 @@ from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.envs.factories import Factory, name_factory
-from apportion.front.choosing import choose
+from apportion.front.choosing import Job
 from apportion.report.comparison import Compared, Metric, compare_runs, data_frame
 from apportion.report.page import make_page
 from apportion.runs import recording
-from apportion.runs.evaluation import EvaluationSettings, evaluate_run
-from apportion.runs.explain import Precision
+from apportion.runs.contributions import Precision
+from apportion.runs.crediting import credit_by
 from apportion.runs.explaining import Selection, explain_run
 from apportion.runs.folder import Episode, RunFolder, default_path
-from apportion.runs.kinds import credit_by
-from apportion.runs.learned import check_lane
+from apportion.runs.learned import check_lane, learned_rewards
 from apportion.runs.listeners import Listener
 from apportion.runs.logs import STORED
-from apportion.runs.offline_evaluation import evaluate_fit
-from apportion.runs.policy import Policy, export_policy, read_policy
+from apportion.runs.offline import evaluate_fit
+from apportion.runs.policy import EvaluationSettings, Policy, evaluate_run, export_policy, read_policy
 from apportion.runs.recording import Outcome
-from apportion.runs.rewards import learned_rewards
 from apportion.runs.settings import Checkpoints
 from apportion.runs.summary import summarise
 from apportion.training.settings import Config
@@ -93,12 +91,12 @@ class Run:
     @property
     def steps(self) -> NDArray[np.int64]:
         """[K] when it was evaluated."""
-        return np.array([entry["step"] for entry in self._evaluations()], np.int64)
+        return np.array([entry["step"] for entry in self.folder.evaluations()], np.int64)
 
     @property
     def returns(self) -> NDArray[np.float64]:
         """[L, K] mean return of each lane at each evaluation."""
-        found = [entry["return"] for entry in self._evaluations()]
+        found = [entry["return"] for entry in self.folder.evaluations()]
         return np.array(found, np.float64).reshape(-1, len(self.seeds)).T
 
     @property
@@ -233,9 +231,6 @@ class Run:
         listeners = () if callback is None else (callback,)
         return Run.ended(recording.resume(self.folder, quiet, steps, listeners))
 
-    def _evaluations(self) -> list[dict[str, Any]]:
-        return [entry for entry in self.folder.read_metrics() if entry["kind"] == "eval"]
-
     def _graph(self, lanes: slice) -> Graph | None:
         edges = self.folder.read_last_edges()
         if not all(name in edges for name in BLOCKS):
@@ -273,8 +268,9 @@ def train(
     `callback` is called with each line of metrics.jsonl as it is written; when it returns False, the training
     is saved and ends there. Ctrl-C saves, and raises `Stopped`.
     """
-    given = {**(settings or {}), **({} if steps is None else {"steps": steps})}
-    config, checkpoints = choose(env, method, backbone, seeds, seed, preset, given)
+    env_id = env if isinstance(env, str) else name_factory(env)
+    job = Job("", env_id, method, backbone, seeds, seed, steps, preset, settings or {})
+    config, checkpoints = job.chosen()
     folder = default_path(config.env.id, config.method) if out is None else Path(out)
     return start(config, checkpoints, folder, quiet, () if callback is None else (callback,))
 

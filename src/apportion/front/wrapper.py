@@ -6,13 +6,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.utils import RecordConstructorArgs
-from numpy.typing import NDArray
 
 from apportion.core.config import UserError, check
-from apportion.core.types import Transitions
+from apportion.core.types import single_steps
 from apportion.envs.make import time_limit
 from apportion.envs.spaces import learners_actions, spec_of
-from apportion.runs.explain import Steps, why_not_alone
+from apportion.runs.contributions import Steps, why_not_alone
 from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training.learner import RewardLearner, Unfinished
@@ -83,10 +82,11 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         episode = self._unfinished.end(terminated)
         self.learner.add(episode)
         self.episodes += 1
-        self.learner.learn(max(1, round(self.updates_per_step * len(episode.paid))), self.batch_size)
+        self.learner.learn(max(1, round(self.updates_per_step * len(episode["paid"]))), self.batch_size)
 
     def _reward(self, before: Any, action: Any, after: Any, terminated: bool) -> float:
-        step = _one_step(before, action, after, terminated)
+        seen, reached = (np.asarray(each, np.float32)[None] for each in (before, after))
+        step = single_steps(seen, action[None], reached, np.array([terminated]))
         return float(self.learner.rewards(step)[0])
 
     def _check_judges_steps(self, method: str) -> None:
@@ -98,20 +98,6 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         reason = why_not_alone(method, agents.in_own_units(self.learner.method), state, step)
         if reason is not None:
             raise UserError(f"{reason}: inside step() use grd, rd or rrd")
-
-
-def _one_step(before: Any, action: NDArray[Any], after: Any, terminated: bool) -> Transitions:
-    """[1] a step of which it is not known what its segment will pay."""
-    unknown, count = np.zeros(1, np.float32), np.zeros(1, np.int32)
-    arrays: dict[str, Any] = {
-        "observation": np.asarray(before, np.float32)[None],
-        "action": action[None],
-        "next_observation": np.asarray(after, np.float32)[None],
-        "terminated": np.array([terminated]),
-        **dict.fromkeys(("paid", "true_reward", "segment_total", "credit"), unknown),
-        **dict.fromkeys(("segment_length", "step_in_segment", "step_in_episode"), count),
-    }
-    return Transitions(**arrays)
 
 
 def _time_limit(env: gymnasium.Env[Any, Any]) -> int:

@@ -19,8 +19,8 @@ from scipy.cluster.vq import vq
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Method, Metrics, Record, Revision, Sampling, Segments, Transitions
-from apportion.data.logged import read_npz
 from apportion.data.memory import Centres
+from apportion.data.npz import read_npz
 from apportion.nn.losses import sum_exactly
 
 GROWTH = 1.5  # the best episodes are looked for anew when there are so many times more
@@ -93,10 +93,10 @@ def make(config: Config) -> Method:
     )
     sampling = Sampling(config.segments, "uniform", config.update_every)
 
-    def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
+    def rescale(state: State, factor: Float[Array, ""], shift: Float[Array, ""]) -> State:
         return state._replace(scale=state.scale * factor)
 
-    return Method(init, update, reward, sampling, revision=revision, credit=credit, repaid=repaid)
+    return Method(init, update, reward, sampling, revision=revision, credit=credit, rescale=rescale)
 
 
 # --- The score of an episode

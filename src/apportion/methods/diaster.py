@@ -9,43 +9,41 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
 from apportion.methods import foresight
-from apportion.methods.foresight import LSTM, Scalar, Statistics, follow, inputs_of, target_of, unit
+from apportion.methods.foresight import (
+    LSTM,
+    ForesightConfig,
+    Scalar,
+    Statistics,
+    follow,
+    inputs_of,
+    target_of,
+    unit,
+)
 from apportion.nn import optimise
 from apportion.nn.losses import masked_mean, tokens_of
-from apportion.nn.networks import MLP
+from apportion.nn.networks import MLP, check_layers
 from apportion.nn.optimise import Optimiser
-
-CLIP = optax.clip_by_global_norm(1.0)  # gradients through a thousand steps can burst
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(ForesightConfig):
     """Diaster: a segment cut at random is worth what its parts are; a step, what it adds to those before."""
 
-    segments: int = 8
-    """Segments (whole episodes when the reward comes at the end) per update: M."""
-    update_every: int = 10
-    """Updates of the policy for one of the reward networks."""
     cells: int = 64
     """Cells of the recurrent network."""
     hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the network of single steps."""
-    learning_rate: float = 1e-3
-    """Adam's step, for both networks."""
 
     def __post_init__(self) -> None:
-        for name in ("segments", "update_every", "cells"):
-            check(getattr(self, name) >= 1, f"method.{name}={getattr(self, name)} must be at least 1")
-        check(len(self.hidden) >= 1, "method.hidden needs at least one layer")
-        check(min(self.hidden) >= 1, f"method.hidden={self.hidden} must be at least 1 each")
-        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
+        super().__post_init__()
+        check(self.cells >= 1, f"method.cells={self.cells} must be at least 1")
+        check_layers("method.hidden", self.hidden)
 
 
 class Networks(NamedTuple):
@@ -84,9 +82,9 @@ def make(config: Config) -> Method:
             steps = step_loss(networks, statistics, state.per_step, segments)
             return parts + steps, {"part_loss": parts, "step_loss": steps}
 
-        gradients, metrics = jax.grad(loss, has_aux=True)(state.networks)
-        gradients, _ = CLIP.update(gradients, optax.EmptyState())
-        networks, optimiser = optimise.step(state.optimiser, state.networks, gradients)
+        networks, optimiser, metrics = optimise.descend_with(
+            state.optimiser, state.networks, loss, foresight.LONGEST_GRADIENT
+        )
         return state._replace(networks=networks, optimiser=optimiser, statistics=statistics), metrics
 
     def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
@@ -95,7 +93,7 @@ def make(config: Config) -> Method:
         return predict_reward(state.networks.step, state.statistics.rate, scale, tokens)
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, sampling, repaid=foresight.repaid)
+    return Method(init, update, reward, sampling, rescale=foresight.rescale)
 
 
 def part_loss(

@@ -3,6 +3,7 @@
 They differ in how they foresee. Inputs and targets are brought to size one by running statistics.
 """
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,14 +11,33 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from apportion.core.config import check
 from apportion.core.types import Segments
 from apportion.nn.losses import masked_mean, sum_exactly
 from apportion.nn.networks import dense, init_dense
 
 MOST_UPDATES = 1000  # running statistics forget what is older
 FARTHEST = 10.0  # standard deviations: inputs are cut there
+LONGEST_GRADIENT = 1.0  # norm: through a thousand steps gradients can burst
 
 Scalar = float | Float[Array, ""]
+
+
+@dataclass(frozen=True)
+class ForesightConfig:
+    """The settings that they have in common."""
+
+    segments: int = 8
+    """Segments (whole episodes when the reward comes at the end) per update, drawn from the replay: M."""
+    update_every: int = 10
+    """Updates of the policy for one of the networks."""
+    learning_rate: float = 1e-3
+    """Adam's step."""
+
+    def __post_init__(self) -> None:
+        for name in ("segments", "update_every"):
+            check(getattr(self, name) >= 1, f"method.{name}={getattr(self, name)} must be at least 1")
+        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
 
 
 class Statistics(NamedTuple):
@@ -108,11 +128,10 @@ def follow(statistics: Statistics, segments: Segments) -> Statistics:
     )
 
 
-def repaid(state: Any, factor: Float[Array, ""], more: Float[Array, ""]) -> Any:
-    """Of a method's state, where what is paid counts so many times more, and each step earns so much more: so
-    do rewards, by the statistics in whose unit its networks learn."""
+def rescale(state: Any, factor: Float[Array, ""], shift: Float[Array, ""]) -> Any:
+    """Of a method's state: by the statistics in whose unit its networks learn."""
     known: Statistics = state.statistics
-    now = known._replace(rate=known.rate * factor + more, surplus=known.surplus * factor**2)
+    now = known._replace(rate=known.rate * factor + shift, surplus=known.surplus * factor**2)
     return state._replace(statistics=now)
 
 

@@ -16,10 +16,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from apportion.core.config import check
 from apportion.core.spec import Spec
-from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
+from apportion.core.types import Method, Segments, Transitions
 from apportion.methods import regression
-from apportion.methods.regression import NetworkConfig, State
-from apportion.nn import losses, optimise
+from apportion.methods.regression import Loss, NetworkConfig
+from apportion.nn import losses
 from apportion.nn.losses import tokens_of
 from apportion.nn.networks import MLP
 
@@ -56,34 +56,24 @@ class Process(NamedTuple):
 
 
 def make(config: Config) -> Method:
-    def init(key: PRNGKeyArray, spec: Spec) -> State:
+    def network(key: PRNGKeyArray, spec: Spec) -> Process:
         inputs = spec.observation_size + spec.action_size
         half, length = (
             jnp.asarray(math.log(x), jnp.float32) for x in (0.5, config.length_scale * inputs**0.5)
         )
         kernel = Kernel(half, half, length) if config.kernel == "rbf" else None
-        process = Process(MLP.init(key, (inputs, *config.hidden, 1)), kernel)
-        return regression.start(process, config.learning_rate)
+        return Process(MLP.init(key, (inputs, *config.hidden, 1)), kernel)
 
-    def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
-        segments = batch.segments
-        assert segments is not None
+    def loss(process: Process, segments: Segments, key: PRNGKeyArray) -> Loss:
+        errors = segment_errors(process, segments)
+        value = likelihood_loss(process.kernel, errors, segments)
+        return value, {"likelihood_loss": value, "squared_error": jnp.mean(errors**2)}
 
-        def loss(process: Process) -> tuple[Float[Array, ""], Metrics]:
-            errors = segment_errors(process, segments)
-            value = likelihood_loss(process.kernel, errors, segments)
-            return value, {"likelihood_loss": value, "squared_error": jnp.mean(errors**2)}
-
-        process, optimiser, metrics = optimise.descend_with(state.optimiser, state.network, loss)
-        return state._replace(network=process, optimiser=optimiser), metrics
-
-    def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
+    def reward(process: Process, transitions: Transitions) -> Float[Array, "*B"]:
         tokens = jnp.concatenate([transitions.observation, transitions.action], axis=-1)
-        return jnp.squeeze(state.network.mean(tokens), axis=-1)
+        return jnp.squeeze(process.mean(tokens), axis=-1)
 
-    sampling = Sampling(config.segments, "uniform", config.update_every)
-    repaid = regression.repaid_by(lambda process: process.mean)
-    return Method(init, update, reward, sampling, repaid=repaid)
+    return regression.build(config, network, loss, last=lambda process: process.mean, reward=reward)
 
 
 def segment_errors(process: Process, segments: Segments) -> Float[Array, "M"]:

@@ -18,35 +18,36 @@ from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Tra
 from apportion.data import memory as memories
 from apportion.data.memory import Memory
 from apportion.methods import foresight
-from apportion.methods.foresight import Statistics, follow, inputs_of, redistribute, squared_errors, target_of
+from apportion.methods.foresight import (
+    ForesightConfig,
+    Statistics,
+    follow,
+    inputs_of,
+    redistribute,
+    squared_errors,
+    target_of,
+)
 from apportion.nn import optimise
 from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(ForesightConfig):
     """Hopfield-RUDDER: stored episodes that began alike tell the total; what a step changes is its reward."""
 
-    segments: int = 8
-    """Segments (whole episodes when the reward comes at the end) per update, drawn from the replay: M."""
     stored: int = 32
     """Segments that are stored: a fair sample of all that updates have seen."""
-    update_every: int = 10
-    """Updates of the policy for one of the network."""
     width: int = 32
     """Numbers that stand for the steps so far."""
     prefix_weight: float = 0.5
     """Weight of the loss at every step beside that at the last."""
-    learning_rate: float = 1e-3
-    """Adam's step."""
 
     def __post_init__(self) -> None:
-        for name in ("segments", "stored", "update_every"):
-            check(getattr(self, name) >= 1, f"method.{name}={getattr(self, name)} must be at least 1")
+        super().__post_init__()
+        check(self.stored >= 1, f"method.stored={self.stored} must be at least 1")
         check(self.width >= 2, f"method.width={self.width} must be at least 2")
         check(self.prefix_weight >= 0, f"method.prefix_weight={self.prefix_weight} is negative")
-        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
 
 
 class Hopfield(NamedTuple):
@@ -95,7 +96,7 @@ def make(config: Config) -> Method:
         return redistribute(foreseen, segments, state.statistics)
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, sampling, credit=credit, repaid=foresight.repaid)
+    return Method(init, update, reward, sampling, credit=credit, rescale=foresight.rescale)
 
 
 def foresee(

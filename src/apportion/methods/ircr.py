@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.core.config import check
 from apportion.core.spec import Spec
-from apportion.core.types import Batch, Method, Metrics, Sampling, Survey, Transitions
+from apportion.core.types import Batch, EpisodeMemory, Method, Metrics, Sampling, Survey, Transitions
 from apportion.data import memory as memories
 from apportion.data.memory import Memory
 
@@ -67,15 +67,13 @@ def make(config: Config) -> Method:
         update,
         reward,
         Sampling(),
-        survey=survey,
-        recall=recall if config.best_share > 0 else None,
-        repaid=repaid,
+        memory=EpisodeMemory(survey, recall if config.best_share > 0 else None),
+        rescale=rescale,
     )
 
 
-def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
-    """Where what is paid counts so many times more, so does all that segments are compared by; `more` is what
-    networks begin with, and there are none."""
+def rescale(state: State, factor: Float[Array, ""], shift: Float[Array, ""]) -> State:
+    """All that segments are compared by; the shift is what networks begin with, and there are none."""
     score = jnp.where(memories.filled(state.best), state.best.score * factor, state.best.score)
     return state._replace(
         lowest=state.lowest * factor,

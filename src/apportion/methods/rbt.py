@@ -13,36 +13,24 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.core.config import check
 from apportion.core.spec import Spec
-from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
+from apportion.core.types import Method, Segments
 from apportion.methods import regression
-from apportion.methods.regression import State
-from apportion.nn import losses, optimise
+from apportion.methods.regression import Loss, TransformerConfig
+from apportion.nn import losses
 from apportion.nn.attention import Layer, Transformer
 from apportion.nn.losses import masked_mean, tokens_of
 from apportion.nn.networks import MLP, normalise
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(TransformerConfig):
     """RBT: a transformer that looks back and ahead over a segment, and foretells the next state besides."""
 
     state_weight: float = 1.0
     """Weight of the error of the foretold next state beside that of the sum: β."""
-    segments: int = 4
-    """Segments (whole episodes when the reward comes at the end) per update: M."""
-    update_every: int = 10
-    """Updates of the policy for one of the transformer."""
-    width: int = 64
-    """Numbers that stand for a step inside the network."""
-    heads: int = 2
-    """Attention heads; they share the width."""
-    layers: int = 2
-    """Causal layers, before the one that looks both ways."""
-    learning_rate: float = 3e-4
-    """Adam's step."""
 
     def __post_init__(self) -> None:
-        regression.check_transformer(self)
+        super().__post_init__()
         check(self.state_weight >= 0, f"method.state_weight={self.state_weight} must not be negative")
 
 
@@ -78,32 +66,19 @@ class BagTransformer(Module):
 
 
 def make(config: Config) -> Method:
-    def init(key: PRNGKeyArray, spec: Spec) -> State:
+    def network(key: PRNGKeyArray, spec: Spec) -> BagTransformer:
         sizes = {"width": config.width, "heads": config.heads, "layers": config.layers}
-        network = BagTransformer.init(key, spec.observation_size, spec.action_size, **sizes)
-        return regression.start(network, config.learning_rate)
+        return BagTransformer.init(key, spec.observation_size, spec.action_size, **sizes)
 
-    def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
-        segments = batch.segments
-        assert segments is not None
+    def loss(network: BagTransformer, segments: Segments, key: PRNGKeyArray) -> Loss:
+        reward_loss, state_loss = bag_losses(network, segments)
+        metrics = {"reward_loss": reward_loss, "state_loss": state_loss}
+        return reward_loss + config.state_weight * state_loss, metrics
 
-        def loss(network: BagTransformer) -> tuple[Float[Array, ""], Metrics]:
-            reward_loss, state_loss = bag_losses(network, segments)
-            metrics = {"reward_loss": reward_loss, "state_loss": state_loss}
-            return reward_loss + config.state_weight * state_loss, metrics
+    def credit(network: BagTransformer, segments: Segments) -> Float[Array, "M T"]:
+        return predict(network, segments)[0]
 
-        network, optimiser, metrics = optimise.descend_with(state.optimiser, state.network, loss)
-        return state._replace(network=network, optimiser=optimiser), metrics
-
-    def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
-        return transitions.credit
-
-    def credit(state: State, segments: Segments) -> Float[Array, "M T"]:
-        return predict(state.network, segments)[0]
-
-    sampling = Sampling(config.segments, "uniform", config.update_every)
-    repaid = regression.repaid_by(lambda network: network.to_reward)
-    return Method(init, update, reward, sampling, credit=credit, repaid=repaid)
+    return regression.build(config, network, loss, last=lambda network: network.to_reward, credit=credit)
 
 
 def bag_losses(network: BagTransformer, segments: Segments) -> tuple[Float[Array, ""], Float[Array, ""]]:

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
+from apportion.core.types import Method, Segments, Transitions
 from apportion.methods import regression
-from apportion.methods.regression import NetworkConfig, State
+from apportion.methods.regression import NetworkConfig
 from apportion.nn import losses
 from apportion.nn.networks import MLP
 
@@ -20,19 +20,19 @@ class Config(NetworkConfig):
 
 
 def make(config: Config) -> Method:
-    def init(key: PRNGKeyArray, spec: Spec) -> State:
-        network = MLP.init(key, (spec.observation_size + spec.action_size, *config.hidden, 1))
-        return regression.start(network, config.learning_rate)
+    def network(key: PRNGKeyArray, spec: Spec) -> MLP:
+        return MLP.init(key, (spec.observation_size + spec.action_size, *config.hidden, 1))
 
-    def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
-        return regression.fit(state, batch, reward_loss)
+    def reward(network: MLP, transitions: Transitions) -> Float[Array, "*B"]:
+        return predict_reward(network, transitions.observation, transitions.action)
 
-    def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
-        return predict_reward(state.network, transitions.observation, transitions.action)
-
-    sampling = Sampling(config.segments, "uniform", config.update_every)
-    repaid = regression.repaid_by(lambda network: network)
-    return Method(init, update, reward, sampling, repaid=repaid)
+    return regression.build(
+        config,
+        network,
+        lambda network, segments, key: regression.alone(reward_loss(network, segments)),
+        last=lambda network: network,
+        reward=reward,
+    )
 
 
 def reward_loss(network: MLP, segments: Segments) -> Float[Array, ""]:

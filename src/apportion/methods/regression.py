@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.core.config import check
-from apportion.core.types import Batch, Metrics, Repaid, Segments
+from apportion.core.spec import Spec
+from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
 from apportion.nn import optimise
-from apportion.nn.networks import MLP
+from apportion.nn.networks import MLP, check_layers
 from apportion.nn.optimise import Optimiser
 
 
@@ -30,20 +31,35 @@ class NetworkConfig:
     def __post_init__(self) -> None:
         check(self.segments >= 1, f"method.segments={self.segments} must be at least 1")
         check(self.update_every >= 1, f"method.update_every={self.update_every} must be at least 1")
-        check(len(self.hidden) >= 1, "method.hidden needs at least one layer")
-        check(min(self.hidden) >= 1, f"method.hidden={self.hidden} must be at least 1 each")
+        check_layers("method.hidden", self.hidden)
         check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
 
 
-def check_transformer(config: Any) -> None:
-    """Complain of a transformer's settings that cannot work."""
-    for name in ("segments", "update_every", "width", "heads", "layers"):
-        check(getattr(config, name) >= 1, f"method.{name}={getattr(config, name)} must be at least 1")
-    check(
-        config.width % config.heads == 0,
-        f"method.width={config.width} is no multiple of method.heads={config.heads}: change either",
-    )
-    check(config.learning_rate > 0, f"method.learning_rate={config.learning_rate} must be positive")
+@dataclass(frozen=True)
+class TransformerConfig:
+    """The settings of a transformer, and of how it is fitted."""
+
+    segments: int = 4
+    """Segments (whole episodes when the reward comes at the end) per update: M."""
+    update_every: int = 10
+    """Updates of the policy for one of the transformer."""
+    width: int = 64
+    """Numbers that stand for a step inside the network."""
+    heads: int = 2
+    """Attention heads; they share the width."""
+    layers: int = 2
+    """Causal layers of attention."""
+    learning_rate: float = 3e-4
+    """Adam's step."""
+
+    def __post_init__(self) -> None:
+        for name in ("segments", "update_every", "width", "heads", "layers"):
+            check(getattr(self, name) >= 1, f"method.{name}={getattr(self, name)} must be at least 1")
+        check(
+            self.width % self.heads == 0,
+            f"method.width={self.width} is no multiple of method.heads={self.heads}: change either",
+        )
+        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
 
 
 class State(NamedTuple):
@@ -51,29 +67,48 @@ class State(NamedTuple):
     optimiser: Optimiser
 
 
-def start(network: Any, learning_rate: float) -> State:
-    """A fresh network."""
-    return State(network, optimise.start(network, learning_rate))
+Loss = tuple[Float[Array, ""], Metrics]
 
 
-def fit(
-    state: State, batch: Batch, loss: Callable[[Any, Segments], Float[Array, ""]]
-) -> tuple[State, Metrics]:
-    """One step down the loss of the network on a batch's segments."""
-    segments = batch.segments
-    assert segments is not None
-    network, optimiser, value = optimise.descend(
-        state.optimiser, state.network, lambda network: loss(network, segments)
+def build(
+    config: Any,  # with segments, update_every and learning_rate
+    network: Callable[[PRNGKeyArray, Spec], Any],
+    loss: Callable[[Any, Segments, PRNGKeyArray], Loss],
+    last: Callable[[Any], MLP],  # that the network's rewards come from
+    *,
+    reward: Callable[[Any, Transitions], Float[Array, "*B"]] | None = None,
+    credit: Callable[[Any, Segments], Float[Array, "M T"]] | None = None,
+    weight: Literal["uniform", "length"] = "uniform",
+) -> Method:
+    """A method that judges steps one by one (`reward`) or by their whole segment (`credit`)."""
+
+    def init(key: PRNGKeyArray, spec: Spec) -> State:
+        fresh = network(key, spec)
+        return State(fresh, optimise.start(fresh, config.learning_rate))
+
+    def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
+        segments = batch.segments
+        assert segments is not None
+        found = optimise.descend_with(state.optimiser, state.network, lambda net: loss(net, segments, key))
+        return State(*found[:2]), found[2]
+
+    def reward_of(state: State, transitions: Transitions) -> Float[Array, "*B"]:
+        return transitions.credit if reward is None else reward(state.network, transitions)
+
+    def rescale(state: State, factor: Float[Array, ""], shift: Float[Array, ""]) -> State:
+        moved = last(state.network).moved(factor, shift)
+        return state._replace(network=eqx.tree_at(last, state.network, moved))
+
+    return Method(
+        init,
+        update,
+        reward_of,
+        Sampling(config.segments, weight, config.update_every),
+        credit=None if credit is None else lambda state, segments: credit(state.network, segments),
+        rescale=rescale,
     )
-    return state._replace(network=network, optimiser=optimiser), {"reward_loss": value}
 
 
-def repaid_by(last: Callable[[Any], MLP]) -> Repaid:
-    """Of networks whose rewards come from one MLP: where what is paid counts so many times more, and each
-    step earns so much more, so do they."""
-
-    def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
-        network = eqx.tree_at(last, state.network, last(state.network).moved(factor, more))
-        return state._replace(network=network)
-
-    return repaid
+def alone(value: Float[Array, ""]) -> Loss:
+    """A loss that has no other parts."""
+    return value, {"reward_loss": value}

@@ -12,9 +12,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.core.config import check
 from apportion.core.spec import Spec
-from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
+from apportion.core.types import Method, Segments, Transitions
 from apportion.methods import regression
-from apportion.methods.regression import NetworkConfig, State
+from apportion.methods.regression import NetworkConfig
 from apportion.nn import losses
 from apportion.nn.networks import MLP
 
@@ -48,21 +48,22 @@ class UnbiasedConfig(Config):
 
 
 def make(config: Config) -> Method:
-    def init(key: PRNGKeyArray, spec: Spec) -> State:
-        network = MLP.init(key, (2 * spec.observation_size + spec.action_size, *config.hidden, 1))
-        return regression.start(network, config.learning_rate)
+    def network(key: PRNGKeyArray, spec: Spec) -> MLP:
+        return MLP.init(key, (2 * spec.observation_size + spec.action_size, *config.hidden, 1))
 
-    def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
-        return regression.fit(state, batch, lambda network, seen: reward_loss(network, seen, key, config))
-
-    def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
+    def reward(network: MLP, transitions: Transitions) -> Float[Array, "*B"]:
         return predict_reward(
-            state.network, transitions.observation, transitions.action, transitions.next_observation
+            network, transitions.observation, transitions.action, transitions.next_observation
         )
 
-    sampling = Sampling(config.segments, "length", config.update_every)
-    repaid = regression.repaid_by(lambda network: network)
-    return Method(init, update, reward, sampling, repaid=repaid)
+    return regression.build(
+        config,
+        network,
+        lambda network, segments, key: regression.alone(reward_loss(network, segments, key, config)),
+        last=lambda network: network,
+        reward=reward,
+        weight="length",
+    )
 
 
 def reward_loss(network: MLP, segments: Segments, key: PRNGKeyArray, config: Config) -> Float[Array, ""]:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.core.config import check
@@ -18,39 +17,39 @@ from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Tra
 from apportion.data import memory as memories
 from apportion.data.memory import Memory
 from apportion.methods import foresight
-from apportion.methods.foresight import LSTM, Statistics, follow, inputs_of, redistribute, squared_errors
+from apportion.methods.foresight import (
+    LSTM,
+    ForesightConfig,
+    Statistics,
+    follow,
+    inputs_of,
+    redistribute,
+    squared_errors,
+)
 from apportion.nn import optimise
 from apportion.nn.losses import masked_mean
 from apportion.nn.optimise import Optimiser
 
-CLIP = optax.clip_by_global_norm(1.0)  # gradients through a thousand steps can burst
-
 
 @dataclass(frozen=True)
-class Config:
+class Config(ForesightConfig):
     """RUDDER: an LSTM foresees what a segment will pay; what a step changes in that is its reward."""
 
-    segments: int = 8
-    """Segments (whole episodes when the reward comes at the end) per update, drawn from the replay: M."""
     lessons: int = 32
     """Segments that are remembered because the LSTM was wrong about them."""
     lessons_per_update: int = 4
     """Segments per update that are drawn from those, beside M; 0 for none."""
-    update_every: int = 10
-    """Updates of the policy for one of the LSTM."""
     cells: int = 64
     """Cells of the LSTM."""
     prefix_weight: float = 0.5
     """Weight of the loss at every step beside that at the last."""
-    learning_rate: float = 1e-3
-    """Adam's step."""
 
     def __post_init__(self) -> None:
-        for name in ("segments", "lessons", "update_every", "cells"):
+        super().__post_init__()
+        for name in ("lessons", "cells"):
             check(getattr(self, name) >= 1, f"method.{name}={getattr(self, name)} must be at least 1")
         for name in ("lessons_per_update", "prefix_weight"):
             check(getattr(self, name) >= 0, f"method.{name}={getattr(self, name)} is negative")
-        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
 
 
 class State(NamedTuple):
@@ -85,9 +84,9 @@ def make(config: Config) -> Method:
             wrong = jnp.where(real, last, -jnp.inf)
             return metrics["last_loss"] + config.prefix_weight * metrics["prefix_loss"], (wrong, metrics)
 
-        gradients, (wrong, metrics) = jax.grad(loss, has_aux=True)(state.network)
-        gradients, _ = CLIP.update(gradients, optax.EmptyState())
-        network, optimiser = optimise.step(state.optimiser, state.network, gradients)
+        network, optimiser, (wrong, metrics) = optimise.descend_with(
+            state.optimiser, state.network, loss, foresight.LONGEST_GRADIENT
+        )
         remembered = memories.offer(state.lessons, segments, wrong)
         return State(network, optimiser, statistics, remembered), metrics
 
@@ -99,7 +98,7 @@ def make(config: Config) -> Method:
         return redistribute(foreseen, segments, state.statistics)
 
     sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, sampling, credit=credit, repaid=foresight.repaid)
+    return Method(init, update, reward, sampling, credit=credit, rescale=foresight.rescale)
 
 
 def foresee(network: LSTM, statistics: Statistics, segments: Segments) -> Float[Array, "M T"]:

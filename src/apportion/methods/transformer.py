@@ -9,60 +9,37 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.core.config import check
 from apportion.core.spec import Spec
-from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
+from apportion.core.types import Method, Segments
 from apportion.methods import regression
-from apportion.methods.regression import State
+from apportion.methods.regression import Loss, TransformerConfig
 from apportion.nn import losses
 from apportion.nn.attention import Transformer
 from apportion.nn.losses import tokens_of
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(TransformerConfig):
     """Transformer: causal self-attention over the steps of a segment; its rewards sum to what was paid."""
 
     variance_penalty: float = 0.1
     """Weight of the rewards' variance within a segment: β."""
-    segments: int = 4
-    """Segments (whole episodes when the reward comes at the end) per update: M."""
-    update_every: int = 10
-    """Updates of the policy for one of the transformer."""
-    width: int = 64
-    """Numbers that stand for a step inside the network."""
-    heads: int = 2
-    """Attention heads; they share the width."""
-    layers: int = 2
-    """Layers of attention."""
-    learning_rate: float = 3e-4
-    """Adam's step."""
 
     def __post_init__(self) -> None:
-        regression.check_transformer(self)
+        super().__post_init__()
         penalty = self.variance_penalty
         check(penalty >= 0, f"method.variance_penalty={penalty} must not be negative")
 
 
 def make(config: Config) -> Method:
-    def init(key: PRNGKeyArray, spec: Spec) -> State:
+    def network(key: PRNGKeyArray, spec: Spec) -> Transformer:
         inputs = spec.observation_size + spec.action_size
-        network = Transformer.init(
-            key, inputs, 1, width=config.width, heads=config.heads, layers=config.layers
-        )
-        return regression.start(network, config.learning_rate)
+        sizes = {"width": config.width, "heads": config.heads, "layers": config.layers}
+        return Transformer.init(key, inputs, 1, **sizes)
 
-    def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
-        penalty = config.variance_penalty
-        return regression.fit(state, batch, lambda network, seen: reward_loss(network, seen, penalty))
+    def loss(network: Transformer, segments: Segments, key: PRNGKeyArray) -> Loss:
+        return regression.alone(reward_loss(network, segments, config.variance_penalty))
 
-    def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
-        return transitions.credit
-
-    def credit(state: State, segments: Segments) -> Float[Array, "M T"]:
-        return predict_rewards(state.network, segments)
-
-    sampling = Sampling(config.segments, "uniform", config.update_every)
-    repaid = regression.repaid_by(lambda network: network.read)
-    return Method(init, update, reward, sampling, credit=credit, repaid=repaid)
+    return regression.build(config, network, loss, last=lambda network: network.read, credit=predict_rewards)
 
 
 def reward_loss(network: Transformer, segments: Segments, penalty: float) -> Float[Array, ""]:

@@ -9,7 +9,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from apportion.core.config import check
+
 NORM_EPSILON = 1e-5  # added to the variance in a layer norm
+
+
+def check_layers(name: str, layers: tuple[int, ...]) -> None:
+    """Complain of a setting that is no list of hidden layers."""
+    check(len(layers) >= 1, f"{name} needs at least one layer")
+    check(min(layers) >= 1, f"{name}={layers} must be at least 1 each")
 
 
 def dense(

@@ -54,13 +54,6 @@ def fresh(tree: Params) -> Params:
     return forgotten
 
 
-def shortened(gradients: Params, longest: float) -> Params:
-    """The same direction, with a norm over all arrays of at most `longest`."""
-    norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradients)))
-    factor = jnp.minimum(1.0, longest / jnp.maximum(norm, 1e-8))
-    return jax.tree.map(lambda leaf: factor * leaf, gradients)
-
-
 def descend(
     optimiser: Optimiser, params: Params, loss: Callable[[Params], Float[Array, ""]]
 ) -> tuple[Params, Optimiser, Float[Array, ""]]:
@@ -71,10 +64,16 @@ def descend(
 
 
 def descend_with(
-    optimiser: Optimiser, params: Params, loss: Callable[[Params], tuple[Float[Array, ""], Aside]]
+    optimiser: Optimiser,
+    params: Params,
+    loss: Callable[[Params], tuple[Float[Array, ""], Aside]],
+    longest: float | None = None,
 ) -> tuple[Params, Optimiser, Aside]:
-    """One Adam step down the slope of a loss, and what it found on the side."""
+    """One Adam step down the slope of a loss, and what it found on the side; the gradient is shortened to a
+    norm of at most `longest` over all arrays."""
     gradients, aside = jax.grad(loss, has_aux=True)(params)
+    if longest is not None:
+        gradients, _ = optax.clip_by_global_norm(longest).update(gradients, optax.EmptyState())
     params, optimiser = step(optimiser, params, gradients)
     return params, optimiser, aside
 

@@ -2,7 +2,7 @@
 
 import csv
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,17 +11,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError, check, from_dict, parse_json
-from apportion.core.files import read_bytes
+from apportion.core.config import UserError, check, from_dict, read_json_of_others
 from apportion.envs.faults import FAILURES
 from apportion.envs.lane import Lane, play_one
 from apportion.envs.make import EnvConfig
 from apportion.report.curves import Curve, read_curves
+from apportion.report.drawing import Line, Panel, Row, check_file, colour, draw_panels, shortened
 from apportion.report.statistics import (
     FEW,
     Band,
     Interval,
     area,
+    band,
     improvement,
     interval,
     iqm,
@@ -32,7 +33,7 @@ from apportion.report.statistics import (
 from apportion.runs.atomic import plain
 from apportion.runs.folder import RunFolder
 
-ORACLE = "oracle"
+ORACLE, OURS = "oracle", "grd"
 THRESHOLDS = 51  # of a performance profile
 
 Values = NDArray[np.float64]  # [L]
@@ -167,19 +168,55 @@ class Compared:
 
     def write_csv(self, path: str | os.PathLike[str]) -> Path:
         """The same as a CSV file; what is not known is empty."""
-        file, records = Path(path), self.records()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("w", newline="") as stream:
-            writer = csv.DictWriter(stream, records[0])
-            writer.writeheader()
-            writer.writerows(records)
-        return file
+        return write_table(Path(path), self.records())
 
     def figure(self, path: str | os.PathLike[str]) -> Path:
         """Curves of each task, and all tasks together, as an SVG, PNG or PDF file."""
-        from apportion.report.figures import draw_comparison  # which reads this class
+        check_file(Path(path))
+        panels = [self._curves(task) for task in self.tasks]
+        panels += [self._overall(), self._profiles()] if self.scaled else []
+        panels += [self._improvements()] if self.common and len(self.labels) > 1 else []
+        return draw_panels(panels, Path(path))
 
-        return draw_comparison(self, Path(path))
+    def _curves(self, task: str) -> Panel:
+        """Interquartile means over the seeds, with 95% bands; a vertical line at the compared step."""
+        lines = []
+        for label in self.on(task):
+            curves = [curve for curve in self.curves if (curve.task, curve.label) == (task, label)]
+            steps, values = _seeds(curves, self.metric)
+            name = f"{shortened(label)} (n={len(curves)})"
+            lines.append(Line(steps, band(values, iqm), name, self._colour(label)))
+        last = max(curve.steps[-1] for curve in self.curves if curve.task == task)
+        at = self.steps[task] if self.steps[task] < last else None
+        score = "success rate" if self.metric == "success" else "return"
+        return Panel(shortened(task, 40), "environment steps", score, lines, at=at)
+
+    def _overall(self) -> Panel:
+        """Interquartile means over tasks and seeds."""
+        methods = self.aggregate["methods"].items()
+        rows = [Row(label, each["iqm"], each["interval"], self._colour(label)) for label, each in methods]
+        scale = "success rate" if self.metric == "success" else "0 random actions, 1 oracle"
+        return Panel(f"IQM, {len(self.scaled)} task(s)", scale, rows=rows)
+
+    def _profiles(self) -> Panel:
+        lines = []
+        for label in self.labels:
+            told = self.aggregate["methods"][label]["profile"]
+            curve = Band(*(np.array(told[name], float) for name in ("share", "low", "high")))
+            lines.append(Line(told["thresholds"], curve, shortened(label), self._colour(label)))
+        return Panel("Performance profile", "score", "share of runs above it", lines, share_y=True)
+
+    def _improvements(self) -> Panel:
+        """How probably the first method, or GRD where it is there, beats each of the others."""
+        ours = OURS if OURS in self.labels else self.labels[0]
+        chances = self.aggregate["methods"][ours]["improvement_over"].items()
+        rows = [
+            Row(other, each["probability"], each["interval"], self._colour(other)) for other, each in chances
+        ]
+        return Panel(f"Probability that {shortened(ours)} beats it", "", rows=rows, at=0.5, share_x=True)
+
+    def _colour(self, label: str) -> str:
+        return colour(self.labels.index(label))
 
     def _task(self, task: str) -> dict[str, Any]:
         labels = self.on(task)
@@ -190,23 +227,18 @@ class Compared:
     def _method(self, task: str, label: str, rivals: list[str], thresholds: Values) -> dict[str, Any]:
         curves, values = self.of(task, label), self.values(task, label)
         areas = [_area(curve, self.metric, self._first(task), self.steps[task]) for curve in curves]
+        theirs = {each: [self.values(task, each)] for each in rivals if each != label}
         normalised = None
         if self.scale(task) is not None:
             normalised = _told(interval(self.normalised(task, values), iqm))
         return {
-            **_scores([values]),
+            **_scores([values], thresholds, [values], theirs),
             "seeds": [curve.seed for curve in curves],
             "left_out": [curve.seed for curve in self.left_out(task, label)],
             "values": values,
             "auc": _told(interval(areas, iqm)),
             "normalised": normalised,
             **self._success(task, curves),
-            "profile": _profile(profile([values], thresholds), thresholds),
-            "improvement_over": {
-                other: _chance(improvement([values], [self.values(task, other)]))
-                for other in rivals
-                if other != label
-            },
         }
 
     def _success(self, task: str, curves: list[Curve]) -> dict[str, Any]:
@@ -218,23 +250,32 @@ class Compared:
         """All tasks together, method by method."""
         top = max((float(lanes.max()) for label in self.labels for lanes in self.strata(label)), default=1.0)
         thresholds = np.linspace(0, max(1.0, top), THRESHOLDS)
-        methods = {
-            label: {
-                **_scores(self.strata(label)),
-                "profile": _profile(profile(self.strata(label), thresholds), thresholds),
-                "improvement_over": {
-                    other: _chance(improvement(self._raw(label), self._raw(other)))
-                    for other in self.labels
-                    if other != label
-                },
-            }
-            for label in self.labels
-        }
+        # Who beats whom on a task needs no scale.
+        raw = {label: [self.values(task, label) for task in self.common] for label in self.labels}
+        methods = {}
+        for label in self.labels:
+            rivals = {other: lanes for other, lanes in raw.items() if other != label}
+            methods[label] = _scores(self.strata(label), thresholds, raw[label], rivals)
         return {"tasks": self.common, "scaled_tasks": self.scaled, "methods": methods}
 
-    def _raw(self, label: str) -> list[Values]:
-        """Who beats whom on a task needs no scale."""
-        return [self.values(task, label) for task in self.common]
+
+def _seeds(curves: list[Curve], metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """All steps [K] of some seeds, and their values then [K, L]; NaN where one has none."""
+    steps = np.unique(np.concatenate([curve.steps for curve in curves]))
+    values = np.full((len(steps), len(curves)), np.nan)
+    for lane, curve in enumerate(curves):
+        values[np.searchsorted(steps, curve.steps), lane] = curve.scores[metric]
+    return steps, values
+
+
+def write_table(path: Path, records: Sequence[Mapping[str, Any]]) -> Path:
+    """Records as a CSV file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(records[0]))
+        writer.writeheader()
+        writer.writerows(records)
+    return path
 
 
 def data_frame(records: list[dict[str, Any]]) -> Any:
@@ -255,26 +296,26 @@ def _area(curve: Curve, metric: str, first: int, last: int) -> float:
     return area(within, np.interp(within, steps, values))
 
 
-def _scores(strata: list[Values]) -> dict[str, Any]:
+def _scores(
+    strata: list[Values], thresholds: Values, raw: list[Values], rivals: dict[str, list[Values]]
+) -> dict[str, Any]:
+    """Statistics on the scale of `strata`, and who beats whom, which needs none."""
     middle, average = stratified(strata, iqm), stratified(strata, mean)
+    above = profile(strata, thresholds)
     return {
         "iqm": middle.centre,
         "interval": [middle.low, middle.high],
         "mean": average.centre,
         "mean_interval": [average.low, average.high],
+        "profile": {"thresholds": thresholds, "share": above.centre, "low": above.low, "high": above.high},
+        "improvement_over": {
+            other: _told(improvement(raw, lanes), "probability") for other, lanes in rivals.items()
+        },
     }
 
 
-def _told(found: Interval) -> dict[str, Any]:
-    return {"iqm": found.centre, "interval": [found.low, found.high]}
-
-
-def _chance(found: Interval) -> dict[str, Any]:
-    return {"probability": found.centre, "interval": [found.low, found.high]}
-
-
-def _profile(found: Band, thresholds: Values) -> dict[str, Any]:
-    return {"thresholds": thresholds, "share": found.centre, "low": found.low, "high": found.high}
+def _told(found: Interval, centre: str = "iqm") -> dict[str, Any]:
+    return {centre: found.centre, "interval": [found.low, found.high]}
 
 
 # --- Which steps are compared, and with what
@@ -419,20 +460,15 @@ def _runs(curves: Iterable[Curve]) -> list[str]:
 # --- What random actions earn
 
 
-STEPS = 10_000  # to play at the least; random episodes of short tasks differ much
-EPISODES = 10  # the same
-SEED = 0
-
-
-def random_return(run: RunFolder) -> float:
-    """Mean true return of some episodes of random actions in a run's environment."""
+def random_return(run: RunFolder, least_steps: int = 10_000, least_episodes: int = 10) -> float:
+    """Mean true return of random actions in a run's environment: random episodes of short tasks differ."""
     run.need_trust("the environment")
     config = from_dict(EnvConfig, run.read_config()["env"])
-    lane = Lane(config, SEED, head="", start=False)
+    lane = Lane(config, 0, head="")
     returns: list[float] = []
     steps = 0
     try:
-        while steps < STEPS or len(returns) < EPISODES:
+        while steps < least_steps or len(returns) < least_episodes:
             rewards = play_one(lane, None, (0, len(returns)))["true_rewards"]
             returns.append(float(np.sum(rewards, dtype=np.float64)))
             steps += len(rewards)
@@ -443,12 +479,7 @@ def random_return(run: RunFolder) -> float:
 
 def read_random(path: Path) -> dict[str, float]:
     """Returns of random actions by task, from a JSON object, or from what `apportion compare --json` said."""
-    try:
-        data: Any = parse_json(read_bytes(path, linked=True))
-    except FileNotFoundError as error:
-        raise UserError(f"no file {path}: --random takes a JSON file") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}): correct it") from error
+    data = read_json_of_others(path, ": --random takes a JSON file")
     known = data.get("random", data) if isinstance(data, dict) else None
     good = isinstance(known, dict) and all(type(each) in (int, float, type(None)) for each in known.values())
     check(good, f'{path} has no numbers by task: write {{"HalfCheetah-v4": -280.2}}')

@@ -24,7 +24,6 @@ SCORES = ("return", "success")
 _BESIDE_THE_POINT = ("steps", "evaluate_every", "evaluation_episodes", "overlap", "workers", "strict")
 SECTIONS = ("method", "backbone", "schedule", "normalise", "imagine")  # beside `env`
 _ENV_IN_PRACTICE = ("timeout", "restarts")
-SHOWN_SETTINGS = 2  # more than these are better named by their folder
 
 
 class Known(NamedTuple):
@@ -79,7 +78,7 @@ def _told_apart(runs: list[Known], tasks: list[str]) -> list[list[str]]:
     """What to add to the name that these runs share, so that only equal ones of a task have the same."""
     grouped = [[run for run, task in zip(runs, tasks, strict=True) if task == one] for one in set(tasks)]
     keys = sorted({key for group in grouped for key in _differing([run.settings for run in group])})
-    by_settings = [key for key in keys if len(keys) <= SHOWN_SETTINGS]
+    by_settings = keys if len(keys) <= 2 else []  # more are better named by their folder
     options: list[Callable[[Known], list[str]]] = [
         lambda run: [f"{key}={run.settings.get(key, '-')}" for key in by_settings],
         lambda run: [run.given.name or str(run.given)],

@@ -1,12 +1,14 @@
-"""Static figures with matplotlib, which is loaded only when one is asked for."""
+"""Static figures with matplotlib, which is loaded only when one is asked for: panels, and marks in them."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from apportion.core.config import UserError
+import numpy as np
+
+from apportion.core.config import check, extra
 from apportion.report.statistics import Band
 
 if TYPE_CHECKING:
@@ -30,7 +32,84 @@ _STYLE: Any = {
     "legend.frameon": False,
 }
 
-NAME_LENGTH = 28
+
+class Line(NamedTuple):
+    """A mark: a curve over x, and around it where it lies with 95% confidence, where that is known."""
+
+    x: Any
+    curve: Any  # a Band, or numbers alone
+    label: str
+    colour: str
+    style: str = "-"
+    marker: str | None = None  # by default a dot where there is but one number
+
+
+class Row(NamedTuple):
+    """A mark: a dot with its interval, one row below the other."""
+
+    label: str
+    centre: float | None
+    interval: Sequence[float | None]
+    colour: str
+
+
+class Panel(NamedTuple):
+    """What stands in one pair of axes."""
+
+    title: str
+    x: str
+    y: str = ""
+    lines: Sequence[Line] = ()
+    rows: Sequence[Row] = ()
+    at: float | None = None  # of a vertical line
+    share_x: bool = False  # goes from 0 to 1
+    share_y: bool = False
+
+    def draw(self, axes: "Axes") -> None:
+        for line in self.lines:
+            marker = line.marker or ("o" if len(line.x) == 1 else None)
+            if isinstance(line.curve, Band):
+                draw_band(axes, line.x, line.curve, line.colour, line.label, marker)
+            else:
+                axes.plot(line.x, line.curve, color=line.colour, label=line.label, linestyle=line.style)
+        for place, row in enumerate(self.rows):
+            bounds = np.array(row.interval, float)  # None becomes NaN
+            axes.plot(bounds, [place, place], color=row.colour, linewidth=4, alpha=0.4)
+            axes.plot(np.array([row.centre], float), [place], color=row.colour, marker="o")
+        if self.rows:
+            axes.set_yticks(range(len(self.rows)), [shortened(row.label) for row in self.rows])
+            axes.set_ylim(len(self.rows) - 0.5, -0.5)
+        if self.at is not None:
+            axes.axvline(self.at, color="grey", linewidth=0.8, linestyle=":")
+        if self.share_x:
+            axes.set_xlim(-0.02, 1.02)
+        if self.share_y:
+            axes.set_ylim(-0.02, 1.02)
+        axes.set(title=self.title, xlabel=self.x, ylabel=self.y)
+        if self.lines:
+            axes.legend(fontsize=7.5)
+
+
+def draw_panels(panels: Sequence[Panel], path: Path, width: float = 4.0, height: float = 3.0) -> Path:
+    """A figure of panels that are so large, in inches."""
+    columns = min(4, len(panels))
+    lines = -(-len(panels) // columns)
+    with drawing():
+        figure = new_figure(width * columns, height * lines)
+        places = list(figure.subplots(lines, columns, squeeze=False).ravel())
+        for axes, panel in zip(places, panels, strict=False):
+            panel.draw(axes)
+        for axes in places[len(panels) :]:
+            axes.set_visible(False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return save(figure, path)
+
+
+def check_file(path: Path) -> None:
+    """Complain of a figure that cannot be written, before any work."""
+    endings = ", ".join(f".{each}" for each in FORMATS)
+    check(path.suffix[1:] in FORMATS, f"no figure as {path.name!r}: let its name end in {endings}")
+    need_matplotlib()
 
 
 @contextmanager
@@ -45,10 +124,7 @@ def drawing() -> Iterator[None]:
 
 
 def need_matplotlib() -> None:
-    try:
-        import matplotlib  # noqa: F401 - is it there?
-    except ImportError as error:
-        raise UserError("figures need matplotlib: pip install 'apportion[figures]'") from error
+    extra("matplotlib", "figures need matplotlib", "figures")
 
 
 def new_figure(width: float, height: float) -> "Figure":
@@ -76,7 +152,7 @@ def colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
-def shortened(name: str, length: int = NAME_LENGTH) -> str:
+def shortened(name: str, length: int = 28) -> str:
     """On one line, and not too long for an axis."""
     name = " ".join(name.split())
     return name if len(name) <= length else f"{name[: length - 1]}…"

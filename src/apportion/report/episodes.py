@@ -14,9 +14,9 @@ from apportion.core.spec import Spec
 from apportion.envs.film import film
 from apportion.report import packing
 from apportion.report.statistics import thinned
-from apportion.runs import checkpoint
+from apportion.runs import atomic
 from apportion.runs.atomic import Arrays
-from apportion.runs.explain import Precision, Steps
+from apportion.runs.contributions import Precision, Steps
 from apportion.runs.explaining import Explainer
 from apportion.runs.folder import Episode, RunFolder
 from apportion.runs.settings import read_settings
@@ -215,11 +215,11 @@ def make_extras(run: RunFolder, lanes: int, always: bool, say: Say) -> Extras:
 
 def _explainer(run: RunFolder, newest: int, always: bool, say: Say) -> Explainer | None:
     """The learned rewards of the run, if they are those that the newest episodes were given."""
-    saved = checkpoint.steps(run.checkpoints)
+    saved = atomic.steps(run.checkpoints)
     if saved != [] and saved[-1] != newest:
         say(f"no contributions: the newest checkpoint is of step {saved[-1]:,}, the episodes of {newest:,}")
         return None
-    size = sum(file.stat().st_size for file in run.checkpoints.glob(f"step_{newest:012d}/*"))
+    size = sum(path.stat().st_size for path in (atomic.place(run.checkpoints, newest),) if path.is_file())
     if size > CHECKPOINT_BYTES and not always:
         say(f"no contributions: reading a checkpoint of {size / 1e9:.1f} GB takes long; pass --extras all")
         return None
@@ -235,12 +235,12 @@ def _explainer(run: RunFolder, newest: int, always: bool, say: Say) -> Explainer
 
 def _credit(explainer: Explainer, lane: int, episode: Episode) -> tuple[NDArray[np.float64], float]:
     """Contributions [T, S+A], NaN at the steps that were left out, and the baseline."""
-    steps = Steps.of_episode(episode["observations"], episode["actions"])
+    steps = Steps.of_episodes([episode])
     length, dimensions = len(steps.actions), explainer.spec.observation_size + explainer.spec.action_size
     at_once = 2 ** min(dimensions, PRECISION.exact_up_to)
     rows = PRECISION.steps_behind(dimensions) * max(at_once, 2 * PRECISION.rounds * (dimensions + 1))
     chosen = thinned(min(length, STEPS), min(STEPS_EXPLAINED, max(2, ROWS // rows)))
-    explanation = explainer.explain(lane, Steps(*(part[chosen] for part in steps)))
+    explanation = explainer.explain(lane, steps.take(chosen))
     contributions = np.full((length, dimensions), np.nan)
     contributions[chosen] = explanation.contributions
     return contributions, explanation.baseline

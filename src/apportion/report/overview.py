@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS
 from apportion.report import packing
+from apportion.report.drawing import shortened
 from apportion.report.statistics import Band, band, iqm, mean, median, thinned
 from apportion.report.structure import Drivers
 from apportion.runs.summary import step_rewards
@@ -14,7 +15,6 @@ from apportion.runs.summary import step_rewards
 # --- Learning curves
 
 
-POINTS = 200  # more than a screen shows
 TITLES = {
     "return": "Return",
     "success": "Success rate",
@@ -29,9 +29,9 @@ TITLES = {
 CORRELATIONS = ("reward_correlation", "episode_correlation")  # only with a true reward for each step
 
 
-def curves(evaluations: list[dict[str, Any]], lanes: int) -> dict[str, Any]:
+def curves(evaluations: list[dict[str, Any]], lanes: int, points: int = 200) -> dict[str, Any]:
     """Steps, and for each metric the lanes [K, L], their mean and their IQM with bands."""
-    kept = [evaluations[place] for place in thinned(len(evaluations), POINTS)]
+    kept = [evaluations[place] for place in thinned(len(evaluations), points)]
     left_out = () if step_rewards(evaluations) else CORRELATIONS
     return {
         "steps": [entry["step"] for entry in kept],
@@ -61,9 +61,6 @@ def _metric(values: NDArray[np.float64]) -> dict[str, Any]:
 
 def _packed(curve: Band) -> dict[str, Any]:
     return {name: packing.floats(values) for name, values in curve._asdict().items()}
-
-
-NAMED = 8  # dimensions that the sentence names
 
 
 # --- The last evaluation
@@ -132,12 +129,8 @@ def _who(lanes: int) -> str:
     return "the one seed keeps" if lanes == 1 else f"most of the {lanes} seeds keep"
 
 
-def _listed(names: list[str]) -> str:
-    shown = [_short(name) for name in names[:NAMED]]
-    if len(names) > NAMED:
-        return f"{', '.join(shown)} and {len(names) - NAMED} more"
+def _listed(names: list[str], most: int = 8) -> str:
+    shown = [shortened(name, 40) for name in names[:most]]
+    if len(names) > most:
+        return f"{', '.join(shown)} and {len(names) - most} more"
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def _short(name: str, letters: int = 40) -> str:
-    return name if len(name) <= letters else f"{name[: letters - 1]}…"

@@ -15,8 +15,7 @@ from apportion.runs.atomic import plain
 
 Packed = dict[str, Any]
 
-_MISSING_BYTE = 255
-_MISSING_SHORT = 65_535
+_MISSING_BYTE, _MISSING_SHORT = (np.iinfo(kind).max for kind in (np.uint8, np.uint16))
 
 
 def probabilities(values: NDArray[Any]) -> Packed:

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 from plotly.offline import get_plotlyjs
 
 from apportion import __version__
-from apportion.core.config import UserError, check, nearest, parse_json
-from apportion.core.files import read_bytes, write_bytes
+from apportion.core.config import UserError, check, nearest, read_json_of_others
+from apportion.core.files import write_bytes
 from apportion.core.spec import Spec
 from apportion.report import episodes as playing
 from apportion.report.episodes import Extras as EpisodeExtras
@@ -21,12 +21,15 @@ from apportion.report.episodes import make_extras
 from apportion.report.overview import curves, scores, sentence, structure_table
 from apportion.report.packing import compressed, compressed_json
 from apportion.report.structure import drivers, structure
-from apportion.runs.certified import in_words
-from apportion.runs.folder import RunFolder
-from apportion.runs.notes import notes
-from apportion.runs.progress import faults_in_words
-from apportion.runs.summary import in_words as in_words_of_fit
-from apportion.runs.summary import misses_in_words, summarise, unlearned_in_words
+from apportion.runs.folder import RunFolder, notes
+from apportion.runs.summary import summarise
+from apportion.runs.words import (
+    certificates_in_words,
+    faults_in_words,
+    fit_in_words,
+    misses_in_words,
+    unlearned_in_words,
+)
 
 # --- Names of dimensions that the user prefers
 
@@ -38,12 +41,7 @@ Names = dict[str, tuple[str, ...]]
 
 def read_names(path: Path) -> Names:
     """A JSON object with observation_names, action_names or both: lists of texts."""
-    try:
-        data: Any = parse_json(read_bytes(path, linked=True))
-    except FileNotFoundError as error:
-        raise UserError(f"no file {path}: --names takes a JSON file") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}): correct it") from error
+    data = read_json_of_others(path, ": --names takes a JSON file")
     check(isinstance(data, dict), f"{path} is not a JSON object: write {{{', '.join(FIELDS)}}}")
     check(bool(data), f"{path} names nothing: give {' or '.join(FIELDS)}")
     for field, names in data.items():
@@ -85,7 +83,6 @@ def check_fit(names: Names, specs: list[Spec], path: Path) -> None:
 LIMIT = 8_000_000  # bytes
 STRUCTURE_BYTES = 2_000_000  # for all runs together, before base64 makes four bytes of three
 EPISODE_BYTES = 1_800_000
-SMALLEST = 1 / 64  # of these; what is larger than the page even then is curves and settings
 
 SCRIPTS = (
     "unpack",
@@ -145,27 +142,27 @@ class _Facts:
         self.spec = renamed(run.read_spec(), names)
         self.summary = summarise(run)
         self.config = self.summary["config"]
-        self.lanes = int(self.config.get("lanes", 1))
-        self.evaluations = [entry for entry in run.read_metrics() if entry["kind"] == "eval"]
+        self.lanes = self.config["lanes"]
+        self.evaluations = run.evaluations()
         self.curves = curves(self.evaluations, self.lanes)
         self.drivers = drivers(run.read_last_edges(), self.spec)
         self.dead = playing.ranges(run, self.spec).dead
 
     def data(self, structure_bytes: int, episode_bytes: int, extras: playing.Extras) -> dict[str, Any]:
         """All that the page shows of this run."""
-        method = _named(self.config, "method")
-        seeds = [int(self.config.get("seed", 0)) + lane for lane in range(self.lanes)]
+        method = self.config["method"]["name"]
+        seeds = [self.config["seed"] + lane for lane in range(self.lanes)]
         certificates = self.summary["certificates"]
-        certified = [] if self.drivers is None else in_words(certificates, seeds)
+        certified = [] if self.drivers is None else certificates_in_words(certificates, seeds)
         missed = [*unlearned_in_words(self.summary), *misses_in_words(self.summary, seeds)]
         return {
             "label": self.label,
             "path": str(self.run.path),
             "env": self.spec.env_id,
             "method": method,
-            "backbone": _named(self.config, "backbone"),
+            "backbone": self.config["backbone"]["name"],
             "seeds": seeds,
-            "steps_wanted": self.config.get("schedule", {}).get("steps"),
+            "steps_wanted": self.config["schedule"]["steps"],
             "status": self.summary["status"],
             "faults": faults_in_words(self.summary["faults"]),
             "notes": self.summary["notes"],
@@ -175,7 +172,7 @@ class _Facts:
             "sentence": " ".join(
                 [
                     sentence(self.drivers, method, self.lanes, bool(self.evaluations)),
-                    *in_words_of_fit(self.summary["data"], seeds),
+                    *fit_in_words(self.summary["data"], seeds),
                 ]
             ),
             "step_rewards": self.summary["step_rewards"],
@@ -206,7 +203,7 @@ def _within_limit(facts: list[_Facts], extras: ExtrasOf | None) -> bytes:
         if len(html) < LIMIT:
             return html
         share /= 2
-        if share < SMALLEST:
+        if share < 1 / 64:  # what is larger than the page even then is curves and settings
             raise UserError(f"a page of {len(facts)} runs exceeds {LIMIT:,} bytes: give fewer runs")
 
 
@@ -232,15 +229,8 @@ def _plotly() -> str:
     return compressed(get_plotlyjs())
 
 
-def _named(config: dict[str, Any], part: str) -> str:
-    value = config.get(part, {})
-    return str(value.get("name", "?")) if isinstance(value, dict) else str(value)
-
-
 # --- The page about some runs, with all that can be said of their newest episodes
 
-
-LANES_EXPLAINED = 3  # of all runs together, but one of each at least
 
 Extras = Literal["auto", "all", "none"]
 
@@ -267,7 +257,8 @@ def make_page(
             if say is not None:
                 say(f"{run.path}: {reason}")
 
-        return make_extras(run, max(1, LANES_EXPLAINED // len(runs)), extras == "all", explain)
+        lanes = max(1, 3 // len(runs))  # three of all runs together, but one of each at least
+        return make_extras(run, lanes, extras == "all", explain)
 
     return write_report(runs, page, names or {}, None if extras == "none" else of_run)
 

@@ -9,8 +9,8 @@ from apportion.core.spec import BLOCKS, Spec
 from apportion.report import packing
 from apportion.report.statistics import thinned
 from apportion.runs.atomic import Arrays
-from apportion.runs.certified import UNDECIDED
 from apportion.runs.folder import RunFolder
+from apportion.runs.summary import UNDECIDED
 
 MOMENTS = 20  # places of the time slider
 LANE_BYTES = 300_000  # single lanes are shown where they take no more than this

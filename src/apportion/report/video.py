@@ -1,7 +1,6 @@
 """An episode as a film, with the reward of each step drawn under it as it is earned."""
 
 import contextlib
-import importlib
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from apportion.core.config import UserError, check
+from apportion.core.config import check, extra
 from apportion.envs.film import Film, Frame, check_renders, film
 from apportion.envs.make import EnvConfig
-from apportion.envs.wire import Arrays
+from apportion.envs.messages import Arrays
 from apportion.training.evaluate import rewards_steps
 
 WIDTH, PICTURE, STRIP = 480, 360, 132  # pixels; all even, as the encoder wants them
@@ -132,8 +131,4 @@ def _number(value: float) -> str:
 
 def _encoder() -> str:
     """Where ffmpeg is."""
-    try:
-        package = importlib.import_module("imageio_ffmpeg")
-    except ImportError as error:
-        raise UserError("videos need ffmpeg: pip install 'apportion[video]'") from error
-    return str(package.get_ffmpeg_exe())
+    return str(extra("imageio_ffmpeg", "videos need ffmpeg", "video").get_ffmpeg_exe())

@@ -1,13 +1,15 @@
 """Files that are whole or absent: written beside their place, synced to disk, then renamed into it.
 
-Checksums inside them show damage when they are read: they guard against accidents, not against people."""
+All of them carry one kind of checksum, in JSON: a JSON file and a line of metrics that of their own content,
+a file of arrays that of its arrays, beside a note on them. It guards against accidents, not against people.
+"""
 
 import json
 import math
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,132 +20,60 @@ from safetensors.numpy import save_file
 
 from apportion.core import files
 from apportion.core.config import UserError, parse_json
-from apportion.core.files import replace, write_bytes
+
+Arrays = dict[str, NDArray[Any]]  # name → array
 
 CHECKSUM = "checksum"
+_HEADER = "header"  # the only entry of a safetensors file's metadata
+_STEP = re.compile(r"step_(\d{12})\.safetensors")
 
-_DIFFERS = "its checksum differs"
+# --- JSON
 
 
 def sealed(data: Mapping[str, Any]) -> dict[str, Any]:
     """Plain data with a checksum of all of it, as the last key."""
-    return {**data, CHECKSUM: _of_data(data)}
+    return {**data, CHECKSUM: _checksum(data)}
 
 
-def unsealed(data: Mapping[str, Any]) -> dict[str, Any]:
+def unsealed(data: Any) -> dict[str, Any]:
     """The data without its checksum; ValueError where that is another's."""
+    if not isinstance(data, dict):
+        raise ValueError("not a JSON object")
     content = {key: value for key, value in data.items() if key != CHECKSUM}
-    if data.get(CHECKSUM, _of_data(content)) != _of_data(content):
-        raise ValueError(_DIFFERS)
+    if data.get(CHECKSUM, _checksum(content)) != _checksum(content):
+        raise ValueError("its checksum differs")
     return content
 
 
-def seal_of_arrays(arrays: Mapping[str, NDArray[Any]], file: str) -> dict[str, str]:
-    """What a safetensors file of this name holds beside its arrays; under another name it is another's."""
-    crc = zlib.crc32(file.encode())
-    for name in sorted(arrays):
-        array = np.asarray(arrays[name], order="C")
-        crc = zlib.crc32(f"{name} {array.dtype.str} {array.shape} ".encode(), crc)
-        crc = zlib.crc32(array.tobytes(), crc)
-    return {CHECKSUM: f"{crc:08x}"}
-
-
-def check_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None, file: str) -> None:
-    """ValueError where the arrays are not those that the metadata was made for."""
-    if metadata is not None and dict(metadata) != seal_of_arrays(arrays, file):
-        raise ValueError(_DIFFERS)
-
-
-def _of_data(data: Mapping[str, Any]) -> str:
+def _checksum(data: Mapping[str, Any]) -> str:
     """Of the content: spaces and the order of keys do not matter."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return f"{zlib.crc32(text.encode()):08x}"
 
 
-Arrays = dict[str, NDArray[Any]]  # name → array
-
-
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Replaces a JSON file in one step, with a checksum in it. NaN and infinities become null."""
-    write_bytes(path, json_text(data).encode())
+    text = json.dumps(sealed(plain(data)), indent=2, allow_nan=False)
+    files.write_bytes(path, f"{text}\n".encode())
 
 
-def json_text(data: Mapping[str, Any]) -> str:
-    """An object with its checksum, for people and machines."""
-    return json.dumps(sealed(plain(data)), indent=2, allow_nan=False) + "\n"
+def in_a_line(error: Exception) -> str:
+    """What is wrong, without numbers of the system and names of files."""
+    return " ".join(str((error.strerror if isinstance(error, OSError) else None) or error).split())
 
 
 def read_json(path: Path, edited: bool = False) -> dict[str, Any]:
     """The object in a JSON file, without its checksum. People may have `edited` it: then that may differ."""
     try:
-        return parse_sealed(files.read_bytes(path), str(path), edited)
-    except (UserError, OSError) as error:
-        reason = f"{path} cannot be read ({error.strerror})" if isinstance(error, OSError) else error
-        raise UserError(f"{reason}: restore it from a copy, or start a new run") from error
-
-
-def parse_sealed(content: bytes, name: str, edited: bool = False) -> dict[str, Any]:
-    """The object in the text of a file of this name, without its checksum."""
-    try:
-        data = parse_json(content)
-        if not isinstance(data, dict):
-            raise ValueError("not a JSON object")
-        return {key: data[key] for key in data if key != CHECKSUM} if edited else unsealed(data)
-    except ValueError as error:
-        raise UserError(f"{name} is damaged ({' '.join(str(error).split())})") from error
-
-
-def write_tensors(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Replaces a safetensors file in one step."""
-    replace(path, lambda temp: save_tensors(temp, arrays, seal_of_arrays(arrays, path.name)))
-
-
-def read_tensors(path: Path) -> Arrays:
-    """The arrays of a safetensors file; ValueError where they are not as they were written."""
-    arrays, metadata = load_tensors(path, files.TENSOR_BYTES)
-    check_arrays(arrays, metadata, path.name)
-    return arrays
-
-
-def load_tensors(path: Path, most: int) -> tuple[Arrays, dict[str, str] | None]:
-    """All arrays of a safetensors file of so many bytes at the most, and what it says of them."""
-    try:
-        with files.opened(path, most), safe_open(path, framework="np") as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
-            return arrays, file.metadata()
+        data = parse_json(files.read_bytes(path))
+        if edited and isinstance(data, dict):
+            data.pop(CHECKSUM, None)
+        return unsealed(data)
     except OSError as error:
-        raise ValueError(error.strerror or str(error)) from error
-    except (SafetensorError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError("its content is no array") from error
-
-
-def save_tensors(
-    path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str] | None = None
-) -> None:
-    """Writes a safetensors file in place; a full disk raises OSError, as it does for any other file."""
-    path.touch()
-    mode = path.stat().st_mode  # safetensors makes files that only their owner can read
-    try:
-        # safetensors copies memory as it lies, so a transposed view would come back scrambled.
-        # (np.ascontiguousarray would turn 0-d arrays into 1-d ones.)
-        save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path, metadata)
-    except SafetensorError as error:
-        code = re.search(r"\(os error (\d+)\)", str(error))
-        if code is None:
-            raise
-        number = int(code[1])
-        raise OSError(number, os.strerror(number), str(path)) from error
-    path.chmod(mode)
-
-
-def checksum(path: Path) -> tuple[int, int]:
-    """Size and CRC-32 of a file."""
-    size = crc = 0
-    with files.opened(path, files.memory()) as file:
-        while block := file.read(1 << 20):
-            size += len(block)
-            crc = zlib.crc32(block, crc)
-    return size, crc
+        reason = f"cannot be read ({in_a_line(error)})"
+    except ValueError as error:
+        reason = f"is damaged ({in_a_line(error)})"
+    raise UserError(f"{path} {reason}: restore it from a copy, or start a new run")
 
 
 def plain(value: Any) -> Any:
@@ -162,3 +92,93 @@ def plain(value: Any) -> Any:
     if array.dtype == object:
         raise TypeError(f"cannot write {type(value).__name__} as JSON")
     return plain(array.tolist())
+
+
+# --- Arrays, with a note beside them
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], note: Mapping[str, Any] = {}) -> None:
+    """Replaces a safetensors file in one step."""
+    header = sealed({"file": path.name, "arrays": _sum_of_arrays(arrays), "note": plain(note)})
+    files.replace(path, lambda temp: _save(temp, arrays, {_HEADER: json.dumps(header, allow_nan=False)}))
+
+
+def read_arrays(path: Path, most: int = files.TENSOR_BYTES) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays and the note of a file of so many bytes at the most; ValueError where they are not as they
+    were written."""
+    with files.opened(path, most):
+        header, arrays = _loaded(path, _all)
+    if header["arrays"] != _sum_of_arrays(arrays):
+        raise ValueError("its checksum differs")
+    return arrays, header["note"]
+
+
+def read_note(path: Path) -> dict[str, Any]:
+    """The note alone; the arrays are not looked at."""
+    with files.opened(path, files.memory()):
+        note: dict[str, Any] = _loaded(path, lambda file: {})[0]["note"]
+        return note
+
+
+def _loaded(path: Path, arrays: Callable[[Any], Arrays]) -> tuple[dict[str, Any], Arrays]:
+    try:
+        with safe_open(path, framework="np") as file:
+            header = unsealed(parse_json((file.metadata() or {}).get(_HEADER, "")))
+            found = arrays(file)
+    except (SafetensorError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError("its content is no array") from error
+    if header.get("file") != path.name or not isinstance(header.get("note"), dict):
+        raise ValueError("its content is that of another file")
+    return header, found
+
+
+def _all(file: Any) -> Arrays:
+    return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+
+
+def _sum_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Of names, types, shapes and numbers."""
+    crc = 0
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name], order="C")
+        if not array.dtype.isnative:  # safetensors brings them back in the machine's own order
+            array = array.astype(array.dtype.newbyteorder("="))
+        crc = zlib.crc32(f"{name} {array.dtype.str} {array.shape} ".encode(), crc)
+        crc = zlib.crc32(array.reshape(-1).view(np.uint8).data, crc)
+    return f"{crc:08x}"
+
+
+def _save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str]) -> None:
+    """Writes a safetensors file in place; a full disk raises OSError, as it does for any other file."""
+    mode = path.stat().st_mode  # safetensors makes files that only their owner can read
+    try:
+        # safetensors copies memory as it lies, so a transposed view would come back scrambled.
+        # (np.ascontiguousarray would turn 0-d arrays into 1-d ones.)
+        save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path, metadata)
+    except SafetensorError as error:
+        code = re.search(r"\(os error (\d+)\)", str(error))
+        if code is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
+    path.chmod(mode)
+
+
+# --- Files of arrays for moments of a training
+
+
+def place(folder: Path, step: int) -> Path:
+    """The file of one moment."""
+    return folder / f"step_{step:012d}.safetensors"
+
+
+def steps(folder: Path) -> list[int]:
+    """Steps that have a file, oldest first; whether it is whole shows when it is read."""
+    matches = [_STEP.fullmatch(path.name) for path in folder.glob("step_*")]
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def drop_after(folder: Path, step: int) -> None:
+    """Removes the files of later steps, and what a crash left half written."""
+    for later in [each for each in steps(folder) if each > step]:
+        place(folder, later).unlink()
+    files.clear(folder)

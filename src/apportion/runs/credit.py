@@ -5,7 +5,7 @@ credit is the posterior's while that explains held-out totals as well as the net
 they do better. The intervals of other methods' credit hold how far the posterior is from it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,22 +20,20 @@ from apportion.core.types import Record
 from apportion.graph import posterior as posteriors
 from apportion.graph.bernoulli import log_losses
 from apportion.graph.posterior import Posterior
-from apportion.runs.atomic import read_json, read_tensors, write_json, write_tensors
+from apportion.runs.atomic import read_arrays, write_arrays
 from apportion.runs.folder import RunFolder
 from apportion.training.offline import with_last
 
 Floats = NDArray[np.float64]
 
-MOST = 3.0  # times as much as outcomes allow, that steps' rewards of a certified run may vary
 SURE = 2.0  # standard errors that a gain over the mean must have
 KNOWN = 0.95  # probability from which an input of yes and no matters, or does not
-FEW = 20  # episodes of yes, or of no: with fewer, little can be told
 INTERVAL = 0.9  # of the probability, where nobody asks for another
 SPEAKS = ("grd",)  # methods whose credit is the posterior's where that explains as much
 _CHECKED = 20_000  # steps of held-out episodes that tell how far totals determine credit
 _AT_ONCE = 10_000  # steps whose credit is computed together
-_BEHIND = 256  # steps to compare with,
-_EXPLAINED = 1000  # and steps that are compared, to name dimensions
+MOST_BEHIND = 256  # steps to compare with, by default
+_EXPLAINED = 1000  # steps that are compared, to name dimensions
 _NAMED = 0.2  # of what is not determined, that a dimension must have to be named
 _WELL = 0.9  # determined: nothing needs to be named
 _LEVEL = 0.3  # of the outcomes' spread: a level that is less is not worth a word
@@ -86,6 +84,13 @@ class Credit(NamedTuple):
                 known = np.isfinite(earned[number])
                 yield own.paid(float(earned[number]), constant - constant[0]) if known else own
             first = last
+
+    def of_records(
+        self, records: Sequence[Record], learned: list[NDArray[Any]] | None, paid: bool
+    ) -> Iterator["Steps"]:
+        """Of whole episodes, whose outcomes count where they are `paid`."""
+        totals = np.array([record.total if paid else np.nan for record in records], np.float64)
+        return self.of_episodes([rows_of(record) for record in records], learned, totals)
 
     def divided(self, steps: "Steps") -> Floats:
         """[T, K+1] what each step of a whole episode adds to the probability of yes that there is without any
@@ -274,7 +279,7 @@ def _undetermined(spec: Spec, found: Posterior, segments: list[NDArray[Any]]) ->
     episode."""
     rows = np.concatenate(segments)
     chosen = np.random.default_rng(0).permutation(len(rows))
-    doubt = found.shares(rows[chosen[:_EXPLAINED]], rows[chosen[-_BEHIND:]]).variance.mean(axis=0)
+    doubt = found.shares(rows[chosen[:_EXPLAINED]], rows[chosen[-MOST_BEHIND:]]).variance.mean(axis=0)
     between = np.var([each.mean(axis=0) for each in segments], axis=0) / np.maximum(rows.var(axis=0), 1e-300)
     whose, names = np.append(input_owners(spec), -1), (*input_names(spec), "an end")
     alike = {names[dim]: bool(share < _SAME) for dim, share in zip(whose, between, strict=False)}
@@ -303,21 +308,19 @@ def edges_told(credit: Credit, spec: Spec, edges: dict[str, NDArray[Any]]) -> di
 
 
 def write_credit(run: RunFolder, credit: Credit) -> None:
-    """The arrays first: the facts say that they are there."""
-    write_tensors(run.credit_arrays, credit.posterior.arrays())
-    write_json(run.credit, {"share": credit.share, "widening": credit.widening, **credit.facts})
+    facts = {"share": credit.share, "widening": credit.widening, **credit.facts}
+    write_arrays(run.credit, credit.posterior.arrays(), facts)
 
 
 def read_credit(run: RunFolder) -> Credit | None:
     """None where a run has none: it was trained, or its fit was stopped."""
     if not run.credit.is_file():
         return None
-    facts = read_json(run.credit)
     try:
-        found = Posterior.of(read_tensors(run.credit_arrays))
-        return Credit(found, float(facts["share"]), float(facts["widening"]), facts)
+        arrays, facts = read_arrays(run.credit)
+        return Credit(Posterior.of(arrays), float(facts["share"]), float(facts["widening"]), facts)
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise UserError(f"{run.credit_arrays} is damaged ({error}): fit the run again") from error
+        raise UserError(f"{run.credit} is damaged ({error}): fit the run again") from error
 
 
 def need_credit(run: RunFolder) -> Credit:
@@ -325,65 +328,3 @@ def need_credit(run: RunFolder) -> Credit:
     if found is None:
         raise UserError(f"{run.path} has no intervals: only a finished `apportion fit` does")
     return found
-
-
-def varies_too_much(facts: dict[str, Any] | None, lane: int) -> bool:
-    """Whether a lane's rewards of steps vary by more than outcomes allow, however well they explain these."""
-    excess = [] if facts is None else facts.get("excess", [])
-    return bool(lane < len(excess) and excess[lane] > MOST)
-
-
-def answer_doubts(facts: dict[str, Any]) -> list[str]:
-    """What speaks against edges to yes and no: not that they explain little, for nothing explains all."""
-    few = f"only {facts['rarer']} outcomes are of the rarer kind, and {FEW} would be needed"
-    poor = "outcomes of held-out episodes are not told better than by how common yes is"
-    return [*([few] if facts["rarer"] < FEW else []), *([poor] if not facts["supported"] else [])]
-
-
-def told_in_words(facts: dict[str, Any] | None, others: int, left: str) -> str:
-    """How well yes and no of held-out episodes are told."""
-    if facts is None:
-        return f"The log loss of {others:,} others is {left} of a constant's."
-    groups = "; ".join(f"{each['said']:.0%} for {each['expected']:.0%}" for each in facts["calibration"])
-    few = f" Only {facts['rarer']} are of the rarer kind: few to tell from." if facts["rarer"] < FEW else ""
-    flipped = (
-        f" It looks as if {facts['flips']:.0%} of the outcomes were flipped, whatever steps did; rewards are "
-        "log odds before that."
-        if facts["flips"]
-        else ""
-    )
-    return (
-        f"Rewards are log odds of yes. The log loss of {others:,} others is {facts['log_loss']:.3f}, a "
-        f"constant's {facts['constant_log_loss']:.3f}. Yes was said, in groups by what was expected: "
-        f"{groups}.{few}{flipped}"
-    )
-
-
-def in_words(facts: dict[str, Any] | None) -> list[str]:
-    """How far totals determine what single steps earned."""
-    if facts is None:
-        return []
-    said = f"Credit of single steps: determined to {facts['determined']:.0%} by these outcomes"
-    level = (
-        [f"Of every outcome, {facts['level']:.4g} is the same in all episodes, and the credit of no step."]
-        if facts["level_matters"]
-        else []
-    )
-    causes = facts["undetermined"]
-    if not causes:
-        return [f"{said}.", *level]
-    alike = [each["name"] for each in causes if each["same_in_every_episode"]]
-    others = [each["name"] for each in causes if not each["same_in_every_episode"]]
-    why = list(_why(alike, others))
-    return [f"{said}: {'; '.join(why)}.", *level]
-
-
-def _why(alike: list[str], others: list[str]) -> Iterator[str]:
-    if alike:
-        yield (
-            f"{', '.join(alike)} go through the same values in every episode, so that outcomes cannot tell "
-            "what they earn; episodes that begin at other times, are of other lengths or are paid more often "
-            "would"
-        )
-    if others:
-        yield f"outcomes say little of what {', '.join(others)} earn; more episodes would"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,27 +11,26 @@ from apportion.core.categories import expand_actions, expand_observations, input
 from apportion.core.config import Tell, check, silent
 from apportion.core.spec import REWARD_BLOCKS, Spec
 from apportion.core.types import State
-from apportion.data.logged import read_npz
-from apportion.envs.wire import Arrays
+from apportion.data.npz import read_npz
+from apportion.envs.messages import Arrays
 from apportion.runs.atomic import plain
-from apportion.runs.certified import UNDECIDED
-from apportion.runs.credit import INTERVAL, half_width, read_credit
-from apportion.runs.credited import by_posterior, mixed
-from apportion.runs.evaluation import play
-from apportion.runs.explain import (
+from apportion.runs.contributions import (
+    LEAST_BEHIND,
     Explanation,
     Precision,
     Steps,
+    by_posterior,
     check_explainable,
     compile_reward,
     explain_reward,
+    mixed,
 )
-from apportion.runs.explain.rewards import LEAST_BEHIND
-from apportion.runs.folder import RunFolder
+from apportion.runs.credit import INTERVAL, half_width, read_credit
+from apportion.runs.folder import RunFolder, notes
 from apportion.runs.learned import check_lane, read_learned
 from apportion.runs.logged import plain_episode, read_for
-from apportion.runs.notes import notes
-from apportion.runs.summary import fit_warnings
+from apportion.runs.policy import play
+from apportion.runs.summary import UNDECIDED, fit_warnings
 
 _BACKGROUND, _ORDERS = range(2)  # separate streams of randomness for one lane's seed
 
@@ -67,7 +66,7 @@ class Explainer:
         self.run = run
         self.precision = precision
         self.learned = read_learned(run, best)
-        self.config, self.method = self.learned.config, self.learned.step_method
+        self.config, self.method = self.learned.config, self.learned.method
         self.spec = run.read_spec()  # with a category as one dimension
         self.owners, self.names = input_owners(self.spec), input_names(self.spec)
         stored = [run.read_episodes(step) for step in run.episode_steps()]
@@ -116,19 +115,19 @@ class Explainer:
             "baseline and contributions may be far from those of more steps"
         ]
 
-    def verdicts(self) -> list[NDArray[np.float32] | None]:
-        """For each lane [D] what its data tell of each dimension's edge to the reward; None where the method
-        does not ask."""
-        known, lanes = self.run.edge_steps(), self.config.lanes
-        if not known:
-            return [None] * lanes
-        steps = [
-            step if step in known else known[-1] for step in self.learned.best_steps or known[-1:] * lanes
-        ]
-        edges = {step: self.run.read_edges_at(step) for step in set(steps)}
-        found = [_verdicts(edges[step], lane) for lane, step in enumerate(steps)]
-        places = [self.names.index(name) for name in self.spec.inputs]
-        return [each if each is None or not places else _largest(each, places) for each in found]
+    def doubts(self, lane: int) -> dict[str, NDArray[np.bool_] | None]:
+        """[I] inputs of which a lane's data cannot tell whether they feed the reward, and that these say do
+        not; None where its method has no certificate."""
+        known, best = self.run.edge_steps(), self.learned.best_steps
+        wanted = best[lane] if best is not None and best[lane] in known else max(known, default=None)
+        edges = {} if wanted is None else self.run.read_edges_at(wanted)
+        if "doubts" not in edges:
+            return {"undecided": None, "denied": None}
+        verdicts = np.concatenate([edges[block][lane] for block in REWARD_BLOCKS])
+        places = [self.names.index(name) for name in self.spec.inputs] or range(len(verdicts))
+        largest = np.zeros(max(places) + 1, np.float32)  # of each input's dimensions
+        np.maximum.at(largest, places, verdicts)
+        return {"undecided": largest == UNDECIDED, "denied": largest < UNDECIDED}
 
     def _learners(self, steps: Steps) -> Steps:
         """Steps as learners see them."""
@@ -144,20 +143,10 @@ class Explainer:
         episodes = [episode for snapshot in stored for episode in snapshot[lane]]
         if not episodes:  # of a lane that was frozen before the first evaluation: what the others did
             episodes = [episode for snapshot in stored for others in snapshot for episode in others]
-        steps = [Steps.of_episode(episode["observations"], episode["actions"]) for episode in episodes]
-        whole = Steps(*(np.concatenate(part) for part in zip(*steps, strict=True)))
+        whole = Steps.of_episodes(episodes)
         rng = np.random.default_rng([self.config.seeds[lane], _BACKGROUND])
         count = min(self.precision.steps_behind(), len(whole.actions))
-        chosen = rng.choice(len(whole.actions), count, replace=False)
-        return self._learners(Steps(*(part[chosen] for part in whole)))
-
-
-class _Found(NamedTuple):
-    """The explained episodes of one lane."""
-
-    lane: int
-    steps: list[NDArray[np.int64]]  # of each episode, which of its steps
-    explanations: list[Explanation]
+        return self._learners(whole.take(rng.choice(len(whole.actions), count, replace=False)))
 
 
 def explain_run(
@@ -172,18 +161,14 @@ def explain_run(
     source, episodes = _episodes(explainer, selection)
     lanes = selection.lane or tuple(lane for lane, played in enumerate(episodes) if played) or (0,)
     check_lane(max(lanes), explainer.config.lanes, run)
-    for lane in lanes:
+    per_lane = []
+    for place, lane in enumerate(lanes):
         check(bool(episodes[lane]), f"lane {lane} has no episode {source}: it was frozen by then; add --seed")
-    found = [
-        _explain_lane(explainer, lane, episodes[lane], selection.step, _after(tell, place, len(lanes)))
-        for place, lane in enumerate(lanes)
-    ]
-    names = explainer.names
-    verdicts = explainer.verdicts()
-    per_lane = [
-        {**_of_lane(each, names, explainer.config.seeds[each.lane]), **_doubts(verdicts[each.lane])}
-        for each in found
-    ]
+
+        def on(done: int, whole: int, before: int = place) -> None:
+            tell(before * whole + done, len(lanes) * whole)
+
+        per_lane.append(_explain_lane(explainer, lane, episodes[lane], selection.step, on))
     data: dict[str, Any] = plain(
         {
             "run": str(run.path),
@@ -192,42 +177,38 @@ def explain_run(
             "method": explainer.config.method,
             "source": source,
             "unit": "log odds of yes" if explainer.learned.outcomes.yes_no else None,
-            "background": min(each.explanations[0].background for each in found),
+            "background": min(each.pop("background") for each in per_lane),
             "exact": all(each["exact"] for each in per_lane),
             "observation_names": explainer.spec.observation_names,
             "action_names": explainer.spec.action_names,
-            "dimensions": _over_lanes(per_lane, names),
+            "dimensions": _over_lanes(per_lane, explainer.names),
             "lanes": per_lane,
-            "skipped": [*explainer.learned.skipped, *explainer.few(), *notes(run), *fit_warnings(run)],
         }
     )
-    return data
+    said = [*explainer.learned.skipped, *explainer.few(), *notes(run), *fit_warnings(run)]
+    return {**data, "skipped": list(dict.fromkeys(said))}
 
 
-def _episodes(explainer: Explainer, selection: Selection) -> tuple[str, list[list[Steps]]]:
+def _episodes(explainer: Explainer, selection: Selection) -> tuple[str, list[list[Arrays]]]:
     """Where the episodes come from, and those of each lane."""
     config, spec, run = explainer.config, explainer.spec, explainer.run
     if selection.episode is not None and config.from_log:
         log = read_for(run, str(selection.episode))[1]
         logged = [plain_episode(spec, log, number) for number in range(len(log.totals))]
-        steps = [Steps.of_episode(each["observations"], each["actions"]) for each in logged]
-        return str(selection.episode), [steps] * config.lanes
+        return str(selection.episode), [logged] * config.lanes
     if selection.episode is not None:
         log = read_npz(selection.episode)
         _check_sizes(selection.episode, log.observations[0], log.actions[0], spec)
         finite = all(np.isfinite(each).all() for each in (*log.observations, *log.actions))
         check(finite, f"{selection.episode} holds NaN or infinity: remove those episodes first")
-        given = [Steps.of_episode(*pair) for pair in zip(log.observations, log.actions, strict=True)]
+        pairs = zip(log.observations, log.actions, strict=True)
+        given = [{"observations": seen, "actions": done} for seen, done in pairs]
         return str(selection.episode), [given] * config.lanes
     if selection.seed is not None:
         run.need_trust("the environment")
-        played, source = play(explainer.learned, 1, selection.seed, None), f"seed {selection.seed}"
-    else:
-        last = run.episode_steps()[-1]
-        played, source = run.read_episodes(last), f"stored at step {last}"
-    return source, [
-        [Steps.of_episode(episode["observations"], episode["actions"]) for episode in lane] for lane in played
-    ]
+        return f"seed {selection.seed}", play(explainer.learned, 1, selection.seed, None)
+    last = run.episode_steps()[-1]
+    return f"stored at step {last}", run.read_episodes(last)
 
 
 def _check_sizes(path: Path, observations: NDArray[Any], actions: NDArray[Any], spec: Spec) -> None:
@@ -239,73 +220,59 @@ def _check_sizes(path: Path, observations: NDArray[Any], actions: NDArray[Any], 
     )
 
 
-def _after(tell: Tell, before: int, of: int) -> Tell:
-    """Told of one part of several that take about as long."""
-    return lambda done, whole: tell(before * whole + done, of * whole)
-
-
 def _explain_lane(
-    explainer: Explainer, lane: int, episodes: list[Steps], wanted: tuple[int, ...], tell: Tell
-) -> _Found:
-    lengths = [len(episode.actions) for episode in episodes]
-    longest = max(lengths)
-    beyond = [step for step in wanted if step >= longest]
-    check(
-        not beyond, f"--step {beyond[0] if beyond else 0} is beyond every episode, of {longest} steps at most"
-    )
-    every = wanted or range(longest)
-    steps = [np.array([step for step in every if step < length], np.int64) for length in lengths]
-    chosen = [Steps(*(part[rows] for part in each)) for each, rows in zip(episodes, steps, strict=True)]
-    whole = Steps(*(np.concatenate(part) for part in zip(*chosen, strict=True)))
-    joined = explainer.explain(lane, whole, tell)
-    ends = np.cumsum([len(rows) for rows in steps])[:-1]
-    names = [name for name in _SPLIT if getattr(joined, name) is not None]
-    parts = zip(*(np.split(getattr(joined, name), ends) for name in names), strict=True)
-    return _Found(lane, steps, [joined._replace(**dict(zip(names, part, strict=True))) for part in parts])
-
-
-_SPLIT = ("contributions", "standard_errors", "redistributed", "deviations")
-
-
-def _of_lane(found: _Found, names: list[str], seed: int) -> dict[str, Any]:
+    explainer: Explainer, lane: int, episodes: list[Arrays], wanted: tuple[int, ...], tell: Tell
+) -> dict[str, Any]:
     """One lane: its summary over all explained steps, and the steps themselves."""
-    first = found.explanations[0]
-    contributions = np.concatenate([each.contributions for each in found.explanations])
-    absolute = np.abs(contributions).mean(axis=0)
+    lengths = [len(episode["actions"]) for episode in episodes]
+    beyond = [step for step in wanted if step >= max(lengths)]
+    check(
+        not beyond,
+        f"--step {beyond[0] if beyond else 0} is beyond every episode, of {max(lengths)} steps at most",
+    )
+    steps = [
+        np.array([step for step in wanted or range(length) if step < length], np.int64) for length in lengths
+    ]
+    starts = np.cumsum([0, *lengths[:-1]])
+    chosen = np.concatenate([start + rows for start, rows in zip(starts, steps, strict=True)])
+    found = explainer.explain(lane, Steps.of_episodes(episodes).take(chosen), tell)
+    absolute = np.abs(found.contributions).mean(axis=0)
     total = absolute.sum()
+    per_step = {
+        "redistributed": found.redistributed,
+        "contributions": found.contributions,
+        "standard_errors": found.standard_errors,
+        "intervals": _half_widths(found.deviations),
+    }
+    ends = np.cumsum([len(rows) for rows in steps])[:-1]
+    parts = {
+        name: [None] * len(steps) if values is None else np.split(values, ends)
+        for name, values in per_step.items()
+    }
     return {
-        "lane": found.lane,
-        "seed": seed,
-        "exact": first.exact,
-        "baseline": first.baseline,
-        "players": first.players,
-        "mean": contributions.mean(axis=0),
+        "lane": lane,
+        "seed": explainer.config.seeds[lane],
+        "exact": found.exact,
+        "baseline": found.baseline,
+        "background": found.background,
+        "players": found.players,
+        "mean": found.contributions.mean(axis=0),
         "mean_absolute": absolute,
         "share": absolute / total if total > 0 else np.zeros_like(absolute),
-        "sampling_error": first.mean_errors,
-        "interval": _half_widths(first.mean_deviations),
-        "ranking": [names[i] for i in np.argsort(-absolute, kind="stable")],
+        "sampling_error": found.mean_errors,
+        "interval": _half_widths(found.mean_deviations),
+        "ranking": [explainer.names[i] for i in np.argsort(-absolute, kind="stable")],
         "episodes": [
-            {
-                "steps": steps,
-                "redistributed": _short(each.redistributed),
-                "contributions": _short(each.contributions),
-                "standard_errors": _short(each.standard_errors),
-                "intervals": _short(_half_widths(each.deviations)),
-            }
-            for steps, each in zip(found.steps, found.explanations, strict=True)
+            {"steps": rows, **{name: _short(part[number]) for name, part in parts.items()}}
+            for number, rows in enumerate(steps)
         ],
+        **explainer.doubts(lane),
     }
 
 
-def _half_widths(deviations: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+def _half_widths(deviations: NDArray[Any] | None) -> NDArray[Any] | None:
     """Of the interval around a mean."""
     return None if deviations is None else half_width(INTERVAL) * deviations
-
-
-def _widest(lanes: list[dict[str, Any]], dim: int) -> float | None:
-    found = [float(lane["interval"][dim]) for lane in lanes if lane["interval"] is not None]
-    return max(found, default=None)
 
 
 def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
@@ -331,7 +298,9 @@ def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str,
             "mean": mean[:, i].mean(),
             "mean_absolute": absolute[:, i].mean(),
             "share": absolute[:, i].mean() / total if total > 0 else 0.0,
-            "interval": _widest(finite, i),  # half of it: what outcomes cannot tell of the mean
+            "interval": max(  # half of it: what outcomes cannot tell of the mean
+                (float(lane["interval"][i]) for lane in finite if lane["interval"] is not None), default=None
+            ),
             "between_lanes": between[i],  # standard error of the mean over lanes
             "sampling_error": np.sqrt((error[:, i] ** 2).sum()) / count,
             "lanes": sum(bool(lane["players"][i]) for lane in finite),  # whose reward reads it
@@ -341,27 +310,6 @@ def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str,
         for i, name in enumerate(names)
     ]
     return sorted(rows, key=lambda row: -row["mean_absolute"])
-
-
-def _largest(values: NDArray[np.float32], places: list[int]) -> NDArray[np.float32]:
-    """[I] of the values [D] of each input's dimensions."""
-    found = np.zeros(max(places) + 1, np.float32)
-    np.maximum.at(found, places, values)
-    return found
-
-
-def _verdicts(edges: Arrays, lane: int) -> NDArray[np.float32] | None:
-    """[D] of one lane; None where its method has no certificate."""
-    if "doubts" not in edges:
-        return None
-    return np.concatenate([edges[block][lane] for block in REWARD_BLOCKS])
-
-
-def _doubts(verdicts: NDArray[np.float32] | None) -> dict[str, NDArray[np.bool_] | None]:
-    """[D] dimensions of which the data cannot tell whether they feed the reward, and that they say do not."""
-    if verdicts is None:
-        return {"undecided": None, "denied": None}
-    return {"undecided": verdicts == UNDECIDED, "denied": verdicts < UNDECIDED}
 
 
 def _lanes_in_doubt(lanes: list[dict[str, Any]], doubt: str, dimension: int) -> int | None:

@@ -1,9 +1,8 @@
 """Fitting into a run folder: what is learned from logged episodes is logged and saved like a training."""
 
-import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -11,33 +10,32 @@ from numpy.typing import NDArray
 
 from apportion.core.categories import collapsed, expanded
 from apportion.core.children import StopRequest
-from apportion.core.config import UserError, check, to_dict
+from apportion.core.config import check, to_dict
 from apportion.core.spec import Spec
-from apportion.data.logged import Log
 from apportion.data.reading import Read
-from apportion.envs.wire import Arrays
+from apportion.data.rows import Log
+from apportion.envs.messages import Arrays
 from apportion.runs import checkpoint
 from apportion.runs.atomic import write_json
 from apportion.runs.credit import (
     INTERVAL,
+    MOST_BEHIND,
     SPEAKS,
     Credit,
+    Steps,
     edges_told,
     fit_credit,
-    rows_of,
     supported,
     weighed,
     write_credit,
 )
-from apportion.runs.explain.rewards import MOST_BEHIND
 from apportion.runs.folder import RunFolder
 from apportion.runs.identifying import check_answers
 from apportion.runs.listeners import Events
 from apportion.runs.logged import learners_record, plain_episode, spec_of
-from apportion.runs.logs import STORED, MetricsLog
-from apportion.runs.offline_evaluation import evaluate_fit
-from apportion.runs.offline_policy import check_policy, recommended, with_policy
+from apportion.runs.offline import check_policy, evaluate_fit, recommended, with_policy
 from apportion.runs.progress import Progress
+from apportion.runs.recording import Recorder, Write
 from apportion.runs.settings import Checkpoints, as_data
 from apportion.training.offline import Fitting, Logged, Look, offline
 from apportion.training.outcomes import measure
@@ -59,7 +57,7 @@ ANSWERING = (
 
 def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool) -> RunFolder:
     """Learn from the episodes into a new run folder."""
-    source, encoding, log = read
+    source, choice, encoding, log = read
     check(
         config.method not in _NOT_LEARNING,
         f"{config.method} learns nothing from a log: choose another --method",
@@ -70,22 +68,23 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
         "choose another --method, and `relabel --exact` afterwards",
     )
     count = len(log.totals)
-    check(count >= FEWEST, f"{source.data} holds {count} episodes: at least {FEWEST} are needed")
+    check(count >= FEWEST, f"{source} holds {count} episodes: at least {FEWEST} are needed")
     if log.answers is not None:
         ways = f"choose --method {', '.join(ANSWERING)}, or --outcome-kind amount"
         answers = config.method in ANSWERING
         check(answers, f"{config.method} has no loss for outcomes that are yes or no: {ways}")
-        check_answers(log, source.data)
+        check_answers(log, source)
         what = "policies are learned from amounts only: leave out --backbone, or say --outcome-kind amount"
-        check(not config.has_policy, f"{source.data} has outcomes that are yes or no, and {what}")
-    spec = spec_of(source.data, log)
+        check(not config.has_policy, f"{source} has outcomes that are yes or no, and {what}")
+    spec = spec_of(source, log)
     check_policy(config, spec)
     held_out = _held_out(log, fitting.held_out, np.random.default_rng(config.seed))
     config = replace(config, schedule=_schedule(fitting))
     run = RunFolder.create(out, as_data(config, Checkpoints()), spec)
     data = _divided(spec, log, held_out)
     facts = {
-        **source.to_dict(),
+        "data": source,
+        "columns": None if choice is None else to_dict(choice),
         "encoding": encoding.to_dict(),
         "fitting": to_dict(fitting),
         "episodes": count,
@@ -97,7 +96,7 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     write_json(run.data, facts)
     shown = [plain_episode(spec, log, number) for number in _shown_ones(log, held_out)]
     with run.lock():
-        _Recorder(run, config, fitting, spec, data, shown).record(quiet)
+        _Fit(run, config, fitting, spec, data, shown).record(quiet)
     return run
 
 
@@ -137,7 +136,7 @@ def _schedule(fitting: Fitting) -> Schedule:
     )
 
 
-class _Recorder:
+class _Fit:
     """Writes what learning yields into the run folder."""
 
     def __init__(
@@ -151,45 +150,34 @@ class _Recorder:
     ) -> None:
         self.run, self.config, self.fitting, self.spec = run, config, fitting, spec
         self.data, self.shown = data, shown
-        self.log, self.events = MetricsLog(run.metrics), Events(run.tensorboard)
-        self.began = time.monotonic()
 
     def record(self, quiet: bool) -> None:
-        step = 0
-        with (
-            StopRequest() as stop,
-            Progress(self.fitting.updates, self.config.lanes, quiet) as progress,
-        ):
+        step, config, found = 0, self.config, None
+        with StopRequest() as stop, Progress(self.fitting.updates, config.lanes, quiet) as progress:
             progress.message(f"Writing to {self.run.path}. The first updates compile, which takes a while.")
-            self._status("running", 0)
-            credit = fit_credit(
-                self.spec,
-                self.data.learned,
-                self.data.held_out,
-                self.config.seed,
-                self.data.outcomes.yes_no,
-            )
-            speaks = self.config.method in SPEAKS
-            known = float(credit.facts["unexplained"]) if speaks else 0.0
-            found: Credit | None = None
-            for look in offline(self.config, self.fitting, expanded(self.spec), self.data, known):
+            self.recorder = Recorder(self.run, [Events(self.run.tensorboard)], progress.message)
+            self.recorder.status("running", 0)
+            learned, held_out = self.data.learned, self.data.held_out
+            credit = fit_credit(self.spec, learned, held_out, config.seed, self.data.outcomes.yes_no)
+            known = float(credit.facts["unexplained"]) if config.method in SPEAKS else 0.0
+            for look in offline(config, self.fitting, expanded(self.spec), self.data, known):
                 step = look.step
                 if look.last:
-                    varied = [
-                        np.concatenate([each["redistributed"] for each in lane]).std()
-                        for lane in look.evaluation.episodes
-                    ]
-                    found = weighed(credit, self.config.method, look.unexplained, np.array(varied))
+                    lanes = [[each["redistributed"] for each in lane] for lane in look.evaluation.episodes]
+                    varied = np.array([np.concatenate(lane).std() for lane in lanes])
+                    found = weighed(credit, config.method, look.unexplained, varied)
                     look = self._with_policy(look, found, progress)
                     write_credit(self.run, found)
                 self._write(look, credit if found is None else found)
                 progress.update(step)
-                progress.evaluation(*_shown(look))
+                scores = (look.evaluation.returns, look.evaluation.reward_correlation)
+                progress.evaluation(*(each.tolist() for each in (*scores, look.evaluation.return_error)))
                 if stop.requested and not look.last:
-                    self._save(look)
+                    self._save(look, self._episodes(look, None))
                     break
-        self._status("stopped" if stop.requested else "finished", step)
-        if found is not None and self.config.has_policy:
+            self.recorder.status("stopped" if stop.requested else "finished", step)
+            check(self.recorder.problem is None, f"{self.run.path} is not whole: {self.recorder.problem}")
+        if found is not None and config.has_policy:
             write_json(self.run.worth, evaluate_fit(self.run))
 
     def _with_policy(self, look: Look, credit: Credit, progress: Progress) -> Look:
@@ -204,74 +192,49 @@ class _Recorder:
         return look._replace(agent=agent, metrics={**look.metrics, **learned})
 
     def _write(self, look: Look, credit: Credit) -> None:
-        metrics = jax.device_get(look.metrics)
-        evaluation = look.evaluation
-        scores: dict[str, Any] = {
-            **evaluation.scores,
+        scores = {
+            **look.evaluation.scores,
             "policy_mask_on": look.beliefs["policy_mask"].mean(axis=1),
             "unexplained": look.unexplained,
-        }
-        facts = {
             "supported": supported(look.gains),
-            "step_rewards": evaluation.step_rewards,
-            "seconds": time.monotonic() - self.began,
+            "step_rewards": look.evaluation.step_rewards,
         }
         edges = collapsed(self.spec, look.beliefs)
-        yes_no = self.data.outcomes.yes_no
-        self.run.write_edges(look.step, edges_told(credit, self.spec, edges) if yes_no else edges)
-        stored = [self.run.edges.name]
+        if self.data.outcomes.yes_no:
+            edges = edges_told(credit, self.spec, edges)
+        files: dict[str, Write] = {self.run.edges.name: partial(self.run.write_edges, look.step, edges)}
         if look.last:
-            self._save(look, credit)
-            stored.append(self.run.episodes.name)
-        # The line comes after the files that it names: so these are there, or were damaged.
-        self.log.write(look.step, "train", metrics)
-        self.log.write(look.step, "eval", {**scores, **facts, STORED: stored})
-        self.events.write(look.step, "train", metrics)
-        self.events.write(look.step, "eval", scores)
+            episodes = self._episodes(look, credit)
+            files[self.run.episodes.name] = partial(self._save, look, episodes)
+        self.recorder.train_line(look.step, jax.device_get(look.metrics))
+        self.recorder.eval_line(look.step, scores, files)
 
-    def _credited(self, credit: Credit, lane: list[Arrays]) -> list[Arrays]:
-        """Held-out episodes with the credit of their steps, as if their outcomes were not known."""
-        rows = [rows_of(record) for record in self.data.held_out[: len(lane)]]
-        learned = [episode["redistributed"] for episode in lane]
-        found = credit.of_episodes(rows, learned, np.full(len(lane), np.nan))
-        credited = []
-        for episode, steps in zip(lane, found, strict=True):
-            ends = zip(("redistributed_low", "redistributed_high"), steps.within(INTERVAL), strict=True)
-            rewards = {"redistributed": steps.reward, **dict(ends)}
-            credited.append(episode | {name: each.astype(np.float32) for name, each in rewards.items()})
-        return credited
-
-    def _save(self, look: Look, credit: Credit | None = None) -> None:
-        lanes = [
-            [episode | shown for episode, shown in zip(lane, self.shown, strict=False)]
-            for lane in look.evaluation.episodes
-        ]
-        if credit is not None:
-            lanes = [self._credited(credit, lane) for lane in lanes]
-        if credit is not None and self.config.has_policy:
-            for number, lane in enumerate(lanes):
-                records = self.data.held_out[: len(lane)]
+    def _episodes(self, look: Look, credit: Credit | None) -> list[list[Arrays]]:
+        """Of each lane, the first held-out ones: with the credit of their steps, as if no outcome were known,
+        and with what its policy would have done, once there are such."""
+        lanes = []
+        for number, lane in enumerate(look.evaluation.episodes):
+            records = self.data.held_out[: min(len(lane), len(self.shown))]
+            episodes = [episode | shown for episode, shown in zip(lane, self.shown, strict=False)]
+            if credit is not None:
+                learned = [episode["redistributed"] for episode in episodes]
+                found = credit.of_records(records, learned, paid=False)
+                episodes = [each | _shown(steps) for each, steps in zip(episodes, found, strict=True)]
+            if credit is not None and self.config.has_policy:
                 told = recommended(self.config, self.spec, look.agent, number, records)
-                lanes[number] = [
-                    episode | {"recommended": each} for episode, each in zip(lane, told, strict=True)
-                ]
-        self.run.write_episodes(look.step, lanes)
+                episodes = [each | {"recommended": done} for each, done in zip(episodes, told, strict=True)]
+            lanes.append(episodes)
+        return lanes
+
+    def _save(self, look: Look, episodes: list[list[Arrays]]) -> None:
+        self.run.write_episodes(look.step, episodes)
         settings = as_data(self.config, Checkpoints())
-        meta = {"best_looks": look.best, "seconds": time.monotonic() - self.began, "settings": settings}
-        try:
-            checkpoint.save(self.run.checkpoints, look.step, look.agent, meta, keep=1)
-        except OSError as error:
-            raise UserError(f"{self.run.path} cannot be saved: {error.strerror or error}") from error
-
-    def _status(self, state: str, step: int) -> None:
-        seconds = round(time.monotonic() - self.began, 1)
-        write_json(
-            self.run.status, {"state": state, "step": step, "seconds": seconds, "lines": self.log.lines}
-        )
+        meta = {"best_looks": look.best, "seconds": self.recorder.seconds, "settings": settings}
+        checkpoint.save(self.run.checkpoints, look.step, {"agent": look.agent}, meta, keep=1)
 
 
-def _shown(look: Look) -> tuple[list[float], list[float], list[float]]:
-    evaluation = look.evaluation
-    scores = (evaluation.returns, evaluation.reward_correlation, evaluation.return_error)
-    returns, correlation, error = (values.tolist() for values in scores)
-    return returns, correlation, error
+def _shown(steps: Steps) -> Arrays:
+    """The credit of an episode's steps, and between which ends it is."""
+    low, high = steps.within(INTERVAL)
+    found = {"redistributed": steps.reward, "redistributed_low": low, "redistributed_high": high}
+    return {name: each.astype(np.float32) for name, each in found.items()}

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import jax
 import numpy as np
@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 
 from apportion import __version__
 from apportion.core import files
-from apportion.core.config import UserError, check, conform, from_dict
+from apportion.core.config import UserError, check, conform
 from apportion.core.spec import Spec
-from apportion.runs import logs, snapshots
-from apportion.runs.atomic import Arrays, read_json, write_json
-from apportion.runs.schemas import SpecFile, blamed_on, check_spec
+from apportion.runs import checkpoint, logs, snapshots
+from apportion.runs.atomic import Arrays, drop_after, place, read_json, write_arrays, write_json
 from apportion.runs.snapshots import Episode as Episode
 from apportion.runs.snapshots import Sizes
 from apportion.training.settings import MOST_LANES
@@ -79,21 +78,69 @@ def _claim(descriptor: int, what: str) -> None:
 
 
 PACKAGES = ("jax", "jaxlib", "optax", "equinox", "gymnasium", "mujoco", "numpy")
-# What a run of any version says of itself in config.json.
+# What every run says of itself in config.json.
 _NEEDED = {"env.id": str, "method.name": str, "backbone.name": str, "schedule.steps": int, "seed": int}
 _NEEDED |= {"lanes": int}
 
 
-@dataclass(frozen=True)
+class FaultFile(TypedDict):
+    """A lane that had faults, in status.json."""
+
+    lane: int
+    seed: int
+    restarts: int
+    frozen_since: int | None
+    reason: str
+
+
+class StatusFile(TypedDict):
+    """status.json."""
+
+    state: str
+    step: int
+    seconds: float
+    lines: NotRequired[int]  # that metrics.jsonl has by now, at the least
+    faults: NotRequired[tuple[FaultFile, ...]]
+
+
+VersionsFile = dict[str, str | bool | tuple[str, ...] | None]
+
 # --- The folder
 
 
+class _Within:
+    """A path within a run folder."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, run: Any, of: Any) -> Path:
+        path: Path = run.path / self.name
+        return path
+
+
+@dataclass(frozen=True)
 class RunFolder:
     """Paths of one run, and how its small files are written and read."""
 
     path: Path
     env: str | None = None  # the id of its environment here, where that was given again
     trusted: bool = True  # whether code that it names may be imported: its environment, a user's own method
+
+    config = _Within("config.json")
+    versions = _Within("versions.json")
+    spec = _Within("spec.json")
+    metrics = _Within("metrics.jsonl")
+    status = _Within("status.json")
+    data = _Within("data.json")  # what a run was fitted to, and how that became numbers; trainings have none
+    credit = _Within(
+        "credit.safetensors"
+    )  # what a log tells of single steps, where the run was fitted to one
+    worth = _Within("offline_evaluation.json")  # what policies are worth by the log they were learned from
+    tensorboard = _Within("tensorboard")
+    edges = _Within(snapshots.EDGES)
+    episodes = _Within("episodes")
+    checkpoints = _Within("checkpoints")
 
     @classmethod
     def create(cls, path: Path, config: dict[str, Any], spec: Spec) -> "RunFolder":
@@ -133,77 +180,17 @@ class RunFolder:
     @property
     def folders(self) -> tuple[Path, ...]:
         """Those within it."""
-        return self.edges, self.episodes, self.checkpoints, self.best, self.tensorboard
+        return self.edges, self.episodes, self.checkpoints, self.tensorboard
 
     @property
     def names(self) -> set[str]:
         """Of all that a run writes into its folder."""
-        files = (self.config, self.versions, self.spec, self.metrics, self.status, self.data, self.credit)
-        return {path.name for path in (*self.folders, *files, self.credit_arrays)} | {LOCK}
-
-    @property
-    def config(self) -> Path:
-        return self.path / "config.json"
-
-    @property
-    def versions(self) -> Path:
-        return self.path / "versions.json"
-
-    @property
-    def spec(self) -> Path:
-        return self.path / "spec.json"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def status(self) -> Path:
-        return self.path / "status.json"
-
-    @property
-    def data(self) -> Path:
-        """What a run was fitted to, and how that became numbers; trainings have none."""
-        return self.path / "data.json"
-
-    @property
-    def credit(self) -> Path:
-        """How far outcomes determine the credit of single steps, where the run was fitted to a log."""
-        return self.path / "credit.json"
-
-    @property
-    def credit_arrays(self) -> Path:
-        return self.path / "credit.safetensors"
-
-    @property
-    def worth(self) -> Path:
-        """What policies are worth by the log that they were learned from."""
-        return self.path / "offline_evaluation.json"
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.path / "tensorboard"
-
-    @property
-    def edges(self) -> Path:
-        return self.path / "edges"
-
-    @property
-    def episodes(self) -> Path:
-        return self.path / "episodes"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def best(self) -> Path:
-        return self.path / "best"
+        return {each.name for each in vars(RunFolder).values() if isinstance(each, _Within)} | {LOCK}
 
     def read_config(self) -> dict[str, Any]:
         """Every setting, as config.json has it."""
         data = read_json(self.config, edited=True)
-        with blamed_on(self.config):
+        with _blamed_on(self.config):
             for name, hint in _NEEDED.items():
                 section, _, key = name.rpartition(".")
                 within = conform(dict[str, Any], data.get(section), section) if section else data
@@ -214,14 +201,36 @@ class RunFolder:
     def read_spec(self) -> Spec:
         """What is known about the environment."""
         data = read_json(self.spec)
-        with blamed_on(self.spec):
-            known = from_dict(SpecFile, data)
-            check_spec(known)
-            return Spec.from_dict(dict(known))
+        with _blamed_on(self.spec):
+            return Spec.from_dict(data)
+
+    def read_status(self) -> dict[str, Any]:
+        """How far the run is, as it was said last; empty where nobody can tell."""
+        return self._optional(self.status, StatusFile)[0]
+
+    def read_versions(self) -> dict[str, Any]:
+        """What the run was made with; empty where nobody can tell."""
+        return self._optional(self.versions, VersionsFile)[0]
+
+    def _optional(self, path: Path, hint: Any) -> tuple[dict[str, Any], list[str]]:
+        """What a file says, or nothing and a line on it."""
+        if not path.exists():
+            return {}, [f"{path} is missing"]
+        try:
+            data = read_json(path)
+            with _blamed_on(path):
+                conform(hint, data, "")
+            return data, []
+        except UserError as error:
+            return {}, [str(error)]
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All entries of metrics.jsonl by step; damaged lines are left out, and named in `notes`."""
+        """All entries of metrics.jsonl by step; damaged lines are left out, and named by `notes`."""
         return logs.examine(self.metrics, self.sizes().lanes).entries
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """Those of them that are of evaluations."""
+        return [entry for entry in self.read_metrics() if entry["kind"] == "eval"]
 
     def sizes(self) -> Sizes:
         """What the arrays of this run must fit."""
@@ -230,7 +239,7 @@ class RunFolder:
 
     def write_edges(self, step: int, edges: Mapping[str, NDArray[Any]]) -> None:
         """Stores edge probabilities [L, ...] at one step; half precision is plenty for a page."""
-        snapshots.write(self.edges, step, {name: _half(block) for name, block in edges.items()})
+        write_arrays(place(self.edges, step), {name: _half(block) for name, block in edges.items()})
 
     def read_edges(self) -> tuple[NDArray[np.int64], Arrays]:
         """Steps [K] of all snapshots, and each block of edges over them [K, L, ...]."""
@@ -246,38 +255,80 @@ class RunFolder:
 
     def read_edges_at(self, step: int) -> Arrays:
         """Each block of edges [L, ...] in the snapshot of one step."""
-        blocks = snapshots.read(self.edges, step, snapshots.check_edges, self.sizes())
+        blocks = snapshots.read(self.edges, step, self.sizes())
         return {name: block.astype(np.float32) for name, block in blocks.items()}
 
     def edge_steps(self) -> list[int]:
         """Steps whose edges can be read, oldest first."""
-        return snapshots.steps(self.edges, snapshots.check_edges, self.sizes())
+        return snapshots.steps(self.edges, self.sizes())
 
     def write_episodes(self, step: int, lanes: Sequence[Sequence[Episode]]) -> None:
         """Stores a few evaluation episodes of each lane."""
-        snapshots.write(self.episodes, step, snapshots.from_lanes(lanes))
+        write_arrays(place(self.episodes, step), snapshots.from_lanes(lanes))
 
     def read_episodes(self, step: int) -> list[list[Episode]]:
         """The episodes stored at one step, by lane."""
-        if not snapshots.place(self.episodes, step).is_file():
+        if not place(self.episodes, step).is_file():
             raise UserError(f"no episodes at step {step} in {self.path}: choose from {self.episode_steps()}")
-        return snapshots.by_lane(snapshots.read(self.episodes, step, snapshots.check_episodes, self.sizes()))
+        return snapshots.by_lane(snapshots.read(self.episodes, step, self.sizes()))
 
     def episode_steps(self) -> list[int]:
         """Steps whose evaluation episodes can be read, oldest first."""
-        return snapshots.steps(self.episodes, snapshots.check_episodes, self.sizes())
+        return snapshots.steps(self.episodes, self.sizes())
 
     def truncate_after(self, step: int) -> None:
         """Drops edges and episodes of later steps, and what a crash left half written, before a resume."""
         files.clear(self.path)
-        for folder in (self.edges, self.episodes):
-            for later in [each for each in snapshots.stored(folder) if each > step]:
-                snapshots.place(folder, later).unlink()
-            files.clear(folder)
+        for folder in (self.edges, self.episodes, self.checkpoints):
+            drop_after(folder, step)
 
     def lock(self) -> AbstractContextManager[None]:
         """Holds the run for writing."""
         return held(self.path, f"run {self.path}")
+
+
+@contextmanager
+def _blamed_on(path: Path) -> Iterator[None]:
+    """What is wrong inside is wrong with this file."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{path} is damaged ({error}): correct it, or restore it from a copy") from error
+
+
+# --- What is to be said before one relies on it
+
+
+def notes(run: RunFolder) -> list[str]:
+    """A line for all that is damaged or gone, but for arrays of checkpoints: their readers say so."""
+    sizes, entries = run.sizes(), run.read_metrics()
+    said: list[str] = []
+    try:
+        read_json(run.config)
+    except UserError:  # what cannot be read at all has been refused before
+        said += [f"{run.config} was changed after it was written: the run was trained with other settings"]
+    said += run._optional(run.status, StatusFile)[1] + run._optional(run.versions, VersionsFile)[1]
+    promised, found = run.read_status().get("lines", 0), logs.examine(run.metrics, sizes.lanes)
+    lost = len(found.lines) < promised and not found.notes
+    said += [*found.notes, *([f"{run.metrics} has {len(found.lines)} of {promised} lines"] if lost else [])]
+    said += snapshots.damaged(run.edges, sizes)
+    said += snapshots.damaged(run.episodes, sizes)
+    stored = [
+        place(run.path / name, entry["step"]) for entry in entries for name in entry.get(logs.STORED, ())
+    ]
+    said += [f"{path} is missing" for path in stored if not path.exists()]
+    return [*said, *checkpoint.newest_meta(run.checkpoints)[1]]
+
+
+def on_age(run: RunFolder, step: int) -> list[str]:
+    """On a newest checkpoint of this step: a run that was saved when it ended has one of that step."""
+    status = run.read_status()
+    if status.get("state") not in ("finished", "stopped") or status["step"] <= step:
+        return []
+    return [f"the newest checkpoint is of step {step}, but the run had come to step {status['step']}"]
+
+
+# --- Names, and what wrote it
 
 
 def default_path(env_id: str, method: str, root: Path = Path("runs")) -> Path:

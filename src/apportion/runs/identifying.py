@@ -13,11 +13,12 @@ from apportion.core.categories import collapsed, expanded, one_hot, owners
 from apportion.core.config import check
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.core.types import Record
-from apportion.data.logged import Log
+from apportion.data.rows import Log
 from apportion.graph import Identification, Reason, identify
 from apportion.graph.priors import RELEVANT
-from apportion.runs.credit import KNOWN, Credit, answer_doubts, fit_credit, rows_of, told_in_words
+from apportion.runs.credit import KNOWN, MOST_BEHIND, Credit, fit_credit, rows_of
 from apportion.runs.logged import learners_record, spec_of
+from apportion.runs.words import answer_doubts, answers_in_words
 
 FEWEST_ANSWERS = 5  # of yes, and of no
 _RANKS = ("absent", "undecided", "present")  # of entries of one category the last counts
@@ -102,13 +103,13 @@ def _of_answers(log: Log, spec: Spec, found: Identification) -> tuple[Identifica
     certificate = found.certificate._replace(reward=not doubts, notes=doubts, scope=scope, doubts=())
     left = credit.facts["unexplained"]
     told = found._replace(**graphs, reasons=reasons, certificate=certificate, explained=max(0.0, 1 - left))
-    return told, [told_in_words(credit.facts, apart, f"{left:.0%}")]
+    return told, [answers_in_words(credit.facts, apart, f"{left:.0%}")]
 
 
 def _worth(credit: Credit, records: list[Record]) -> NDArray[np.float64]:
     """[D] share of the variance of steps' log odds that each dimension alone makes, by its Shapley values."""
     rows = np.concatenate([rows_of(record) for record in records])[:2000]
-    parts = credit.posterior.shares(rows, rows[-256:]).mean[:, :-1].var(axis=0)
+    parts = credit.posterior.shares(rows, rows[-MOST_BEHIND:]).mean[:, :-1].var(axis=0)
     return np.asarray(parts / max(float(parts.sum()), 1e-300))
 
 

@@ -8,23 +8,29 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
-from apportion.core.categories import expanded
-from apportion.core.config import check
+from apportion.core.categories import expand_actions, expand_observations, expanded
+from apportion.core.config import UserError, check
 from apportion.core.spec import Spec
 from apportion.core.types import Method, State
-from apportion.envs.wire import Arrays
-from apportion.runs import best as bests
-from apportion.runs import checkpoint
+from apportion.envs.make import EnvConfig
+from apportion.envs.messages import Arrays
+from apportion.envs.spaces import learners_actions
 from apportion.runs import saved as saving
 from apportion.runs.atomic import read_json
-from apportion.runs.folder import RunFolder
-from apportion.runs.notes import on_age
+from apportion.runs.contributions import RewardOf, Steps, compile_reward, why_not_alone
+from apportion.runs.credit import INTERVAL, as_rows, need_credit, read_credit
+from apportion.runs.folder import RunFolder, on_age
+from apportion.runs.logged import from_origins
 from apportion.runs.settings import as_data, changes, read_settings
 from apportion.training import agent as agents
 from apportion.training.agent import AgentState
+from apportion.training.offline import with_last
 from apportion.training.outcomes import Outcomes
 from apportion.training.settings import Config
+
+Rewards = NDArray[np.float32]
 
 _REMEMBERED = 4  # agents of so many folders: a checkpoint with its replay takes long to read
 
@@ -54,11 +60,6 @@ class Learned:
     @property
     def method(self) -> Method:
         """As a function of `models`, in the environment's own units."""
-        return self.outcomes.in_outcome_units(agents.in_own_units(self.config.make_method()))
-
-    @property
-    def step_method(self) -> Method:
-        """The same for steps without a segment, whose rewards need not sum to anything."""
         return self.outcomes.in_outcome_units(agents.in_own_units(self.config.make_method()))
 
     @property
@@ -101,42 +102,101 @@ def read_learned(run: RunFolder, best: bool = False) -> Learned:
 def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
     config, checkpoints = read_settings(run)
     spec = expanded(run.read_spec())
-    changes(run, saving.settings(run.best if best else run.checkpoints), as_data(config, checkpoints))
-    if not best:
-        agent, loaded = saving.read_agent(run.checkpoints, config, spec)
-        notes = loaded.skipped or on_age(run, loaded.step)
-        return Learned(config, spec, agent, loaded.step, None, notes, _outcomes(run))
-    check(
-        bool(checkpoint.steps(run.best)),
-        f"{run.path} has kept no best policy (it was not evaluated and saved yet, or by an older version): "
-        "take the newest one instead, without --best or best=True",
-    )
-    agent, loaded = saving.read_agent(run.best, config, spec)
-    steps = list(bests.parse_meta(loaded.meta, config.lanes)["steps"])
+    changes(run, saving.settings(run.checkpoints), as_data(config, checkpoints))
+    moments = saving.best_moments(run.checkpoints, config.lanes) if best else []
+    if moments is None:
+        raise UserError(
+            f"{run.path} has kept no best policy (it was not evaluated and saved yet): take the newest one "
+            "instead, without --best or best=True"
+        )
+    agent, loaded = saving.read_agent(run.checkpoints, config, spec, best)
     notes = loaded.skipped or on_age(run, loaded.step)
-    return Learned(config, spec, agent, None, steps, notes, _outcomes(run))
+    step, steps = (None, list(loaded.meta["best"]["steps"])) if best else (loaded.step, None)
+    return Learned(config, spec, agent, step, steps, notes, _outcomes(run))
 
 
 def _outcomes(run: RunFolder) -> Outcomes:
-    """As they were where the run was fitted to a log; older versions took them as they came."""
-    return Outcomes(**read_json(run.data).get("outcomes", {})) if run.data.is_file() else Outcomes()
+    """As they were where the run was fitted to a log."""
+    return Outcomes(**read_json(run.data)["outcomes"]) if run.data.is_file() else Outcomes()
 
 
 def _state_of_files(run: RunFolder) -> tuple[Any, ...]:
     """What changes when a file is written that agents are read from."""
     found = []
-    for path in (run.config, run.spec, *run.checkpoints.glob("*/*"), *run.best.glob("*/*")):
+    for path in (run.config, run.spec, *run.checkpoints.glob("step_*")):
         with contextlib.suppress(FileNotFoundError):  # a training is just replacing it
             stat = path.stat()
             found.append((str(path), stat.st_mtime_ns, stat.st_size))
     return tuple(sorted(found))
 
 
-def moment_in_words(data: dict[str, Any]) -> str:
-    """Of which moment of training some JSON tells."""
-    return "at each seed's best step" if data["step"] is None else f"at step {data['step']:,}"
-
-
 def check_lane(lane: int, lanes: int, run: RunFolder) -> None:
     """Complain of a lane that the run does not have."""
     check(0 <= lane < lanes, f"no lane {lane}: {run.path} has lanes 0 to {lanes - 1}")
+
+
+# --- Asked about steps of one's own
+
+
+def learned_rewards(
+    run: RunFolder,
+    observations: Any,
+    actions: Any,
+    lane: int = 0,
+    best: bool = False,
+    interval: float | None = None,
+) -> tuple[Rewards, Rewards | None, Rewards | None]:
+    """[T] of actions [T, A] in the environment's own range and observations [T, S] or [T+1, S], with the one
+    after the last step; and the ends of an interval, where one is asked for."""
+    check(interval is None or 0 < interval < 1, f"interval={interval} must be between 0 and 1")
+    credit = read_credit(run) if interval is None else need_credit(run)
+    learned = read_learned(run, best)
+    check_lane(lane, learned.config.lanes, run)
+    spec = run.read_spec()
+    observations, actions = from_origins(run, observations, actions)
+    taken = expand_actions(spec, learners_actions(spec, actions))
+    seen = expand_observations(spec, _learners_observations(spec, learned.config.env, observations))
+    check(
+        len(seen) - len(taken) in (0, 1) and len(taken) > 0,
+        f"{len(seen)} observations and {len(taken)} actions: give one observation for each action, "
+        "and the last one, if it is known",
+    )
+    state = learned.model(lane)
+    followed = len(seen) > len(taken)
+    after = seen[1:] if followed else np.full_like(seen, np.nan)
+    steps = Steps(seen[: len(taken)], taken, after)
+    whole = steps if followed else steps._replace(next_observations=seen)
+    reason = why_not_alone(learned.config.method, learned.method, state, whole)
+    if reason is not None:
+        raise UserError(f"{reason}: see what it gave to stored episodes, `redistributed` in Run.episodes()")
+    reward_of = _compiled(learned.config, learned.outcomes, learned.spec.observation_size)
+    rewards = reward_of(state, steps.rows())
+    # A method that reads the next observation makes NaN of one that is not there.
+    unknown = not followed and np.isnan(rewards).any() and not np.isnan(reward_of(state, whole.rows())).any()
+    name = learned.config.method
+    check(not unknown, f"{name} also looks at where a step leads: give observations [T+1, S]")
+    if credit is None:
+        return rewards, None, None
+    following = with_last(seen, len(taken))[1:]
+    rows = as_rows(steps.observations, steps.actions, np.zeros((len(taken), 1)), following)
+    found = credit.of_steps(rows, rewards)
+    low, high = found.within(interval or INTERVAL)
+    return found.reward.astype(np.float32), low.astype(np.float32), high.astype(np.float32)
+
+
+@lru_cache(maxsize=8)
+def _compiled(config: Config, outcomes: Outcomes, states: int) -> RewardOf:
+    """Once for all who ask about rewards of the same settings."""
+    return compile_reward(outcomes.in_outcome_units(agents.in_own_units(config.make_method())), states)
+
+
+def _learners_observations(spec: Spec, env: EnvConfig, observations: Any) -> NDArray[np.float32]:
+    """[T, S] as the method knows them: with the zeros that the paper's set-up adds."""
+    own = np.asarray(observations, np.float32)
+    size = spec.observation_size - spec.padded
+    fits = own.ndim == 2 and own.shape[1] == size
+    check(fits, f"observations have shape {own.shape}: give [T, {size}] or [T+1, {size}], one row per step")
+    padded = np.pad(own, ((0, 0), (0, spec.padded)))
+    if env.zero_from is not None:
+        padded[:, env.zero_from :] = 0
+    return padded

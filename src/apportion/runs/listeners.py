@@ -1,5 +1,6 @@
 """Others who hear of a run's numbers as they are written: a callback, TensorBoard, Weights & Biases."""
 
+import contextlib
 import importlib.util
 import os
 import socket
@@ -7,8 +8,7 @@ import struct
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,10 +17,10 @@ import numpy as np
 
 from apportion.core.config import check
 from apportion.core.files import append
-from apportion.runs.logs import STORED, Kind
+from apportion.runs.logs import STORED
 
 
-@contextmanager
+@contextlib.contextmanager
 def _without_torch() -> Iterator[None]:
     """tensorboardX imports torch where it is installed, only to annotate: seconds at every start."""
     if "torch" in sys.modules:
@@ -42,47 +42,21 @@ with _without_torch():
 Listener = Callable[[dict[str, Any]], object]  # hears of each line of metrics; False asks for a stop
 
 
-class Audience:
-    """Hears of every line once, when it has been written. What a listener raises is its own: told from inside
-    a WaitingLine, an OSError (no connection, say) would pass for want of room, and the line be written again.
-    """
-
-    def __init__(self, listeners: Sequence[Listener]) -> None:
-        self.wants_stop = False
-        self._listeners = listeners
-        self._lines: list[dict[str, Any]] = []  # that nobody has heard of yet
-
-    def note(self, line: dict[str, Any]) -> None:
-        """Remember a line that has been written."""
-        self._lines.append(line)
-
-    def tell(self) -> None:
-        """Let all hear of what has been noted."""
-        while self._lines:
-            line = self._lines.pop(0)
-            for listener in self._listeners:
-                if listener(line) is False:
-                    self.wants_stop = True
-
-
-def scalars(kind: str, values: Mapping[str, Any]) -> dict[str, float]:
+def scalars(line: Mapping[str, Any]) -> dict[str, float]:
     """`train/x` is the mean over lanes, `train/x/lane0` one lane; what is no finite number is left out."""
     found: dict[str, float] = {}
-    for name, value in values.items():
-        lanes = np.atleast_1d(np.asarray(value, np.float64))  # None becomes NaN
+    for name in line.keys() - {"step", "kind", STORED}:
+        lanes = np.atleast_1d(np.asarray(line[name], np.float64))  # None becomes NaN
         known = np.flatnonzero(np.isfinite(lanes))
         if known.size:
-            found[f"{kind}/{name}"] = float(lanes[known].mean())
+            found[f"{line['kind']}/{name}"] = float(lanes[known].mean())
         if lanes.size > 1:
-            found |= {f"{kind}/{name}/lane{lane}": float(lanes[lane]) for lane in known}
+            found |= {f"{line['kind']}/{name}/lane{lane}": float(lanes[lane]) for lane in known}
     return found
 
 
-# --- TensorBoard: event files in its own format
-
-
 class Events:
-    """One event file of `scalars`.
+    """Writes `scalars` for TensorBoard, into an event file in its own format.
 
     After a resume at `resumed_at`, TensorBoard hides what was written for later steps before. Records are
     written here, not by tensorboardX's thread, which would die of a full disk.
@@ -93,18 +67,18 @@ class Events:
         # Named by the second; the number tells the files of quick resumes apart.
         number = len(list(folder.iterdir()))
         self.path = folder / f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{number}"
-        start = [Event(wall_time=time.time(), file_version="brain.Event:2")]
+        self._unwritten = _record(Event(wall_time=time.time(), file_version="brain.Event:2"))
         if resumed_at is not None:
             session = SessionLog(status=SessionLog.START)
-            start.append(Event(wall_time=time.time(), step=resumed_at + 1, session_log=session))
-        self._start = b"".join(map(_record, start))
+            self._unwritten += _record(Event(wall_time=time.time(), step=resumed_at + 1, session_log=session))
 
-    def write(self, step: int, kind: Kind, values: Mapping[str, Any]) -> None:
-        """Adds the numbers of one report; what is missing or not finite is left out."""
-        found = scalars(kind, values).items()
-        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in found])
-        append(self.path, self._start + _record(Event(wall_time=time.time(), step=step, summary=summary)))
-        self._start = b""
+    def __call__(self, line: dict[str, Any]) -> None:
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars(line).items()]
+        summary = Summary(value=values)
+        self._unwritten += _record(Event(wall_time=time.time(), step=line["step"], summary=summary))
+        with contextlib.suppress(OSError):  # without room now, it goes with the next line
+            append(self.path, self._unwritten)
+            self._unwritten = b""
 
 
 def _record(event: Event) -> bytes:
@@ -115,12 +89,9 @@ def _record(event: Event) -> bytes:
     return length + next(sums) + content + next(sums)
 
 
-# --- Weights & Biases
-
-
 class WandbLog:
-    """Hears of each line of metrics, as `scalars`, inside a `with` block. The run opens with the first line,
-    so that a training that cannot begin leaves none.
+    """Tells Weights & Biases `scalars`, inside a `with` block. The run opens with the first line, so that
+    a training that cannot begin leaves none.
 
     The package's own variables decide where to: WANDB_PROJECT, WANDB_MODE=offline, WANDB_DIR.
     """
@@ -134,9 +105,8 @@ class WandbLog:
     def __call__(self, line: dict[str, Any]) -> None:
         if self._open is None:
             self._open = self._begin()
-        values = {name: value for name, value in line.items() if name not in ("step", "kind", STORED)}
         # Evaluations come later than the training's own lines: steps are a number like any other.
-        self._open.log({"step": line["step"], **scalars(line["kind"], values)})
+        self._open.log({"step": line["step"], **scalars(line)})
 
     def __enter__(self) -> Self:
         return self

@@ -7,16 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expand_actions, expand_observations
-from apportion.core.config import Tell, UserError, check, silent
+from apportion.core.config import Tell, UserError, from_dict, silent
 from apportion.core.spec import Spec
 from apportion.core.types import Record
 from apportion.data.columns import Choice, Columns
 from apportion.data.encoding import MOST_CATEGORIES, Encoding
-from apportion.data.logged import Log
 from apportion.data.reading import read_rows
-from apportion.data.rows import Rows
+from apportion.data.rows import Log, Rows
+from apportion.envs.messages import Arrays
 from apportion.envs.spaces import learners_actions
-from apportion.envs.wire import Arrays
 from apportion.runs.atomic import read_json
 from apportion.runs.folder import RunFolder
 from apportion.training.offline import with_last
@@ -68,6 +67,11 @@ def plain_episode(spec: Spec, log: Log, number: int) -> Arrays:
     return {"observations": observations, "actions": actions}
 
 
+def records_of(spec: Spec, log: Log) -> list[Record]:
+    """All episodes as learners see them."""
+    return [learners_record(spec, log, number, number) for number in range(len(log.totals))]
+
+
 def learners_record(spec: Spec, log: Log, number: int, name: int) -> Record:
     """An episode as learners see it, under the number that they know it by. Where nobody knows whether it
     ended by itself, it counts as cut off: an end that all have could be paid for anything."""
@@ -84,11 +88,9 @@ def read_for(run: RunFolder, data: str, tell: Tell = silent) -> tuple[Rows, Log]
     """Other data in the way that the run's own were read; outcomes are NaN where they are not known."""
     facts = read_facts(run)
     chosen = facts["columns"]
-    columns = Columns() if chosen is None else _choice(chosen)
-    rows = read_rows(data, columns, tell, paid=False)[1]
-    log = Encoding.from_dict(facts["encoding"]).apply(rows).answered(facts.get("answers"), data)
-    same = log.observation_names == run.read_spec().observation_names
-    check(same, f"{run.path} was fitted by an earlier version, which read lags otherwise: fit it again")
+    columns = Columns() if chosen is None else from_dict(Choice, chosen, f"{run.data}: ")
+    rows = read_rows(data, columns, tell, paid=False)
+    log = Encoding.from_dict(facts["encoding"]).apply(rows).answered(facts["answers"], data)
     return rows, log
 
 
@@ -107,10 +109,3 @@ def read_facts(run: RunFolder) -> dict[str, Any]:
     if not run.data.is_file():
         raise UserError(f"{run.path} was trained on an environment: name a run that `apportion fit` made")
     return read_json(run.data)
-
-
-def _choice(chosen: dict[str, Any]) -> Choice:
-    parts: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in chosen.items()
-    }
-    return Choice(**parts)

@@ -1,10 +1,9 @@
-"""The run's numbers over time: metrics.jsonl, which is the record; TensorBoard has a copy of it."""
+"""The run's numbers over time: metrics.jsonl, which is the record of what listeners are told."""
 
 import contextlib
 import json
 import os
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -133,10 +132,7 @@ def _with_failures(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _entry(row: bytes, lanes: int | None) -> dict[str, Any]:
     """What a line says; ValueError or UserError where it cannot be trusted."""
-    data = parse_json(row)
-    if not isinstance(data, dict):
-        raise ValueError("it is no object")
-    entry = unsealed(data)
+    entry = unsealed(parse_json(row))
     step = conform(int, entry.get("step"), "step")
     kind = conform(Kind, entry.get("kind"), "kind")
     if step < 0:
@@ -157,39 +153,3 @@ def _check_value(name: str, value: Any, lanes: int | None) -> None:
         raise ValueError(f"{name} holds what is no number")
     if listed is value and lanes is not None and len(value) != lanes:
         raise ValueError(f"{name} has {len(value)} values for {lanes} lanes")
-
-
-# --- Writing where there may be no room
-
-
-Write = Callable[[], None]
-
-
-class WaitingLine:
-    """Writes one after the other. While the first of them fails, those behind it wait."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.problem: str | None = None  # why something waits
-        self._say = say
-        self._line: deque[Write] = deque()
-
-    def write(self, *writes: Write) -> None:
-        """Do these now, after all that waits, or leave them to wait."""
-        self._line.extend(writes)
-        self.retry()
-
-    def retry(self) -> None:
-        """Do what waits. The first failure is said, and the success after it."""
-        waited = self.problem is not None
-        while self._line:
-            try:
-                self._line[0]()
-            except OSError as error:
-                self.problem = f"{error.strerror or error}{f' ({error.filename})' if error.filename else ''}"
-                if not waited:
-                    self._say(f"{self.problem}: training goes on, what it logs waits for room")
-                return
-            self._line.popleft()
-        self.problem = None
-        if waited:
-            self._say("there is room again: what waited has been written")

@@ -5,9 +5,8 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,30 +19,9 @@ from apportion.envs.faults import Fault, Faults
 LANES_SHOWN = 4  # more than this many are summed up
 SECONDS_BETWEEN_LINES = 10.0
 PACE_REPORTS = 50  # how many reports back the speed is measured
+_SHOWN = ("{task.completed:,.0f}/{task.total:,.0f} steps", "{task.fields[pace]}", "{task.fields[score]}")
 
 Clock = Callable[[], float]
-
-
-@dataclass(frozen=True)
-class Report:
-    """One state of the training, ready to be shown."""
-
-    step: int
-    total: int
-    pace: str  # steps per second and time left
-    score: str  # returns and how good the reward is, at the last evaluation
-    metrics: str
-    frozen: str = ""  # how many seeds stand still
-
-    def line(self) -> str:
-        share = f"step {self.step:,}/{self.total:,} ({self.step / max(self.total, 1):.0%})"
-        return "  ".join(part for part in (share, self.pace, self.score, self.metrics, self.frozen) if part)
-
-
-class View(Protocol):
-    def show(self, report: Report, evaluated: bool) -> None: ...
-    def message(self, text: str) -> None: ...
-    def close(self) -> None: ...
 
 
 class Progress:
@@ -59,26 +37,39 @@ class Progress:
     ) -> None:
         self._total = total_steps
         self._lanes = lanes
-        self._quiet = quiet
         self._clock = clock
-        self._view: View = _Silence()
+        self._silent = quiet or sys.stderr is None  # it is None where it was closed before the start
+        self._bar: RichProgress | None = None
         self._start = start_step
         self._marks: deque[tuple[float, int]] = deque(maxlen=PACE_REPORTS)  # (seconds, step)
-        self._score = ""
-        self._metrics = ""
-        self._frozen = ""
+        self._score = self._metrics = self._frozen = ""
+        self._printed_at = -math.inf
+        self._waiting = ""  # the newest line, if it was too soon to print it
 
     def __enter__(self) -> Self:
         self._marks.append((self._clock(), self._start))
-        if not self._quiet and sys.stderr is not None:  # it is None where it was closed before the start
-            on_terminal = sys.stderr.isatty()
-            self._view = _Bar(self._total, self._start) if on_terminal else _Lines(self._clock)
+        if not self._silent and sys.stderr.isatty():
+            # What is printed to stdout meanwhile stays there.
+            self._bar = RichProgress(
+                BarColumn(bar_width=24),
+                *(TextColumn(text, markup=False) for text in (*_SHOWN, "{task.fields[frozen]}")),
+                console=console(stderr=True),
+                refresh_per_second=4,
+                redirect_stdout=False,
+            )
+            self._task = self._bar.add_task(
+                "", total=self._total, completed=self._start, pace="", score="", frozen=""
+            )
+            self._bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._tell(lambda view: view.close())
+        if self._waiting:
+            self.message(self._waiting)
+        if self._bar is not None:
+            self._tell(self._bar.stop)
 
     def update(self, step: int) -> None:
         """Reports training up to `step`."""
@@ -111,20 +102,33 @@ class Progress:
         self._show(self._marks[-1][1], evaluated=True)
 
     def message(self, text: str) -> None:
-        """Shows a line of text above the bar."""
-        self._tell(lambda view: view.message(text))
+        """Shows a line of text, above the bar if there is one."""
+        bar = self._bar
+        self._tell(lambda: say(text) if bar is None else bar.console.print(inert(text), highlight=False))
 
     def _show(self, step: int, evaluated: bool) -> None:
-        self._marks.append((self._clock(), step))
-        report = Report(step, self._total, self._pace(), self._score, self._metrics, self._frozen)
-        self._tell(lambda view: view.show(report, evaluated))
+        now = self._clock()
+        self._marks.append((now, step))
+        pace, bar = self._pace(), self._bar
+        if bar is not None:
+            facts: dict[str, Any] = {"pace": pace, "score": self._score, "frozen": self._frozen}
+            self._tell(lambda: bar.update(self._task, completed=step, **facts))
+            return
+        share = f"step {step:,}/{self._total:,} ({step / max(self._total, 1):.0%})"
+        parts = (share, pace, self._score, self._metrics, self._frozen)
+        self._waiting = "  ".join(part for part in parts if part)
+        if evaluated or now - self._printed_at >= SECONDS_BETWEEN_LINES:
+            self._printed_at = now
+            self.message(self._waiting)
+            self._waiting = ""
 
-    def _tell(self, what: Callable[[View], None]) -> None:
+    def _tell(self, what: Callable[[], object]) -> None:
         """Training goes on if nobody reads any more (`2>&1 | head`), or the disk of a log is full."""
         try:
-            what(self._view)
+            if not self._silent:
+                what()
         except OSError:
-            self._view = _Silence()
+            self._silent = True
 
     def _pace(self) -> str:
         """Speed over the last reports of this process, and the time that the rest will take."""
@@ -132,7 +136,9 @@ class Progress:
         if now <= began or last <= first:
             return ""
         rate = (last - first) / (now - began)
-        return f"{rate:,.0f} steps/s  {_duration((self._total - last) / rate)} left"
+        minutes, seconds = divmod(round((self._total - last) / rate), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{rate:,.0f} steps/s  {hours}:{minutes:02d}:{seconds:02d} left"
 
 
 def over_lanes(values: Sequence[float | None], lanes: int) -> str:
@@ -142,8 +148,7 @@ def over_lanes(values: Sequence[float | None], lanes: int) -> str:
         return ""
     if lanes <= LANES_SHOWN:
         return " ".join(_number(value) for value in values)
-    mean = math.fsum(known) / len(known)
-    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in known) / len(known))
+    mean, spread = float(np.mean(known)), float(np.std(known))
     return f"mean {_number(mean)} ± {_number(spread)} ({_number(min(known))} to {_number(max(known))})"
 
 
@@ -153,77 +158,8 @@ def over_some(values: NDArray[np.float32]) -> float:
     return float(known.mean()) if known.size else math.nan
 
 
-class _Silence:
-    def show(self, report: Report, evaluated: bool) -> None:
-        pass
-
-    def message(self, text: str) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class _Lines:
-    """A line now and then, and one for each evaluation."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._printed_at = -math.inf
-        self._waiting: Report | None = None  # the newest report, if it was too soon to print it
-
-    def show(self, report: Report, evaluated: bool) -> None:
-        now = self._clock()
-        if not evaluated and now - self._printed_at < SECONDS_BETWEEN_LINES:
-            self._waiting = report
-            return
-        self._printed_at, self._waiting = now, None
-        self.message(report.line())
-
-    def message(self, text: str) -> None:
-        say(text)
-
-    def close(self) -> None:
-        if self._waiting is not None:
-            self.message(self._waiting.line())
-
-
-class _Bar:
-    """Rich's bar, on stderr; what is printed to stdout meanwhile stays there."""
-
-    def __init__(self, total: int, start: int) -> None:
-        steps = "{task.completed:,.0f}/{task.total:,.0f} steps"
-        texts = (steps, "{task.fields[pace]}", "{task.fields[score]}", "{task.fields[frozen]}")
-        self._rich = RichProgress(
-            BarColumn(bar_width=24),
-            *(TextColumn(text, markup=False) for text in texts),
-            console=console(stderr=True),
-            refresh_per_second=4,
-            redirect_stdout=False,
-        )
-        self._task = self._rich.add_task("", total=total, completed=start, pace="", score="", frozen="")
-        self._rich.start()
-
-    def show(self, report: Report, evaluated: bool) -> None:
-        self._rich.update(
-            self._task, completed=report.step, pace=report.pace, score=report.score, frozen=report.frozen
-        )
-
-    def message(self, text: str) -> None:
-        self._rich.console.print(inert(text), highlight=False)
-
-    def close(self) -> None:
-        self._rich.stop()
-
-
 def _number(value: float | None) -> str:
     return "-" if value is None or not math.isfinite(value) else f"{value:.4g}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}"
 
 
 # --- Lanes that had faults, in words
@@ -242,11 +178,6 @@ def fault_facts(faults: Faults, seeds: Sequence[int], steps_per_iteration: int) 
     return found
 
 
-def faults_in_words(entries: Sequence[dict[str, Any]]) -> list[str]:
-    """A sentence for each such lane."""
-    return [_sentence(entry) for entry in entries]
-
-
 def fault_warnings(
     news: Sequence[Fault], limit: int, seeds: Sequence[int], steps_per_iteration: int
 ) -> list[str]:
@@ -260,13 +191,6 @@ def fault_warnings(
             dropped = f"episode dropped, environment restarted ({fault.restarts} of {limit})"
             said.append(f"warning: seed {seed}, by step {step:,}: {fault.reason}; {dropped}")
     return said
-
-
-def _sentence(entry: dict[str, Any]) -> str:
-    if entry["frozen_since"] is not None:
-        return f"Seed {entry['seed']} is frozen since step {entry['frozen_since']:,}: {entry['reason']}."
-    times = "once" if entry["restarts"] == 1 else f"{entry['restarts']} times"
-    return f"The environment of seed {entry['seed']} was restarted {times}, last because: {entry['reason']}."
 
 
 def _step(iteration: int, steps_per_iteration: int) -> int:

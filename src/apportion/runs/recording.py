@@ -1,7 +1,8 @@
 """Training into a run folder: what the loop yields is logged and checkpointed, and can be resumed."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,26 +15,25 @@ from numpy.typing import NDArray
 
 from apportion.core.children import StopRequest
 from apportion.core.config import UserError, check
-from apportion.core.spec import Spec
 from apportion.core.types import Metrics
 from apportion.envs.factories import only_here
-from apportion.envs.workers import Pool
-from apportion.runs import best as bests
+from apportion.envs.supervisor import Pool
 from apportion.runs import checkpoint, progress
 from apportion.runs import saved as saving
 from apportion.runs.atomic import write_json
-from apportion.runs.best import Best
-from apportion.runs.folder import RunFolder
-from apportion.runs.listeners import Audience, Events, Listener
-from apportion.runs.logs import STORED, Kind, MetricsLog, WaitingLine, Write
-from apportion.runs.notes import notes, on_age, read_status
+from apportion.runs.folder import RunFolder, notes, on_age
+from apportion.runs.listeners import Events, Listener
+from apportion.runs.logs import STORED, MetricsLog
 from apportion.runs.progress import Progress, Watch, over_some
 from apportion.runs.settings import Checkpoints, as_data, changes, read_settings
+from apportion.runs.words import faults_in_words
 from apportion.training import devices, loop
 from apportion.training.conformance import check_own
 from apportion.training.evaluate import Report
 from apportion.training.loop import Saved, Snapshot
 from apportion.training.settings import Config
+
+Write = Callable[[], None]
 
 TRAIN_LINES = 2_000  # lines of training metrics in a whole run, at the most
 EDGE_SNAPSHOTS = 100
@@ -64,7 +64,7 @@ def train(
         loop.check_room(config, pool.spec)
         run = RunFolder.create(out, as_data(config, checkpoints), pool.spec)
         with run.lock():
-            return _Recorder(run, config, checkpoints, quiet, listeners, pool).record(None, 0.0)
+            return _Training(run, config, checkpoints, quiet, listeners, pool).record(None)
 
 
 def resume(
@@ -85,18 +85,81 @@ def resume(
         check(len(found.saved.faults["frozen"]) < config.lanes, _stuck(run))
         with loop.open_pool(config, found.saved.faults) as pool:
             spec.check_same(pool.spec)
-            recorder = _Recorder(run, config, checkpoints, quiet, listeners, pool)
-            recorder.notes = [*found.skipped, *edited]
+            training = _Training(run, config, checkpoints, quiet, listeners, pool)
+            training.notes = [*found.skipped, *edited]
             pool.put_back(found.saved.where)
-            recorder.go_back_to(found, spec)
-            return recorder.record(found.saved, found.seconds)
+            training.go_back_to(found)
+            return training.record(found.saved)
 
 
 def _stuck(run: RunFolder) -> str:
     """Why a run whose seeds are all frozen cannot go on."""
-    why = progress.faults_in_words(read_status(run)[0].get("faults", []))
+    why = faults_in_words(run.read_status().get("faults", []))
     said = f": {why[0]}" if why else "."
     return f"every seed of {run.path} is frozen{said} Start a new run"
+
+
+class Recorder:
+    """Writes what a run yields, one after the other, and tells listeners each line once it is written.
+
+    While there is no room, what is to be written waits, and the run goes on. What a listener raises is its
+    own: an OSError (no connection, say) is not taken for want of room, nor the line written again.
+    """
+
+    def __init__(self, run: RunFolder, listeners: Sequence[Listener], say: Callable[[str], None]) -> None:
+        self.run = run
+        self.log = MetricsLog(run.metrics)
+        self.listeners = list(listeners)
+        self.faults: Callable[[], list[dict[str, Any]]] = list  # of lanes so far
+        self.began = time.monotonic()
+        self.problem: str | None = None  # why something waits
+        self.wants_stop = False
+        self._say = say
+        self._waiting: deque[Callable[[], dict[str, Any] | None]] = deque()
+
+    @property
+    def seconds(self) -> float:
+        """Since the run began, pauses left out."""
+        return time.monotonic() - self.began
+
+    def train_line(self, step: int, values: Mapping[str, Any]) -> None:
+        """One line on the training."""
+        self._waiting.append(partial(self.log.write, step, "train", values))
+        self.retry()
+
+    def eval_line(self, step: int, values: Mapping[str, Any], files: Mapping[str, Write]) -> None:
+        """Files, and then the line that names them: so these are there, or were damaged."""
+        line = {**values, "seconds": self.seconds, STORED: list(files)}
+        self._waiting.extend([*files.values(), partial(self.log.write, step, "eval", line)])
+        self.retry()
+
+    def status(self, state: str, step: int) -> None:
+        """How far the run is."""
+        self._waiting.append(partial(self.write_status, state, step))
+        self.retry()
+
+    def write_status(self, state: str, step: int) -> None:
+        status = {"state": state, "step": step, "seconds": round(self.seconds, 1), "lines": self.log.lines}
+        faults = self.faults()
+        write_json(self.run.status, {**status, "faults": faults} if faults else status)
+
+    def retry(self) -> None:
+        """Do what waits. The first failure is said, and the success after it."""
+        waited, written = self.problem is not None, []
+        self.problem = None
+        while self._waiting and self.problem is None:
+            try:
+                written.append(self._waiting[0]())
+                self._waiting.popleft()
+            except OSError as error:
+                self.problem = f"{error.strerror or error}{f' ({error.filename})' if error.filename else ''}"
+        if self.problem is not None and not waited:
+            self._say(f"{self.problem}: training goes on, what it logs waits for room")
+        if self.problem is None and waited:
+            self._say("there is room again: what waited has been written")
+        for line in (each for each in written if each is not None):
+            answers = [listener(line) for listener in self.listeners]
+            self.wants_stop |= False in answers
 
 
 class _Line(NamedTuple):
@@ -108,7 +171,7 @@ class _Line(NamedTuple):
     frozen: NDArray[np.bool_]  # [L]
 
 
-class _Recorder:
+class _Training:
     """Writes what a training yields into its run folder."""
 
     def __init__(
@@ -125,35 +188,31 @@ class _Recorder:
         self.config = config
         self.checkpoints = checkpoints
         self.quiet = quiet
-        self.audience = Audience(listeners)
-        self.log = MetricsLog(run.metrics)
+        self.recorder = Recorder(run, listeners, lambda line: self._say([line]))
+        self.recorder.faults = self._faults
         self.notes: list[str] = []
         self.watch = Watch(config.seeds, config.normalise)
-        self.best: Best | None = None
+        self.best: saving.Best | None = None
         self.metrics_to_come: _Line | None = None  # not written yet
-        self.waiting = WaitingLine(lambda line: self._say([line]))
 
-    def go_back_to(self, found: saving.Read, spec: Spec) -> None:
+    def go_back_to(self, found: saving.Read) -> None:
         """Make the folder what it was at a checkpoint, and note what had been damaged since."""
         run, step = self.run, found.step
-        self.began = time.monotonic() - found.seconds
+        self.recorder.began = time.monotonic() - found.seconds
         self.notes += [] if found.skipped else on_age(run, step)
         write_json(run.config, as_data(self.config, self.checkpoints))  # with what has changed, if anything
         self.notes += checkpoint.set_aside(run.checkpoints, step)
-        self.notes += self.log.restore(found.log, step)
+        self.notes += self.recorder.log.restore(found.log, step)
         run.truncate_after(step)
-        self.best, on_best = bests.read(run.best, self.config, spec, step)
-        self.notes += on_best + self._notes_on_best()
-        checkpoint.drop_after(run.best, step)
-        self._status("running", step)
+        self.best = found.best
+        self.recorder.write_status("running", step)
         self.notes += notes(run)
         self.watch.remember(run.read_metrics())
 
-    def record(self, saved: Saved | None, seconds: float) -> Outcome:
+    def record(self, saved: Saved | None) -> Outcome:
         """Run the loop to its end, or until a signal asks for a stop."""
         schedule = self.config.schedule
         first = 0 if saved is None else saved.iteration * schedule.steps_per_iteration
-        self.began = time.monotonic() - seconds
         self.saved_at = time.monotonic()
         total = schedule.iterations * schedule.steps_per_iteration
         with (
@@ -161,20 +220,20 @@ class _Recorder:
             Progress(total, self.config.lanes, self.quiet, first) as self.progress,
             loop.full_memory_explained(self.config, self.pool.spec, self._what_is_saved),
         ):
-            self.events = Events(self.run.tensorboard, resumed_at=None if saved is None else first)
+            self.recorder.listeners += [Events(self.run.tensorboard, None if saved is None else first)]
             idle = devices.advice(self.config.lanes)
             here = [_ONLY_HERE] if only_here(self.config.env.id) else []
             start = f"Writing to {self.run.path}. The first updates compile, which takes a while."
-            before = [*self.notes, *progress.faults_in_words(self._faults())]
+            before = [*self.notes, *faults_in_words(self._faults())]
             self._say([*before, *([idle] if idle else []), *here, start])
             self.progress.frozen(len(self.pool.faults.frozen))
             step = first
-            self.waiting.write(partial(self._status, "running", step))
+            self.recorder.status("running", step)
             for snapshot in loop.online(self.config, self.pool, saved):
                 step = snapshot.step
                 self._write(snapshot)
                 last = snapshot.iteration + 1 == schedule.iterations
-                ends = last or stop.requested or self.audience.wants_stop or bool(snapshot.frozen.all())
+                ends = last or stop.requested or self.recorder.wants_stop or bool(snapshot.frozen.all())
                 if ends or self._checkpoint_due(step):
                     self._checkpoint(snapshot, must_succeed=ends)
                 if ends:
@@ -183,7 +242,7 @@ class _Recorder:
             stuck = len(self.pool.faults.frozen) == self.config.lanes
             self._finish("frozen" if stuck else "finished" if step >= total else "stopped", step)
         if stuck:
-            why = progress.faults_in_words(self._faults())[0]
+            why = faults_in_words(self._faults())[0]
             raise UserError(f"no seed is left to train in {self.run.path}. {why}")
         return Outcome(self.run, step, stop.signal if step < total else None)
 
@@ -193,9 +252,10 @@ class _Recorder:
             self.metrics_to_come = _Line(snapshot.step, snapshot.metrics, snapshot.sound, snapshot.frozen)
         self._tell_faults()
         self.progress.update(snapshot.step)
-        self._write_reports(snapshot.reports)
+        for report in snapshot.reports:
+            self._write_report(report)
         if snapshot.reports:
-            self.waiting.write(partial(self._status, "running", snapshot.step))
+            self.recorder.status("running", snapshot.step)
 
     def _write_metrics(self) -> None:
         """The numbers of the last iteration that has a line. To read them is to wait for the device."""
@@ -205,40 +265,25 @@ class _Recorder:
         self.metrics_to_come = None
         metrics: dict[str, NDArray[np.float32]] = jax.device_get(values)
         metrics |= _frozen(frozen | ~np.asarray(sound))
-        self.waiting.write(
-            partial(self._log, step, "train", metrics),
-            partial(self.events.write, step, "train", metrics),
-        )
-        self.audience.tell()
+        self.recorder.train_line(step, metrics)
         self._say(self.watch.look(step, metrics))
         shown = ("reward_loss", "critic_loss")
         self.progress.metrics({k: over_some(v) for k, v in metrics.items() if k in shown})
 
-    def _write_reports(self, reports: list[Report]) -> None:
-        for report in reports:
-            self._write_report(report)
-
     def _write_report(self, report: Report) -> None:
         step, evaluation = report.step, report.evaluation
-        self.best = bests.better(self.best, report)
+        self.best = saving.better(self.best, report)
         scores: dict[str, Any] = {
             **evaluation.scores,
             "policy_mask_on": report.policy_mask.mean(axis=1),
             **_frozen(report.frozen),
+            "step_rewards": evaluation.step_rewards,
         }
-        stored, writes = self._snapshots(report)
-        facts = {"step_rewards": evaluation.step_rewards, "seconds": time.monotonic() - self.began}
-        # The line comes after the files that it names: so these are there, or were damaged.
-        self.waiting.write(
-            *writes,
-            partial(self._log, step, "eval", {**scores, **facts, STORED: stored}),
-            partial(self.events.write, step, "eval", scores),
-        )
-        self.audience.tell()
+        self.recorder.eval_line(step, scores, self._snapshots(report))
         quality = (evaluation.reward_correlation, evaluation.return_error, evaluation.success)
         self.progress.evaluation(evaluation.returns.tolist(), *(values.tolist() for values in quality))
 
-    def _snapshots(self, report: Report) -> tuple[list[str], list[Write]]:
+    def _snapshots(self, report: Report) -> dict[str, Write]:
         """Which files an evaluation gets, and how they are written."""
         step, schedule = report.step, self.config.schedule
         last = step >= schedule.iterations * schedule.steps_per_iteration
@@ -249,7 +294,7 @@ class _Recorder:
         if last or _thinned(step, schedule.steps, schedule.evaluate_every, EPISODE_SNAPSHOTS):
             kept = [lane[:EPISODES_KEPT] for lane in report.evaluation.episodes]
             files[self.run.episodes.name] = partial(self.run.write_episodes, step, kept)
-        return list(files), list(files.values())
+        return files
 
     def _checkpoint_due(self, step: int) -> bool:
         every = self.checkpoints.checkpoint_every
@@ -259,10 +304,10 @@ class _Recorder:
 
     def _checkpoint(self, snapshot: Snapshot, must_succeed: bool) -> None:
         self._write_metrics()
-        self._write_reports(snapshot.settle())
-        self.waiting.retry()
-        self.audience.tell()
-        reason = self.waiting.problem or self._save(snapshot)
+        for report in snapshot.settle():
+            self._write_report(report)
+        self.recorder.retry()
+        reason = self.recorder.problem or self._save(snapshot)
         if reason is not None:
             # The earlier checkpoints are untouched: a run that goes on may still find room later.
             line = f"no checkpoint at step {snapshot.step}: {reason}"
@@ -274,20 +319,16 @@ class _Recorder:
         """One checkpoint of all that is written down by now; why not, if there is no room."""
         settings, keep = as_data(self.config, self.checkpoints), self.checkpoints.keep
         try:
-            seconds = time.monotonic() - self.began
-            if self.best is not None:
-                # One more than checkpoints: after a crash right here, the last of those still has its own.
-                bests.write(self.run.best, snapshot.step, self.best, keep + 1, settings)
-            log = self.log.content()
-            saving.write(self.run.checkpoints, snapshot.step, snapshot.save(), seconds, keep, settings, log)
+            seconds, log, place = self.recorder.seconds, self.recorder.log.content(), self.run.checkpoints
+            saving.write(place, snapshot.step, snapshot.save(), self.best, seconds, keep, settings, log)
         except OSError as error:
             return error.strerror or str(error)
         return None
 
     def _finish(self, state: str, step: int) -> None:
-        self.waiting.write(partial(self._status, state, step))
-        fix = f"make room, then `apportion resume {self.run.path}`"
-        check(self.waiting.problem is None, f"{self.waiting.problem} after the last checkpoint: {fix}")
+        self.recorder.status(state, step)
+        problem, fix = self.recorder.problem, f"make room, then `apportion resume {self.run.path}`"
+        check(problem is None, f"{problem} after the last checkpoint: {fix}")
 
     def _what_is_saved(self) -> str:
         """For those whose training has ended in the middle."""
@@ -295,18 +336,6 @@ class _Recorder:
         if not steps:
             return "Nothing is saved yet"
         return f"`apportion resume {self.run.path}` goes on from step {steps[-1]:,}"
-
-    def _notes_on_best(self) -> list[str]:
-        """What to say when there were evaluations, but the best of them was not kept."""
-        if self.best is not None or all(entry["kind"] != "eval" for entry in self.run.read_metrics()):
-            return []
-        return [f"{self.run.best} has no best policy so far: one is kept from here on"]
-
-    def _status(self, state: str, step: int) -> None:
-        seconds = round(time.monotonic() - self.began, 1)
-        status = {"state": state, "step": step, "seconds": seconds, "lines": self.log.lines}
-        faults = self._faults()
-        write_json(self.run.status, {**status, "faults": faults} if faults else status)
 
     def _faults(self) -> list[dict[str, Any]]:
         steps = self.config.schedule.steps_per_iteration
@@ -319,9 +348,6 @@ class _Recorder:
             seeds, limit = self.config.seeds, self.config.env.restarts
             self._say(progress.fault_warnings(news, limit, seeds, schedule.steps_per_iteration))
             self.progress.frozen(len(faults.frozen))
-
-    def _log(self, step: int, kind: Kind, values: dict[str, Any]) -> None:
-        self.audience.note(self.log.write(step, kind, values))
 
     def _say(self, messages: Iterable[str]) -> None:
         for message in messages:

@@ -1,10 +1,9 @@
-"""Edges and episodes at some moments of training: one safetensors file each, checked when it is read.
+"""Edges and episodes at some moments of training: one file of arrays each, checked when it is read.
 
 A file that cannot be read, or does not fit the run, counts as absent; `damaged` names it.
 """
 
-import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError
-from apportion.runs.atomic import Arrays, read_tensors, write_tensors
+from apportion.core.config import UserError, check
+from apportion.runs import atomic
+from apportion.runs.atomic import Arrays, place
 
 Episode = dict[str, NDArray[Any]]  # observations [T+1, S], actions [T, A], true_rewards [T], ...
 
-_NAME = re.compile(r"step_(\d{12})\.safetensors")
-_ENTRY = re.compile(r"lane(\d{1,6})\.episode(\d{1,6})\.(.+)")
+EDGES = "edges"  # the folder of edges; any other has episodes
 _COUNTS = "episodes_per_lane"
 _PER_STEP = ("true_rewards", "redistributed", "segment_end")  # what readers need beside these is optional
 
@@ -31,43 +30,49 @@ class Sizes(NamedTuple):
     actions: int
 
 
-Check = Callable[[Arrays, Sizes], None]  # UserError, in a few words, for arrays that do not fit
-
-
-def write(folder: Path, step: int, arrays: Arrays) -> None:
-    write_tensors(place(folder, step), arrays)
-
-
-def steps(folder: Path, check: Check, sizes: Sizes) -> list[int]:
+def steps(folder: Path, sizes: Sizes) -> list[int]:
     """Steps whose snapshot can be read, oldest first."""
-    return [step for step in stored(folder) if _reason(place(folder, step), check, sizes) is None]
+    return [step for step in atomic.steps(folder) if _reason(place(folder, step), sizes) is None]
 
 
-def damaged(folder: Path, check: Check, sizes: Sizes) -> list[str]:
+def damaged(folder: Path, sizes: Sizes) -> list[str]:
     """A line for each snapshot that cannot be read."""
-    reasons = {path: _reason(path, check, sizes) for path in (place(folder, step) for step in stored(folder))}
+    reasons = {path: _reason(path, sizes) for path in (place(folder, step) for step in atomic.steps(folder))}
     return [f"{path} is left out: {reason}" for path, reason in reasons.items() if reason is not None]
 
 
-def read(folder: Path, step: int, check: Check, sizes: Sizes) -> Arrays:
+def read(folder: Path, step: int, sizes: Sizes) -> Arrays:
     """The arrays of one snapshot."""
     path = place(folder, step)
     try:
-        arrays = read_tensors(path)
-        check(arrays, sizes)
-    except (ValueError, UserError) as error:
-        raise UserError(f"{path} is damaged ({error}): delete it") from error
+        return _fitting(path, sizes)
+    except (OSError, ValueError, UserError) as error:
+        raise UserError(f"{path} is damaged ({atomic.in_a_line(error)}): delete it") from error
+
+
+def _fitting(path: Path, sizes: Sizes) -> Arrays:
+    arrays, _ = atomic.read_arrays(path)
+    (check_edges if path.parent.name == EDGES else check_episodes)(arrays, sizes)
     return arrays
 
 
-def place(folder: Path, step: int) -> Path:
-    return folder / f"step_{step:012d}.safetensors"
+def _reason(path: Path, sizes: Sizes) -> str | None:
+    """Why a snapshot cannot be read; None where it can."""
+    try:
+        stat = path.stat()
+        return _looked_at(path, stat.st_mtime_ns, stat.st_size, sizes)
+    except OSError as error:
+        return atomic.in_a_line(error)
 
 
-def stored(folder: Path) -> list[int]:
-    """Steps that have a file, oldest first; whether it is whole shows when it is read."""
-    matches = [_NAME.fullmatch(path.name) for path in folder.glob("step_*")]
-    return sorted(int(match[1]) for match in matches if match)
+@lru_cache(maxsize=1024)
+def _looked_at(path: Path, modified: int, size: int, sizes: Sizes) -> str | None:
+    """Read again only when the file has changed."""
+    try:
+        _fitting(path, sizes)
+    except (ValueError, UserError) as error:
+        return atomic.in_a_line(error)
+    return None
 
 
 def check_edges(arrays: Arrays, sizes: Sizes) -> None:
@@ -80,22 +85,22 @@ def check_edges(arrays: Arrays, sizes: Sizes) -> None:
         "action_to_state": (lanes, actions, states),
         "policy_mask": (lanes, states),
     }
-    _need("policy_mask" in arrays, "policy_mask is missing")
+    check("policy_mask" in arrays, "policy_mask is missing")
     for name, block in arrays.items():
         wanted = shapes.get(name, (lanes, *block.shape[1:]))
-        _need(block.shape == wanted, f"{name} has shape {block.shape}, the run {wanted}")
-        _need(block.dtype.kind == "f", f"{name} holds {block.dtype.name}")
+        check(block.shape == wanted, f"{name} has shape {block.shape}, the run {wanted}")
+        check(block.dtype.kind == "f", f"{name} holds {block.dtype.name}")
         inside = (block >= 0) & (block <= 1) | np.isnan(block)
-        _need(bool(inside.all()), f"{name} holds what is no probability")
+        check(bool(inside.all()), f"{name} holds what is no probability")
 
 
 def check_episodes(arrays: Arrays, sizes: Sizes) -> None:
     """Whole episodes of every lane, in the run's dimensions."""
-    _need(_COUNTS in arrays, f"{_COUNTS} is missing")
+    check(_COUNTS in arrays, f"{_COUNTS} is missing")
     counts = arrays[_COUNTS]
     good = counts.shape == (sizes.lanes,) and counts.dtype.kind in "iu" and bool((counts >= 0).all())
-    _need(good, f"{_COUNTS} is not a number for each of the {sizes.lanes} lanes")
-    _need(int(counts.sum()) <= len(arrays), f"{_COUNTS} promises more than there is")
+    check(good, f"{_COUNTS} is not a number for each of the {sizes.lanes} lanes")
+    check(int(counts.sum()) <= len(arrays), f"{_COUNTS} promises more than there is")
     for lane, episodes in enumerate(by_lane(arrays)):
         for number, episode in enumerate(episodes):
             _check_episode(episode, sizes, f"lane{lane}.episode{number}")
@@ -104,16 +109,19 @@ def check_episodes(arrays: Arrays, sizes: Sizes) -> None:
 def by_lane(arrays: Arrays) -> list[list[Episode]]:
     """The episodes of each lane."""
     lanes: list[list[Episode]] = [[{} for _ in range(count)] for count in arrays[_COUNTS]]
+    places = {
+        f"lane{lane}.episode{number}": episode
+        for lane, episodes in enumerate(lanes)
+        for number, episode in enumerate(episodes)
+    }
     for key in sorted(arrays.keys() - {_COUNTS}):
-        match = _ENTRY.fullmatch(key)
-        place = (int(match[1]), int(match[2])) if match else (len(lanes), 0)
-        _need(place[0] < len(lanes) and place[1] < len(lanes[place[0]]), f"{key[:60]!r} is of no episode")
-        assert match is not None
-        lanes[place[0]][place[1]][match[3]] = arrays[key]
+        lane, number, name = [*key.split(".", 2), "", ""][:3]
+        check(f"{lane}.{number}" in places, f"{key[:60]!r} is of no episode")
+        places[f"{lane}.{number}"][name] = arrays[key]
     return lanes
 
 
-def from_lanes(lanes: Any) -> Arrays:
+def from_lanes(lanes: Sequence[Sequence[Episode]]) -> Arrays:
     """The other way round: arrays under one name each."""
     arrays: Arrays = {_COUNTS: np.array([len(episodes) for episodes in lanes], np.int32)}
     for lane, episodes in enumerate(lanes):
@@ -124,38 +132,14 @@ def from_lanes(lanes: Any) -> Arrays:
 
 def _check_episode(episode: Episode, sizes: Sizes, name: str) -> None:
     absent = [each for each in ("observations", "actions", *_PER_STEP) if each not in episode]
-    _need(not absent, f"{name} has no {absent[0] if absent else ''}")
+    check(not absent, f"{name} has no {absent[0] if absent else ''}")
     length = len(np.atleast_1d(episode["actions"]))
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*_PER_STEP, "paid"), (length,))
     shapes |= {"observations": (length + 1, sizes.states), "actions": (length, sizes.actions)}
     for key, array in episode.items():
         wanted = shapes.get(key, array.shape)
-        _need(array.shape == wanted, f"{name}.{key} has shape {array.shape}, not {wanted}")
-        _need(array.dtype.kind in "fbiu", f"{name}.{key} holds {array.dtype.name}")
-    _need(length > 0, f"{name} has no step")
+        check(array.shape == wanted, f"{name}.{key} has shape {array.shape}, not {wanted}")
+        check(array.dtype.kind in "fbiu", f"{name}.{key} holds {array.dtype.name}")
+    check(length > 0, f"{name} has no step")
     for key in ("observations", "actions"):
-        _need(bool(np.isfinite(episode[key]).all()), f"{name}.{key} holds NaN or infinity")
-
-
-def _need(good: bool, reason: str) -> None:
-    if not good:
-        raise UserError(reason)
-
-
-def _reason(path: Path, check: Check, sizes: Sizes) -> str | None:
-    """Why a snapshot cannot be read; None where it can."""
-    try:
-        stat = path.stat()
-        return _looked_at(path, stat.st_mtime_ns, stat.st_size, check, sizes)
-    except OSError as error:
-        return error.strerror or str(error)
-
-
-@lru_cache(maxsize=1024)
-def _looked_at(path: Path, modified: int, size: int, check: Check, sizes: Sizes) -> str | None:
-    """Read again only when the file has changed."""
-    try:
-        check(read_tensors(path), sizes)
-    except (ValueError, UserError) as error:
-        return str(error)
-    return None
+        check(bool(np.isfinite(episode[key]).all()), f"{name}.{key} holds NaN or infinity")

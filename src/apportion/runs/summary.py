@@ -1,40 +1,24 @@
 """What a run folder says, in a few numbers: the answer of `apportion show`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS, Graph, Spec
-from apportion.graph.certificate import Doubt
-from apportion.runs import best as bests
+from apportion.graph.certificate import marked
+from apportion.runs import saved as saving
 from apportion.runs.atomic import read_json
-from apportion.runs.certified import certificates
-from apportion.runs.credit import answer_doubts, told_in_words, varies_too_much
-from apportion.runs.credit import in_words as credit_in_words
-from apportion.runs.folder import RunFolder
-from apportion.runs.notes import notes, read_status, read_versions
+from apportion.runs.credit import read_credit
+from apportion.runs.folder import RunFolder, notes
+from apportion.runs.words import BEWARE, answer_doubts, credit_in_words, fit_in_words
 from apportion.training.evaluate import structure_scores
 
 _HALF = 0.5  # of the credit's variance: with less that is determined, whoever uses it is told
+UNDECIDED = 0.5  # what stands for an edge of which the data cannot tell, where edges have a certificate
+_MOST = 3.0  # times as much as outcomes allow, that steps' rewards of a certified run may vary
 _VARIES = "rewards of steps vary more than outcomes allow"
-_DYNAMICS = [doubt.value for doubt in Doubt if doubt.of_dynamics]
-_FAR = 2.0  # times their variance, by which outcomes are missed: with one reward for all, it would be 1
-_SAME = 1e9  # of a variance that is none but rounding
-_NO_ANSWER = (
-    "The data cannot support an answer (seed {}): outcomes of held-out episodes are not told better than by "
-    "their mean, by two standard errors."
-)
-_NOT_LEARNED = (
-    "No answer was learned (seed {}): outcomes of held-out episodes are missed by more than they differ. "
-    "Give more --updates, or less that has nothing to do with them."
-)
-_BEWARE = "Do not rely on these rewards, nor on the graph."
-_BEWARE_ALONE = "Do not rely on these rewards."  # of a method without a graph
-_MISSED = (
-    "Learned rewards miss what the last evaluation's episodes paid by more than they paid (seed {}): rewards "
-    "of 0 would be nearer."
-)
 
 
 def summarise(run: RunFolder) -> dict[str, Any]:
@@ -45,8 +29,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
     last = evaluations[-1] if evaluations else {}
     edges = run.read_last_edges()
     scores = _structure_scores(edges, spec)
-    best, _ = bests.moments(run.best, run.sizes().lanes)
-    status = read_status(run)[0]
+    status = run.read_status()
     data = _data(run, last)
     return {
         "run": str(run.path),
@@ -63,16 +46,16 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "step_rewards": step_rewards(evaluations),
         "learned": len(metrics) > len(evaluations),
         "data": data,
-        "best": best,
+        "best": saving.best_moments(run.checkpoints, run.sizes().lanes),
         "observation_names": list(spec.observation_names),
         "action_names": list(spec.action_names),
         "graph": _graph(edges),
-        "certificates": _certified(certificates(edges), data),
+        "certificates": certificates(edges, data),
         "true_graph": None if spec.true_graph is None else spec.true_graph.to_dict(),
         "structure": None if scores is None else {block: each["f1"] for block, each in scores.items()},
         "structure_scores": scores,
         "config": run.read_config(),
-        "versions": read_versions(run)[0],
+        "versions": run.read_versions(),
         "notes": notes(run),
     }
 
@@ -83,7 +66,8 @@ def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
         return None
     facts = read_json(run.data)
     told: dict[str, Any] = {name: last.get(name) for name in ("unexplained", "supported")}
-    known = read_json(run.credit) if run.credit.is_file() else None
+    found = read_credit(run)
+    known = None if found is None else found.facts
     if known is not None and known["share"] > 0 and told["unexplained"] is not None:
         # Credit is the posterior's where it explains more, and leaves no more than either of the two.
         left, good = known["unexplained"], known["supported"]
@@ -98,28 +82,34 @@ def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _certified(
-    found: list[dict[str, Any]] | None, data: dict[str, Any] | None
+def certificates(
+    edges: Mapping[str, NDArray[np.float32]], data: dict[str, Any] | None
 ) -> list[dict[str, Any]] | None:
-    """Edges are not certified by rewards that vary more from step to step than outcomes allow."""
-    if found is None or data is None:
-        return found
-    if data["answers"] is not None and data["credit"] is not None:
-        doubts = answer_doubts(data["credit"])
-        return [
-            {"reward": not doubts, "dynamics": each["dynamics"], "doubts": [*doubts, *_of_dynamics(each)]}
-            for each in found
-        ]
-    return [
-        {**each, "reward": False, "doubts": [*each["doubts"], _VARIES]}
-        if varies_too_much(data["credit"], lane)
-        else each
-        for lane, each in enumerate(found)
-    ]
+    """For each lane, which edges may be relied on, and what speaks against the others; None where the method
+    certifies none. Rewards that vary more from step to step than outcomes allow certify no edges to them."""
+    if "doubts" not in edges:
+        return None
+    credit = None if data is None else data["credit"]
+    answers = None if data is None or data["answers"] is None else credit
+    found = []
+    for lane, marks in enumerate(edges["doubts"]):
+        doubts = marked(marks.tolist())
+        of_dynamics = [each.value for each in doubts if each.of_dynamics]
+        varies = [_VARIES] if varies_too_much(credit, lane) else []
+        if answers is None:
+            said = [*(each.value for each in doubts), *varies]
+            good = not varies and not any(each.of_reward for each in doubts)
+        else:
+            said = [*answer_doubts(answers), *of_dynamics]
+            good = not answer_doubts(answers)
+        found.append({"reward": good, "dynamics": not of_dynamics, "doubts": said})
+    return found
 
 
-def _of_dynamics(certificate: dict[str, Any]) -> list[str]:
-    return [each for each in certificate["doubts"] if each in _DYNAMICS]
+def varies_too_much(facts: dict[str, Any] | None, lane: int) -> bool:
+    """Whether a lane's rewards of steps vary by more than outcomes allow, however well they explain these."""
+    excess = [] if facts is None else facts["excess"]
+    return bool(lane < len(excess) and excess[lane] > _MOST)
 
 
 def fit_warnings(run: RunFolder) -> list[str]:
@@ -128,66 +118,15 @@ def fit_warnings(run: RunFolder) -> list[str]:
     if summary["data"] is None:
         return []
     seeds = [summary["config"]["seed"] + lane for lane in range(summary["config"]["lanes"])]
-    said = in_words(summary["data"], seeds)
     credit = summary["data"]["credit"]
-    doubtful = credit is not None and credit["determined"] < _HALF
-    return [each for each in said if _BEWARE in each or (doubtful and each in credit_in_words(credit))]
-
-
-def in_words(data: dict[str, Any] | None, seeds: list[int]) -> list[str]:
-    """Whether the data support what was learned from them, in a sentence or two."""
-    if data is None or data["unexplained"] is None:
-        return []
-    parts = ", ".join("unknown" if share is None else f"{share:.1%}" for share in data["unexplained"])
-    learned, others = data["episodes"] - data["held_out"], data["held_out"]
-    if min((share for share in data["unexplained"] if share is not None), default=0.0) > _SAME:
-        said = f"Fitted to {learned:,} episodes; the outcomes of {others:,} others are all the same."
-        return [said, f"{_NO_ANSWER.format(', '.join(map(str, seeds)))} {_BEWARE}"]
-    said = (
-        f"Fitted to {learned:,} episodes; in the outcomes of {others:,} others, {parts} of the variance "
-        "stays unexplained."
-    )
-    if data["answers"] is not None:
-        said = f"Fitted to {learned:,} episodes. {told_in_words(data['credit'], others, parts)}"
-    steps = credit_in_words(data["credit"])
-    lanes = list(zip(seeds, data["supported"], data["unexplained"], strict=True))
-    far = [str(seed) for seed, good, share in lanes if not good and (share is None or share > _FAR)]
-    poor = [str(seed) for seed, good, _ in lanes if not good and str(seed) not in far]
-    warnings = [(poor, _NO_ANSWER), (far, _NOT_LEARNED)]
-    return [
-        said,
-        *steps,
-        *(f"{text.format(', '.join(those))} {_BEWARE}" for those, text in warnings if those),
-    ]
-
-
-def misses_in_words(summary: dict[str, Any], seeds: list[int]) -> list[str]:
-    """Of a training: a warning where learned rewards sum to something farther from what was paid than 0."""
-    if summary["data"] is not None:
-        return []  # a fit has words of its own
-    errors = zip(seeds, summary["return_error_per_lane"] or (), strict=False)
-    far = [str(seed) for seed, error in errors if error is not None and error > 1]
-    beware = _BEWARE if summary["graph"]["state_to_reward"] is not None else _BEWARE_ALONE
-    return [f"{_MISSED.format(', '.join(far))} {beware}"] if far else []
-
-
-def unlearned_in_words(summary: dict[str, Any]) -> list[str]:
-    """Of a training: a warning where all that was evaluated is an agent as it began."""
-    if summary["data"] is not None or summary["learned"] or not summary["steps"]:
-        return []
-    step, warmup = summary["steps"][-1], summary["config"].get("schedule", {}).get("warmup_steps", 0)
-    why = (
-        f"the first update waits for the end of the warm-up, at step {warmup:,} (--warmup-steps)"
-        if step < warmup
-        else "no episode was paid early enough for an update (--steps)"
-    )
-    return [f"Nothing was learned by step {step:,}: {why}. The policy is as it began."]
+    doubtful = credit_in_words(credit) if credit is not None and credit["determined"] < _HALF else []
+    return [each for each in fit_in_words(summary["data"], seeds) if BEWARE in each or each in doubtful]
 
 
 def step_rewards(evaluations: list[dict[str, Any]]) -> bool:
     """Whether the environment itself rewards single steps, so that there is a true reward to compare with.
 
-    One lane that saw such a reward is enough. Runs of older versions do not say, and most environments do."""
+    One lane that saw such a reward is enough; most environments do."""
     said = [entry["step_rewards"] for entry in evaluations if "step_rewards" in entry]
     return not said or any(any(lanes) for lanes in said)
 

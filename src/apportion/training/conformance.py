@@ -35,7 +35,8 @@ def check_own(config: Config, spec: Spec) -> None:
 
 def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None:
     """Complain of what a method gives, unless it is what the loop, the reports and checkpoints need."""
-    check(isinstance(method.sampling, Sampling), f"--method {name}: sampling must be a Sampling")
+    whose = f"--method {name}"
+    check(isinstance(method.sampling, Sampling), f"{whose}: sampling must be a Sampling")
     wanted = method.sampling.suited(spec.max_segment_steps)
 
     def all_it_does(key: PRNGKeyArray) -> dict[str, Any]:
@@ -45,34 +46,37 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
         found = {"state": state, "after": after, "metrics": metrics}
         found["reward"] = method.reward(state, batch.transitions)
         if method.policy_mask is not None:
-            found["mask"] = method.policy_mask(state)
-        if method.edges is not None:
-            found["edges"] = tuple(method.edges(state))
+            found["policy_mask"] = method.policy_mask(state)
+        if method.graph is not None:
+            found |= {f"edges.{block}": each for block, each in method.graph.edges(state)._asdict().items()}
         if method.credit is not None and batch.segments is not None:
             found["credit"] = method.credit(state, batch.segments)
-        if method.repaid is not None:
-            found["repaid"] = method.repaid(state, jnp.ones(()), jnp.zeros(()))
+        if method.rescale is not None:
+            found["rescaled"] = method.rescale(state, jnp.ones(()), jnp.zeros(()))
         if method.dynamics is not None:
-            found["dynamics"] = _all_it_imagines(method.dynamics, state, batch.transitions, spec, key)
+            found |= _all_it_imagines(method.dynamics, state, batch.transitions, spec, key)
         return found
 
-    found = _shapes(f"--method {name}", all_it_does)
+    found = _shapes(whose, all_it_does)
+    _check_state(whose, found)
+    _check_form(f"{whose}: rescale", found["state"], found.get("rescaled", found["state"]))
+    if method.dynamics is not None:
+        _check_state(f"{whose}: dynamics", found, "dynamics.")
     states, actions = spec.observation_size, spec.action_size
-    _check_state(f"--method {name}", found)
-    _check_form(f"--method {name}: repaid", found["state"], found.get("repaid", found["state"]))
-    _check_shape(f"--method {name}: reward", found["reward"], (batch_size,))
-    if "mask" in found:
-        _check_shape(f"--method {name}: policy_mask", found["mask"], (states,))
-    if "credit" in found:
-        _check_shape(f"--method {name}: credit", found["credit"], (wanted.segments, spec.max_segment_steps))
-    blocks = ((states,), (actions,), (states, states), (actions, states))
-    for block, shape in zip(found.get("edges", ()), blocks, strict=False):
-        _check_shape(f"--method {name}: edges", block, shape)
-    if "dynamics" in found:
-        _check_state(f"--method {name}: dynamics", found["dynamics"])
-        shapes = ((batch_size, states), (batch_size,))
-        for part, shape in zip(found["dynamics"]["imagined"], shapes, strict=False):
-            _check_shape(f"--method {name}: dynamics.imagine", part, shape)
+    shapes = {
+        "reward": (batch_size,),
+        "policy_mask": (states,),
+        "credit": (wanted.segments, spec.max_segment_steps),
+        "edges.state_to_reward": (states,),
+        "edges.action_to_reward": (actions,),
+        "edges.state_to_state": (states, states),
+        "edges.action_to_state": (actions, states),
+        "dynamics.imagine.next_observation": (batch_size, states),
+        "dynamics.imagine.terminated": (batch_size,),
+    }
+    for what, shape in shapes.items():
+        if what in found:
+            _check_shape(f"{whose}: {what}", found[what], shape)
 
 
 def _all_it_imagines(
@@ -81,7 +85,9 @@ def _all_it_imagines(
     state = dynamics.init(key, spec)
     after, metrics = dynamics.update(state, method, steps)
     imagined = dynamics.imagine(state, method, steps.observation, steps.action, key)
-    return {"state": state, "after": after, "metrics": metrics, "imagined": tuple(imagined)}
+    found = {"state": state, "after": after, "metrics": metrics}
+    found |= {f"imagine.{part}": each for part, each in imagined._asdict().items()}
+    return {f"dynamics.{name}": each for name, each in found.items()}
 
 
 def _check_backbone(name: str, backbone: Backbone, spec: Spec) -> None:
@@ -95,14 +101,8 @@ def _check_backbone(name: str, backbone: Backbone, spec: Spec) -> None:
             density = backbone.log_density(state, steps.observation, steps.action)
             steps = steps._replace(acted=Acted(density, steps.terminated, steps.terminated))
         after, metrics = backbone.update(state, steps, steps.paid, key)
-        action = backbone.act(state, steps.observation[0], key, True)
-        return {
-            "state": state,
-            "after": after,
-            "metrics": metrics,
-            "action": action,
-            "actor": backbone.actor(state),
-        }
+        found = {"state": state, "after": after, "metrics": metrics, "actor": backbone.actor(state)}
+        return found | {"action": backbone.act(state, steps.observation[0], key, True)}
 
     found = _shapes(whose, all_it_does)
     _check_state(whose, found)
@@ -129,10 +129,10 @@ def _shapes(whose: str, function: Any) -> dict[str, Any]:
     return shapes
 
 
-def _check_state(whose: str, found: dict[str, Any]) -> None:
+def _check_state(whose: str, found: dict[str, Any], part: str = "") -> None:
     """The state keeps its form in an update, and metrics are single numbers."""
-    _check_form(f"{whose}: update", found["state"], found["after"])
-    for metric, value in found["metrics"].items():
+    _check_form(f"{whose}: update", found[f"{part}state"], found[f"{part}after"])
+    for metric, value in found[f"{part}metrics"].items():
         _check_shape(f"{whose}: the metric {metric!r}", value, ())
 
 

@@ -20,8 +20,8 @@ from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.core.types import Method, Sampling, Segments, State, Transitions
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
-from apportion.envs.wire import Arrays
-from apportion.envs.workers import Pool
+from apportion.envs.messages import Arrays
+from apportion.envs.supervisor import Pool
 from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training.agent import AgentState
@@ -134,12 +134,12 @@ def judge(
 
     truth = np.array([bool(lane) and rewards_steps(lane) for lane in lanes])
     return Evaluation(
-        returns=per_lane(lambda lane: float(np.mean(_returns(lane)))),
-        return_std=per_lane(lambda lane: float(np.std(_returns(lane)))),
+        returns=per_lane(lambda lane: float(np.mean(_sums(lane)))),
+        return_std=per_lane(lambda lane: float(np.std(_sums(lane)))),
         lengths=per_lane(lambda lane: float(np.mean([len(e["actions"]) for e in lane]))),
         reward_correlation=np.where(truth, np.asarray(correlation, np.float64), np.nan),
         episode_correlation=np.where(truth, per_lane(_episode_correlation), np.nan),
-        return_error=per_lane(_return_error),
+        return_error=per_lane(lambda lane: _relative_error(_sums(lane, "redistributed"), lane)),
         constant_error=per_lane(_constant_error),
         success=_success_rates(lanes),
         step_rewards=truth,
@@ -195,23 +195,19 @@ def pearson(x: NDArray[Any], y: NDArray[Any]) -> float:
     return float(np.sum(x * y) / scale) if scale > 0 else float("nan")
 
 
-def _returns(lane: list[Arrays]) -> NDArray[np.float64]:
-    return np.array([np.sum(e["true_rewards"], dtype=np.float64) for e in lane])
-
-
-def _return_error(lane: list[Arrays]) -> float:
-    predicted = np.array([np.sum(e["redistributed"], dtype=np.float64) for e in lane])
-    return _relative_error(predicted, _returns(lane))
+def _sums(lane: list[Arrays], column: str = "true_rewards") -> NDArray[np.float64]:
+    return np.array([np.sum(e[column], dtype=np.float64) for e in lane])
 
 
 def _constant_error(lane: list[Arrays]) -> float:
     """Where pay is around a large level this is small, and a small return error says little. It is not what
     return errors are a share of: a good policy's episodes pay alike, and nearly nothing would be left."""
-    returns, lengths = _returns(lane), np.array([len(e["actions"]) for e in lane], np.float64)
-    return _relative_error(lengths * (returns.sum() / lengths.sum()), returns)
+    lengths = np.array([len(e["actions"]) for e in lane], np.float64)
+    return _relative_error(lengths * (_sums(lane).sum() / lengths.sum()), lane)
 
 
-def _relative_error(predicted: NDArray[np.float64], returns: NDArray[np.float64]) -> float:
+def _relative_error(predicted: NDArray[np.float64], lane: list[Arrays]) -> float:
+    returns = _sums(lane)
     scale = np.mean(np.abs(returns))
     return float(np.mean(np.abs(predicted - returns)) / scale) if scale > 0 else float("nan")
 
@@ -312,18 +308,6 @@ class Report(NamedTuple):
     frozen: NDArray[np.bool_]  # [L] lanes that stood still
 
 
-class _Moment(NamedTuple):
-    """All that an evaluation needs of the training, which meanwhile goes on; on the host."""
-
-    iteration: int
-    step: int
-    agent: AgentState  # [L, ...]
-    actor: Arrays  # [L, ...]
-    correlation: NDArray[np.float32]  # [L]
-    edges: dict[str, NDArray[np.float32]]  # [L, ...]
-    frozen: NDArray[np.bool_]  # [L]
-
-
 class _Programs(NamedTuple):
     """What an evaluation computes, over all lanes. Nothing of it depends on the backbone."""
 
@@ -368,8 +352,20 @@ class Evaluator:
         agent, arrays, correlation, edges = jax.device_get(parts)
         self.islands.settle()
         frozen = self.islands.frozen(iteration)
-        moment = _Moment(iteration, step, agent, arrays, correlation, edges, frozen)
-        self._under_way = self._thread.submit(self._report, moment)
+        report = partial(Report, step, edges=edges, policy_mask=arrays["mask"], agent=agent, frozen=frozen)
+
+        def judged() -> Report:
+            """On the host: meanwhile the training goes on."""
+            absent = np.flatnonzero(frozen).tolist()
+            episodes = self.pool.episodes(
+                arrays, iteration, self.episodes, beside_training=True, absent=absent
+            )
+            redistributed: list[list[NDArray[np.float32]]] = [[] for _ in episodes]
+            if any(episodes):
+                redistributed = self._programs.redistribute(agent._replace(backbone=None), episodes)
+            return report(evaluation=judge(episodes, redistributed, correlation))
+
+        self._under_way = self._thread.submit(judged)
         if not self.pool.has_spare_workers:
             self._under_way.exception()  # until it is done
 
@@ -382,23 +378,6 @@ class Evaluator:
         ended, self._under_way = self._under_way, None
         return [] if ended is None else [ended.result()]
 
-    def _report(self, moment: _Moment) -> Report:
-        absent = np.flatnonzero(moment.frozen).tolist()
-        episodes = self.pool.episodes(
-            moment.actor, moment.iteration, self.episodes, beside_training=True, absent=absent
-        )
-        redistributed: list[list[NDArray[np.float32]]] = [[] for _ in episodes]
-        if any(episodes):
-            redistributed = self._programs.redistribute(moment.agent._replace(backbone=None), episodes)
-        return Report(
-            step=moment.step,
-            evaluation=judge(episodes, redistributed, moment.correlation),
-            edges=moment.edges,
-            policy_mask=moment.actor["mask"],
-            agent=moment.agent,
-            frozen=moment.frozen,
-        )
-
     def close(self) -> None:
         """When the evaluation under way has ended."""
         self._thread.shutdown(cancel_futures=True)
@@ -406,5 +385,6 @@ class Evaluator:
 
 def beliefs(method: Method, state: State) -> dict[str, Array]:
     """What one lane's model says of the graph, and what speaks against it."""
-    edges = {} if method.edges is None else method.edges(state)._asdict()
-    return edges if method.doubts is None else {**edges, "doubts": method.doubts(state)}
+    graph = method.graph
+    edges = {} if graph is None else graph.edges(state)._asdict()
+    return edges if graph is None or graph.doubts is None else {**edges, "doubts": graph.doubts(state)}

@@ -13,43 +13,33 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt32
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from apportion import methods
 from apportion.core.config import check, from_dict, to_dict
 from apportion.core.registry import own
 from apportion.core.spec import Spec
-from apportion.core.types import Method, Metrics, Revision, Sampling, Transitions
+from apportion.core.types import Method, Metrics, Sampling, Transitions
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
 from apportion.envs.lane import LARGEST_REWARD
 from apportion.envs.make import EnvConfig
+from apportion.envs.messages import Arrays
 from apportion.envs.spaces import not_finite
 from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.conformance import check_method
-from apportion.training.revisions import lanes_due, search
+from apportion.training.offline import chunk_of
+from apportion.training.revisions import looked_at_once, reached
 from apportion.training.settings import Config, Schedule
-from apportion.training.updates import kept_credit, key_from, surveyed, watch_rewards
+from apportion.training.updates import key_from, watch_rewards
 
 _INIT, _UPDATE, _DRAW, _WATCH = range(4)  # separate streams of randomness
 _WATCH_EVERY = 100  # draws between two looks at the size of the rewards: an iteration of our own trainer
 
 
 # --- Episodes that somebody else's trainer plays: step by step until they end, then whole into the replay
-
-
-class Episode(NamedTuple):
-    """A finished one, without padding."""
-
-    observations: NDArray[np.float32]  # [T+1, S] with the one after the last step
-    actions: NDArray[np.float32]  # [T, A] in [-1, 1], or one-hot
-    paid: NDArray[np.float32]  # [T]
-    true_rewards: NDArray[np.float32]  # [T] where the environment tells, else what was paid
-    segment_end: NDArray[np.bool_]  # [T] whether a payment closed a segment there; the last step does
-    terminated: bool  # a true end; False where its time was up
 
 
 class Unfinished:
@@ -83,17 +73,17 @@ class Unfinished:
         self.true_rewards.append(float(info.get("true_reward", paid)))
         self.segment_end.append(bool(info.get("segment_end", False)))
 
-    def end(self, terminated: bool) -> Episode:
-        """The whole episode; from here on the next one."""
+    def end(self, terminated: bool) -> Arrays:
+        """The whole episode; from here on the next one. Its last step closes a segment."""
         self.segment_end[-1] = True
-        episode = Episode(
-            np.stack(self.observations),
-            np.stack(self.actions),
-            np.array(self.paid, np.float32),
-            np.array(self.true_rewards, np.float32),
-            np.array(self.segment_end),
-            terminated,
-        )
+        episode = {
+            "observations": np.stack(self.observations),
+            "actions": np.stack(self.actions),
+            "paid": np.array(self.paid, np.float32),
+            "true_rewards": np.array(self.true_rewards, np.float32),
+            "segment_end": np.array(self.segment_end),
+            "terminated": np.asarray(terminated),
+        }
         self.forget()
         return episode
 
@@ -104,38 +94,6 @@ class Unfinished:
         self.paid: list[float] = []
         self.true_rewards: list[float] = []
         self.segment_end: list[bool] = []
-
-
-def as_chunk(episode: Episode, spec: Spec) -> Chunk:
-    """As the replay takes it: rows padded to those of the longest episode, so that one program serves all."""
-    steps = len(episode.paid)
-    ends = np.flatnonzero(episode.segment_end) + 1
-    starts = np.concatenate([[0], ends[:-1]])
-    totals = [episode.paid[start:end].sum() for start, end in zip(starts, ends, strict=True)]
-    rows, places = spec.max_episode_steps + 2, 1 << (len(ends) - 1).bit_length()
-    terminated = np.zeros(rows, np.bool_)
-    terminated[steps - 1] = episode.terminated
-
-    def padded(values: Any, size: int, dtype: Any) -> NDArray[Any]:
-        array = np.asarray(values, dtype)
-        return np.pad(array, [(0, size - len(array)), *[(0, 0)] * (array.ndim - 1)])
-
-    observation = padded(episode.observations, rows, np.float32)
-    observation[steps + 1 :] = episode.observations[-1]  # the row after the last counts in measured units
-    arrays: dict[str, Any] = {
-        "observation": observation,
-        "action": padded(episode.actions, rows, np.float32),
-        "paid": padded(episode.paid, rows, np.float32),
-        "true_reward": padded(episode.true_rewards, rows, np.float32),
-        "terminated": terminated,
-        "rows": np.asarray(steps + 1, np.int32),
-        "segment_start": padded(starts, places, np.int32),
-        "segment_length": padded(ends - starts, places, np.int32),
-        "segment_total": padded(totals, places, np.float32),
-        "episode_start": np.zeros(places, np.int32),
-        "segments": np.asarray(len(ends), np.int32),
-    }
-    return Chunk(**arrays)
 
 
 # --- The learner
@@ -199,18 +157,25 @@ class RewardLearner:
     def method(self) -> Method:
         return self.config.make_method()
 
-    def add(self, episode: Episode) -> None:
+    def add(self, episode: Arrays) -> None:
         """Store a finished episode; units are measured anew and the method looks again when that is due."""
-        before = self.segments
-        chunk = jax.tree.map(lambda x: x[None], as_chunk(episode, self.spec))
-        self.replay = self._programs.insert(self.replay, chunk)
-        self.segments += int(chunk.segments[0])
-        if self.config.normalise and self._due(scales.FIRST, scales.GROWTH, before):
+        before = np.array([self.segments])
+        places = 1 << (int(episode["segment_end"].sum()) - 1).bit_length()
+        # Rows of the longest episode, so that one program serves all.
+        chunk = chunk_of([episode], self.spec.max_episode_steps + 2, places)
+        self.replay = self._programs.insert(self.replay, jax.tree.map(lambda x: x[None], chunk))
+        self.segments += int(chunk.segments)
+
+        def due(first: float, growth: float) -> bool:
+            return bool(reached(np.array([self.segments]), first, growth) > reached(before, first, growth))
+
+        if self.config.normalise and due(scales.FIRST, scales.GROWTH):
             self.agent = self._programs.measure(self.agent, self.replay)
         revision = self.method.revision
-        if revision is not None and self._due(revision.first, revision.growth, before):
-            self._look(revision)
-        if self.method.survey is not None:
+        if revision is not None and due(revision.first, revision.growth):
+            records = replays.records(replays.of_lane(self.replay, 0), revision.max_rows)
+            self.agent = looked_at_once(revision, self.agent, records, self.segments, 1)
+        if self.method.memory is not None:
             self.agent = self._programs.survey(self.agent, self.replay)
 
     def learn(self, count: int, batch_size: int) -> dict[str, float]:
@@ -278,21 +243,6 @@ class RewardLearner:
     def _origin(self, stream: int, number: int) -> NDArray[np.uint32]:
         return np.array([(self.config.seed, stream, number)], np.uint32)
 
-    def _due(self, first: float, growth: float, before: int) -> bool:
-        """Whether segments have reached another one of first, first * growth, ..., as in our own trainer."""
-        counts = np.array([before]), np.array([self.segments])
-        later = 1  # than the first iteration, whose segments before do not count
-        return bool(lanes_due(first, growth, self.config.schedule, later, *counts, lambda _: 0).any())
-
-    def _look(self, revision: Revision) -> None:
-        """Let the method look at many segments at once, and wait for what it finds."""
-        records = replays.records(replays.of_lane(self.replay, 0), revision.max_rows)
-        state, scaling = devices.one_lane((self.agent.method, self.agent.scaling), 0)
-        with threadpool_limits(1, "blas"):
-            found = revision.accept(state, search(revision, state, scaling, records, self.segments))
-        found = devices.spread(jax.tree.map(lambda x: x[None], found), 1)
-        self.agent = self.agent._replace(method=found)
-
     @cached_property
     def _programs(self) -> "_Programs":
         return _compile(self.method, self.spec)
@@ -312,11 +262,6 @@ class _Programs(NamedTuple):
 
 
 def _compile(method: Method, spec: Spec) -> _Programs:
-    def measure(agent: AgentState, replay: Replay) -> AgentState:
-        assert agent.scaling is not None
-        found = scales.measured(agent.scaling, replay)
-        return agents.in_units(method, agent, found, scales.rate(agent.scaling, found, replay))
-
     def watch(agent: AgentState, replay: Replay, origin: UInt32[Array, "3"]) -> AgentState:
         return watch_rewards(method, agent, replay, key_from(origin))
 
@@ -330,15 +275,12 @@ def _compile(method: Method, spec: Spec) -> _Programs:
 
     @lru_cache(maxsize=8)
     def draw(batch_size: int) -> Callable[..., Any]:
-        def one(agent: AgentState, replay: Replay, origin: UInt32[Array, "3"]) -> Any:
-            return _draw(method, agent, replay, batch_size, key_from(origin))
-
-        return devices.compiled(one, 1)
+        return devices.compiled(partial(_draw, method, batch_size), 1)
 
     return _Programs(
         insert=devices.compiled(replays.insert, 1, donate=(0,)),
-        measure=devices.compiled(measure, 1),
-        survey=devices.compiled(partial(surveyed, method, spec), 1),
+        measure=devices.compiled(partial(agents.measured, method), 1),
+        survey=devices.compiled(partial(agents.surveyed, method, spec), 1),
         watch=devices.compiled(watch, 1),
         rewards=devices.compiled(agents.in_own_units(method).reward, 1),
         view=devices.compiled(view, 1),
@@ -368,9 +310,8 @@ def _learn(
         now = replay._replace(credit=credit)
         drawn = _first(replays.draw(now, draw_key, sampling, batch_size, 1))
         raw = replays.gather(now, drawn, spec.max_segment_steps)
-        batch = scales.batch(agent.scaling, raw)
-        agent, metrics = agents.update_model(method, agent, batch, model_key)
-        return agent, kept_credit(method, agent, now, raw, batch), metrics
+        agent, now, metrics = agents.learn(method, agent, now, raw, model_key)
+        return agent, now.credit, metrics
 
     def turn(number: Array, state: Any) -> Any:
         agent, credit, _ = state
@@ -384,15 +325,15 @@ def _learn(
 
 
 def _draw(
-    method: Method, agent: AgentState, replay: Replay, batch_size: int, key: PRNGKeyArray
+    method: Method, batch_size: int, agent: AgentState, replay: Replay, origin: UInt32[Array, "3"]
 ) -> tuple[Transitions, Float[Array, "B"]]:
     """Steps in the environment's units and the method's rewards of them; of the steps that a method recalls,
     as many as their share among all that our own backbone would get."""
-    draw_key, recall_key, choose_key = jax.random.split(key, 3)
+    draw_key, recall_key, choose_key = jax.random.split(key_from(origin), 3)
     drawn = _first(replays.draw(replay, draw_key, Sampling(), batch_size, 1))
     steps = replays.gather(replay, drawn, 1).transitions
-    if method.recall is not None:
-        recalled = method.recall(agent.method, batch_size, recall_key)
+    if method.memory is not None and method.memory.recall is not None:
+        recalled = method.memory.recall(agent.method, batch_size, recall_key)
         recalled = scales.own_transitions(agent.scaling, recalled)
         together = jax.tree.map(lambda *x: jnp.concatenate(x), steps, recalled)
         chosen = jax.random.permutation(choose_key, len(together.paid))[:batch_size]

@@ -18,14 +18,14 @@ from jaxtyping import Array, Bool, PRNGKeyArray, UInt32
 from numpy.typing import NDArray
 
 from apportion.core.config import UserError
+from apportion.core.files import free_bytes
 from apportion.core.spec import Spec
 from apportion.core.types import Metrics
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
-from apportion.data.room import free_bytes
 from apportion.envs.faults import Faults
-from apportion.envs.wire import Arrays
-from apportion.envs.workers import Pool, default_workers
+from apportion.envs.messages import Arrays
+from apportion.envs.supervisor import Pool, default_workers
 from apportion.nn.lanes import choose
 from apportion.training import agent as agents
 from apportion.training import devices
@@ -34,7 +34,7 @@ from apportion.training.agent import AgentState
 from apportion.training.evaluate import Evaluator, Report
 from apportion.training.revisions import Reviser
 from apportion.training.settings import Config, Schedule
-from apportion.training.updates import Islands, keep_if_finite, key_from, surveyed, updates, with_log_density
+from apportion.training.updates import Islands, keep_if_finite, key_from, updates, with_log_density
 
 # --- Steps beside the updates: workers act with one policy while lanes learn from earlier steps
 
@@ -285,7 +285,7 @@ def _compile(config: Config, spec: Spec) -> _Programs:
     ) -> tuple[AgentState, Replay, Metrics, dict[str, Array], Bool[Array, ""]]:
         before, since = agent, replay.steps
         replay = insert(agent, replay, chunk, origin)
-        agent = surveyed(method, spec, agent, replay)
+        agent = agents.surveyed(method, spec, agent, replay)
         credit = replay.credit
         agent, replay, metrics = updates(config, spec, agent, replay, since, key_from(origin))
         agent, metrics, sound = keep_if_finite(before, agent, metrics, learns, sound)
@@ -333,10 +333,9 @@ def check_room(config: Config, spec: Spec) -> None:
     Linux promises a processor's memory freely, and kills without a word who then takes more than there is.
     Other devices refuse by themselves.
     """
-    need = _replay_bytes(config, spec)
+    need, taken, lower = _replays(config, spec)
     if jax.default_backend() == "cpu" and need > (free := free_bytes()):
-        wrong = f"{_replays(config, need)}, and {free / 1e9:,.1f} GB are free"
-        raise UserError(f"not enough memory: {wrong}. {_lower(config)}")
+        raise UserError(f"not enough memory: {taken}, and {free / 1e9:,.1f} GB are free. {lower}")
 
 
 @contextmanager
@@ -349,23 +348,17 @@ def full_memory_explained(config: Config, spec: Spec, saved: Callable[[], str]) 
         # How XLA begins, by whichever class of errors it comes.
         if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        taken = _replays(config, _replay_bytes(config, spec))
+        _, taken, lower = _replays(config, spec)
         raise UserError(
             f"no memory is left on {jax.devices()[0].device_kind}: {taken}, agents and what updates compute "
-            f"come on top. {_lower(config)}, or end what else uses the device. {saved()}"
+            f"come on top. {lower}, or end what else uses the device. {saved()}"
         ) from error
 
 
-def _replay_bytes(config: Config, spec: Spec) -> int:
-    """Of all lanes, from shapes alone: nothing is allocated."""
+def _replays(config: Config, spec: Spec) -> tuple[int, str, str]:
+    """Bytes of all lanes, from shapes alone, for nothing is allocated; what takes them, and what to lower."""
     replay = jax.eval_shape(lambda: _empty_replay(config, spec))
-    return config.lanes * sum(array.size * array.dtype.itemsize for array in jax.tree.leaves(replay))
-
-
-def _replays(config: Config, size: int) -> str:
+    size = config.lanes * sum(array.size * array.dtype.itemsize for array in jax.tree.leaves(replay))
     seeds = f"{config.lanes} seeds" if config.lanes > 1 else "one seed"
-    return f"replays of {config.schedule.replay_steps:,} steps for {seeds} take {size / 1e9:,.1f} GB"
-
-
-def _lower(config: Config) -> str:
-    return "Lower --replay-steps or --seeds" if config.lanes > 1 else "Lower --replay-steps"
+    taken = f"replays of {config.schedule.replay_steps:,} steps for {seeds} take {size / 1e9:,.1f} GB"
+    return size, taken, "Lower --replay-steps" + (" or --seeds" if config.lanes > 1 else "")

@@ -17,7 +17,6 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import NDArray
 from scipy.special import logit
-from threadpoolctl import threadpool_limits
 
 from apportion.core.categories import policy_spec
 from apportion.core.config import check
@@ -25,7 +24,7 @@ from apportion.core.spec import Spec
 from apportion.core.types import Metrics, Record
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
-from apportion.envs.wire import Arrays
+from apportion.envs.messages import Arrays
 from apportion.graph.bernoulli import log_losses
 from apportion.training import agent as agents
 from apportion.training import devices
@@ -33,10 +32,10 @@ from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.evaluate import Evaluation, beliefs, judge
 from apportion.training.outcomes import Outcomes
-from apportion.training.revisions import search
+from apportion.training.revisions import looked_at_once
 from apportion.training.settings import Config
 from apportion.training.uneven import paddings, redistribute_in_groups
-from apportion.training.updates import repeat, surveyed
+from apportion.training.updates import repeat
 
 TRANSITIONS = 256  # single steps beside the segments of one update: as many as a policy would learn from
 MOST_JUDGED = 1_000  # held-out episodes; more would tell the same
@@ -136,31 +135,55 @@ def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged, known: f
 
 
 def fill(spec: Spec, records: list[Record]) -> Replay:
-    """A replay that holds these episodes and nothing else."""
-    lengths = np.array([len(record.actions) for record in records], np.int32)
-    ends = np.cumsum(lengths + 1)
-    starts = (ends - lengths - 1).astype(np.int32)
-    rows = int(ends[-1])
+    """A replay that holds these episodes and nothing else; the reward of single steps is not known."""
+    unknown = [{"true_rewards": np.full(len(record.actions), np.nan, np.float32)} for record in records]
+    episodes = [episode_arrays(record) | more for record, more in zip(records, unknown, strict=True)]
+    rows = sum(len(episode["actions"]) + 1 for episode in episodes) + 1
+    return jax.jit(replays.insert)(replays.init(spec, rows + 1), chunk_of(episodes, rows, len(episodes)))
+
+
+def chunk_of(episodes: list[Arrays], rows: int, segments: int) -> Chunk:
+    """Whole episodes as a replay takes them, padded to so many rows, more than they have, and segments."""
+    observation = np.concatenate([episode["observations"] for episode in episodes])
+    # Measured units count the row after the last, which stands for a next chunk's first observation.
+    after = np.repeat(observation[-1:], rows - len(observation), axis=0)
+    lengths = [len(episode["actions"]) for episode in episodes]
+    starts = np.cumsum([0, *(length + 1 for length in lengths[:-1])])
+    ends = [np.flatnonzero(episode["segment_end"]) + 1 for episode in episodes]
+    segment_length = np.concatenate([np.diff(each, prepend=0) for each in ends])
+    episode_start = np.repeat(starts, [len(each) for each in ends])
+    segment_start = episode_start + np.concatenate([[0, *each[:-1]] for each in ends])
+
+    def of_steps(name: str) -> NDArray[Any]:
+        return padded(
+            [np.append(episode[name], episode[name][-1:] * 0, axis=0) for episode in episodes], rows
+        )
+
+    def padded(parts: Any, size: int) -> NDArray[Any]:
+        array = np.concatenate(parts)
+        return np.pad(array, [(0, size - len(array)), *[(0, 0)] * (array.ndim - 1)])
+
+    paid = of_steps("paid")
+    terminated = np.zeros(rows, np.bool_)
+    terminated[starts + lengths - 1] = [episode["terminated"] for episode in episodes]
+    totals = [
+        paid[start : start + length].sum()
+        for start, length in zip(segment_start, segment_length, strict=True)
+    ]
     columns: dict[str, Any] = {
-        "observation": np.zeros((rows + 1, spec.observation_size), np.float32),
-        "action": np.zeros((rows + 1, spec.action_size), np.float32),
-        "paid": np.zeros(rows + 1, np.float32),
-        "true_reward": np.full(rows + 1, np.nan, np.float32),
-        "terminated": np.zeros(rows + 1, np.bool_),
-        "rows": np.asarray(rows, np.int32),
-        "segment_start": starts,
-        "segment_length": lengths,
-        "segment_total": np.array([record.total for record in records], np.float32),
-        "episode_start": starts,
-        "segments": np.asarray(len(records), np.int32),
+        "observation": np.concatenate([observation, after]),
+        "action": of_steps("actions"),
+        "paid": paid,
+        "true_reward": of_steps("true_rewards"),
+        "terminated": terminated,
+        "rows": np.asarray(len(observation), np.int32),
+        "segment_start": padded([segment_start], segments).astype(np.int32),
+        "segment_length": padded([segment_length], segments).astype(np.int32),
+        "segment_total": padded([totals], segments).astype(np.float32),
+        "episode_start": padded([episode_start], segments).astype(np.int32),
+        "segments": np.asarray(len(segment_length), np.int32),
     }
-    for record, first, length in zip(records, starts, lengths, strict=True):
-        columns["observation"][first : first + length + 1] = with_last(record.observations, length)
-        columns["action"][first : first + length] = record.actions
-        columns["paid"][first + length - 1] = record.total
-        columns["terminated"][first + length - 1] = record.terminated
-    replay = replays.init(spec, rows + 2)
-    return jax.jit(replays.insert)(replay, Chunk(**jax.tree.map(jnp.asarray, columns)))
+    return Chunk(**columns)
 
 
 def with_last(observations: NDArray[Any], length: int) -> NDArray[Any]:
@@ -276,12 +299,7 @@ def looked_at_all(config: Config, agent: AgentState, records: list[Record]) -> A
         return agent
     steps = sum(len(record.actions) for record in records)
     some = records[:: -(-steps // revision.max_rows) | 1]
-    state, scaling = devices.one_lane((agent.method, agent.scaling), 0)
-    with threadpool_limits(1, "blas"):
-        findings = search(revision, state, scaling, some, len(records))
-    # All lanes have seen the same, so one look is enough.
-    accept = jax.jit(jax.vmap(revision.accept, in_axes=(0, None)))
-    return agent._replace(method=accept(agent.method, findings))
+    return looked_at_once(revision, agent, some, len(records), config.lanes)
 
 
 def _compile(
@@ -295,7 +313,7 @@ def _compile(
 
     def prepare(agent: AgentState, replay: Replay, key: PRNGKeyArray) -> tuple[AgentState, Any]:
         draw_key, update_key = jax.random.split(key)
-        agent = surveyed(method, spec, agent, replay)
+        agent = agents.surveyed(method, spec, agent, replay)
         draws = replays.draw(replay, draw_key, sampling, TRANSITIONS, updates)
         return agent, (draws, jax.random.split(update_key, updates))
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import Backbone, Metrics, Record, State, Transitions
+from apportion.core.types import Backbone, Metrics, Record, State, Transitions, single_steps
 from apportion.envs.acting import standardise
 from apportion.training.offline import with_last
 from apportion.training.scaling import Scaling
@@ -28,20 +28,18 @@ def all_steps(records: Sequence[Record], actions: Sequence[NDArray[Any]] | None 
     count = int(np.sum(lengths))
     last = np.zeros(count, np.bool_)
     last[np.cumsum(lengths) - 1] = [record.terminated for record in records]
-    nothing: Any = np.zeros(count, np.float32)
     order: Any = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
-    columns: dict[str, Any] = {
-        "observation": np.concatenate([each[:-1] for each in seen]).astype(np.float32),
-        "next_observation": np.concatenate([each[1:] for each in seen]).astype(np.float32),
-        "action": np.concatenate(done).astype(np.float32),
-        "next_action": np.concatenate([each[[*range(1, len(each)), -1]] for each in done]).astype(np.float32),
-        "terminated": last,
-        "segment_length": np.repeat(lengths, lengths).astype(np.int32),
-        "step_in_segment": order,
-        "step_in_episode": order,
-    }
-    unknown = dict.fromkeys(("paid", "true_reward", "segment_total", "credit"), nothing)
-    return Transitions(**columns, **unknown)
+    steps = single_steps(
+        np.concatenate([each[:-1] for each in seen]).astype(np.float32),
+        np.concatenate(done).astype(np.float32),
+        np.concatenate([each[1:] for each in seen]).astype(np.float32),
+        last,
+    )
+    following: Any = np.concatenate([each[[*range(1, len(each)), -1]] for each in done]).astype(np.float32)
+    whole: Any = np.repeat(lengths, lengths).astype(np.int32)
+    return steps._replace(
+        next_action=following, segment_length=whole, step_in_segment=order, step_in_episode=order
+    )
 
 
 def scaled(steps: Transitions, scaling: Scaling | None) -> Transitions:

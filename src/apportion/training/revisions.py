@@ -84,16 +84,17 @@ class Reviser:
 
     def _due(self, iteration: int, before: Counts, after: Counts) -> tuple[Lanes, Lanes]:
         """Lanes that look, and lanes whose units are measured: none that still awaits something."""
-        free, schedule, revision = self.at == NOTHING, self.config.schedule, self.revision
-        delay, looks, stale = _none, np.zeros_like(free), np.zeros_like(free)
-        if revision is not None:
-            delay = _delay
-            marks = (revision.first, revision.growth)
-            looks = free & lanes_due(*marks, schedule, iteration, before, after, delay)
-        if self.config.normalise:
-            marks = (scales.FIRST, scales.GROWTH)
-            stale = free & lanes_due(*marks, schedule, iteration, before, after, delay)
-        return looks, stale
+        free, revision = self.at == NOTHING, self.revision
+        delay = (lambda iteration: 0) if revision is None else _delay
+
+        def due(first: float, growth: float) -> Lanes:
+            return free & lanes_due(first, growth, self.config.schedule, iteration, before, after, delay)
+
+        nobody = np.zeros_like(free)
+        return (
+            nobody if revision is None else due(revision.first, revision.growth),
+            due(scales.FIRST, scales.GROWTH) if self.config.normalise else nobody,
+        )
 
     def _begin(self, agent: AgentState, replay: Replay, iteration: int, lanes: list[int]) -> AgentState:
         """Begin to look at many segments of some lanes, each in a thread of its own."""
@@ -132,6 +133,18 @@ def search(
     return revision.look(state, seen, count)
 
 
+def looked_at_once(
+    revision: Revision, agent: AgentState, records: list[Record], count: int, lanes: int
+) -> AgentState:
+    """All lanes after a look at segments that they have in common, so that one is enough; for those who can
+    wait for it."""
+    state, scaling = devices.one_lane((agent.method, agent.scaling), 0)
+    with threadpool_limits(1, "blas"):
+        findings = search(revision, state, scaling, records, count)
+    accepted = jax.jit(jax.vmap(revision.accept, in_axes=(0, None)))(agent.method, findings)
+    return agent._replace(method=devices.spread(accepted, lanes))
+
+
 class _Programs(NamedTuple):
     """The compiled functions of a reviser, each over all lanes."""
 
@@ -147,10 +160,10 @@ def _compile(config: Config) -> _Programs:
     ) -> AgentState:
         """One lane's agent with its units measured anew, for now or for when its look will count."""
         assert agent.scaling is not None
-        found, awaited = scales.measured(agent.scaling, replay), agent.awaited
+        moved, awaited = agents.measured(method, agent, replay), agent.awaited
         if awaited is not None:
+            found = scales.measured(agent.scaling, replay)
             awaited = awaited._replace(scaling=choose(later, found, awaited.scaling))
-        moved = agents.in_units(method, agent, found, scales.rate(agent.scaling, found, replay))
         return choose(now, moved, agent)._replace(awaited=awaited)
 
     def accepted(agent: AgentState, ready: Bool[Array, ""]) -> AgentState:
@@ -160,8 +173,11 @@ def _compile(config: Config) -> _Programs:
         assert awaited is not None
         found = agent
         if agent.scaling is not None and awaited.scaling is not None:
-            units = scales.with_rewards_of(awaited.scaling, agent.scaling)  # as they are by now
-            found = agents.in_units(method, agent, units)
+            now = agent.scaling  # what is known of rewards by now
+            units = awaited.scaling._replace(
+                reward_square=now.reward_square, level=now.level, returns=now.returns
+            )
+            found = agents.rescaled(method, agent, units)
         model = revision.accept(found.method, awaited.findings)
         nothing = awaited._replace(at=jnp.full_like(awaited.at, NOTHING))
         return choose(ready, found._replace(method=model, awaited=nothing), agent)
@@ -194,9 +210,9 @@ def lanes_due(
     if not serves(iteration):
         return np.zeros(len(after), np.bool_)
     seen = (
-        _reached(before, first, growth) if iteration > 0 and serves(iteration - 1) else np.zeros_like(before)
+        reached(before, first, growth) if iteration > 0 and serves(iteration - 1) else np.zeros_like(before)
     )
-    return np.asarray(_reached(after, first, growth) > seen)
+    return np.asarray(reached(after, first, growth) > seen)
 
 
 def _delay(iteration: int) -> int:
@@ -204,11 +220,7 @@ def _delay(iteration: int) -> int:
     return (iteration + 1) // 10
 
 
-def _none(iteration: int) -> int:
-    return 0
-
-
-def _reached(segments: Counts, first: float, growth: float) -> Counts:
+def reached(segments: Counts, first: float, growth: float) -> Counts:
     """How many of first, first * growth, first * growth², ... have been reached."""
     ratio = np.maximum(segments / first, 1 / growth)
     return np.floor(np.log(ratio) / np.log(growth) + 1e-9).astype(np.int64) + 1

@@ -3,7 +3,8 @@
 Observations are standardised by the mean and spread of the replay, measured again each time the number of
 segments has grown by a quarter: between two measurements nothing moves under the learners. What is paid keeps
 its unit unless that is far from the size of rewards; then methods, whose networks start at size one, learn in
-a unit of the lane's own. So do backbones, whose values and temperature start there too.
+a unit of the lane's own, and are rescaled where it moves, as PopArt does (van Hasselt et al., 2016). So do
+backbones, whose values and temperature start there too.
 """
 
 from typing import Any, NamedTuple, TypeVar
@@ -15,11 +16,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Record, Returns, Segments, Survey, Transitions
-from apportion.data.blocks import summed
 from apportion.data.memory import Centres, Memory
-from apportion.data.replay import Replay
+from apportion.data.replay import Replay, summed, times
 from apportion.data.replay import survey as survey_of
-from apportion.data.times import times
 from apportion.envs.acting import FARTHEST, standardise
 from apportion.envs.make import TimeUp
 from apportion.nn.lanes import choose
@@ -58,7 +57,8 @@ class Scaling(NamedTuple):
     scale: Float[Array, "S"]  # one over the spread; 1 where a dimension has not varied
     reward_square: Float[Array, ""]  # running mean of (r̂ - level)²; 0 before the first
     level: Float[Array, ""]  # of rewards that hardly differ from each other, where that is nobody's doing
-    unit: Float[Array, ""]  # of what is paid, as methods see it; below 0: for now; 0: nothing was paid yet
+    unit: Float[Array, ""]  # of what is paid, as methods see it; 0: nothing was paid yet
+    settled: Bool[Array, ""]  # whether enough was paid to tell: from then on the unit hardly ever moves
     clocks: Float[Array, "S"] | None = None  # 1 for dimensions that tell the time; None: nobody asks
     returns: Sizes | None = None  # None: nobody asks
 
@@ -68,7 +68,8 @@ def unknown(spec: Spec, clocks: bool = False, returns: bool = False) -> Scaling:
     states = spec.observation_size
     nothing, zero = jnp.zeros(states), jnp.zeros(())
     sizes = Sizes(zero, zero, zero, jnp.zeros((), jnp.int32)) if returns else None
-    return Scaling(nothing, jnp.ones(states), zero, zero, zero, nothing if clocks else None, sizes)
+    no = jnp.asarray(False)
+    return Scaling(nothing, jnp.ones(states), zero, zero, zero, no, nothing if clocks else None, sizes)
 
 
 def measured(scaling: Scaling, replay: Replay) -> Scaling:
@@ -86,8 +87,8 @@ def measured(scaling: Scaling, replay: Replay) -> Scaling:
     varies = spread > jnp.maximum(ROUNDING * jnp.abs(origin + mean), LEAST_SPREAD)
     scale = jnp.where(varies, 1 / jnp.where(varies, spread, 1.0), 1.0)
     telling = None if scaling.clocks is None else clock_dimensions(replay)
-    found = _unit(scaling.unit, survey_of(replay, 1))
-    return scaling._replace(mean=origin + mean, scale=scale, unit=found, clocks=telling)
+    found, settled = _unit(scaling, survey_of(replay, 1))
+    return scaling._replace(mean=origin + mean, scale=scale, unit=found, settled=settled, clocks=telling)
 
 
 # --- Observations
@@ -104,11 +105,6 @@ def observations(scaling: Scaling | None, x: Float[Array, "*B S"]) -> Float[Arra
 def _own_observations(scaling: Scaling, x: Float[Array, "*B S"]) -> Float[Array, "*B S"]:
     mean, scale = (jnp.broadcast_to(part, x.shape) for part in (scaling.mean, scaling.scale))
     return x / scale + mean
-
-
-def within_reach(scaling: Scaling | None, x: Float[Array, "*B S"]) -> Float[Array, "*B S"]:
-    """Standardised ones that nobody has seen, no farther than those that anybody can see."""
-    return x if scaling is None else jnp.clip(x, -FARTHEST, FARTHEST)
 
 
 # --- All that learners see
@@ -225,12 +221,12 @@ def unit(scaling: Scaling | None) -> Float[Array, ""]:
     """Of what methods are paid, and of the rewards that they find."""
     if scaling is None:
         return jnp.ones(())
-    return jnp.where(scaling.unit != 0, jnp.abs(scaling.unit), 1.0)
+    return jnp.where(scaling.unit != 0, scaling.unit, 1.0)
 
 
-def _unit(before: Float[Array, ""], found: Survey) -> Float[Array, ""]:
-    """Of segments in the environment's own unit. The first that pay anything settle it; it moves again only
-    where pay has outgrown it. Fewer than are enough do not settle anything, but serve for now."""
+def _unit(scaling: Scaling, found: Survey) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+    """Of segments in the environment's own unit, and whether that is settled. The first that pay anything
+    settle it; it moves again only where pay has outgrown it. Fewer than are enough serve for now."""
     live, lengths = (part.astype(found.total.dtype) for part in (found.live, found.length))
     count = jnp.maximum(jnp.sum(live), 1.0)
     length = jnp.maximum(jnp.sum(lengths * live) / count, 1.0)
@@ -245,9 +241,11 @@ def _unit(before: Float[Array, ""], found: Survey) -> Float[Array, ""]:
     largest, spread = jnp.max(jnp.abs(rest) * live), jnp.sqrt(jnp.sum(rest**2 * live) / count)
     step = most * spread / jnp.sqrt(length)
     unusual = (most * largest < USUAL_PAY[0]) | (step > USUAL_PAY[1])
-    first = jnp.where(unusual, step, 1.0) * jnp.where(few, -1.0, 1.0)
-    later = jnp.where(~few & (step > OUTGROWN * before), step, before)
-    return jnp.where(most > 0, jnp.where(before > 0, later, first), before)
+    first = jnp.where(unusual, step, 1.0)
+    later = jnp.where(~few & (step > OUTGROWN * scaling.unit), step, scaling.unit)
+    paid = most > 0
+    now = jnp.where(paid, jnp.where(scaling.settled, later, first), scaling.unit)
+    return now, scaling.settled | (paid & ~few)
 
 
 def rate(before: Scaling, now: Scaling, replay: Replay) -> Float[Array, ""]:
@@ -257,7 +255,7 @@ def rate(before: Scaling, now: Scaling, replay: Replay) -> Float[Array, ""]:
     live = found.live.astype(found.total.dtype)
     steps = jnp.maximum(jnp.sum(found.length.astype(live.dtype) * live), 1.0)
     paid = jnp.sum(found.total / unit(now) * live) / steps
-    settles = (before.unit <= 0) & (now.unit > 0)
+    settles = ~before.settled & now.settled
     return jnp.where(settles & (jnp.abs(paid) > STANDS_OUT), paid, 0.0)
 
 
@@ -269,11 +267,6 @@ def _paid_in(factor: Float[Array, ""], steps: Transitions) -> Transitions:
         segment_total=steps.segment_total * factor,
         credit=steps.credit * factor,
     )
-
-
-def with_rewards_of(scaling: Scaling, other: Scaling) -> Scaling:
-    """With what is known of rewards elsewhere."""
-    return scaling._replace(reward_square=other.reward_square, level=other.level, returns=other.returns)
 
 
 def in_unit(scaling: Scaling, factor: Float[Array, ""]) -> Scaling:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from apportion import backbones, methods
-from apportion.backbones.actor_critic import DecayConfig
+from apportion.backbones import flashsac
 from apportion.core.config import UserError, check, from_dict, to_dict
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Method
@@ -77,7 +77,7 @@ class Imagine:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _Saved:
     """What `Config.to_dict` writes; each part is read by its own class."""
 
     env: dict[str, Any]
@@ -120,8 +120,14 @@ class Config:
             self.normalise or backbone is None or self.make_backbone().returns is None,
             f"{self.backbone} needs rewards in its own unit: leave out --no-normalise and --preset paper",
         )
-        if self.imagines:
-            self._check_model()
+        if self.imagines:  # with a model, for a policy that learns from what others did
+            check(
+                self.make_method().dynamics is not None,
+                f"{self.method} has no model to imagine steps with: leave out --imagine.share, or add "
+                f"--method {' or '.join(methods.with_dynamics())}",
+            )
+            alone = f"{self.backbone} learns only from the steps that it has just taken"
+            check(self.make_backbone().log_density is None, f"{alone}: leave out --imagine.share")
 
     @property
     def seeds(self) -> list[int]:
@@ -149,18 +155,6 @@ class Config:
     def imagines(self) -> bool:
         return self.imagine.share > 0
 
-    def _check_model(self) -> None:
-        """Imagined steps need a method with a model, and a policy that learns from what others did."""
-        check(
-            self.make_method().dynamics is not None,
-            f"{self.method} has no model to imagine steps with: leave out --imagine.share, or add "
-            f"--method {' or '.join(methods.with_dynamics())}",
-        )
-        check(
-            self.make_backbone().log_density is None,
-            f"{self.backbone} learns only from the steps that it has just taken: leave out --imagine.share",
-        )
-
     def make_method(self) -> Method:
         return methods.find(self.method).make(self.method_config)
 
@@ -171,7 +165,7 @@ class Config:
             "`apportion fit --backbone iql` learns one, too",
         )
         config = self.backbone_config
-        if isinstance(config, DecayConfig) and config.decay_updates is None:
+        if isinstance(config, flashsac.Config) and config.decay_updates is None:
             config = replace(config, decay_updates=self.schedule.updates)
         return backbones.find(self.backbone).make(config)
 
@@ -180,10 +174,7 @@ class Config:
         return {
             "env": to_dict(self.env),
             "method": {"name": self.method, **to_dict(self.method_config)},
-            "backbone": {
-                "name": self.backbone,
-                **(to_dict(self.backbone_config) if self.has_policy else {}),
-            },
+            "backbone": {"name": self.backbone} | (to_dict(self.backbone_config) if self.has_policy else {}),
             "schedule": to_dict(self.schedule),
             "seed": self.seed,
             "lanes": self.lanes,
@@ -197,30 +188,21 @@ class Config:
         if spec.discrete and for_discrete is False:
             raise UserError(f"{spec.env_id} has discrete actions: add --backbone dqn")
         if for_discrete is True and not spec.discrete:
-            name = self.backbone
-            raise UserError(
-                f"{name} needs discrete actions, {spec.env_id} has continuous ones: add --backbone sac"
-            )
+            kinds = f"needs discrete actions, {spec.env_id} has continuous ones"
+            raise UserError(f"{self.backbone} {kinds}: add --backbone sac")
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Config":
-        parts = from_dict(_Parts, data)
-        method, backbone = dict(parts.method), dict(parts.backbone)
-        for section, part in (("method", method), ("backbone", backbone)):
-            check(isinstance(part.get("name"), str), f"{section}.name is missing")
-        method_name, backbone_name = method.pop("name"), backbone.pop("name")
-        policy = backbone_name != NO_POLICY
-        return cls(
-            env=from_dict(EnvConfig, parts.env, "env."),
-            method=method_name,
-            method_config=from_dict(methods.find(method_name).config, method, "method."),
-            backbone=backbone_name,
-            backbone_config=from_dict(backbones.find(backbone_name).config, backbone, "backbone.")
-            if policy
-            else None,
-            schedule=from_dict(Schedule, parts.schedule, "schedule."),
-            seed=parts.seed,
-            lanes=parts.lanes,
-            normalise=parts.normalise,
-            imagine=from_dict(Imagine, parts.imagine, "imagine."),
-        )
+        """What `to_dict` wrote; UserError where it is damaged."""
+        saved = vars(from_dict(_Saved, data))
+        found: dict[str, Any] = {name: saved[name] for name in ("seed", "lanes", "normalise")}
+        for part, find in (("method", methods.find), ("backbone", backbones.find)):
+            settings = dict(saved[part])
+            name = settings.pop("name", None)
+            check(isinstance(name, str), f"{part}.name is missing")
+            found[part] = name
+            if (part, name) != ("backbone", NO_POLICY):
+                found[f"{part}_config"] = from_dict(find(name).config, settings, f"{part}.")
+        for part, schema in (("env", EnvConfig), ("schedule", Schedule), ("imagine", Imagine)):
+            found[part] = from_dict(schema, saved[part], f"{part}.")
+        return cls(**found)

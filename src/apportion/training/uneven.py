@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from apportion.core.spec import Spec
 from apportion.core.types import Method, Sampling, State
-from apportion.envs.wire import Arrays
+from apportion.envs.messages import Arrays
 from apportion.training.evaluate import Redistribute, make_redistribute
 
 WORTH = 0.5  # of the cost: what a second length must save, for it is a second program to compile
@@ -27,16 +27,21 @@ def paddings(lengths: NDArray[np.int64], sampling: Sampling, lanes: int, longest
     rising = np.sort(lengths).astype(np.float64)
     weight = rising if sampling.weight == "length" else np.ones(len(rising))
     seldom_more = (np.cumsum(weight) / weight.sum()) ** drawn  # the chance that nothing longer is drawn
-    cost = seldom_more * rising + (1 - seldom_more) * rising[-1]
+    short = _worth(rising, seldom_more)
+    return (_own(rising, longest),) if short is None else (int(rising[short]), int(rising[-1]))
+
+
+def _worth(rising: NDArray[Any], share: NDArray[np.float64]) -> int | None:
+    """Which of these lengths is best for the share that needs no more; None where two cost nearly as much as
+    the longest alone."""
+    cost = share * rising + (1 - share) * rising[-1]
     best = int(np.argmin(cost))
-    if cost[best] > WORTH * rising[-1]:
-        return (_own(int(rising[-1]), longest),)
-    return int(rising[best]), int(rising[-1])
+    return best if cost[best] <= WORTH * rising[-1] else None
 
 
-def _own(needed: int, longest: int) -> int:
+def _own(rising: NDArray[Any], longest: int) -> int:
     """What episodes need that are padded alike; as all others have it, where that is not much more."""
-    return needed if needed <= WORTH * longest else longest
+    return int(rising[-1]) if rising[-1] <= WORTH * longest else longest
 
 
 class Group(NamedTuple):
@@ -50,12 +55,10 @@ def groups(lengths: NDArray[np.int64], longest: int) -> list[Group]:
     """Of episodes with these lengths: all together, padded to the longest of all, unless two groups or less
     padding cost much less."""
     order, count = np.argsort(lengths, kind="stable"), len(lengths)
-    rising, below = lengths[order], np.arange(1, count + 1)
-    cost = below * rising + (count - below) * rising[-1]
-    best = int(np.argmin(cost))
-    if cost[best] > WORTH * count * rising[-1]:
-        return [Group(np.arange(count), _own(int(rising[-1]), longest))]
-    return [Group(np.sort(part), int(lengths[part].max())) for part in np.split(order, [best + 1])]
+    short = _worth(lengths[order], np.arange(1, count + 1) / count)
+    if short is None:
+        return [Group(np.arange(count), _own(lengths[order], longest))]
+    return [Group(np.sort(part), int(lengths[part].max())) for part in np.split(order, [short + 1])]
 
 
 def redistribute_in_groups(method: Method, spec: Spec, lengths: NDArray[np.int64]) -> Redistribute:

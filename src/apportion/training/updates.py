@@ -20,16 +20,17 @@ from apportion.core.spec import Spec
 from apportion.core.types import (
     Acted,
     Backbone,
-    Batch,
     Dynamics,
     Method,
     Metrics,
     Returns,
     Sampling,
     Transitions,
+    single_steps,
 )
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Draw, Replay
+from apportion.envs.acting import FARTHEST
 from apportion.envs.faults import Faults
 from apportion.nn.lanes import choose
 from apportion.training import agent as agents
@@ -72,15 +73,14 @@ def updates(
         (steps, step_segments, policy_keys, imagine_keys), segments, model_key = x
         now = replay._replace(credit=credit)
         raw = replays.gather(now, Draw(steps, step_segments, segments), spec.max_segment_steps)
-        drawn = scales.batch(agent.scaling, raw)
         # The first policy update sees the model's transitions, the others their own.
-        first = jax.tree.map(lambda x: x[0], drawn.transitions)
-        agent, metrics = agents.update_model(method, agent, drawn._replace(transitions=first), model_key)
+        first = raw._replace(transitions=jax.tree.map(lambda x: x[0], raw.transitions))
+        taken = scales.transitions(agent.scaling, raw.transitions)
+        agent, now, metrics = agents.learn(method, agent, now, first, model_key)
         if backbone.log_density is None:
-            taken = drawn.transitions
             agent, found = policy_round(config, limit, agent, taken, policy_keys, imagine_keys)
             metrics |= found
-        return (agent, kept_credit(method, agent, now, raw, drawn)), metrics
+        return (agent, now.credit), metrics
 
     start = (agent, replay.credit)
     (agent, credit), metrics = repeat(one_round, start, (rounds, draws.segments, model_keys[::every]))
@@ -88,9 +88,10 @@ def updates(
     if backbone.log_density is not None:
         # Of what a chunk closes, one segment at the most began before it.
         places = config.schedule.steps_per_iteration + spec.max_segment_steps
-        key = policy_keys[0]
-        agent, policy_metrics = learn_on_policy(method, backbone, limit, agent, replay, since, places, key)
-        metrics |= policy_metrics
+        agent, found = learn_on_policy(
+            method, backbone, limit, agent, newest_steps(replay, since, places), policy_keys[0]
+        )
+        metrics |= found
     return agent, replay, metrics
 
 
@@ -116,25 +117,6 @@ def policy_round(
     lessons = jax.vmap(partial(agents.policy_batch, method, limit, agent))(steps, policy_keys)
     agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
     return agent, metrics | policy_metrics
-
-
-def kept_credit(
-    method: Method, agent: AgentState, replay: Replay, raw: Batch, seen: Batch
-) -> Float[Array, "N"]:
-    """The replay's credit with what the method gives to the steps of a batch's segments, in the environment's
-    unit; as it was for methods that give none."""
-    if method.credit is None or raw.segments is None or seen.segments is None:
-        return replay.credit
-    given = method.credit(agent.method, seen.segments) * scales.unit(agent.scaling)
-    return replays.with_credit(replay, raw.segments, given).credit
-
-
-def surveyed(method: Method, spec: Spec, agent: AgentState, replay: Replay) -> AgentState:
-    """The agent after its method has looked over all segments, if it is one that does."""
-    if method.survey is None:
-        return agent
-    found = scales.survey(agent.scaling, replays.survey(replay, spec.max_segment_steps))
-    return agent._replace(method=method.survey(agent.method, found))
 
 
 def watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKeyArray) -> AgentState:
@@ -202,7 +184,7 @@ def with_log_density(
     if backbone.log_density is None:
         return chunk
     seen = scales.observations(agent.scaling, chunk.observation)
-    seen = seen * jnp.broadcast_to(agents.seen(method, agent, seen.shape[-1]), seen.shape)
+    seen = seen * jnp.broadcast_to(agents.visible(method, agent, seen.shape[-1]), seen.shape)
     chosen = backbone.log_density(agent.backbone, seen, chunk.action)
     anything = -math.log(spec.action_size) if spec.discrete else -spec.action_size * math.log(2)
     return chunk._replace(log_density=jnp.where(random, anything, chosen))
@@ -228,16 +210,14 @@ def learn_on_policy(
     backbone: Backbone,
     limit: Limit,
     agent: AgentState,
-    replay: Replay,
-    since: Int[Array, ""],
-    places: int,
+    steps: Transitions,
     key: PRNGKeyArray,
 ) -> tuple[AgentState, Metrics]:
-    """One update of the policy from the steps since then; nothing moves where there are none."""
-    steps = scales.transitions(agent.scaling, newest_steps(replay, since, places))
-    lesson = agents.policy_batch(method, limit, agent, steps, key)
+    """One update of the policy from the newest steps; nothing moves where there are none."""
+    assert steps.acted is not None
+    lesson = agents.policy_batch(method, limit, agent, scales.transitions(agent.scaling, steps), key)
     learned, metrics = agents.update_policy(backbone, agent, lesson)
-    return choose(replay.steps > since, learned, agent), metrics
+    return choose(steps.acted.real[0], learned, agent), metrics
 
 
 # --- Imagined steps: model-based policy optimisation (Janner et al., NeurIPS 2019) with branches of one step,
@@ -267,27 +247,17 @@ def with_imagined(
     size, count = len(real.paid), round(imagine.share * len(real.paid))
     start = real.observation[:count]
     act_key, lead_key = jax.random.split(key)
-    seen = start * jnp.broadcast_to(agents.seen(method, agent, start.shape[-1]), start.shape)
+    seen = start * jnp.broadcast_to(agents.visible(method, agent, start.shape[-1]), start.shape)
 
     def act(observation: Float[Array, "S"], key: PRNGKeyArray) -> Float[Array, "A"]:
         return backbone.act(agent.backbone, observation, key, True)
 
     action = jax.vmap(act)(seen, jax.random.split(act_key, count))
     found = method.dynamics.imagine(agent.imagination.model, agent.method, start, action, lead_key)
-    nothing, place = jnp.zeros(count), jnp.zeros(count, jnp.int32)
-    steps = Transitions(
-        observation=start,
-        action=action,
-        next_observation=scales.within_reach(agent.scaling, found.next_observation),
-        paid=nothing,  # by no segment
-        true_reward=nothing,
-        terminated=found.terminated,
-        segment_total=nothing,
-        segment_length=place + 1,
-        step_in_segment=place,
-        step_in_episode=place,
-        credit=nothing,
-    )
+    after = found.next_observation
+    if agent.scaling is not None:  # no farther than those that anybody can see
+        after = jnp.clip(after, -FARTHEST, FARTHEST)
+    steps = single_steps(start, action, after, found.terminated)
     ready = agent.imagination.updates >= imagine.after
 
     def choose(real: Array, imagined: Array) -> Array:

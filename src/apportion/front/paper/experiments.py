@@ -1,16 +1,14 @@
 """What the paper ran, as experiments.toml has it, and the jobs of a sweep that runs it."""
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from apportion.core.config import check, nearest
-from apportion.front.choosing import known_settings
+from apportion.core.config import check, from_dict, nearest
+from apportion.front.choosing import Job, known_settings
 from apportion.front.sweep import planning as sweeps
-from apportion.front.sweep.planning import Job
 from apportion.runs.folder import readable_name
 from apportion.training.presets import default_backbone
 
@@ -30,16 +28,17 @@ class Variant:
 
     name: str
     method: str
-    set: Mapping[str, Any] = field(default_factory=dict)  # flags of `apportion train`
+    set: dict[str, Any] = field(default_factory=dict)  # flags of `apportion train`
     published: bool = False  # its settings are those of the published form only
 
 
-class Printed(NamedTuple):
+@dataclass(frozen=True)
+class Printed:
     """A row that the paper prints, a cell for each column of the table."""
 
     task: str
     row: str
-    cells: list[str]
+    cells: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -67,15 +66,9 @@ _DATA = tomllib.loads(resources.files(__package__).joinpath("experiments.toml").
 
 
 def _experiment(name: str, data: dict[str, Any]) -> Experiment:
-    lists = {key: tuple(value) for key, value in data.items() if isinstance(value, list)}
-    said = {
-        key: tuple(_DATA["notes"].get(line, line) for line in lists[key]) for key in lists if "differs" in key
-    }
-    parts = {
-        "variants": tuple(Variant(**each) for each in data["variants"]),
-        "printed": tuple(Printed(**each) for each in data.get("printed", ())),
-    }
-    return Experiment(**{"name": name, "moments": (data["steps"],), **data, **lists, **said, **parts})
+    notes = _DATA["notes"]
+    said = {key: [notes.get(line, line) for line in data[key]] for key in ("differs", "differs_ours")}
+    return from_dict(Experiment, {"name": name, "moments": [data["steps"]], **data, **said})
 
 
 EXPERIMENTS = {name: _experiment(name, data) for name, data in _DATA["experiments"].items()}

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,18 +18,15 @@ from apportion.report import drawing
 from apportion.report.comparison import TOGETHER, Compared, compare_curves
 from apportion.report.curves import curves_of
 from apportion.report.figures import (
-    Labelled,
-    draw_comparison,
     draw_rewards,
     draw_robustness,
     draw_structure,
-    evaluations,
 )
 from apportion.report.overview import per_lane
 from apportion.report.statistics import interval, mean
 from apportion.runs.atomic import plain, read_json, write_json
-from apportion.runs.evaluation import EvaluationSettings, evaluate_run
 from apportion.runs.folder import RunFolder, versions
+from apportion.runs.policy import EvaluationSettings, evaluate_run
 from apportion.training.evaluate import pearson
 
 RUNS, PAGE, RESULTS = "runs", "README.md", "results.json"  # within an experiment's folder
@@ -58,9 +55,6 @@ class Done(NamedTuple):
     planned: Planned
     run: RunFolder
 
-    def labelled(self) -> Labelled:
-        return Labelled(self.run, self.planned.label, self.run.read_spec(), self.run.read_config())
-
 
 class Row(NamedTuple):
     """A row of the table: values by seed for each column."""
@@ -78,11 +72,14 @@ def present(experiment: Experiment, request: Request, done: Sequence[Done], fold
     folder.mkdir(parents=True, exist_ok=True)
     moments = _moments(experiment, kept.steps)
     if experiment.shows == "curves":  # where a training was evaluated
-        at = np.array([entry["step"] for entry in evaluations(done[0].run)])
+        at = np.array([entry["step"] for entry in done[0].run.evaluations()])
         moments = {step: int(at[_nearest(at, moment)]) for step, moment in moments.items()}
     rows = _rows(experiment, moments, done, folder, request.scale == "smoke")
-    figures, compared, notes = _figures(experiment, request, done, rows, folder)
-    made_with = versions()
+    kinds = request.settings if experiment.shows == "curves" else ()
+    compared = {name: _compared(experiment, done, name) for name in kinds}
+    notes = dict.fromkeys(line for each in compared.values() for line in each.notes)
+    alone = [line for line in notes if not line.startswith(TOGETHER)]  # nothing here is over all tasks
+    figures = _figures(experiment, compared, done, rows, folder)
     data: dict[str, Any] = plain(
         {
             "experiment": experiment.name,
@@ -97,12 +94,12 @@ def present(experiment: Experiment, request: Request, done: Sequence[Done], fold
             "page": str(folder / PAGE),
             "figures": [str(figure) for figure in figures],
             "ours": [row._asdict() for row in rows],
-            "compared": compared,
-            "paper": [printed._asdict() for printed in experiment.printed],
-            "differs": [*_differs(experiment, kept, request), *notes],
+            "compared": {name: each.summary() for name, each in compared.items()},
+            "paper": [vars(printed) for printed in experiment.printed],
+            "differs": [*_differs(experiment, kept, request), *alone],
             "jobs": [each.planned.job.to_dict() for each in done],
             "configs": {each.planned.job.name: each.run.read_config() for each in done},
-            "versions": made_with,
+            "versions": versions(),
         }
     )
     write_json(folder / RESULTS, data)
@@ -141,7 +138,7 @@ def _at_moments(
 ) -> tuple[Values, dict[str, float]]:
     """Scores [L] of the evaluations nearest to the moments and, where asked for, the share of s→r edges
     that are on: the paper's sparsity S."""
-    entries = evaluations(each.run)
+    entries = each.run.evaluations()
     scores = per_lane(entries, experiment.metric, each.planned.job.seeds)
     at = np.array([entry["step"] for entry in entries])
     places = {f"{step:,}": _nearest(at, moment) for step, moment in moments.items()}
@@ -159,9 +156,11 @@ def _under_noise(each: Done, folder: Path, smoke: bool) -> Values:
     episodes = 1 if smoke else EPISODES
     values = {}
     for std in (NOISE[0], NOISE[-1]) if smoke else NOISE:
-        file = _noise_file(each, folder, f"{std:g}")
-        wanted = {"step": evaluations(each.run)[-1]["step"], "episodes": episodes}
-        data = _read(file)
+        file = folder / "noise" / f"{each.planned.job.name}-{std:g}.json"
+        wanted = {"step": each.run.evaluations()[-1]["step"], "episodes": episodes}
+        data: dict[str, Any] = {}
+        with suppress(OSError, UserError):
+            data = read_json(file)
         if any(data.get(name) != value for name, value in wanted.items()):
             dims = tuple(str(dim) for dim in DEAD) if std else ()
             data = evaluate_run(each.run, EvaluationSettings(episodes, noise=std, noise_dims=dims)).data
@@ -169,17 +168,6 @@ def _under_noise(each: Done, folder: Path, smoke: bool) -> Values:
             write_json(file, data)
         values[f"{std:g}"] = np.asarray(data["returns"], np.float64)
     return values
-
-
-def _noise_file(each: Done, folder: Path, std: str) -> Path:
-    return folder / "noise" / f"{each.planned.job.name}-{std}.json"
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return read_json(file)
-    except (OSError, UserError):
-        return {}
 
 
 def _shares_off(each: Done, moments: dict[int, int]) -> Iterator[Row]:
@@ -215,34 +203,32 @@ def _nearest(steps: NDArray[Any], moment: int) -> int:
 
 
 def _figures(
-    experiment: Experiment, request: Request, done: Sequence[Done], rows: list[Row], folder: Path
-) -> tuple[list[Path], dict[str, Any], list[str]]:
-    """Figures, what a comparison of curves says of each kind of settings, and its notes."""
+    experiment: Experiment,
+    compared: dict[Settings, Compared],
+    done: Sequence[Done],
+    rows: list[Row],
+    folder: Path,
+) -> list[Path]:
     if experiment.shows == "curves":
-        compared = {name: _compared(experiment, done, name) for name in request.settings}
-        files = [draw_comparison(each, folder / f"curves-{name}.svg") for name, each in compared.items()]
-        notes = dict.fromkeys(line for each in compared.values() for line in each.notes)
-        alone = [line for line in notes if not line.startswith(TOGETHER)]  # nothing here is over all tasks
-        return files, {name: each.summary() for name, each in compared.items()}, alone
-    with drawing.drawing():
-        if experiment.shows == "noise":
-            played = [
-                read_json(_noise_file(each, folder, std))
-                for each, row in zip(done, rows, strict=True)
-                for std in row.values
-            ]
-            found = [draw_robustness([each.labelled() for each in done], played, folder / "robustness.svg")]
+        return [each.figure(folder / f"curves-{name}.svg") for name, each in compared.items()]
+    if experiment.shows == "noise":
+        labels = [each.planned.label for each in done]
+        played = [{float(std): returns for std, returns in row.values.items()} for row in rows]
+        found = [draw_robustness(list(zip(labels, played, strict=True)), folder / "robustness.svg")]
+    else:
+        places = [(each, folder / f"{each.planned.job.name}.svg") for each in done]
+        if experiment.shows == "edges":
+            found = [draw_structure(each.run, each.planned.label, path) for each, path in places]
         else:
-            draw = draw_structure if experiment.shows == "edges" else draw_rewards
-            found = [draw(each.labelled(), folder / f"{each.planned.job.name}.svg") for each in done]
-    return [file for file in found if file is not None], {}, []
+            found = [draw_rewards(each.run, path) for each, path in places]
+    return [file for file in found if file is not None]
 
 
 def _compared(experiment: Experiment, done: Sequence[Done], settings: Settings) -> Compared:
     curves = [
         curve
         for run, planned in ((each.run, each.planned) for each in done if each.planned.settings == settings)
-        for curve in curves_of(run, run.read_config(), evaluations(run), planned.panel, planned.variant.name)
+        for curve in curves_of(run, run.read_config(), run.evaluations(), planned.panel, planned.variant.name)
     ]
     return compare_curves(curves, experiment.metric, trusted=False)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from rich.live import Live
 from rich.table import Table
@@ -18,6 +18,7 @@ from rich.text import Text
 from apportion.core.children import StopRequest
 from apportion.core.config import UserError, check, nearest
 from apportion.core.terminal import console, inert, say
+from apportion.front.choosing import Job
 from apportion.front.run import Run
 from apportion.front.sweep import on_ray
 from apportion.front.sweep.folder import (
@@ -29,7 +30,7 @@ from apportion.front.sweep.folder import (
     look,
     newest_checkpoint,
 )
-from apportion.front.sweep.planning import Job, check_jobs, default_folder, plan, read_plan, train_words
+from apportion.front.sweep.planning import check_jobs, default_folder, plan, read_plan, train_words
 from apportion.front.sweep.process import Local, Task
 from apportion.runs.folder import is_held
 
@@ -74,19 +75,7 @@ class Carried(NamedTuple):
         return [each for each in self.standings if each.state == "failed"]
 
 
-class Engine(Protocol):
-    """Somebody who runs jobs, inside a `with` block; what is left at its end is killed."""
-
-    room: int  # jobs at a time
-
-    def start(self, task: Task) -> None: ...
-    def working(self, name: str) -> bool: ...
-    def ended(self) -> dict[str, str | None]: ...
-    def stop(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+Engine = Local | on_ray.OnRay  # runs jobs, inside a `with` block; what is left at its end is killed
 
 
 def survey(jobs: Sequence[Job], folder: Path) -> Carried:
@@ -130,7 +119,6 @@ def _engine(how: How, place: SweepFolder, jobs: int) -> Engine:
 # --- How all jobs stand, on stderr: a live table on a terminal, a line for each change elsewhere
 
 
-ROWS = 30  # of the live table
 SECONDS_BETWEEN_LINES = 60.0  # about a job that is still at work
 
 _STYLES = {"running": "bold", "finished": "green", "failed": "red", "stopped": "yellow", "waiting": "dim"}
@@ -167,7 +155,7 @@ class Board:
         if live is None:
             self._tell(lambda: self._lines(standings))
         else:
-            self._tell(lambda: live.update(table(standings, ROWS), refresh=True))
+            self._tell(lambda: live.update(table(standings, rows=30), refresh=True))
 
     def message(self, text: str) -> None:
         """A line of text, above the table."""

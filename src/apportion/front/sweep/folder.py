@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from apportion.core.config import check
-from apportion.front.sweep.planning import LOGS, Job
+from apportion.front.choosing import Job
+from apportion.front.sweep.planning import LOGS
 from apportion.runs import checkpoint, logs
 from apportion.runs.atomic import read_json, write_json
 from apportion.runs.folder import RunFolder, held
-from apportion.runs.notes import read_status
 from apportion.runs.progress import over_lanes
 
 FORMAT = 1
@@ -117,7 +117,7 @@ def look(job: Job, run: Path) -> Standing:
     schedule = job.chosen().config.schedule
     total = schedule.iterations * schedule.steps_per_iteration
     start = Standing(job, run, "waiting", 0, total)
-    status = read_status(RunFolder(run))[0]
+    status = RunFolder(run).read_status()
     if status.get("state") == "finished" and status["step"] >= total:
         return advanced(replace(start, state="finished"))
     return advanced(replace(start, state="stopped")) if has_checkpoint(run) else start
@@ -141,7 +141,7 @@ def has_checkpoint(run: Path) -> bool:
 
 def is_frozen(run: Path) -> bool:
     """Whether no seed of it is left to train, so that it cannot go on."""
-    return bool(read_status(RunFolder(run))[0].get("state") == "frozen")
+    return bool(RunFolder(run).read_status().get("state") == "frozen")
 
 
 def newest_checkpoint(run: Path) -> int | None:

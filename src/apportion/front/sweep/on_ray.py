@@ -19,7 +19,6 @@ from apportion.front.sweep.process import CORES_PER_JOB, RemoteJob, Task, carry,
 RETRIES = 20  # lost machines, for one job; each time it goes on from its checkpoint
 SECONDS_TO_ANSWER = 30.0  # for a machine that is there
 SECONDS_TO_LOOK = 120.0  # for a file, after Ray has started a worker
-SMALLEST_STORE = 100_000_000  # bytes of Ray's object store here: runs never pass through it
 
 # Read when Ray is imported, unless the user has set them.
 _VARIABLES = {
@@ -115,7 +114,8 @@ class OnRay:
         address = self._address or os.environ.get("RAY_ADDRESS") or "local"
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
         if address == "local":
-            quiet |= {"include_dashboard": False, "object_store_memory": SMALLEST_STORE}
+            # The smallest store of objects, in bytes: runs never pass through it.
+            quiet |= {"include_dashboard": False, "object_store_memory": 100_000_000}
         _check_answers(address)
         try:
             self._ray.init(address=address, **quiet)

@@ -22,7 +22,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -30,11 +30,10 @@ from apportion.core.config import UserError, check, from_dict, nearest
 from apportion.core.files import read_bytes
 from apportion.core.spec import Spec
 from apportion.envs.factories import only_here
-from apportion.envs.faults import FAILURES, Trouble
+from apportion.envs.faults import FAILURES, blame
 from apportion.envs.make import EnvConfig, make
-from apportion.front.choosing import Chosen, choose, flat, known_settings
+from apportion.front.choosing import Job, flat, known_settings
 from apportion.methods import METHODS
-from apportion.runs.atomic import plain
 from apportion.runs.folder import readable_name
 from apportion.training.presets import default_backbone
 
@@ -43,32 +42,6 @@ from apportion.training.presets import default_backbone
 
 MOST_JOBS = 1_000  # of one task with one method: more are a mistake, and take long to list
 LOGS = "logs"  # beside the run folders, so that no job may have that name
-
-
-@dataclass(frozen=True)
-class Job:
-    """What `apportion train` would be told. Seeds are lanes of one process."""
-
-    name: str  # of the run folder, within the sweep's
-    env: str
-    method: str = "grd"
-    backbone: str | None = None  # by default what suits the task
-    seeds: int = 1
-    seed: int = 0
-    steps: int | None = None  # by default what suits the task
-    preset: str = "default"
-    settings: Mapping[str, Any] = field(default_factory=dict)  # other flags, by name
-
-    def chosen(self) -> Chosen:
-        """Every setting of the training; UserError where they do not hold up."""
-        steps = {} if self.steps is None else {"steps": self.steps}
-        given = {**self.settings, **steps}
-        return choose(self.env, self.method, self.backbone, self.seeds, self.seed, self.preset, given)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data: two jobs with the same are the same."""
-        data: dict[str, Any] = plain(vars(self))
-        return data
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
@@ -99,17 +72,13 @@ def _check_training(job: Job, specs: dict[EnvConfig, Spec]) -> None:
     config = job.chosen().config
     check(not only_here(config.env.id), "its environment is known to this process only: put it in a module")
     if config.env not in specs:
-        trouble = Trouble(0, set())
         try:
             env, specs[config.env] = make(config.env)
         except FAILURES as error:
-            trouble.note(error)
-            raise UserError(trouble.reasons[0]) from error
+            raise UserError(blame(error, set())) from error
         env.close()
     config.check_actions(specs[config.env])
 
-
-LONGEST_VALUE = 24  # characters of a varied value in a job's name; what is longer is numbered
 
 Settings = dict[str, Any]  # by the names of flags
 
@@ -253,11 +222,11 @@ def _jobs(sweep: Sweep, each: Combination, fixed: Settings, varied: Settings) ->
         )
 
 
-def _in_a_name(value: Any, number: int) -> str:
+def _in_a_name(value: Any, number: int, longest: int = 24) -> str:
     """A value in a few characters, or its number in the list."""
     parts = value if isinstance(value, list | tuple) else [value]
     text = "-".join(str(part) for part in parts)
-    return text if text and len(text) <= LONGEST_VALUE and not isinstance(value, Mapping) else str(number)
+    return text if text and len(text) <= longest and not isinstance(value, Mapping) else str(number)
 
 
 def _with_own_names(jobs: list[Job]) -> Iterator[Job]:
@@ -269,11 +238,7 @@ def _with_own_names(jobs: list[Job]) -> Iterator[Job]:
             number += 1
             name = f"{job.name}-{number}"
         taken.add(name)
-        yield job if name == job.name else _renamed(job, name)
-
-
-def _renamed(job: Job, name: str) -> Job:
-    return Job(**{**vars(job), "name": name})
+        yield replace(job, name=name)
 
 
 # --- Commands that train them

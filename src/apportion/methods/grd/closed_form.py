@@ -17,6 +17,7 @@ from apportion.core.spec import Spec
 from apportion.core.types import (
     Batch,
     Edges,
+    GraphView,
     Method,
     Metrics,
     Record,
@@ -125,12 +126,10 @@ def make(config: Config) -> Method:
         reward,
         sampling,
         policy_mask,
-        edges=known_edges,
+        graph=GraphView(known_edges, reads, lambda state: state.looked.doubts),
         revision=_revision(config),
-        reads=reads,
-        doubts=lambda state: state.looked.doubts,
         dynamics=dynamics.make(config, lambda state: state.edges),
-        repaid=repaid,
+        rescale=rescale,
     )
 
 
@@ -258,9 +257,9 @@ def rebased(rewards: Rewards, bases: Additive, learned: Bool[Array, ""]) -> Rewa
     return Rewards(jax.vmap(one)(rewards.networks, rewards.bases, bases, jnp.asarray([0.0, 1.0])), bases)
 
 
-def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
-    """Where what is paid counts so many times more: both rewards, and their errors, do too. Before the first
-    bases nothing is known of sizes, and networks stay at size one; what all steps earn, bases find."""
+def rescale(state: State, factor: Float[Array, ""], shift: Float[Array, ""]) -> State:
+    """Both rewards, and their errors. Before the first bases nothing is known of sizes, and networks stay at
+    size one; the shift, what all steps earn, bases find."""
     bases = state.rewards.bases
     times = jnp.where(bases.error == 1, 1.0, factor)  # as additive.zero has it
     bases = bases._replace(

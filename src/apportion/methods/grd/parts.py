@@ -14,6 +14,7 @@ from apportion.core.types import Edges, Metrics, Record
 from apportion.graph import ENOUGH_SEGMENTS, Endings
 from apportion.graph.certificate import Doubt, marks
 from apportion.graph.looking import Searched, Seen
+from apportion.nn.networks import check_layers
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,7 @@ class Config:
         for name in ("segments", "update_every"):
             given = getattr(self, name)
             check(given is None or given >= 1, f"method.{name}={given} must be at least 1")
-        check(len(self.hidden) >= 1, "method.hidden needs at least one layer")
-        check(min(self.hidden) >= 1, f"method.hidden={self.hidden} must be at least 1 each")
+        check_layers("method.hidden", self.hidden)
         check(self.temperature > 0, f"method.temperature={self.temperature} must be positive")
         check(self.components >= 1, f"method.components={self.components} must be at least 1")
         check(self.log_std_range[0] < self.log_std_range[1], "method.log_std_range must rise")

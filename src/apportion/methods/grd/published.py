@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import Batch, Edges, Method, Metrics, Sampling, Segments, Transitions
+from apportion.core.types import Batch, Edges, GraphView, Method, Metrics, Sampling, Segments, Transitions
 from apportion.methods.grd import dynamics, parts
 from apportion.methods.grd.dynamics import predicted
 from apportion.methods.grd.parts import Config, all_edges, compact, reward_mask, shares_on
@@ -85,16 +85,14 @@ def make(config: Config) -> Method:
         reward,
         sampling,
         policy_mask,
-        edges,
-        reads=reads,
+        graph=GraphView(edges, reads),
         dynamics=dynamics.make(config, edges_on, own=lambda state: state.model.dynamics),
-        repaid=repaid,
+        rescale=rescale,
     )
 
 
-def repaid(state: State, factor: Float[Array, ""], more: Float[Array, ""]) -> State:
-    """Where what is paid counts so many times more, and each step earns so much more: so rewards do."""
-    return state._replace(model=state.model._replace(reward=state.model.reward.moved(factor, more)))
+def rescale(state: State, factor: Float[Array, ""], shift: Float[Array, ""]) -> State:
+    return state._replace(model=state.model._replace(reward=state.model.reward.moved(factor, shift)))
 
 
 def edges_on(state: State) -> Edges:

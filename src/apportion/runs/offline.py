@@ -1,36 +1,146 @@
-"""What policies are worth by logged episodes, and whether these can tell: values, intervals, a sentence."""
+"""A policy from the credit of logged steps: how it is learned, what it does, what it is worth by a log."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from apportion.core.categories import expanded, policy_spec
+from apportion.core.categories import expand_actions, expanded, policy_spec
 from apportion.core.config import check
 from apportion.core.spec import Spec
-from apportion.core.types import Record, Transitions
+from apportion.core.types import Metrics, Record, Transitions
 from apportion.envs.acting import Actor, act, standardise
-from apportion.runs.credit import Credit, need_credit, rows_of
+from apportion.envs.spaces import learners_actions
+from apportion.runs.credit import INTERVAL, Credit, need_credit
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import read_learned
-from apportion.runs.logged import learners_record, read_facts, read_for
-from apportion.runs.offline_policy import learned_rewards, policy_actions
-from apportion.training import off_policy
+from apportion.runs.logged import read_facts, read_for, records_of
+from apportion.training import agent as agents
+from apportion.training import devices, off_policy
+from apportion.training.agent import AgentState
 from apportion.training.off_policy import Features
-from apportion.training.offline import Logged
-from apportion.training.offline_policy import all_steps
+from apportion.training.offline import Fitting, Logged, episode_arrays
+from apportion.training.offline_policy import all_steps, learn_policy, scaled
+from apportion.training.settings import Config
+from apportion.training.uneven import redistribute_in_groups
 
 FEWEST = 60  # episodes, below which nothing is said of a gain
 DRAWS = 40  # of episodes and rewards
-INTERVAL = (5.0, 95.0)  # percentiles of draws
+PERCENTILES = (5.0, 95.0)  # of draws: the ends of intervals
 MOST_UNTRIED = 0.25  # of a policy's actions: more, and values are guesses
 FEWEST_EFFECTIVE = 10.0  # episodes that importance sampling must rest on to be shown
 _RARELY = 0.05  # probability of all actions together that a policy does not choose, for importance sampling
 _NEAR_ZERO = 0.1  # of the outcomes' spread: a mean that is less makes no percentages
 
 Floats = NDArray[np.float64]
+
+# --- To learn it
+
+
+def check_policy(config: Config, spec: Spec) -> None:
+    """Complain of a backbone that cannot act as the log does."""
+    if not config.has_policy:
+        return
+    categories = [
+        name
+        for name, count in zip(spec.action_names, spec.levels[spec.observation_size :], strict=False)
+        if count > 0
+    ]
+    check(
+        bool(spec.choices) or not categories,
+        f"{', '.join(categories)} are categories and were combined in too many ways to choose among: leave "
+        "some actions aside by --without, or fit without --backbone",
+    )
+    check(
+        not spec.choices or config.make_backbone().discrete is not False,
+        f"{config.backbone} needs actions that are numbers, and {spec.env_id} has {len(spec.choices)} "
+        "different ones: add --backbone iql",
+    )
+
+
+def policy_actions(spec: Spec, actions: NDArray[Any]) -> NDArray[np.float32]:
+    """[T, A] as a method knows them, as a policy does: one-hot where it chooses among some."""
+    if not spec.choices:
+        return np.asarray(actions, np.float32)
+    known = expand_actions(spec, learners_actions(spec, np.array(spec.choices)))
+    nearest = np.argmin(((actions[:, None] - known[None]) ** 2).sum(axis=-1), axis=1)
+    return np.eye(len(known), dtype=np.float32)[nearest]
+
+
+def learned_rewards(
+    config: Config, spec: Spec, data: Logged, agent: AgentState, records: list[Record], credit: Credit
+) -> list[list[NDArray[Any]]] | None:
+    """By lane and episode, what the method gives to steps; None where the credit is the posterior's alone."""
+    if credit.share == 1:
+        return None
+    method = data.outcomes.in_outcome_units(agents.in_own_units(config.make_method()))
+    lengths = np.array([len(record.actions) for record in records], np.int64)
+    redistribute = redistribute_in_groups(method, expanded(spec), lengths)
+    found = redistribute(
+        agent._replace(backbone=None), [[episode_arrays(each) for each in records]] * config.lanes
+    )
+    return [list(lane) for lane in found]
+
+
+def pessimistic(
+    credit: Credit, records: list[Record], learned: list[NDArray[Any]] | None, pessimism: float
+) -> Floats:
+    """[N] credit of steps, less so much of half their interval. From its mean on: a constant would only make
+    episodes that end early look better."""
+    steps = list(credit.of_records(records, learned, paid=False))
+    reward = np.concatenate([each.reward for each in steps])
+    half = reward - np.concatenate([each.within(INTERVAL)[0] for each in steps])
+    return np.asarray(reward - pessimism * (half - half.mean()))
+
+
+def recommended(
+    config: Config, spec: Spec, agent: AgentState, lane: int, records: list[Record]
+) -> list[NDArray[np.float32]]:
+    """[T, A] of each episode what a lane's policy would have done, in the form that stored actions have."""
+    one = devices.one_lane(agent, lane)
+    actor = {name: np.asarray(array) for name, array in config.make_backbone().actor(one.backbone).items()}
+    if one.scaling is not None:
+        actor |= {"mean": np.asarray(one.scaling.mean), "scale": np.asarray(one.scaling.scale)}
+    actor["mask"] = np.ones(expanded(spec).observation_size, np.float32)
+    head, found = config.make_backbone().head, []
+    for record in records:
+        seen = np.asarray(record.observations[: len(record.actions)], np.float32)
+        done = np.stack([act(actor, head, each, None) for each in seen])
+        chosen = np.array(spec.choices)[done.argmax(axis=1)] if spec.choices else None
+        found.append(done if chosen is None else learners_actions(spec, chosen))
+    return found
+
+
+def with_policy(
+    config: Config, fitting: Fitting, spec: Spec, data: Logged, agent: AgentState, credit: Credit
+) -> tuple[AgentState, Metrics]:
+    """The agents of all lanes with a policy that has learned from the episodes that they have, too."""
+    records = data.learned
+    learned = learned_rewards(config, spec, data, agent, records, credit)
+    rewards = np.stack(
+        [
+            pessimistic(credit, records, None if learned is None else learned[lane], fitting.pessimism)
+            for lane in range(config.lanes if learned is not None else 1)
+        ]
+    )
+    actions = [policy_actions(spec, record.actions) for record in records]
+    scaling = None if agent.scaling is None else devices.one_lane(agent.scaling, 0)
+    steps = scaled(all_steps(records, actions), scaling)
+    state, metrics = learn_policy(
+        config.make_backbone(),
+        policy_spec(spec),
+        steps,
+        np.broadcast_to(rewards, (config.lanes, rewards.shape[1])),
+        config.seeds,
+        fitting.policy_updates,
+    )
+    return jax.device_get(agent._replace(backbone=state)), jax.device_get(metrics)
+
+
+# --- What it is worth
 
 
 class Log(NamedTuple):
@@ -52,7 +162,7 @@ def make_log(spec: Spec, records: list[Record], credit: Credit, learned: list[ND
     records = [records[number] for number in some]
     totals = np.array([record.total for record in records], np.float64)
     own = None if learned is None else [learned[number] for number in some]
-    credited = list(credit.of_episodes([rows_of(record) for record in records], own, totals))
+    credited = credit.of_records(records, own, paid=True)
     draws = [each.reward[:, None] + each.widening * each.deviations[:, : DRAWS + 1] for each in credited]
     steps = all_steps(records, [policy_actions(spec, record.actions) for record in records])
     seen, after = np.asarray(steps.observation), np.asarray(steps.next_observation)
@@ -75,7 +185,7 @@ def evaluate_policy(log: Log, actor: Actor, head: str, supported: bool, discrete
         untried = off_policy.untried(steps, action, rng)
     gains = valued.policy - valued.behaviour
     behaviour, gain = float(log.totals.mean()), float(np.median(gains))
-    low, high = (float(end) for end in np.percentile(gains, INTERVAL))
+    low, high = (float(end) for end in np.percentile(gains, PERCENTILES))
     value, effective = _by_importance(log, action, discrete, rng)
     data: dict[str, Any] = {
         "episodes": count,
@@ -90,42 +200,33 @@ def evaluate_policy(log: Log, actor: Actor, head: str, supported: bool, discrete
         "single_action": bool(np.ptp(np.asarray(steps.action), axis=0).max() == 0),
         "supported": supported,
     }
-    return {**data, "verdict": verdict(data), "sentence": in_words(data)}
+    return data | dict(zip(("verdict", "sentence"), verdict(data), strict=True))
 
 
-def verdict(data: dict[str, Any]) -> str:
-    """better, no better, or unknown."""
+def verdict(data: dict[str, Any]) -> tuple[str, str]:
+    """better, no better, or unknown; and a sentence that says so."""
     if data["single_action"]:
-        return "no better"
-    if data["episodes"] < FEWEST or not data["supported"] or data["untried"] > MOST_UNTRIED:
-        return "unknown"
-    return "better" if data["policy_low"] > data["behaviour"] else "no better"
-
-
-def in_words(data: dict[str, Any]) -> str:
-    """One sentence."""
-    if data["single_action"]:
-        return "no better by these data: only one action was ever taken, so there is nothing to choose"
-    found = verdict(data)
-    if found == "unknown":
-        if data["episodes"] < FEWEST:
-            return f"these data cannot tell: {data['episodes']} episodes are too few (at least {FEWEST})"
-        if not data["supported"]:
-            return "these data cannot tell: the learned rewards do not explain held-out outcomes"
-        return f"these data cannot tell: {data['untried']:.0%} of its actions were never tried"
+        return (
+            "no better",
+            "no better by these data: only one action was ever taken, so there is nothing to choose",
+        )
+    doubts = {
+        f"{data['episodes']} episodes are too few (at least {FEWEST})": data["episodes"] < FEWEST,
+        "the learned rewards do not explain held-out outcomes": not data["supported"],
+        f"{data['untried']:.0%} of its actions were never tried": data["untried"] > MOST_UNTRIED,
+    }
+    for doubt in (doubt for doubt, there in doubts.items() if there):
+        return "unknown", f"these data cannot tell: {doubt}"
     behaviour = data["behaviour"]
-    parts = [data[name] - behaviour for name in ("policy", "policy_low", "policy_high")]
+    gains = [data[name] - behaviour for name in ("policy", "policy_low", "policy_high")]
     if behaviour > _NEAR_ZERO * data["spread"]:
-        gain, low, high = (f"{100 * part / behaviour:.0f}" for part in parts)
-        amount = f"{gain}% [{low}, {high}]"
+        gain, low, high = (f"{100 * each / behaviour:.0f}" for each in gains)
+        gain = f"{gain}%"
     else:
-        gain, low, high = (f"{part:.3g}" for part in parts)
-        amount = f"{gain} [{low}, {high}]"
-    return (
-        f"better than what was done by {amount}"
-        if found == "better"
-        else f"no better by these data ({amount})"
-    )
+        gain, low, high = (f"{each:.3g}" for each in gains)
+    if data["policy_low"] > behaviour:
+        return "better", f"better than what was done by {gain} [{low}, {high}]"
+    return "no better", f"no better by these data ({gain} [{low}, {high}])"
 
 
 def _by_importance(
@@ -162,7 +263,7 @@ def evaluate_fit(run: RunFolder, data: str | None = None, policy: Path | None = 
     check(
         bool(np.isfinite(log.totals).all()), "outcomes are missing: an evaluation needs those of all episodes"
     )
-    records = [learners_record(spec, log, number, number) for number in range(len(log.totals))]
+    records = records_of(spec, log)
     rewards = learned_rewards(
         learned.config, spec, Logged([], [], learned.outcomes), learned.agent, records, credit
     )

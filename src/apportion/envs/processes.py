@@ -1,4 +1,4 @@
-"""Workers as the trainer sees them: asked over a pipe, watched while they work, ended together."""
+"""One worker as the supervisor sees it: asked over a pipe, watched while it works, ended."""
 
 import contextlib
 import fcntl
@@ -7,31 +7,27 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Sequence
 from dataclasses import asdict
-from multiprocessing.connection import wait
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, cast
 
 from apportion.core.children import start
 from apportion.core.config import UserError
 from apportion.envs.make import EnvConfig
-from apportion.envs.server import Server
-from apportion.envs.wire import (
+from apportion.envs.messages import (
     BEATS,
     EPISODE,
     LANE,
-    NOBODY,
+    NO_LANE,
     Arrays,
     Message,
-    no_pulse,
-    pulse_file,
+    activity_file,
+    no_activity,
     receive,
     send,
-    shared_pulse,
+    shared_activity,
 )
+from apportion.envs.worker import Worker
 
-PATIENCE = 5.0  # seconds for a worker to end what it is doing, before it is killed
 TO_START = 120.0  # seconds for a new process to come to its environments, however short their own time is
 SPARE_NICENESS = 10  # of those that only evaluate, so that the training's own need not wait for them
 PIPE_BYTES = 1 << 20  # what Linux gives to anyone; a policy with two layers of 256 takes 300 kB, SimBa's 550
@@ -46,89 +42,62 @@ class LostError(Exception):
         self.episode = episode
 
 
-class Connection(Protocol):
-    """One worker as the trainer sees it. Requests are answered in order."""
-
-    @property
-    def descriptor(self) -> int | None:
-        """Where its answer will arrive; None: it has answered already."""
-
-    def request(self, head: dict[str, Any], arrays: Arrays) -> None: ...
-
-    def reply(self) -> Message: ...
-
-    def waited(self, seconds: float, at_most: float) -> None:
-        """Nobody has answered for so long: LostError after too long without a sign of life."""
-
-    def step_back(self) -> None:
-        """Take only the time that other processes leave."""
-
-    def dismiss(self) -> None:
-        """Let it come to its end."""
-
-    def end(self, patience: float) -> None:
-        """Wait so long for that, then kill it."""
-
-    def kill(self) -> None:
-        """At once, with all that its environments started."""
-
-
-class InlineConnection:
+class InProcess:
     """A worker inside the calling process: nobody can interrupt it, nor need anybody wait for it."""
 
     descriptor = None
 
-    def __init__(self, config: EnvConfig, seeds: list[int], head: str) -> None:
-        self.server = Server(config, seeds, head, no_pulse())
-        self.replies: list[Message] = []
+    def __init__(self, config: EnvConfig, seeds: list[int], head: str, spare: bool) -> None:
+        self._worker = Worker(config, seeds, head, no_activity())
+        self._reply: Message
 
     def request(self, head: dict[str, Any], arrays: Arrays) -> None:
         with contextlib.redirect_stdout(sys.stderr):  # what environments print is no result of ours
             try:
-                self.replies.append(self.server.answer(Message(head, arrays)))
+                self._reply = self._worker.answer(Message(head, arrays))
             except (Exception, KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:  # which would take a worker along
                 raise UserError(f"the environment raised {type(error).__name__}: {error}") from error
 
     def reply(self) -> Message:
-        return self.replies.pop(0)
-
-    def waited(self, seconds: float, at_most: float) -> None:
-        pass
-
-    def step_back(self) -> None:
-        pass
+        return self._reply
 
     def dismiss(self) -> None:
-        self.server.close()
+        self._worker.close()
+
+    def waited(self, seconds: float, at_most: float) -> None:
+        """It has answered when it was asked."""
 
     def end(self, patience: float) -> None:
-        pass
+        """It ends with this process."""
 
     def kill(self) -> None:
-        pass
+        """The same."""
 
 
-class ProcessConnection:
-    """A worker in a process of its own."""
+class Process:
+    """A worker in a process of its own. Requests are answered in order."""
 
-    def __init__(self, config: EnvConfig, seeds: list[int], head: str) -> None:
-        pulse = pulse_file()
+    def __init__(self, config: EnvConfig, seeds: list[int], head: str, spare: bool) -> None:
+        descriptor = activity_file()
         try:
-            self.process = start("apportion.envs.server", [pulse], subprocess.PIPE)
-            self.pulse = shared_pulse(pulse)
+            self.process = start("apportion.envs.worker", [descriptor])
+            self._activity = shared_activity(descriptor)
         finally:
-            os.close(pulse)
-        self._stdin: BinaryIO = self.process.stdin  # type: ignore[assignment]
+            os.close(descriptor)
+        self._stdin = cast(BinaryIO, self.process.stdin)
         # Without a buffer, so that it shows from outside whether something has arrived.
         self._stdout: BinaryIO = self.process.stdout.raw  # type: ignore[union-attr]
         self.descriptor = self._stdout.fileno()
         self._quiet = 0.0  # seconds that somebody has waited for a sign of life
         self._beats = 0
         self._ending = threading.Lock()  # who asks and who closes may both find that it is over
-        _widen(self._stdin)
-        _widen(self._stdout)
+        for pipe in (self._stdin, self._stdout):
+            _widen(pipe)
+        if spare:
+            niceness = os.getpriority(os.PRIO_PROCESS, 0) + SPARE_NICENESS
+            os.setpriority(os.PRIO_PROCESS, self.process.pid, niceness)
         self.request({"config": asdict(config), "seeds": seeds, "head": head}, {})
 
     def request(self, head: dict[str, Any], arrays: Arrays) -> None:
@@ -152,7 +121,8 @@ class ProcessConnection:
         return message
 
     def waited(self, seconds: float, at_most: float) -> None:
-        beats = self.pulse[BEATS]
+        """It has not answered for so long: LostError after too long without a sign of life."""
+        beats = self._activity[BEATS]
         self._quiet = 0.0 if beats != self._beats else self._quiet + seconds
         self._beats = beats
         allowed = at_most if beats else max(at_most, TO_START)
@@ -161,24 +131,24 @@ class ProcessConnection:
             fix = "raise --env.timeout if it needs longer"
             raise self._lost(f"the environment did not answer within {allowed:g} s: {fix}")
 
-    def step_back(self) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it died: the reason will be waiting in reply()
-            niceness = os.getpriority(os.PRIO_PROCESS, 0) + SPARE_NICENESS
-            os.setpriority(os.PRIO_PROCESS, self.process.pid, niceness)
-
     def dismiss(self) -> None:
+        """Let it come to its end."""
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
             self.process.stdin = None
 
     def kill(self) -> None:
+        """At once, with all that its environments started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):  # it is gone
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def end(self, patience: float) -> None:
-        # Reads what nobody asks for any more, or the worker could not come to the end of its input. A thread
-        # may still wait for that answer: it gets less than it expects, and ends too.
+        """Wait so long for its end, then kill it.
+
+        Reads what nobody asks for any more, or the worker could not come to the end of its input. A thread
+        may still wait for that answer: it gets less than it expects, and ends too.
+        """
         with self._ending:
             ended_before = self.process.returncode is not None
             try:
@@ -198,24 +168,8 @@ class ProcessConnection:
             return self.process.wait()
 
     def _lost(self, reason: str) -> LostError:
-        lane = self.pulse[LANE]
-        return LostError(reason, None if lane == NOBODY else lane, self.pulse[EPISODE])
-
-
-def answered(connections: Sequence[Connection], seconds: float) -> list[Connection]:
-    """Those who have something to say, as soon as there is one; none after so many seconds."""
-    descriptors = [each.descriptor for each in connections if each.descriptor is not None]
-    ready = wait(descriptors, seconds if len(descriptors) == len(connections) else 0)
-    return [each for each in connections if each.descriptor is None or each.descriptor in ready]
-
-
-def end_all(connections: Sequence[Connection]) -> None:
-    """All together: those that are stuck have the same few seconds."""
-    for each in connections:
-        each.dismiss()
-    until = time.monotonic() + PATIENCE
-    for each in connections:
-        each.end(max(0.0, until - time.monotonic()))
+        lane = self._activity[LANE]
+        return LostError(reason, None if lane == NO_LANE else lane, self._activity[EPISODE])
 
 
 def _widen(pipe: BinaryIO) -> None:

@@ -1,12 +1,15 @@
-"""Messages between the trainer and its worker processes: a JSON head and a safetensors body, length-prefixed.
+"""Messages between the supervisor and its workers: a JSON head and a safetensors body, length-prefixed.
 
-The same two formats as in checkpoints, so that nothing here can execute code on arrival.
+The same two formats as in checkpoints, so that nothing here can execute code on arrival. And a worker's
+activity: memory that both share, since a worker that hangs answers nothing.
 """
 
 import json
 import mmap
 import os
 import struct
+import sys
+import tempfile
 from collections.abc import Mapping, MutableSequence
 from typing import Any, BinaryIO, NamedTuple
 
@@ -15,13 +18,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from apportion.core.children import memory_file
 from apportion.core.files import memory
 
 Arrays = dict[str, NDArray[Any]]
 
 _LENGTHS = struct.Struct("<QQ")
-_LONGEST_HEAD = 2**30  # bytes
 
 
 class Message(NamedTuple):
@@ -41,10 +42,10 @@ def send(stream: BinaryIO, head: dict[str, Any], arrays: Arrays | None = None) -
 
 def receive(stream: BinaryIO) -> Message:
     """Read one message; EOFError when the other side has gone, ValueError where this is none of ours."""
-    text_length, body_length = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size))
-    if text_length > _LONGEST_HEAD or body_length > memory():
+    lengths = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size))
+    if sum(lengths) > memory():
         raise ValueError("no message begins like that")
-    text, body = _exactly(stream, text_length), _exactly(stream, body_length)
+    text, body = (_exactly(stream, length) for length in lengths)
     try:
         head = json.loads(text)
         arrays = load(body) if body else {}
@@ -74,32 +75,35 @@ def _exactly(stream: BinaryIO, size: int) -> bytes:
             raise EOFError("the other side closed the stream")
         parts.append(part)
         size -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return b"".join(parts)
 
 
-# --- A worker's pulse: it shows that it is alive, and what it is doing
+# --- What a worker is doing
 
 
-Pulse = MutableSequence[int]  # [BEATS, LANE, EPISODE]: what a worker does, readable though it hangs
+Activity = MutableSequence[int]
 
-BEATS, LANE, EPISODE = range(3)
-NOBODY = -1  # the lane while none is being served
-
-_BYTES = 3 * 8
+BEATS, LANE, EPISODE = range(3)  # signs of life so far; the lane being served, and its evaluation episode
+NO_LANE = -1
 
 
-def no_pulse() -> Pulse:
+def no_activity() -> Activity:
     """For lanes that nobody watches."""
-    return [0, NOBODY, 0]
+    return [0, NO_LANE, 0]
 
 
-def pulse_file() -> int:
-    """A descriptor of memory for a pulse; whoever made it closes it."""
-    descriptor = memory_file("pulse")
-    os.write(descriptor, bytes(_BYTES))  # written, not only reserved: a full disk complains here and now
+def activity_file() -> int:
+    """A descriptor of memory for a worker's activity; whoever made it closes it."""
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("apportion-activity")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    # Written, not only reserved: a full disk complains here and now.
+    os.write(descriptor, np.array(no_activity(), np.int64).tobytes())
     return descriptor
 
 
-def shared_pulse(descriptor: int) -> Pulse:
+def shared_activity(descriptor: int) -> Activity:
     """The memory behind a descriptor."""
-    return memoryview(mmap.mmap(descriptor, _BYTES)).cast("q")  # type: ignore[return-value]
+    return memoryview(mmap.mmap(descriptor, 0)).cast("q")  # type: ignore[return-value]

@@ -1,13 +1,14 @@
-"""Contributions of a step's dimensions to its learned reward r̂: Shapley values, for any method that judges a
-step by itself.
+"""Contributions of a step's dimensions to its reward r̂, which they add up to: Shapley values, for any method
+that judges a step by itself, and in closed form, with what is not known, for the posterior's credit.
 
 A dimension that a method sees before and after the step (RRD reads s and s') is one player: it comes with
 both of its values, or with neither. Only dimensions that the reward reads play; where a method does not say
 which, all that vary. The others earn nothing. What a reward gives for the end of an episode is left out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,10 +19,12 @@ from numpy.typing import NDArray
 
 from apportion.core.config import Tell, UserError, check, silent
 from apportion.core.types import Method, State, Transitions
-from apportion.runs.explain import shapley
-from apportion.runs.explain.shapley import Doubles, Players
+from apportion.graph.posterior import Shares, spread
+from apportion.runs import shapley
+from apportion.runs.credit import MOST_BEHIND, Credit, as_rows
+from apportion.runs.shapley import Doubles, Players
 
-MOST_BEHIND, LEAST_BEHIND = 256, 64  # steps to compare with, by default
+LEAST_BEHIND = 64  # steps to compare with, by default
 BEHIND_ALL = 4096  # of them for all dimensions together, within these limits
 _BLOCK = 8192  # rows of one call of the compiled reward, which bounds the memory of its hidden layers
 
@@ -60,9 +63,18 @@ class Steps(NamedTuple):
     next_observations: NDArray[Any]  # [T, S]
 
     @classmethod
-    def of_episode(cls, observations: NDArray[Any], actions: NDArray[Any]) -> "Steps":
-        """The steps of an episode: observations [T+1, S], actions [T, A]."""
-        return cls(observations[:-1], actions, observations[1:])
+    def of_episodes(cls, episodes: Sequence[Mapping[str, NDArray[Any]]]) -> "Steps":
+        """All steps of episodes: observations [T+1, S] each, actions [T, A]."""
+        seen = [each["observations"] for each in episodes]
+        return cls(
+            np.concatenate([each[:-1] for each in seen]),
+            np.concatenate([each["actions"] for each in episodes]),
+            np.concatenate([each[1:] for each in seen]),
+        )
+
+    def take(self, chosen: Any) -> "Steps":
+        """Some of them."""
+        return Steps(*(part[chosen] for part in self))
 
     def rows(self) -> NDArray[np.float32]:
         """[T, S+A+S]"""
@@ -148,11 +160,7 @@ def explain_reward(
     number = np.where(on, np.cumsum(on) - 1, -1)[owners]
     players = Players(int(on.sum()), np.concatenate([number, number[:states]]))
     behind = behind[: precision.steps_behind(players.size)]
-    exact = players.size <= precision.exact_up_to
-
-    def function(mixed: NDArray[Any]) -> NDArray[Any]:
-        return reward_of(state, mixed)
-
+    exact, function = players.size <= precision.exact_up_to, partial(reward_of, state)
     if exact:
         found = shapley.exact(function, rows, behind, players, tell)
     else:
@@ -171,8 +179,8 @@ def explain_reward(
 
 def _players(method: Method, state: State, rows: NDArray[Any], states: int) -> NDArray[np.bool_]:
     """[D] dimensions that the method's reward reads; where it does not say which, those that ever vary."""
-    if method.reads is not None:
-        return np.asarray(method.reads(state)) >= 0.5
+    if method.graph is not None:
+        return np.asarray(method.graph.reads(state)) >= 0.5
     varies = ~(rows == rows[0]).all(axis=0)
     return np.concatenate([varies[:states] | varies[-states:], varies[states:-states]])
 
@@ -201,3 +209,61 @@ def _transitions(before: Array, action: Array, after: Array, fact: int) -> Trans
         step_in_episode=count,
         credit=number,
     )
+
+
+# --- By the posterior
+
+
+def by_posterior(credit: Credit, steps: Steps, background: Steps, owners: NDArray[np.int64]) -> Explanation:
+    """Contributions at each step; entries of a one-hot vector [D] have the same owner."""
+    found, rows, behind = credit.posterior, _rows(steps), _rows(background)
+    whole = _owned(found.shares(rows, behind), owners)
+    # Two halves of the background tell how far another one would move them.
+    halves = [_owned(found.shares(rows, behind[first::2]), owners) for first in (0, 1)]
+    moved = (halves[0].mean - halves[1].mean) / 2
+    read = found.features.used[np.unique(found.features.dims[found.features.dims >= 0])] % len(found.matters)
+    return Explanation(
+        contributions=whole.mean,
+        standard_errors=np.abs(moved),
+        mean_errors=np.abs(moved.mean(axis=0)),
+        redistributed=found.expected(rows),
+        baseline=float(found.expected(behind).mean()),
+        background=len(behind),
+        players=np.isin(np.arange(int(owners.max()) + 1), owners[read[read < len(owners)]]),
+        exact=True,
+        deviations=credit.widening * np.sqrt(whole.variance),
+        mean_deviations=credit.widening * np.sqrt(spread(whole.average)),
+    )
+
+
+def mixed(credit: Credit, known: Explanation, learned: Explanation) -> Explanation:
+    """Of the posterior's credit and the method's, as they count; what they differ by is doubt."""
+    share, rest = credit.share, 1 - credit.share
+    apart = learned.contributions - known.contributions
+    assert known.deviations is not None
+    assert known.mean_deviations is not None
+    return Explanation(
+        contributions=known.contributions + rest * apart,
+        standard_errors=share * known.standard_errors + rest * learned.standard_errors,
+        mean_errors=share * known.mean_errors + rest * learned.mean_errors,
+        redistributed=share * known.redistributed + rest * learned.redistributed,
+        baseline=share * known.baseline + rest * learned.baseline,
+        background=learned.background,
+        players=known.players | learned.players if share > 0 else learned.players,
+        exact=learned.exact,
+        deviations=np.sqrt(known.deviations**2 + rest * apart**2),
+        mean_deviations=np.sqrt(known.mean_deviations**2 + rest * apart.mean(axis=0) ** 2),
+    )
+
+
+def _rows(steps: Steps) -> Doubles:
+    """[N, 2 S + A + 1]; none of them is an end."""
+    end = np.zeros((len(steps.actions), 1))
+    return as_rows(steps.observations, steps.actions, end, steps.next_observations)
+
+
+def _owned(shares: Shares, owners: NDArray[np.int64]) -> Shares:
+    """Of owners instead of entries; nobody owns an end."""
+    belongs = np.zeros((len(owners) + 1, int(owners.max()) + 1))
+    belongs[np.arange(len(owners)), owners] = 1.0
+    return Shares(shares.mean @ belongs, shares.variance @ belongs, belongs.T @ shares.average)

@@ -1,4 +1,4 @@
-"""Five tasks of the suite that nobody had looked at before they were run; they have been since."""
+"""Five tasks of the suite that may be looked at while methods are worked on."""
 
 import math
 from typing import ClassVar

@@ -1,0 +1,325 @@
+"""What steps of a log earned, by a run that was fitted to outcomes: row for row, or by kind of step.
+
+Every answer is a function of the draws of their rewards (`credit.Steps`); where a run has no posterior, of
+what its method has learned.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.core.categories import expanded, input_names, input_owners
+from apportion.core.config import Tell, check, nearest, silent
+from apportion.core.spec import Spec
+from apportion.data.encoding import MOST_CATEGORIES, UNKNOWN
+from apportion.data.rows import CREDIT, REWARD, Column, Earned, Log, Rows
+from apportion.runs.contributions import Precision, Steps
+from apportion.runs.credit import (
+    INTERVAL,
+    MOST_BEHIND,
+    Credit,
+    half_width,
+    need_credit,
+    quantiles,
+    read_credit,
+    rows_of,
+)
+from apportion.runs.explaining import Explainer
+from apportion.runs.folder import RunFolder
+from apportion.runs.learned import Learned, read_learned
+from apportion.runs.logged import learners_record, plain_episode, read_facts, read_for, records_of
+from apportion.runs.summary import fit_warnings
+from apportion.training.evaluate import make_redistribute
+from apportion.training.offline import episode_arrays
+from apportion.training.uneven import groups, padded_to
+
+HALF_LIFE = 3.0  # steps in which the weight of time decay halves
+_STEPS_AT_ONCE = 100_000  # whose rewards are computed together, padding included
+_STEPS_EXPLAINED = 500  # at once, or those of one longer episode
+_APART = 20_000  # steps whose own part is told from that of other columns
+_CHANGE = "probability_change"  # the column that is written for outcomes of yes and no
+
+Floats = NDArray[np.float64]
+Columns = dict[str, Floats]
+
+# --- Row for row
+
+
+def relabel_rows(
+    run: RunFolder, data: str, exact: bool, credit: bool, precision: Precision, tell: Tell
+) -> Earned:
+    """Credit of other data, or of those that the run was fitted to. What noise added to an outcome that is
+    known is spread evenly over the steps; with `exact`, so is a level that all outcomes have in common."""
+    rows, log = read_for(run, data)
+    unpaid = np.isnan(rows.totals)
+    who = f"{data}: episode {np.argmax(unpaid) + 1} of {len(unpaid)} has no outcome"
+    check(not (exact and unpaid.any()), f"{who}: fill it in, or relabel without --exact")
+    answered = log.answers is not None
+    both = "shares are log odds, and --exact makes amounts: leave out one"
+    check(not (answered and exact and credit), both)
+    learned = read_learned(run)
+    rewards = np.concatenate(method_rewards(run, learned, log, tell))
+    needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
+    check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
+    columns = _rewards(run, log, rows, rewards, exact)
+    reward, shares = columns.pop(REWARD), Columns()
+    if credit:
+        shares, more = _shares(run, learned.sound, log, precision, tell)
+        free = "baseline"  # a dimension may be called like that
+        while free in shares:
+            free += "_"
+        shares[free] = reward - sum(shares.values())
+        columns |= more
+    return Earned(rows, reward, shares, columns)
+
+
+def _rewards(run: RunFolder, log: Log, rows: Rows, learned: Floats, exact: bool) -> Columns:
+    """[N] the credit of each step, and the ends of its interval. Of yes and no these are log odds, and how
+    much each step changed the probability; or, exactly, parts of the outcome in the data's own numbers."""
+    credit, spec = read_credit(run), run.read_spec()
+    if credit is None:
+        check(
+            not exact or log.answers is None,
+            f"{run.path} has no intervals, without which yes and no are not made",
+        )
+        return _exactly(rows, {REWARD: learned}) if exact else {REWARD: learned}
+    steps = list(credit.of_records(records_of(spec, log), rows.split(learned), paid=True))
+    if log.answers is not None and exact:
+        no, yes = log.answers
+        parts = np.concatenate([credit.divided(each) for each in steps]) * (yes - no)
+        return _exactly(rows, _with_ends(REWARD, [(parts[:, 0], *quantiles(parts, INTERVAL))]))
+    found = _with_ends(REWARD, [(each.reward, *each.within(INTERVAL)) for each in steps])
+    if log.answers is not None:
+        found |= _with_ends(_CHANGE, [credit.changes(each, INTERVAL) for each in steps])
+    return _exactly(rows, found) if exact else found
+
+
+def _with_ends(name: str, parts: list[tuple[Floats, Floats, Floats]]) -> Columns:
+    """[N] what is expected, and between which bounds, of some episodes."""
+    middle, low, high = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return {name: middle, f"{name}_low": low, f"{name}_high": high}
+
+
+def _exactly(rows: Rows, columns: Columns) -> Columns:
+    """With what is missing of each outcome spread evenly."""
+    missing = (rows.totals - np.add.reduceat(columns[REWARD], rows.starts)) / rows.lengths
+    more = np.repeat(missing, rows.lengths)
+    return {name: values + more for name, values in columns.items()}
+
+
+def method_rewards(run: RunFolder, learned: Learned, log: Log, tell: Tell = silent) -> list[Floats]:
+    """[T] of each episode, by what the run's method has learned: the mean over sound lanes."""
+    spec, lengths = run.read_spec(), np.array([len(each) for each in log.actions], np.int64)
+    found: dict[int, Floats] = {}
+    for group in groups(lengths, int(lengths.max())):
+        redistribute = make_redistribute(learned.method, padded_to(expanded(spec), group.steps))
+        at_once = max(1, _STEPS_AT_ONCE // group.steps)
+        for first in range(0, len(group.numbers), at_once):
+            numbers = group.numbers[first : first + at_once].tolist()
+            some = [episode_arrays(learners_record(spec, log, number, number)) for number in numbers]
+            # The last part is filled up: another number of episodes would be another program.
+            some += some[:1] * (at_once - len(some) if first else 0)
+            lanes = redistribute(learned.models, [some] * learned.config.lanes)
+            for place, number in enumerate(numbers):
+                mean = np.mean([lanes[lane][place] for lane in learned.sound], axis=0)
+                found[number] = np.asarray(mean, np.float64)
+                tell(len(found), len(lengths))
+    return [found[number] for number in range(len(lengths))]
+
+
+def _shares(
+    run: RunFolder, lanes: list[int], log: Log, precision: Precision, tell: Tell
+) -> tuple[Columns, Columns]:
+    """[N] of each dimension, the mean over lanes, and the ends of their intervals."""
+    explainer, spec = Explainer(run, precision), run.read_spec()
+    found, spreads = [], []
+    for numbers in _together(np.array([len(each) for each in log.actions], np.int64)):
+        shown = [plain_episode(spec, log, number) for number in numbers]
+        steps = Steps.of_episodes(shown)
+        explained = [explainer.explain(lane, steps) for lane in lanes]
+        found.append(np.mean([each.contributions for each in explained], axis=0))
+        if explainer.credit is not None:
+            spreads.append(np.mean([np.asarray(each.deviations) for each in explained], axis=0))
+        tell(numbers.stop, len(log.totals))
+    values, bounds = np.concatenate(found), Columns()
+    for place, name in enumerate(explainer.names if spreads else ()):
+        half = half_width(INTERVAL) * np.concatenate([each[:, place] for each in spreads])
+        bounds[f"{CREDIT}_{name}_low"] = values[:, place] - half
+        bounds[f"{CREDIT}_{name}_high"] = values[:, place] + half
+    return dict(zip(explainer.names, values.T, strict=True)), bounds
+
+
+def _together(lengths: NDArray[np.int64]) -> Iterator[range]:
+    """Numbers of episodes that are explained in one call, for each call takes a while of its own."""
+    before = np.cumsum(lengths) - lengths
+    firsts = np.flatnonzero(np.diff(before // _STEPS_EXPLAINED, prepend=-1)).tolist()
+    return itertools.starmap(range, itertools.pairwise([*firsts, len(lengths)]))
+
+
+# --- By kind of step
+
+
+class _Kinds(NamedTuple):
+    """What kind each of N steps is."""
+
+    names: list[str]  # [V]
+    codes: NDArray[np.int64]  # [N]
+
+    @classmethod
+    def of(cls, rows: Rows, by: str) -> "_Kinds":
+        """By the values of a column."""
+        columns: dict[str, Column] = {**rows.states, **rows.actions}
+        check(by in columns, f"{rows.source}: the run reads no column {by!r}{nearest(by, list(columns))}")
+        texts = [
+            value if isinstance(value, str) else UNKNOWN if value is None or value != value else f"{value:g}"
+            for value in columns[by]
+        ]
+        names, codes = np.unique(np.array(texts, object), return_inverse=True)
+        many = f"--by {by}: it has {len(names):,} different values, and {MOST_CATEGORIES} are the most"
+        check(len(names) <= MOST_CATEGORIES, f"{many}: group them")
+        return cls(names.tolist(), codes)
+
+    def sums(self, values: Floats) -> Floats:
+        """[V] of values [N]."""
+        return np.asarray(np.bincount(self.codes, values, len(self.names)), np.float64)
+
+
+def credit_by(run: RunFolder, data: str | None, by: str, tell: Tell = silent) -> dict[str, Any]:
+    """Plain data for JSON: a row for each value of the column, the largest credit first. In the unit of
+    outcomes; of yes and no, in episodes that came to a yes."""
+    credit = need_credit(run)
+    source = str(read_facts(run)["data"]) if data is None else data
+    rows, log = read_for(run, source)
+    learned = None if credit.share == 1 else method_rewards(run, read_learned(run), log)
+    return {
+        "run": str(run.path),
+        "data": source,
+        "by": by,
+        "unit": "outcome" if log.answers is None else "yes",
+        "episodes": len(rows.lengths),
+        "outcomes": float(np.nansum(log.totals)),
+        "kinds": credit_of_kinds(run.read_spec(), credit, rows, log, by, learned, tell),
+        "notes": fit_warnings(run),
+    }
+
+
+def credit_of_kinds(
+    spec: Spec,
+    credit: Credit,
+    rows: Rows,
+    log: Log,
+    by: str,
+    learned: list[Floats] | None = None,
+    tell: Tell = silent,
+) -> list[dict[str, Any]]:
+    """A row for each value of a column: what all steps of the kind earned together, beside a method that gave
+    them `learned` rewards, if one counts, and what simple rules say. Intervals hold what is not known of
+    rewards, and that other episodes might have been logged."""
+    kinds = _Kinds.of(rows, by)
+    episodes = [rows_of(record) for record in records_of(spec, log)]
+    drawn, rates = _earned(credit, episodes, rows, log, kinds, learned, tell)
+    shares = drawn / np.where(drawn.sum(axis=0) == 0, np.nan, drawn.sum(axis=0))
+    (low, high), (share_low, share_high) = quantiles(drawn, INTERVAL), quantiles(shares, INTERVAL)
+    mine = input_owners(spec) == input_names(spec).index(by)
+    own = _own(credit, np.concatenate(episodes), kinds, mine, rates)
+    columns = {
+        "n": np.bincount(kinds.codes, minlength=len(kinds.names)),
+        "credit": drawn[:, 0],
+        "low": low,
+        "high": high,
+        "share": shares[:, 0],
+        "share_low": share_low,
+        "share_high": share_high,
+        "own": own,
+        "others": drawn[:, 0] - own,
+        **_rules(kinds, rows, log),
+    }
+    table: list[dict[str, Any]] = [
+        {"value": name, **{key: values[place].item() for key, values in columns.items()}}
+        for place, name in enumerate(kinds.names)
+    ]
+    return sorted(table, key=lambda each: -each["credit"])
+
+
+def _earned(
+    credit: Credit,
+    episodes: list[Floats],
+    rows: Rows,
+    log: Log,
+    kinds: _Kinds,
+    learned: list[Floats] | None,
+    tell: Tell,
+) -> tuple[Floats, Floats]:
+    """[V, K+1] what all steps of a kind earned, each draw with a Poisson bootstrap of the episodes, and [N]
+    what the outcome gains for each unit of reward."""
+    rng, draws = np.random.default_rng(0), credit.posterior.weights.shape[0]
+    found, weight = np.zeros((len(kinds.names), draws)), np.zeros(draws)
+    rates = np.ones(len(kinds.codes))
+    every = zip(rows.starts.tolist(), credit.of_episodes(episodes, learned, log.totals), strict=True)
+    for number, (start, steps) in enumerate(every):
+        earned = steps.drawn() if log.answers is None else credit.divided(steps)
+        where = slice(start, start + len(earned))
+        if log.answers is not None:
+            rates[where] = earned[:, 0].sum() / (steps.reward.sum() or 1.0)
+        times = np.append(1.0, rng.poisson(1.0, draws - 1))
+        np.add.at(found, kinds.codes[where], earned * times)
+        weight += times
+        tell(number + 1, len(episodes))
+    return found * len(episodes) / np.maximum(weight, 1.0), rates
+
+
+def _own(credit: Credit, rows: Floats, kinds: _Kinds, mine: NDArray[np.bool_], rates: Floats) -> Floats:
+    """[V] of the credit what the column itself has: its Shapley values, as `relabel --credit` writes them."""
+    order = np.random.default_rng(0).permutation(len(rows))
+    some = np.sort(order[:_APART])
+    shares = credit.posterior.shares(rows[some], rows[order[-MOST_BEHIND:]]).mean[:, :-1]
+    fewer = kinds._replace(codes=kinds.codes[some])
+    seen, count = (np.bincount(each.codes, minlength=len(kinds.names)) for each in (fewer, kinds))
+    return np.asarray(fewer.sums(shares[:, mine].sum(axis=1) * rates[some]) * count / np.maximum(seen, 1))
+
+
+def _rules(kinds: _Kinds, rows: Rows, log: Log) -> Columns:
+    """[V] of each: all of an outcome for the first step or the last, evenly for all, or the more the later;
+    and, of yes and no, by what a chain of kinds loses without one."""
+    totals, lengths, starts = np.nan_to_num(log.totals), rows.lengths, rows.starts
+    behind = np.repeat(starts + lengths - 1, lengths) - np.arange(len(kinds.codes))
+    decayed = 0.5 ** (behind / HALF_LIFE)
+    whole = np.repeat(np.add.reduceat(decayed, starts), lengths)
+    each = np.repeat(totals, lengths)
+    found = {
+        "first": np.where(behind == np.repeat(lengths - 1, lengths), each, 0.0),
+        "last": np.where(behind == 0, each, 0.0),
+        "linear": each / np.repeat(lengths, lengths),
+        "time_decay": each * decayed / whole,
+    }
+    rules = {name: kinds.sums(values) for name, values in found.items()}
+    removal = {} if log.answers is None else {"removal": removal_effects(kinds.codes, starts, totals)}
+    return {**rules, **removal}
+
+
+def removal_effects(codes: NDArray[np.int64], starts: NDArray[np.int64], said: Floats) -> Floats:
+    """[V] of all yes, in proportion to how much rarer yes would be in a Markov chain of kinds if each step of
+    one led to no."""
+    kinds = int(codes.max()) + 1
+    begin, no, yes = kinds, kinds + 1, kinds + 2
+    counts = np.zeros((kinds + 1, kinds + 3))
+    ends = np.append(starts[1:], len(codes)) - 1
+    counts[begin, :kinds] = np.bincount(codes[starts], minlength=kinds)
+    np.add.at(counts, (codes[ends], np.where(said > 0, yes, no)), 1)
+    inner = np.setdiff1d(np.arange(len(codes)), ends)
+    np.add.at(counts, (codes[inner], codes[inner + 1]), 1)
+    chance = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+
+    def reached(chance: Floats) -> float:
+        among = np.eye(kinds + 1) - chance[:, : kinds + 1]
+        return float(np.linalg.solve(among, chance[:, yes])[begin])
+
+    usual, effects = reached(chance), np.zeros(kinds)
+    for kind in range(kinds):
+        without = chance.copy()
+        without[:, kind] = 0.0
+        effects[kind] = 1 - reached(without) / usual if usual > 0 else 0.0
+    return np.asarray(said.sum() * effects / (effects.sum() or 1.0))
