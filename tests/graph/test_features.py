@@ -71,7 +71,7 @@ def test_the_first_of_equal_dimensions_stands_for_all(unit: float, shift: float)
     assert scale.copies == {4: 1, 5: 1}
     assert scale.dims.tolist() == [0, 1, 2, 3]
     assert scale.live.all()
-    x[:, 4:] += 0.01 * np.abs(unit) * x[:, :2]
+    x[:, 4:] += 0.01 * np.abs(unit) * x[:, 2:4]
     assert Scale.fit(x).copies == {}  # nearly equal is not equal
 
 

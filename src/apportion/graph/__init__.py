@@ -179,7 +179,7 @@ def _cut_short(rows: list[NDArray[Any]]) -> NDArray[np.bool_]:
     """Which segments a time limit seems not to have ended: those shorter than a length that many share."""
     lengths = np.array([len(each) for each in rows])
     short = lengths < lengths.max(initial=0)
-    return short if np.mean(~short) >= DOUBT else np.zeros_like(short)
+    return short if np.sum(~short) >= DOUBT * len(short) else np.zeros_like(short)
 
 
 def _shared(edges: NDArray[np.bool_], confidence: Floats, copies: dict[int, int]) -> Floats:

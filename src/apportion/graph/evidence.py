@@ -93,7 +93,8 @@ class Remainder(NamedTuple):
         clear = curvature > 1e-6
         taken = np.sum((axes.T @ self.linear[block])[clear] ** 2 / curvature[clear]) - clear.sum()
         error = np.sqrt(2 * (clear.sum() + 2 * max(taken, 0.0)))
-        return float(np.clip(taken / self.signal, 0.0, 1.0)), float(error / self.signal)
+        signal = max(self.signal, 1e-300)
+        return float(np.clip(taken / signal, 0.0, 1.0)), float(error / signal)
 
     def _gaussian(self, blocks: list[NDArray[np.int64]]) -> Floats:
         """For each block c ~ N(0, g): the ratio is |1 + gA|^(-1/2) exp(g bᵀ(1 + gA)⁻¹b / 2), averaged over g.

@@ -132,8 +132,9 @@ def with_copies(judged: Judged, copies: dict[int, int]) -> list[tuple[int, ...]]
 
 
 def _log_odds_of_worth(settled: Settled, candidates: Candidates, ratios: Floats, team: Dims) -> Floats:
-    """[2] log odds that the team is worth so much: from ratios [2, P] of each column, of its own, in products
-    with dimensions found, or with others: one of these is as likely as the others."""
+    """[2] log odds that the team is worth so much, in totals and in steps: from ratios [2, P] of each column,
+    of its own, in products with dimensions found, or with others: one of these is as likely as the others. In
+    steps, of which totals say little, an effect is as likely as not."""
     ways = [
         ratios[:, columns]
         for columns in (
@@ -146,7 +147,7 @@ def _log_odds_of_worth(settled: Settled, candidates: Candidates, ratios: Floats,
     logs = [log_mean(each.T) for each in ways]
     if not logs:
         return np.full(len(ratios), -np.inf)
-    return log_mean(np.stack(logs)) + special.logit(RELEVANT)
+    return np.asarray(log_mean(np.stack(logs)) + special.logit([RELEVANT, 0.5]))
 
 
 def in_totals(segments: Segments, candidates: Candidates, fit: Fit, share: float) -> Floats:
