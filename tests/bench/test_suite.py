@@ -96,5 +96,5 @@ def _run(env_id: str, name: str, earned: float) -> dict[str, Any]:
 @pytest.mark.parametrize("file", sorted(BENCHMARKS.glob("*.toml")), ids=lambda file: file.stem)
 def test_sweep_files_can_be_trained(file: Path) -> None:
     jobs = plan(tomllib.loads(file.read_text()))
-    check_jobs([job for job in jobs if "-v4" not in job.env][:6])
+    check_jobs([job for job in jobs if "-v4" not in job.env][:6] or jobs[:1])
     assert json.dumps([job.to_dict() for job in jobs])

@@ -115,7 +115,8 @@ class _Dying:
     def start(self, task: Task) -> None:
         self.dead.append(task.name)
         if (step := self.checkpoints.pop(0)) is not None:
-            (task.run / "checkpoints" / f"step_{step:012d}").mkdir(parents=True)
+            (task.run / "checkpoints").mkdir(parents=True, exist_ok=True)
+            (task.run / "checkpoints" / f"step_{step:012d}.safetensors").touch()
             write_json(task.run / "status.json", {**self.status, "step": step})
 
     def ended(self) -> dict[str, str | None]:

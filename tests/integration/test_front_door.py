@@ -176,7 +176,7 @@ def _untrained(method: str, out: Path) -> door.Run:
     env, spec = make(config.env)
     env.close()
     folder = RunFolder.create(out, {**config.to_dict(), "checkpoints": to_dict(checkpoints)}, spec)
-    checkpoint.save(folder.checkpoints, 0, loop.start(config, spec)[0], {}, 1)
+    checkpoint.save(folder.checkpoints, 0, {"agent": loop.start(config, spec)[0]}, {}, 1)
     return door.Run(folder)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from apportion import cli
 from apportion.report.episodes import Extra, Place, make_extras
+from apportion.runs import checkpoint
 from apportion.runs.folder import RunFolder
 from apportion.training.presets import GREENHOUSE
 
@@ -50,7 +51,9 @@ def test_it_says_why_there_are_none(run: RunFolder, tmp_path: Path) -> None:
     shutil.copytree(run.path, copy.path)
     episode = copy.read_episodes(400)[0][0]
     episode.pop("seed")
-    shutil.move(copy.checkpoints / "step_000000000400", copy.checkpoints / "step_000000000300")
+    newest = checkpoint.load(copy.checkpoints)
+    shutil.rmtree(copy.checkpoints)
+    checkpoint.save(copy.checkpoints, 300, newest.tree, newest.meta, 1, newest.raw)
     said: list[str] = []
     assert make_extras(copy, 1, False, said.append)(Place(400, 0, 0), episode) == Extra()
     assert said[0] == "no contributions: the newest checkpoint is of step 300, the episodes of 400"
