@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 import apportion
-from apportion.cli.compare import report
-from apportion.cli.display import number, remember_compilations
+from apportion.cli.compare import Report
+from apportion.cli.display import Output, number, remember_compilations
 from apportion.runs.folder import default_path
 from apportion.training.presets import GREENHOUSE
 
@@ -49,7 +49,7 @@ def main(args: Demo) -> None:
     console.print(comparison(runs))
     console.print(edges(runs["grd"]))
     page = out / "report.html"
-    report([*(str(out / method) for method in METHODS), "--out", str(page), "--quiet"])
+    Report(tuple(out / method for method in METHODS), out=page, output=Output(quiet=True))()
     console.print(f"Runs: {out}   (try: apportion explain {out / 'grd'})", soft_wrap=True)
     console.print(f"Who earned it? Open {page} in a browser.", soft_wrap=True)
 

@@ -81,11 +81,18 @@ def room() -> Iterator[None]:
         _before[0] = _resident() * page
 
 
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that ran in this process has named the folder it was given in: not that of the next."""
+    monkeypatch.delenv(FOLDER, raising=False)
+
+
 def _resident() -> int:
     """Pages of memory that this process holds."""
     return int(Path("/proc/self/statm").read_text().split()[1])
 
 
+from apportion.core.registry import FOLDER  # noqa: E402
 from apportion.nn import optimise  # noqa: E402 - after the hook
 from compiling import compiled_once, renew_dictionary, share_dictionaries  # noqa: E402, F401 - a fixture
 

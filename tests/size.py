@@ -29,7 +29,7 @@ def measures(root: Path = ROOT) -> list[Measure]:
         Measure("src/apportion: files", len(source), 184, 190),
         Measure("src/apportion: numeric constants", constants(source), 318, 150),
         Measure("src/apportion/graph: numeric constants", constants(graph), 71, 30),
-        Measure("tests: lines", lines(tests), 24_500, 18_000),
+        Measure("tests: lines", lines(tests), 24_520, 18_000),
         Measure("benchmarks: scripts", len(scripts), 14, 16),
         Measure("benchmarks: lines of scripts", lines(scripts), 3_150, 3_500),
         Measure("benchmarks/lib: lines", lines(lib), 3_290, 3_500),

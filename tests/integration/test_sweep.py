@@ -78,7 +78,8 @@ def test_a_job_that_fails_is_named_and_the_others_go_on(tmp_path: Path, gated_ru
     file, out = sweep_file(tmp_path / "two.toml", methods=["oracle", "observed"]), tmp_path / "out"
     bad = JOB.replace("observed", "oracle")
     SweepFolder.open(out, read_plan(file))
-    (out / bad / "checkpoints" / "step_000000000400").mkdir(parents=True)
+    (out / bad / "checkpoints").mkdir(parents=True)
+    (out / bad / "checkpoints" / "step_000000000400.safetensors").touch()
     shutil.copytree(gated_run.path, out / JOB)
     (out / JOB / "status.json").unlink()
     answer = apportion("sweep", file, "--out", out, "--quiet", "--json")
