@@ -72,7 +72,7 @@ def test_evidence_and_leave_one_out_as_if_computed_one_by_one() -> None:
         noise = wanted @ np.linalg.solve(covariance, wanted)
         evidence = -0.5 * 11 * np.log(noise) - 0.5 * np.linalg.slogdet(covariance)[1]
         # Weights are those of a ridge on data centred without the one left out.
-        misses = []
+        misses = np.zeros(12)
         for i in range(12):
             rest = np.delete(np.arange(12), i)
             centre = np.average(features[rest], axis=0, weights=share[rest])
@@ -81,11 +81,26 @@ def test_evidence_and_leave_one_out_as_if_computed_one_by_one() -> None:
             w = np.linalg.solve(
                 z.T @ (counted * z) + penalty * np.eye(3), (counted * z).T @ (target[rest] - level)
             )
-            misses.append(target[i] - level - (features[i] - centre) @ w)
-        tried.append((evidence, np.sqrt(np.mean(share * np.square(misses)))))
-    evidence, error = max(tried)
-    assert found.evidence == pytest.approx(evidence, rel=1e-6)
-    assert found.error == pytest.approx(error, rel=1e-6)
+            misses[i] = target[i] - level - (features[i] - centre) @ w
+        weights = np.linalg.solve(centred.T @ centred + penalty * np.eye(3), centred.T @ wanted)
+        tried.append((np.exp(evidence), misses, weights))
+    evidences, misses, weights = map(np.array, zip(*tried, strict=True))
+    chosen = evidences / evidences.sum()
+    assert found.evidence == pytest.approx(np.log(evidences.sum()), rel=1e-6)
+    assert found.error == pytest.approx(np.sqrt(np.mean(share * (chosen @ misses) ** 2)), rel=1e-6)
+    np.testing.assert_allclose(found.weights, chosen @ weights, rtol=1e-6)
+
+
+def test_few_segments_do_not_say_that_all_is_noise() -> None:
+    """Of twelve segments the evidence of "all is noise" can be the largest, and that of a reward next to it."""
+    rng, kept = np.random.default_rng(1), []
+    for _ in range(20):
+        rows = [rng.normal(rng.normal(size=20), 1.0, (50, 20)) for _ in range(12)]
+        rewards = [x[:, 0] + x[:, 1] + 2 * rng.normal(size=50) for x in rows]
+        model = _fit(rows, np.array([each.sum() for each in rewards]), np.ones(20, bool))
+        found = additive.predict(model, jnp.asarray(np.concatenate(rows), jnp.float32))
+        kept.append(float(np.std(found)))
+    assert min(kept) > 0.05
 
 
 def test_what_nearly_cancels_in_every_segment_gets_no_weight() -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from apportion.graph.features import CLIP, DIMS_AT_ONCE, ROWS, THREADS, Floats, evenly, rows_of, varies
 from apportion.graph.priors import MISFIT, ROUNDING
@@ -132,8 +133,9 @@ class _Ridge(NamedTuple):
 
 
 def _ridge(features: Floats, target: Floats, lengths: Floats) -> _Ridge:
-    """The posterior mean of w ~ N(0, σ²/λ) with noise N(0, σ²/T) in a segment's mean reward, at the λ and σ²
-    of the largest evidence -½ n log σ² - ½ Σ_i log(1 + s_i²/λ), with s_i the features' singular values.
+    """The posterior mean of w ~ N(0, σ²/λ) with noise N(0, σ²/T) in a segment's mean reward, at the σ² of the
+    largest evidence -½ n log σ² - ½ Σ_i log(1 + s_i²/λ), with s_i the features' singular values, and averaged
+    over λ by the same evidence: of few segments it says as much for "all is noise" as for a reward.
 
     Segments count by their length, as the variance of what they pay does: a fine in an episode of five steps
     must not outweigh all that is earned in long ones. Unlike graph.ridge, features keep their scale: what
@@ -148,17 +150,15 @@ def _ridge(features: Floats, target: Floats, lengths: Floats) -> _Ridge:
         return _Ridge(np.zeros(features.shape[1]), float(np.sqrt(np.mean(wanted**2))), -np.inf)
     along, squared = left.T @ wanted, spectrum**2
     beyond = max(float(wanted @ wanted - along @ along), ROUNDING * float(wanted @ wanted))
-
-    def evidence(penalty: float) -> float:
-        noise = beyond + np.sum(along**2 * penalty / (squared + penalty))
-        return float(-0.5 * (len(target) - 1) * np.log(noise) - 0.5 * np.sum(np.log1p(squared / penalty)))
-
-    penalty = max(_PENALTIES * squared[0], key=evidence)
-    kept = squared / (squared + penalty)
-    leverage = (left**2) @ kept + share / len(target)
-    errors = (wanted - left @ (kept * along)) / np.maximum(1 - leverage, 1e-9)
-    weights = right.T @ (kept / np.maximum(spectrum, ROUNDING * spectrum[0]) * along)
-    return _Ridge(weights, float(np.sqrt(np.mean(errors**2))), evidence(penalty))
+    penalties = _PENALTIES[:, None] * squared[0]  # [λ, 1], beside [rank]
+    noise = beyond + np.sum(along**2 * penalties / (squared + penalties), axis=1)
+    evidence = -0.5 * (len(target) - 1) * np.log(noise) - 0.5 * np.sum(np.log1p(squared / penalties), axis=1)
+    chosen, kept = special.softmax(evidence), squared / (squared + penalties)
+    leverage = left**2 @ kept.T + share[:, None] / len(target)
+    misses = (wanted[:, None] - left @ (kept * along).T) / np.maximum(1 - leverage, 1e-9)
+    weights = right.T @ (chosen @ kept / np.maximum(spectrum, ROUNDING * spectrum[0]) * along)
+    error = float(np.sqrt(np.mean((misses @ chosen) ** 2)))
+    return _Ridge(weights, error, float(special.logsumexp(evidence)))
 
 
 def _model(mean: Floats, std: Floats, weights: Floats, offset: float, error: float) -> Fitted:
