@@ -37,10 +37,10 @@ def test_of_short_episodes_so_many_are_stored_that_steps_suffice(tmp_path: Path)
     assert len(stored) > SHOWN
     assert MOST_BEHIND <= steps <= MOST_BEHIND + 2
     background = Explainer(run.folder, Precision()).background[0]
-    assert len(background.actions) == Precision().steps_behind()
+    assert len(background) == Precision().steps_behind()
     said = explain_run(run.folder, Selection(), Precision())["skipped"]
     assert not any("stores only" in each for each in said)
-    when = background.observations[:, 2]
+    when = background[:, 2]
     assert when.min() < 0.1
     assert when.max() > 0.9  # and not from the beginning of the log alone
 

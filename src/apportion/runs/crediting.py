@@ -16,7 +16,7 @@ from apportion.core.config import Tell, check, nearest, silent
 from apportion.core.spec import Spec
 from apportion.data.encoding import MOST_CATEGORIES, UNKNOWN
 from apportion.data.rows import CREDIT, REWARD, Column, Earned, Log, Rows
-from apportion.runs.contributions import Precision, Steps
+from apportion.runs.contributions import Precision, steps_of
 from apportion.runs.credit import (
     INTERVAL,
     MOST_BEHIND,
@@ -137,8 +137,7 @@ def _shares(
     explainer, spec = Explainer(run, precision), run.read_spec()
     found, spreads = [], []
     for numbers in _together(np.array([len(each) for each in log.actions], np.int64)):
-        shown = [plain_episode(spec, log, number) for number in numbers]
-        steps = Steps.of_episodes(shown)
+        steps = steps_of(plain_episode(spec, log, number) for number in numbers)
         explained = [explainer.explain(lane, steps) for lane in lanes]
         found.append(np.mean([each.contributions for each in explained], axis=0))
         if explainer.credit is not None:

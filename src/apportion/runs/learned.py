@@ -19,7 +19,7 @@ from apportion.envs.messages import Arrays
 from apportion.envs.spaces import learners_actions
 from apportion.runs import saved as saving
 from apportion.runs.atomic import read_json
-from apportion.runs.contributions import RewardOf, Steps, compile_reward, why_not_alone
+from apportion.runs.contributions import RewardOf, compile_reward, why_not_alone
 from apportion.runs.credit import INTERVAL, as_rows, need_credit, read_credit
 from apportion.runs.folder import RunFolder, on_age
 from apportion.runs.logged import from_origins
@@ -161,24 +161,22 @@ def learned_rewards(
         f"{len(seen)} observations and {len(taken)} actions: give one observation for each action, "
         "and the last one, if it is known",
     )
-    state = learned.model(lane)
-    followed = len(seen) > len(taken)
+    state, states, count = learned.model(lane), learned.spec.observation_size, len(taken)
+    followed = len(seen) > count
+    # Of a last step that leads nobody knows where, the next observation is NaN, or all are as they were.
     after = seen[1:] if followed else np.full_like(seen, np.nan)
-    steps = Steps(seen[: len(taken)], taken, after)
-    whole = steps if followed else steps._replace(next_observations=seen)
-    reason = why_not_alone(learned.config.method, learned.method, state, whole)
+    steps, still = (np.concatenate([seen[:count], taken, x], axis=1) for x in (after, seen[:count]))
+    reason = why_not_alone(learned.config.method, learned.method, state, steps if followed else still, states)
     if reason is not None:
         raise UserError(f"{reason}: see what it gave to stored episodes, `redistributed` in Run.episodes()")
-    reward_of = _compiled(learned.config, learned.outcomes, learned.spec.observation_size)
-    rewards = reward_of(state, steps.rows())
-    # A method that reads the next observation makes NaN of one that is not there.
-    unknown = not followed and np.isnan(rewards).any() and not np.isnan(reward_of(state, whole.rows())).any()
+    reward_of = _compiled(learned.config, learned.outcomes, states)
+    rewards = reward_of(state, steps)
+    unknown = not followed and np.isnan(rewards).any() and not np.isnan(reward_of(state, still)).any()
     name = learned.config.method
     check(not unknown, f"{name} also looks at where a step leads: give observations [T+1, S]")
     if credit is None:
         return rewards, None, None
-    following = with_last(seen, len(taken))[1:]
-    rows = as_rows(steps.observations, steps.actions, np.zeros((len(taken), 1)), following)
+    rows = as_rows(seen[:count], taken, np.zeros((count, 1)), with_last(seen, count)[1:])
     found = credit.of_steps(rows, rewards)
     low, high = found.within(interval or INTERVAL)
     return found.reward.astype(np.float32), low.astype(np.float32), high.astype(np.float32)
