@@ -64,7 +64,7 @@ def test_credit_is_the_same_however_many_episodes_are_explained_at_once(
     file = data.write_csv(tmp_path / "few.csv", data.table(data.episodes(8, seed=5)))
     written = []
     for steps in (1, 20, 1000):
-        monkeypatch.setattr("apportion.runs.crediting._STEPS_EXPLAINED", steps)
+        monkeypatch.setattr("apportion.runs.crediting._EXPLAINED", steps)
         out = tmp_path / f"new{steps}.csv"
         apportion.relabel(fitted, file, out, credit=True, precision=Precision(background=8))
         written.append(polars.read_csv(out).select(polars.col("^credit_.*$")).to_numpy())

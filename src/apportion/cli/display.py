@@ -24,8 +24,8 @@ from apportion.core.files import write_bytes
 from apportion.core.registry import from_folder
 from apportion.core.terminal import all_inert, say
 from apportion.core.terminal import console as new_console
-from apportion.runs.summary import UNDECIDED
-from apportion.runs.words import (
+from apportion.runs.summary import (
+    UNDECIDED,
     certificates_in_words,
     faults_in_words,
     fit_in_words,

@@ -18,7 +18,7 @@ from apportion.graph import Identification, Reason, identify
 from apportion.graph.priors import RELEVANT
 from apportion.runs.credit import KNOWN, MOST_BEHIND, Credit, fit_credit, rows_of
 from apportion.runs.logged import learners_record, spec_of
-from apportion.runs.words import answer_doubts, answers_in_words
+from apportion.runs.summary import answer_doubts, answers_in_words
 
 FEWEST_ANSWERS = 5  # of yes, and of no
 _RANKS = ("absent", "undecided", "present")  # of entries of one category the last counts

@@ -17,7 +17,7 @@ from apportion.core.types import Method, State
 from apportion.envs.make import EnvConfig
 from apportion.envs.messages import Arrays
 from apportion.envs.spaces import learners_actions
-from apportion.runs import saved as saving
+from apportion.runs import checkpoint
 from apportion.runs.atomic import read_json
 from apportion.runs.contributions import RewardOf, compile_reward, why_not_alone
 from apportion.runs.credit import INTERVAL, as_rows, need_credit, read_credit
@@ -102,14 +102,14 @@ def read_learned(run: RunFolder, best: bool = False) -> Learned:
 def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
     config, checkpoints = read_settings(run)
     spec = expanded(run.read_spec())
-    changes(run, saving.settings(run.checkpoints), as_data(config, checkpoints))
-    moments = saving.best_moments(run.checkpoints, config.lanes) if best else []
+    changes(run, checkpoint.trained_settings(run.checkpoints), as_data(config, checkpoints))
+    moments = checkpoint.best_moments(run.checkpoints, config.lanes) if best else []
     if moments is None:
         raise UserError(
             f"{run.path} has kept no best policy (it was not evaluated and saved yet): take the newest one "
             "instead, without --best or best=True"
         )
-    agent, loaded = saving.read_agent(run.checkpoints, config, spec, best)
+    agent, loaded = checkpoint.read_agent(run.checkpoints, config, spec, best)
     notes = loaded.skipped or on_age(run, loaded.step)
     step, steps = (None, list(loaded.meta["best"]["steps"])) if best else (loaded.step, None)
     return Learned(config, spec, agent, step, steps, notes, _outcomes(run))
