@@ -5,16 +5,14 @@ what its method has learned.
 """
 
 import itertools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.categories import expanded, input_names, input_owners
+from apportion.core.categories import input_names, input_owners
 from apportion.core.config import Tell, check, nearest, silent
 from apportion.core.spec import Spec
-from apportion.core.types import Record
 from apportion.data.encoding import MOST_CATEGORIES, UNKNOWN
 from apportion.data.rows import CREDIT, REWARD, Column, Earned, Log, Rows
 from apportion.runs.contributions import Precision, steps_of
@@ -32,11 +30,9 @@ from apportion.runs.credit import (
 )
 from apportion.runs.explaining import Explainer
 from apportion.runs.folder import RunFolder
-from apportion.runs.learned import Learned, read_learned
+from apportion.runs.learned import read_learned
 from apportion.runs.logged import plain_episode, read_facts, read_for, records_of
 from apportion.runs.summary import fit_warnings
-from apportion.training.offline import episode_arrays
-from apportion.training.uneven import padded_to, redistribute_in_groups
 
 HALF_LIFE = 3.0  # steps in which the weight of time decay halves
 _EXPLAINED = 500  # steps at once, or those of one longer episode
@@ -62,7 +58,7 @@ def relabel_rows(
     check(not (answered and exact and credit), both)
     learned = read_learned(run)
     records = records_of(run.read_spec(), log)
-    rewards = np.concatenate(method_rewards(run.read_spec(), learned, records, tell))
+    rewards = np.concatenate(learned.mean_rewards(records, tell))
     needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
     check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
     known = read_credit(run)
@@ -103,18 +99,6 @@ def _with_ends(name: str, parts: list[tuple[Floats, Floats, Floats]]) -> Columns
     """[N] what is expected, and between which bounds, of some episodes."""
     middle, low, high = (np.concatenate(part) for part in zip(*parts, strict=True))
     return {name: middle, f"{name}_low": low, f"{name}_high": high}
-
-
-def method_rewards(
-    spec: Spec, learned: Learned, records: Sequence[Record], tell: Tell = silent
-) -> list[Floats]:
-    """[T] of each episode, by what the run's method has learned: the mean over sound lanes."""
-    lengths = np.array([len(each.actions) for each in records], np.int64)
-    padded = padded_to(expanded(spec), int(lengths.max()))
-    redistribute = redistribute_in_groups(learned.method, padded, lengths, 5 * STEPS, tell)
-    lanes = redistribute(learned.models, [[episode_arrays(each) for each in records]] * learned.config.lanes)
-    parts = zip(*(lanes[lane] for lane in learned.sound), strict=True)
-    return [np.asarray(np.mean(each, axis=0), np.float64) for each in parts]
 
 
 def _shares(
@@ -178,7 +162,7 @@ def credit_by(run: RunFolder, data: str | None, by: str, tell: Tell = silent) ->
     rows, log = read_for(run, source)
     spec, learned = run.read_spec(), None
     if credit.share < 1:
-        learned = method_rewards(spec, read_learned(run), records_of(spec, log))
+        learned = read_learned(run).mean_rewards(records_of(spec, log))
     return {
         "run": str(run.path),
         "data": source,

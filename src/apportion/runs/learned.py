@@ -1,6 +1,7 @@
 """What the lanes of a run have learned: their agents in the newest checkpoint, or each at its best."""
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -11,24 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expand_actions, expand_observations, expanded
-from apportion.core.config import UserError, check
+from apportion.core.config import Tell, UserError, check, silent
 from apportion.core.spec import Spec
-from apportion.core.types import Method, State
+from apportion.core.types import Method, Record, State
 from apportion.envs.make import EnvConfig
 from apportion.envs.messages import Arrays
 from apportion.envs.spaces import learners_actions
 from apportion.runs import checkpoint
 from apportion.runs.atomic import read_json
 from apportion.runs.contributions import RewardOf, compile_reward, why_not_alone
-from apportion.runs.credit import INTERVAL, as_rows, need_credit, read_credit
+from apportion.runs.credit import INTERVAL, STEPS, as_rows, need_credit, read_credit
 from apportion.runs.folder import RunFolder, on_age
 from apportion.runs.logged import from_origins
 from apportion.runs.settings import as_data, changes, read_settings
 from apportion.training import agent as agents
 from apportion.training.agent import AgentState
-from apportion.training.offline import with_last
+from apportion.training.offline import episode_arrays, with_last
 from apportion.training.outcomes import Outcomes
 from apportion.training.settings import Config
+from apportion.training.uneven import padded_to, redistribute_in_groups
 
 Rewards = NDArray[np.float32]
 
@@ -85,6 +87,20 @@ class Learned:
         """What one lane's method knows."""
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[lane]), self.models)
 
+    def rewards(self, records: Sequence[Record], tell: Tell = silent) -> list[list[Rewards]]:
+        """By lane and episode, what the method gives to steps [T]."""
+        lengths = np.array([len(record.actions) for record in records], np.int64)
+        longest = padded_to(self.spec, max(self.spec.max_episode_steps, int(lengths.max())))
+        redistribute = redistribute_in_groups(self.method, longest, lengths, 5 * STEPS, tell)
+        episodes = [episode_arrays(record) for record in records]
+        return redistribute(self.models, [episodes] * self.config.lanes)
+
+    def mean_rewards(self, records: Sequence[Record], tell: Tell = silent) -> list[NDArray[np.float64]]:
+        """[T] of each episode, the mean over sound lanes."""
+        lanes = self.rewards(records, tell)
+        parts = zip(*(lanes[lane] for lane in self.sound), strict=True)
+        return [np.asarray(np.mean(each, axis=0), np.float64) for each in parts]
+
     def moment(self) -> dict[str, Any]:
         """When that was, for JSON."""
         return {"step": self.step, "best_steps": self.best_steps}
@@ -112,12 +128,8 @@ def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
     agent, loaded = checkpoint.read_agent(run.checkpoints, config, spec, best)
     notes = loaded.skipped or on_age(run, loaded.step)
     step, steps = (None, list(loaded.meta["best"]["steps"])) if best else (loaded.step, None)
-    return Learned(config, spec, agent, step, steps, notes, _outcomes(run))
-
-
-def _outcomes(run: RunFolder) -> Outcomes:
-    """As they were where the run was fitted to a log."""
-    return Outcomes(**read_json(run.data)["outcomes"]) if run.data.is_file() else Outcomes()
+    outcomes = Outcomes(**read_json(run.data)["outcomes"]) if run.data.is_file() else Outcomes()
+    return Learned(config, spec, agent, step, steps, notes, outcomes)
 
 
 def _state_of_files(run: RunFolder) -> tuple[Any, ...]:
