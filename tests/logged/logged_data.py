@@ -13,13 +13,8 @@ import polars
 from minari.data_collector import EpisodeBuffer
 
 STATES, ACTIONS = ("s_0", "s_1", "s_2"), ("a_0",)
-SMALL = {
-    "updates": 250,
-    "check_every": 250,
-    "method.hidden": (32,),
-    "method.segments": 16,
-    "method.learning_rate": 5e-3,
-}
+SMALL = {"updates": 250, "check_every": 250, "method.hidden": (32,), "method.segments": 16}
+SMALL |= {"method.learning_rate": 5e-3}
 
 Episode = tuple[Any, Any, Any]  # observations [T+1, 3], actions [T, 1], hidden rewards [T]
 

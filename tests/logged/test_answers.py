@@ -50,7 +50,16 @@ def fitted(log: Path) -> apportion.Run:
     return apportion.fit(log, out=log.parent / "run", settings=SMALL, quiet=True, **named)
 
 
+def verb(*words: object) -> None:
+    assert cli._run([str(word) for word in words]) == 0
+
+
 # --- Reading
+
+
+def said_of(outcomes: list[Any]) -> list[dict[str, Any]]:
+    """Two rows for each outcome."""
+    return [{"episode": n, "s_0": n * s, "outcome": each} for n, each in enumerate(outcomes) for s in (1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -64,8 +73,7 @@ def fitted(log: Path) -> apportion.Run:
     ],
 )
 def test_two_values_are_no_and_yes(tmp_path: Path, outcomes: list[Any], answers: Any) -> None:
-    rows = [{"episode": n, "s_0": n * s, "outcome": said} for n, said in enumerate(outcomes) for s in (1, 2)]
-    found = read_log(str(write_csv(tmp_path / "log.csv", rows)), Columns())
+    found = read_log(str(write_csv(tmp_path / "log.csv", said_of(outcomes))), Columns())
     assert found.log.answers == answers
     assert any("log odds" in note for note in found.log.notes) == (answers is not None)
     if answers is not None:
@@ -82,9 +90,8 @@ def test_two_values_are_no_and_yes(tmp_path: Path, outcomes: list[Any], answers:
     ],
 )
 def test_what_is_no_answer_is_refused(tmp_path: Path, outcomes: list[Any], kind: Any, said: str) -> None:
-    rows = [{"episode": n, "s_0": n * s, "outcome": each} for n, each in enumerate(outcomes) for s in (1, 2)]
     with pytest.raises(UserError, match=said):
-        read_log(str(write_csv(tmp_path / "log.csv", rows)), Columns(outcome_kind=kind))
+        read_log(str(write_csv(tmp_path / "log.csv", said_of(outcomes))), Columns(outcome_kind=kind))
 
 
 def test_methods_without_a_loss_for_answers_and_too_few_answers_are_refused(tmp_path: Path) -> None:
@@ -160,9 +167,7 @@ def test_groups_of_rising_probability() -> None:
 
 
 def test_a_fit_says_what_its_rewards_are(fitted: apportion.Run, capsys: pytest.CaptureFixture[str]) -> None:
-    cli_exit = pytest.raises(SystemExit)
-    with cli_exit:
-        cli.main(["show", str(fitted.path)])
+    verb("show", fitted.path)
     said = capsys.readouterr().out
     assert "log odds of yes" in said
     assert "share of yes" in said
@@ -170,8 +175,7 @@ def test_a_fit_says_what_its_rewards_are(fitted: apportion.Run, capsys: pytest.C
     credit = read_credit(fitted.folder)
     assert credit is not None
     assert credit.facts["log_loss"] < credit.facts["constant_log_loss"]
-    with pytest.raises(SystemExit):
-        cli.main(["explain", str(fitted.path)])
+    verb("explain", fitted.path)
     assert "log odds of yes" in capsys.readouterr().out
 
 
@@ -187,11 +191,8 @@ def test_relabelling_writes_log_odds_and_changes_of_probability(fitted: apportio
         assert (table[name] <= table[f"{name}_high"]).all()
     assert table["probability_change"].abs().max() < 1
     apportion.relabel(fitted, log, log.parent / "exact.csv", exact=True)
-    exact = (
-        polars.read_csv(log.parent / "exact.csv")
-        .group_by("journey", "bought")
-        .agg(polars.col("reward").sum())
-    )
+    exact = polars.read_csv(log.parent / "exact.csv").group_by("journey", "bought")
+    exact = exact.agg(polars.col("reward").sum())
     np.testing.assert_allclose(exact["reward"], (exact["bought"] == "yes").cast(float), atol=1e-9)
 
 
@@ -207,9 +208,7 @@ def test_credit_by_kind_finds_what_the_last_touch_hides(
         assert sum(each[rule] for each in kinds.values()) == pytest.approx(bought)
     assert sum(each["share"] for each in kinds.values()) == pytest.approx(1)
     csv, picture = log.parent / "kinds.csv", log.parent / "kinds.svg"
-    files = ["--csv", str(csv), "--plot", str(picture)]
-    with pytest.raises(SystemExit):
-        cli.main(["credit", str(fitted.path), str(log), "--by", "channel", *files])
+    verb("credit", fitted.path, log, "--by", "channel", "--csv", csv, "--plot", picture)
     assert picture.is_file()
     assert "Credit by channel, in episodes of yes" in capsys.readouterr().out
     assert polars.read_csv(csv)["value"].to_list()[0] == "mail"
@@ -224,21 +223,8 @@ def test_removal_effects_of_a_chain() -> None:
 
 
 def test_identify_of_answers(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(
-            [
-                "identify",
-                str(log),
-                "--episode",
-                "journey",
-                "--states",
-                "channel",
-                "--actions",
-                "",
-                "--outcome",
-                "bought",
-            ]
-        )
+    named = ("--episode", "journey", "--states", "channel", "--actions", "", "--outcome", "bought")
+    verb("identify", log, *named)
     said = capsys.readouterr().out
     assert "log loss saved" in said
     assert "present" in said

@@ -14,6 +14,7 @@ from apportion.core.types import Record
 from apportion.data.rows import Log
 from apportion.graph import posterior
 from apportion.runs.credit import Credit, fit_credit, read_credit, weighed
+from apportion.runs.folder import RunFolder
 from apportion.runs.logged import spec_of
 from apportion.runs.summary import credit_in_words, fit_warnings, varies_too_much
 
@@ -65,9 +66,8 @@ def test_the_posterior_speaks_while_it_explains_as_much(credit: Credit) -> None:
 def test_what_a_method_says_otherwise_is_doubt(credit: Credit) -> None:
     rows = some()[0]
     said = credit.posterior.expected(rows) + 5.0
-    alone = credit.of_steps(rows, said)
+    alone, beside = (credit._replace(share=share).of_steps(rows, said) for share in (1.0, 0.0))
     np.testing.assert_allclose(alone.reward, said - 5.0, atol=1e-5)
-    beside = credit._replace(share=0.0).of_steps(rows, said)
     np.testing.assert_allclose(beside.reward, said, atol=1e-5)
     np.testing.assert_allclose(beside.variance, alone.variance + 25.0, rtol=1e-5)
 
@@ -125,14 +125,10 @@ def test_intervals_from_python_and_in_files_hold_the_truth(fitted: apportion.Run
 
 
 def test_damaged_credit_is_told(fitted: apportion.Run, tmp_path: Path) -> None:
-    path = fitted.folder.credit
-    whole = path.read_bytes()
-    try:
-        path.write_bytes(whole[: len(whole) // 2])
-        with pytest.raises(UserError, match=r"credit.safetensors is damaged .*: fit the run again"):
-            read_credit(fitted.folder)
-    finally:
-        path.write_bytes(whole)
+    copy = RunFolder(tmp_path)
+    copy.credit.write_bytes(fitted.folder.credit.read_bytes()[:1000])
+    with pytest.raises(UserError, match=r"credit.safetensors is damaged .*: fit the run again"):
+        read_credit(copy)
 
 
 def test_outcomes_that_are_noise_warn_wherever_they_are_used(

@@ -12,6 +12,7 @@ import apportion
 from apportion.data.columns import Columns
 from apportion.data.encoding import Coded, Encoding
 from apportion.data.reading import read_log
+from apportion.runs.contributions import Precision
 from apportion.runs.identifying import identify_log
 from apportion.runs.logged import read_facts
 from apportion.training.evaluate import pearson
@@ -27,8 +28,11 @@ def far(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_numbers_far_from_zero_are_learned_as_well(tmp_path: Path) -> None:
-    """By `fit`, `relabel`, `explain` and the reward that others ask."""
+    """By `identify`, `fit`, `relabel`, `explain` and the reward that others ask."""
     file = data.write_csv(tmp_path / "log.csv", [far(row) for row in data.table(EPISODES)])
+    identified = identify_log(read_log(str(file), Columns(states="s_")).log, 0.01)
+    assert identified["graph"]["state_to_reward"] == [True, True, False]
+    assert identified["graph"]["action_to_reward"] == [True]
     run = apportion.fit(file, out=tmp_path / "run", settings=data.SMALL, quiet=True)
     assert run.summary()["data"]["unexplained"][0] < 0.1
     apportion.relabel(run, file, tmp_path / "new.csv")
@@ -37,18 +41,12 @@ def test_numbers_far_from_zero_are_learned_as_well(tmp_path: Path) -> None:
     seen, done, _ = EPISODES[0]
     asked = run.reward(seen * [UNIT, 1, 1] + [ORIGIN, 0, 0], done + ORIGIN)
     assert asked == pytest.approx(rewards[: len(done)], abs=1e-4)
-    few = apportion.runs.contributions.Precision(background=8)
-    told = run.explain(episode=file, precision=few)["lanes"][0]["episodes"][0]["redistributed"]
+    told = run.explain(episode=file, precision=Precision(background=8))["lanes"][0]["episodes"][0][
+        "redistributed"
+    ]
     assert told == pytest.approx(rewards[: len(done)], abs=1e-4)
     notes = read_facts(run.folder)["notes"]
     assert sum("far from zero beside its spread: it is counted from 1" in note for note in notes) == 2
-
-
-def test_identify_finds_them(tmp_path: Path) -> None:
-    file = data.write_csv(tmp_path / "log.csv", [far(row) for row in data.table(EPISODES)])
-    found = identify_log(read_log(str(file), Columns(states="s_")).log, 0.01)
-    assert found["graph"]["state_to_reward"] == [True, True, False]
-    assert found["graph"]["action_to_reward"] == [True]
 
 
 def test_lags_and_marks_of_missing_numbers_have_their_origins(tmp_path: Path) -> None:

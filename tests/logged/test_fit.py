@@ -16,6 +16,7 @@ import pytest
 import apportion
 from apportion import cli
 from apportion.core.config import UserError
+from apportion.runs.contributions import Precision
 from apportion.runs.learned import Learned, read_learned
 from apportion.runs.logged import read_facts
 from apportion.runs.summary import fit_in_words
@@ -23,6 +24,10 @@ from apportion.training.evaluate import pearson
 
 EPISODES = data.episodes(12)
 HIDDEN = np.concatenate([reward for *_, reward in data.episodes()])
+
+
+QUICK = {"updates": 10, "check_every": 10, "method.hidden": (4,), "method.segments": 4}
+FEW = Precision(background=8)
 
 
 def column(path: Path, name: str = "reward") -> Any:
@@ -41,6 +46,8 @@ def test_hidden_rewards_are_found_from_outcomes(
     assert fitted.graph is not None
     assert fitted.graph.state_to_reward.tolist() == [1, 1, 0]
     assert fitted.graph.action_to_reward.tolist() == [1]
+    seen, done, reward = data.episodes(40, seed=9)[0]
+    assert pearson(fitted.reward(seen, done), reward) > 0.8
 
 
 def test_the_unit_and_the_level_of_outcomes_do_not_matter(tmp_path: Path) -> None:
@@ -75,14 +82,17 @@ def test_relabelling_adds_columns_and_touches_nothing_else(
 
 def test_credit_adds_up_to_the_reward(fitted: apportion.Run, tmp_path: Path) -> None:
     few = data.write_csv(tmp_path / "few.csv", data.table(data.episodes(3, seed=5)))
-    precision = apportion.runs.contributions.Precision(background=8)
-    apportion.relabel(fitted, few, tmp_path / "new.csv", credit=True, precision=precision)
+    apportion.relabel(fitted, few, tmp_path / "new.csv", credit=True, precision=FEW)
     found = polars.read_csv(tmp_path / "new.csv")
+    _adds_up(found, ["s_0", "s_1", "s_2", "a_0", "baseline"])
+    size = {name: float(found[f"credit_{name}"].abs().mean()) for name in ("s_0", "s_2", "a_0")}
+    assert size["s_2"] < 0.2 * min(size["s_0"], size["a_0"])
+
+
+def _adds_up(found: polars.DataFrame, names: list[str]) -> None:
     shares = [name for name in found.columns if name.startswith("credit_") and not name.endswith(ENDS)]
-    assert shares == ["credit_s_0", "credit_s_1", "credit_s_2", "credit_a_0", "credit_baseline"]
+    assert shares == [f"credit_{name}" for name in names]
     np.testing.assert_allclose(found.select(shares).sum_horizontal(), found["reward"], atol=1e-5)
-    size = {name: float(found[name].abs().mean()) for name in shares}
-    assert size["credit_s_2"] < 0.2 * min(size["credit_s_0"], size["credit_a_0"])
 
 
 def test_a_seed_that_diverged_is_left_out(
@@ -115,16 +125,11 @@ def test_a_dimension_may_be_called_baseline(tmp_path: Path) -> None:
     names = {"s_0": "baseline", "s_1": "baseline_"}
     rows = [{names.get(key, key): value for key, value in row.items()} for row in data.table(EPISODES)]
     file = data.write_csv(tmp_path / "log.csv", rows)
-    quick = {"updates": 10, "check_every": 10, "method.hidden": (4,), "method.segments": 4}
-    chosen = {"states": "baseline,baseline_,s_2", "out": tmp_path / "run"}
-    run = apportion.fit(file, "rd", **chosen, settings=quick, quiet=True)
-    precision = apportion.runs.contributions.Precision(background=8)
-    apportion.relabel(run, file, tmp_path / "new.csv", credit=True, precision=precision)
-    found = polars.read_csv(tmp_path / "new.csv")
-    shares = [name for name in found.columns if name.startswith("credit_") and not name.endswith(ENDS)]
-    wanted = ("baseline", "baseline_", "s_2", "a_0", "baseline__")
-    assert shares == [f"credit_{name}" for name in wanted]
-    np.testing.assert_allclose(found.select(shares).sum_horizontal(), found["reward"], atol=1e-5)
+    named = {"states": "baseline,baseline_,s_2", "out": tmp_path / "run"}
+    run = apportion.fit(file, "rd", **named, settings=QUICK, quiet=True)
+    apportion.relabel(run, file, tmp_path / "new.csv", credit=True, precision=FEW)
+    wanted = ["baseline", "baseline_", "s_2", "a_0", "baseline__"]
+    _adds_up(polars.read_csv(tmp_path / "new.csv"), wanted)
 
 
 def test_other_formats_come_back_in_their_own(
@@ -184,16 +189,14 @@ def test_all_verbs_understand_the_run(fitted: apportion.Run, capsys: pytest.Capt
     assert shown["data"]["supported"] == [True, True]
     assert max(shown["data"]["unexplained"]) < 0.1
     assert cli._run(["show", path]) == 0
-    assert "no policy" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "no policy" in shown
+    assert "return error" in shown
+    assert "correlation" not in shown  # no log can tell
     assert cli._run(["explain", path, "--background", "8", "--step", "0", "1"]) == 0
     for verb in (["eval", path], ["resume", path], ["export", path, "--out", "x.npz"]):
         with pytest.raises(apportion.UserError, match=r"fitted to logged episodes .* and has no policy"):
             cli._run(verb)
-
-
-def test_rewards_can_be_asked_from_python(fitted: apportion.Run) -> None:
-    seen, done, reward = data.episodes(40, seed=9)[0]
-    assert pearson(fitted.reward(seen, done), reward) > 0.8
 
 
 def test_a_category_is_one_dimension_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,7 +221,7 @@ def test_a_category_is_one_dimension_everywhere(tmp_path: Path, capsys: pytest.C
     run = apportion.load(tmp_path / "run")
     assert run.graph is not None
     assert run.graph.state_to_reward.tolist() == [1, 0, 1]
-    credit = run.explain(precision=apportion.runs.contributions.Precision(background=4), steps=[0])
+    credit = run.explain(precision=FEW, steps=[0])
     assert {row["name"] for row in credit["dimensions"]} == {"s_0", "s_1", "s_2", "a_0"}
     assert {row["name"] for row in credit["dimensions"][:3]} == {"s_0", "s_2", "a_0"}
 
@@ -228,8 +231,8 @@ def test_data_without_an_answer_are_called_so(tmp_path: Path, capsys: pytest.Cap
     luck = rng.normal(size=40)
     noise = [row | {"outcome": float(luck[row["episode"]])} for row in rows]
     file = data.write_csv(tmp_path / "noise.csv", noise)
-    few = {**data.SMALL, "updates": 40, "check_every": 20, "method.hidden": (4,), "method.segments": 4}
-    run = apportion.fit(file, "rd", states="s_", out=tmp_path / "run", settings=_of_rd(few), quiet=True)
+    few = QUICK | {"updates": 40, "check_every": 20, "method.learning_rate": 5e-3}
+    run = apportion.fit(file, "rd", states="s_", out=tmp_path / "run", settings=few, quiet=True)
     assert cli._run(["show", str(run.path)]) == 0
     assert "The data cannot support an answer (seed 0)" in " ".join(capsys.readouterr().out.split())
 
@@ -245,33 +248,24 @@ def test_data_are_not_blamed_for_what_learning_missed() -> None:
     ]
 
 
-def test_episodes_of_one_step_are_refused_before_a_run_is_begun(tmp_path: Path) -> None:
-    rows = [row for row in data.table(EPISODES) if row["step"] == 0]
-    file = data.write_csv(tmp_path / "log.csv", rows)
-    with pytest.raises(apportion.UserError, match="every episode has one step, whose reward is its outcome"):
-        apportion.fit(file, out=tmp_path / "run", quiet=True)
-    assert not (tmp_path / "run").exists()
-
-
 def test_no_more_updates_are_made_than_asked_for(tmp_path: Path) -> None:
     """Also where they are fewer than lie between two looks."""
     file = data.write_csv(tmp_path / "log.csv", data.table(EPISODES))
     sums = []
     for name, check_every in (("few", 7), ("fewer", 250)):
-        quick = {"updates": 7, "check_every": check_every, "method.hidden": (4,), "method.segments": 4}
+        quick = QUICK | {"updates": 7, "check_every": check_every}
         run = apportion.fit(file, "rd", states="s_", out=tmp_path / name, settings=quick, quiet=True)
         sums.append(run.reward(*EPISODES[0][:2]))
     np.testing.assert_array_equal(*sums)
 
 
-@pytest.mark.parametrize("method", ["rudder", "hopfield-rudder", "align-rudder", "ircr"])
-def test_methods_that_are_told_every_outcome_cannot_be_judged(
-    method: str, table_file: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(apportion.UserError, match=f"{method} makes the rewards of every episode sum"):
-        apportion.fit(table_file, method, states="s_", out=tmp_path / "run", quiet=True)
-    assert not (tmp_path / "run").exists()
-
-
-def _of_rd(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name != "method.update_every"}
+def test_what_cannot_be_judged_is_refused_before_a_run_is_begun(table_file: Path, tmp_path: Path) -> None:
+    """Methods that are told every outcome, and episodes of one step."""
+    out = tmp_path / "run"
+    for method in ("rudder", "hopfield-rudder", "align-rudder", "ircr"):
+        with pytest.raises(apportion.UserError, match=f"{method} makes the rewards of every episode sum"):
+            apportion.fit(table_file, method, states="s_", out=out, quiet=True)
+    single = data.write_csv(tmp_path / "log.csv", [r for r in data.table(EPISODES) if r["step"] == 0])
+    with pytest.raises(apportion.UserError, match="every episode has one step, whose reward is its outcome"):
+        apportion.fit(single, out=out, quiet=True)
+    assert not out.exists()

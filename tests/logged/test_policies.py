@@ -39,13 +39,8 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> apportion.Run:
 
 
 def test_a_continuous_policy_earns_more_and_says_so(table_file: Path, tmp_path: Path) -> None:
-    run = apportion.fit(
-        table_file,
-        backbone="rebrac",
-        out=tmp_path / "run",
-        settings=SETTINGS | {"pessimism": 0.5},
-        quiet=True,
-    )
+    settings, out = SETTINGS | {"pessimism": 0.5}, tmp_path / "run"
+    run = apportion.fit(table_file, backbone="rebrac", out=out, settings=settings, quiet=True)
     seen = np.random.default_rng(0).normal(size=(50, 3))
     policy = run.policy()
     assert np.mean([policy(each)[0] > 5 for each in seen]) > 0.8  # above 5 a step earns 2 more
@@ -73,13 +68,10 @@ def test_a_discrete_policy_chooses_among_what_was_done(chosen: apportion.Run) ->
 def test_the_verb_prints_what_the_run_knows(
     chosen: apportion.Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["evaluate-offline", str(chosen.path), "--json"])
-    assert ended.value.code == 0
+    assert cli._run(["evaluate-offline", str(chosen.path), "--json"]) == 0
     [printed] = json.loads(capsys.readouterr().out)["lanes"]
     assert printed["sentence"] == chosen.summary()["data"]["worth"][0]["sentence"]
-    with pytest.raises(SystemExit):
-        cli.main(["show", str(chosen.path)])
+    assert cli._run(["show", str(chosen.path)]) == 0
     assert "iql" in capsys.readouterr().out
     with pytest.raises(UserError, match="evaluate-offline"):
         chosen.evaluate()
@@ -97,9 +89,8 @@ def test_the_verb_prints_what_the_run_knows(
 )
 def test_logs_that_cannot_tell(tmp_path: Path, count: int, kinds: tuple[Any, ...], words: str) -> None:
     log = data.write_csv(tmp_path / "log.csv", _choosing(count, kinds))
-    run = apportion.fit(
-        log, backbone="bc", out=tmp_path / "run", settings=SETTINGS | {"policy_updates": 100}, quiet=True
-    )
+    settings, out = SETTINGS | {"policy_updates": 100}, tmp_path / "run"
+    run = apportion.fit(log, backbone="bc", out=out, settings=settings, quiet=True)
     [found] = run.summary()["data"]["worth"]
     assert words in found["sentence"]
     assert found["verdict"] != "better"
@@ -118,22 +109,12 @@ def test_backbones_that_cannot_act_are_refused(table_file: Path, tmp_path: Path)
 
 def test_one_sentence() -> None:
     """Percentages of what was earned, or the unit of outcomes where these are losses."""
-    told: dict[str, Any] = {
-        "single_action": False,
-        "episodes": 300,
-        "supported": True,
-        "untried": 0.1,
-        "behaviour": 100.0,
-        "spread": 20.0,
-        "policy": 112.0,
-        "policy_low": 103.0,
-        "policy_high": 120.0,
-    }
+    told: dict[str, Any] = {"single_action": False, "episodes": 300, "supported": True, "untried": 0.1}
+    told |= {"behaviour": 100.0, "spread": 20.0, "policy": 112.0, "policy_low": 103.0, "policy_high": 120.0}
     assert verdict(told) == ("better", "better than what was done by 12% [3, 20]")
     assert verdict(told | {"behaviour": 110.0})[1].startswith("no better by these data")
-    assert (
-        verdict(told | {"untried": 0.4})[1] == "these data cannot tell: 40% of its actions were never tried"
-    )
+    untried = "these data cannot tell: 40% of its actions were never tried"
+    assert verdict(told | {"untried": 0.4})[1] == untried
     assert verdict(told | {"supported": False})[0] == "unknown"
     losses = {name: value - 600 for name, value in told.items() if name.startswith(("behaviour", "policy"))}
     assert verdict(told | losses)[1] == "better than what was done by 12 [3, 20]"

@@ -38,7 +38,10 @@ def test_every_format_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     rows = data.table(EPISODES)
     log = read(data.write_csv(tmp_path / "log.csv", rows))
     assert log.observation_names == data.STATES
-    same(log, read(data.write_csv(tmp_path / "last.csv", data.table(EPISODES, last_only=True))))
+    last = data.table(EPISODES, last_only=True)
+    same(log, read(data.write_csv(tmp_path / "last.csv", last)))
+    zeros = [row | {"outcome": row["outcome"] or 0.0} for row in last]  # a reward that is paid at the end
+    same(log, read(data.write_csv(tmp_path / "zeros.csv", zeros)))
     same(log, read(data.write_parquet(tmp_path / "log.parquet", rows)))
     same(log, read(data.write_npz(tmp_path / "log.npz", EPISODES)))
     same(log, read(data.write_d3rlpy(tmp_path / "log.h5", EPISODES)))
@@ -98,12 +101,6 @@ def test_what_ends_mean_is_known_from_the_data_that_a_run_was_fitted_to(tmp_path
     np.testing.assert_array_equal(told.apply(rows).terminated, np.ones(len(EPISODES)))
 
 
-def test_an_outcome_may_be_a_reward_that_is_zero_before_the_end(tmp_path: Path) -> None:
-    rows = [row | {"outcome": row["outcome"] or 0.0} for row in data.table(EPISODES, last_only=True)]
-    log = read(data.write_csv(tmp_path / "log.csv", rows))
-    np.testing.assert_allclose(log.totals, [reward.sum() for *_, reward in EPISODES])
-
-
 def test_columns_are_guessed_by_name_and_said(tmp_path: Path) -> None:
     names = {"episode": "Batch", "step": "t", "outcome": "yield", "s_0": "temp", "s_1": "pH", "s_2": "rpm"}
     rows = [{names.get(key, key): value for key, value in row.items()} for row in data.table(EPISODES)]
@@ -131,20 +128,16 @@ def test_steps_that_are_texts_may_be_left_aside(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "form", ["2024-01-{:02}", "2024-01-{:02}T08:30:00Z", "2024-01-{:02} 08:30:00.5+02:00"]
 )
-def test_steps_of_a_csv_may_be_times(tmp_path: Path, form: str) -> None:
+def test_steps_may_be_times_and_must_rise(tmp_path: Path, form: str) -> None:
+    """In an unsigned type as well."""
     rows = [row | {"time": form.format(row.pop("step") + 1)} for row in data.table(EPISODES)]
     plain = read(data.write_csv(tmp_path / "plain.csv", data.table(EPISODES)), states="s_")
     same(read(data.write_csv(tmp_path / "log.csv", rows), states="s_"), plain)
     rows[1]["time"] = form.replace("2024", "2023").format(1)
     with pytest.raises(UserError, match=r"row 2: step .* of an episode comes after"):
         read(data.write_csv(tmp_path / "log.csv", rows), states="s_")
-
-
-def test_falling_steps_are_refused_in_an_unsigned_type_as_well(tmp_path: Path) -> None:
-    falling = polars.DataFrame(data.table(EPISODES)).with_columns(
-        step=(1000 - polars.col("step")).cast(polars.UInt16)
-    )
-    falling.write_parquet(tmp_path / "log.parquet")
+    falling = (1000 - polars.col("step")).cast(polars.UInt16)
+    polars.DataFrame(data.table(EPISODES)).with_columns(step=falling).write_parquet(tmp_path / "log.parquet")
     with pytest.raises(UserError, match="row 2: step 999 of an episode comes after 1000"):
         read(tmp_path / "log.parquet", states="s_")
 
@@ -164,15 +157,17 @@ def test_columns_may_be_left_aside(tmp_path: Path) -> None:
         read(file, without="nothing")
 
 
-def test_missing_numbers_are_filled_and_marked(tmp_path: Path) -> None:
-    rows = data.table(EPISODES)
-    rows[3]["s_1"] = None
+def test_missing_numbers_are_filled_and_marked_and_texts_are_categories(tmp_path: Path) -> None:
+    rows = [row | {"s_2": ("up", "down", "off")[i % 3]} for i, row in enumerate(data.table(EPISODES))]
+    rows[3]["s_1"] = rows[5]["s_2"] = None
     log = read(data.write_csv(tmp_path / "log.csv", rows), states="s_", actions="a_")
     assert log.observation_names == (*data.STATES, "s_1 missing")
     seen = np.concatenate(log.observations)
     assert np.flatnonzero(seen[:, 3]).tolist() == [3]
     assert seen[3, 1] == pytest.approx(np.delete(seen[:, 1], 3).mean())
     assert any("'s_1' is missing in 1 of" in note for note in log.notes)
+    assert log.levels == (0, 0, 4, 0, 0)
+    assert set(seen[:, 2]) == {0.0, 1.0, 2.0, 3.0}
 
 
 def test_columns_that_are_made_here_have_names_of_their_own(tmp_path: Path) -> None:
@@ -186,16 +181,8 @@ def test_columns_that_are_made_here_have_names_of_their_own(tmp_path: Path) -> N
         read(data.write_csv(tmp_path / "log.csv", rows), states="s_")
 
 
-def test_texts_are_one_dimension_with_categories(tmp_path: Path) -> None:
-    rows = [row | {"s_2": ("up", "down", "off")[i % 3]} for i, row in enumerate(data.table(EPISODES))]
-    rows[5]["s_2"] = None
-    log = read(data.write_csv(tmp_path / "log.csv", rows), states="s_")
-    assert log.levels == (0, 0, 4, 0)
-    assert set(np.concatenate(log.observations)[:, 2]) == {0.0, 1.0, 2.0, 3.0}
-
-
-def test_columns_that_tell_the_outcome_are_named(tmp_path: Path) -> None:
-    """On every row, or on the last; a cause of single steps is none of these."""
+def test_columns_that_tell_the_outcome_or_each_other_are_named(tmp_path: Path) -> None:
+    """On every row, or on the last; a cause of single steps is none of these. So are near copies."""
     rows = [row | {"s_3": 32 - 1.8 * row["outcome"], "s_4": 0.0} for row in data.table(EPISODES)]
     for row, after in zip(rows, [*rows[1:], None], strict=True):
         row["s_4"] = row["outcome"] if after is None or after["step"] == 0 else row["s_0"]
@@ -204,19 +191,9 @@ def test_columns_that_tell_the_outcome_are_named(tmp_path: Path) -> None:
     single = [row | {"outcome": row["s_0"]} for row in data.table(EPISODES) if row["step"] == 0]
     single.append(single[-1] | {"step": 1, "s_0": 0.0})
     assert "tells" not in str(read(data.write_csv(tmp_path / "log.csv", single), states="s_").notes)
-
-
-def test_near_copies_are_named_together(tmp_path: Path) -> None:
-    rows = [row | {"s_9": -1.8 * row["s_1"] + 32 + 1e-4 * row["s_2"]} for row in data.table(EPISODES)]
-    log = read(data.write_csv(tmp_path / "log.csv", rows), states="s_")
-    assert any(note.startswith("s_1, s_9 say nearly the same") for note in log.notes)
-
-
-def broken(change: Any) -> Any:
-    """Rows with something wrong in them: a function that changes them, in place."""
-    rows = data.table(EPISODES)
-    change(rows)
-    return rows
+    alike = [row | {"s_9": -1.8 * row["s_1"] + 32 + 1e-4 * row["s_2"]} for row in data.table(EPISODES)]
+    notes = read(data.write_csv(tmp_path / "log.csv", alike), states="s_").notes
+    assert any(note.startswith("s_1, s_9 say nearly the same") for note in notes)
 
 
 FIRST = len(EPISODES[0][1])  # rows of the first episode
@@ -240,7 +217,8 @@ FIRST = len(EPISODES[0][1])  # rows of the first episode
 )
 def test_bad_tables_are_refused_by_row_or_column(tmp_path: Path, change: Any, message: str) -> None:
     for write, name in ((data.write_csv, "log.csv"), (data.write_parquet, "log.parquet")):
-        rows = broken(change)
+        rows = data.table(EPISODES)
+        change(rows)
         if name == "log.parquet" and isinstance(rows[4]["s_1"], str):
             continue  # its columns have a type
         with pytest.raises(UserError) as error:

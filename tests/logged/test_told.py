@@ -43,15 +43,6 @@ def test_a_step_is_explained_in_the_episodes_that_have_it(fitted: apportion.Run,
         fitted.explain(episode=file, steps=[last + 1], precision=FEW)
 
 
-def test_show_leaves_out_what_no_log_can_tell(
-    fitted: apportion.Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli._run(["show", str(fitted.folder.path)]) == 0
-    shown = capsys.readouterr().out
-    assert "return error" in shown
-    assert "correlation" not in shown
-
-
 @pytest.mark.parametrize("unit", [1e39, 1e200, 1e-40])
 def test_outcomes_that_single_precision_cannot_hold_are_refused(tmp_path: Path, unit: float) -> None:
     rows = [row | {"outcome": unit * row["outcome"]} for row in data.table(data.episodes(12))]

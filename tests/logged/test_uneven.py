@@ -34,13 +34,10 @@ def test_updates_are_padded_less_where_that_saves_much(
     assert uneven.paddings(lengths, sampling, 1, int(lengths.max())) == padded
 
 
-def test_what_is_held_out_alone_needs_no_padding() -> None:
-    """Neither a little longer, nor much."""
+def test_groups_hold_every_episode_once_and_what_is_held_out_alone_needs_no_padding() -> None:
+    """Neither what is a little longer, nor what is much."""
     assert uneven.paddings(SHORT, SAMPLING, 1, 9) == (9,)
     assert uneven.paddings(SHORT, SAMPLING, 1, 8000) == (8,)
-
-
-def test_groups_hold_every_episode_once() -> None:
     assert [group.steps for group in uneven.groups(SHORT, 9)] == [9]
     assert [group.steps for group in uneven.groups(SHORT, 8000)] == [8]
     found = uneven.groups(np.insert(SHORT, 2, 8000), 8000)

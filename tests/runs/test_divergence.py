@@ -40,18 +40,15 @@ def test_slow_growth_without_end_is_seen() -> None:
     assert len(said) == 1
 
 
-def test_nothing_is_said_of_a_start_a_spike_a_tiny_loss_or_learning() -> None:
+def test_nothing_is_said_of_a_start_a_spike_a_tiny_loss_learning_or_numbers_that_are_gone() -> None:
+    """A lane without a number is frozen, which is told elsewhere."""
     start = [1e-3] * (ENOUGH - 5) + [5.0] * 100
     spike = [*_shaking(60), 1e6, *_shaking(59)]
     tiny = [1e-9] * 60 + [1e-2] * 60
     found = [1e-6] * 60 + [20.0] * 60  # the first reward of a sparse task
     learning = np.linspace(0.01, 100, 115).tolist()
-    assert _said(*(lane[:115] for lane in (start, spike, tiny, found, learning))) == []
-
-
-def test_of_numbers_that_are_gone_nothing_is_said() -> None:
-    """Such a lane is frozen, which is told elsewhere."""
-    assert _said([*[1.0] * 60, *[np.nan] * 55]) == []
+    gone = [*[1.0] * 60, *[np.nan] * 55]
+    assert _said(*(lane[:115] for lane in (start, spike, tiny, found, learning, gone))) == []
 
 
 def test_who_asked_for_raw_units_is_told_of_them() -> None:

@@ -101,25 +101,25 @@ def test_json_holds_numpy_and_no_nan(tmp_path: Path) -> None:
         plain(object())
 
 
-def test_versions_say_where_the_run_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside of any repository, without what people have set for git."""
     monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("GIT_")]:  # as inside a hook of this one
+        monkeypatch.delenv(name)
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):  # some people sign commits, or hide new files
+        monkeypatch.setenv(name, os.devnull)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_versions_say_where_the_run_ran_and_on_which_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = versions()
     assert set(found) == {"apportion", *PACKAGES, "python", "platform", "devices", "commit", "dirty"}
     assert found["devices"]
     assert found["apportion"] == __version__
-
-
-def test_versions_name_the_commit_and_whether_it_is_dirty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in [
-        name for name in os.environ if name.startswith("GIT_")
-    ]:  # as inside a hook of this repository
-        monkeypatch.delenv(name)
-    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):  # some people sign commits, or hide new files
-        monkeypatch.setenv(name, os.devnull)
     identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
     for arguments in (["init", "-q"], [*identity, "commit", "-q", "--allow-empty", "--no-verify", "-m", "x"]):
         subprocess.run(["git", *arguments], check=True, capture_output=True)
@@ -127,22 +127,11 @@ def test_versions_name_the_commit_and_whether_it_is_dirty(
     (tmp_path / "new").touch()
     assert len(clean["commit"]) == 40
     assert (clean["dirty"], versions()["dirty"]) == (False, True)
-
-
-def test_versions_do_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("PATH", "")  # without git
     assert versions()["commit"] is None
 
 
-def test_default_paths_are_clean_and_unique(tmp_path: Path) -> None:
-    first = default_path("apportion/Greenhouse-v0", "grd", tmp_path)
-    assert first.name.startswith("greenhouse-v0-grd-20")
-    odd = default_path("my.module:Odd Env/x-v1", "grd", tmp_path)
-    assert odd.parent == tmp_path
-    assert odd.name.startswith("my.module-odd-env-x-v1-grd-")
-
-
-def test_two_runs_in_one_second_get_two_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_paths_are_clean_and_unique(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Frozen(datetime):
         @classmethod
         def now(cls, tz: tzinfo | None = None) -> "Frozen":
@@ -150,14 +139,18 @@ def test_two_runs_in_one_second_get_two_names(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr("apportion.runs.folder.datetime", Frozen)
     names = []
-    for _ in range(3):
-        path = default_path("E-v0", "grd", tmp_path)
+    for env_id in ("apportion/E-v0", "apportion/E-v0", "E-v0", "my.module:Odd Env/x-v1"):
+        path = default_path(env_id, "grd", tmp_path)
+        assert path.parent == tmp_path
         path.mkdir()
-        names.append(path.name)
-    assert names == [f"e-v0-grd-20261115-000000{end}" for end in ("", "-2", "-3")]
+        names.append(path.name.removesuffix("-20261115-000000"))
+    later = [f"e-v0-grd-20261115-000000-{number}" for number in (2, 3)]
+    assert names == ["e-v0-grd", *later, "my.module-odd-env-x-v1-grd"]
 
 
 def test_edges_over_time(run: RunFolder) -> None:
+    steps, edges = run.read_edges()
+    assert (steps.shape, edges) == ((0,), {})
     for step in (2000, 100, 30_000):
         blocks = {"state_to_reward": np.full((2, 2), step / 1e5), "action_to_reward": np.ones((1, 2)).T}
         run.write_edges(step, blocks | MASK)
@@ -165,11 +158,6 @@ def test_edges_over_time(run: RunFolder) -> None:
     assert steps.tolist() == [100, 2000, 30_000]
     assert edges["state_to_reward"].shape == (3, 2, 2)
     np.testing.assert_allclose(edges["state_to_reward"][:, 0, 0], [0.001, 0.02, 0.3], rtol=1e-3)
-
-
-def test_no_edges_yet(run: RunFolder) -> None:
-    steps, edges = run.read_edges()
-    assert (steps.shape, edges) == ((0,), {})
 
 
 def test_episodes_come_back_by_lane(run: RunFolder) -> None:
@@ -232,11 +220,9 @@ def test_a_living_writer_keeps_others_out_and_a_killed_one_does_not(run: RunFold
 def test_the_lock_is_free_again_after_an_error(run: RunFolder) -> None:
     with pytest.raises(RuntimeError), run.lock():
         raise RuntimeError
+    (run.path / ".lock").write_text("999999999\n")  # left by a dead process
     with run.lock(), pytest.raises(UserError, match=f"process {os.getpid()}"), run.lock():
         pass
-    (run.path / ".lock").write_text("999999999\n")  # left by a dead process
-    with run.lock():
-        assert (run.path / ".lock").read_text() == f"{os.getpid()}\n"
 
 
 def test_a_disk_without_locks_is_used_without(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

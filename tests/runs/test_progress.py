@@ -65,16 +65,6 @@ def test_without_a_true_reward_the_return_error_stands_in(capsys: pytest.Capture
     assert "return 1 2  return error 0.25 0.5" in capsys.readouterr().err
 
 
-def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress(10, lanes=1, quiet=True) as progress:
-        progress.metrics({"loss": 1.0})
-        progress.update(5)
-        progress.evaluation([1.0], [None], [0.25])
-        progress.message("hello")
-    captured = capsys.readouterr()
-    assert captured.out + captured.err == ""
-
-
 def test_many_lanes_are_summed_up() -> None:
     assert over_lanes([1.0, 2.0, 3.0, 4.0, float("nan"), None], lanes=6) == "mean 2.5 ± 1.118 (1 to 4)"
     assert over_lanes([1.0, float("nan")], lanes=2) == "1 -"
@@ -134,16 +124,17 @@ class _Gone(io.StringIO):
         return False
 
 
-def test_a_training_goes_on_when_nobody_reads_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", _Gone())
-    with Progress(100, lanes=1, quiet=False) as progress:
+@pytest.mark.parametrize(("stream", "quiet"), [(_Gone(), False), (None, False), (io.StringIO(), True)])
+def test_a_training_goes_on_when_nobody_reads_its_progress_and_quiet_is_quiet(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stream: io.StringIO | None,
+    quiet: bool,
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Progress(100, lanes=1, quiet=quiet) as progress:
+        progress.metrics({"loss": 1.0})
         progress.message("hello")
         progress.update(50)
         progress.evaluation([1.0], [None], [0.25])
-
-
-def test_a_training_goes_on_without_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", None)
-    with Progress(100, lanes=1, quiet=False) as progress:
-        progress.message("hello")
-        progress.update(50)
+    assert capsys.readouterr().out + (stream.getvalue() if stream is not None else "") == ""

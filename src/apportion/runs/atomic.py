@@ -9,7 +9,8 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 def in_a_line(error: Exception) -> str:
     """What is wrong, without numbers of the system and names of files."""
-    return " ".join(str((error.strerror if isinstance(error, OSError) else None) or error).split())
+    return " ".join(str(getattr(error, "strerror", None) or error).split())
 
 
 def read_json(path: Path, edited: bool = False) -> dict[str, Any]:
@@ -106,34 +107,31 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], note: Mapping[s
 def read_arrays(path: Path, most: int = files.TENSOR_BYTES) -> tuple[Arrays, dict[str, Any]]:
     """The arrays and the note of a file of so many bytes at the most; ValueError where they are not as they
     were written."""
-    with files.opened(path, most):
-        header, arrays = _loaded(path, _all)
-    if header["arrays"] != _sum_of_arrays(arrays):
-        raise ValueError("its checksum differs")
-    return arrays, header["note"]
+    with _opened(path, most) as (file, header):
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+        if header["arrays"] != _sum_of_arrays(arrays):
+            raise ValueError("its checksum differs")
+        return arrays, header["note"]
 
 
 def read_note(path: Path) -> dict[str, Any]:
     """The note alone; the arrays are not looked at."""
-    with files.opened(path, files.memory()):
-        note: dict[str, Any] = _loaded(path, lambda file: {})[0]["note"]
+    with _opened(path, files.memory()) as (_, header):
+        note: dict[str, Any] = header["note"]
         return note
 
 
-def _loaded(path: Path, arrays: Callable[[Any], Arrays]) -> tuple[dict[str, Any], Arrays]:
+@contextmanager
+def _opened(path: Path, most: int) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """A file of arrays, and what stands beside them."""
     try:
-        with safe_open(path, framework="np") as file:
+        with files.opened(path, most), safe_open(path, framework="np") as file:
             header = unsealed(parse_json((file.metadata() or {}).get(_HEADER, "")))
-            found = arrays(file)
+            if header.get("file") != path.name or not isinstance(header.get("note"), dict):
+                raise ValueError("its content is that of another file")
+            yield file, header
     except (SafetensorError, TypeError, KeyError, AttributeError) as error:
         raise ValueError("its content is no array") from error
-    if header.get("file") != path.name or not isinstance(header.get("note"), dict):
-        raise ValueError("its content is that of another file")
-    return header, found
-
-
-def _all(file: Any) -> Arrays:
-    return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
 
 
 def _sum_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
