@@ -239,7 +239,7 @@ SMALL = [
 @pytest.mark.parametrize(("name", "flags"), [("failed", ["--terminated", "failed"]), ("done", [])])
 def test_a_run_reads_other_tables_in_the_same_way(name: str, flags: list[str], tmp_path: Path) -> None:
     file, out = data.write_csv(tmp_path / "log.csv", flagged(name)), tmp_path / "run"
-    words = ["--method", "rd", "--states", "s_", "--out", str(out), *flags, *SMALL]
+    words = ["--method", "rd", "--states", "s_", "--out", str(out), *flags, *SMALL.split()]
     assert cli._run(["fit", str(file), *words]) == 0
     run = apportion.load(out)
     facts = read_facts(run.folder)
@@ -256,8 +256,8 @@ def test_a_run_reads_other_tables_in_the_same_way(name: str, flags: list[str], t
 
 
 def test_a_run_of_another_format_tells_what_ends_of_a_table_mean(tmp_path: Path) -> None:
-    """Where it was told ends from cuts, a table of ends alone has ends, and one without any is refused. Only a
-    table has columns."""
+    """Where it was told ends from cuts, a table of ends alone has ends, and one without any is refused. Arrays
+    have no columns."""
     arrays = data.write_npz(tmp_path / "log.npz", EPISODES)
     with pytest.raises(UserError, match="--terminated done names a column of a table"):
         read(arrays, terminated="done")
