@@ -223,17 +223,7 @@ def test_a_table_says_what_flat_arrays_do(tmp_path: Path) -> None:
             assert [len(each) for each in mine] == [len(each) for each in theirs]
 
 
-SMALL = [
-    "--updates",
-    "10",
-    "--check-every",
-    "10",
-    "--method.hidden",
-    "4",
-    "--method.segments",
-    "4",
-    "--quiet",
-]
+SMALL = "--updates=10 --check-every=10 --method.hidden=4 --method.segments=4 --quiet"
 
 
 @pytest.mark.parametrize(("name", "flags"), [("failed", ["--terminated", "failed"]), ("done", [])])
@@ -256,8 +246,8 @@ def test_a_run_reads_other_tables_in_the_same_way(name: str, flags: list[str], t
 
 
 def test_a_run_of_another_format_tells_what_ends_of_a_table_mean(tmp_path: Path) -> None:
-    """Where it was told ends from cuts, a table of ends alone has ends, and one without any is refused. Arrays
-    have no columns."""
+    """Where it was told ends from cuts, a table of ends alone has ends, and one without any is refused. An
+    array has no columns."""
     arrays = data.write_npz(tmp_path / "log.npz", EPISODES)
     with pytest.raises(UserError, match="--terminated done names a column of a table"):
         read(arrays, terminated="done")

@@ -62,13 +62,10 @@ def naming_settings(argv: list[str], **chosen: tuple[str, Any]) -> Iterator[None
             for flag in strange:
                 if flag.startswith(f"--{part}."):
                     setting = flag.removeprefix(f"--{part}.").replace("_", "-")
-                    raise UserError(f"{part} {name} {_has_no(setting, config)}", usage=True) from None
+                    known = {each.name.replace("_", "-") for each in fields(config)}
+                    other = nearest(setting, known) if known else ": it has none"
+                    raise UserError(f"{part} {name} has no setting {setting!r}{other}", usage=True) from None
         raise
-
-
-def _has_no(setting: str, config: Any) -> str:
-    known = {each.name.replace("_", "-") for each in fields(config)}
-    return f"has no setting {setting!r}{nearest(setting, known) if known else ': it has none'}"
 
 
 def whole_number(text: str) -> int:
@@ -102,11 +99,8 @@ def _one_line(box: str) -> str:
     lines = [line for line in lines if line.strip("─-╭╮╰╯ ")][1:]  # without rules and title
     if not lines:
         return " ".join(box.split()) or "wrong arguments"
-    ends = [
-        i
-        for i, line in enumerate(lines)
-        if re.match(r"(Perhaps you meant|Argument helptext|For full|---)", line)
-    ]
+    over = re.compile(r"(Perhaps you meant|Argument helptext|For full|---)")
+    ends = [i for i, line in enumerate(lines) if over.match(line)]
     message = " ".join(lines[: ends[0]] if ends else lines)
     meant = [i for i, line in enumerate(lines) if line.startswith("Perhaps you meant")]
     if meant and meant[0] + 1 < len(lines):

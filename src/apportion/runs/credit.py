@@ -32,9 +32,6 @@ INTERVAL = 0.9  # of the probability, where nobody asks for another
 SPEAKS = ("grd",)  # methods whose credit is the posterior's where that explains as much
 STEPS = 20_000  # whose credit is computed together, and which are enough to tell shares from
 MOST_BEHIND = 256  # steps to compare with, by default
-_NAMED = 0.2  # of what is not determined, that a dimension must have to be named
-_WELL = 0.9  # determined: nothing needs to be named
-_LEVEL = 0.3  # of the outcomes' spread: a level that is less is not worth a word
 
 
 class Credit(NamedTuple):
@@ -193,9 +190,10 @@ def fit_credit(
         "supported": bool(supported((plain - left)[None])[0]),
         "determined": determined,
         "allowed": allowed,
-        "undetermined": _undetermined(spec, found, behind) if determined < _WELL else [],
+        "undetermined": _undetermined(spec, found, behind) if determined < 0.9 else [],
         "level": level,
-        "level_matters": not yes_no and bool(abs(level) > _LEVEL * max(float(np.std(totals)), 1e-300)),
+        # One that is small beside the outcomes' spread is not worth a word.
+        "level_matters": not yes_no and bool(abs(level) > 0.3 * max(float(np.std(totals)), 1e-300)),
         **({"rarer": int(min(said := totals.sum(), len(totals) - said))} if yes_no else {}),
         **more,
     }
@@ -277,7 +275,7 @@ def _undetermined(spec: Spec, found: Posterior, segments: list[NDArray[Any]]) ->
     parts: dict[str, float] = {}
     for dim, value in zip(whose, doubt, strict=True):
         parts[names[dim]] = parts.get(names[dim], 0.0) + float(value)
-    least = _NAMED * sum(parts.values())
+    least = 0.2 * sum(parts.values())  # a fifth of what is not determined
     order = sorted(parts, key=lambda name: -parts[name])
     return [{"name": name, "same_in_every_episode": alike[name]} for name in order if parts[name] > least]
 

@@ -44,6 +44,9 @@ def identify_log(log: Log, negligible: float) -> dict[str, Any]:
     )
     whose = owners(spec)
     found, notes = (found, []) if log.answers is None else _of_answers(log, spec, found)
+    # Of dimensions instead of entries; one that stands for itself alone is no group.
+    own = [tuple(dict.fromkeys(int(whose[dim]) for dim in group)) for group in found.groups]
+    groups = [group for group in dict.fromkeys(own) if len(group) > 1]
     return {
         "episodes": len(log.totals),
         "observation_names": list(log.observation_names),
@@ -52,7 +55,7 @@ def identify_log(log: Log, negligible: float) -> dict[str, Any]:
         "strength": _own(spec, found.strength).to_dict(),
         "confidence": _own(spec, found.confidence).to_dict(),
         "verdict": _own(spec, found.verdict).to_dict(),
-        "groups": _own_groups(found.groups, whose),
+        "groups": groups,
         "reasons": _own_reasons(found, whose),
         "negligible": negligible,
         "answers": log.answers,
@@ -126,9 +129,3 @@ def _own_reasons(found: Identification, whose: NDArray[np.int64]) -> list[dict[s
             instead = None if reason.instead is None else int(whose[reason.instead])
             own[owner] = reason._replace(instead=instead)._asdict()
     return own
-
-
-def _own_groups(groups: list[tuple[int, ...]], whose: NDArray[np.int64]) -> list[tuple[int, ...]]:
-    """Of dimensions instead of entries; one that stands for itself alone is no group."""
-    own = [tuple(dict.fromkeys(int(whose[dim]) for dim in group)) for group in groups]
-    return [group for group in dict.fromkeys(own) if len(group) > 1]

@@ -34,8 +34,6 @@ from apportion.training.uneven import padded_to, redistribute_in_groups
 
 Rewards = NDArray[np.float32]
 
-_REMEMBERED = 4  # agents of so many folders: a checkpoint with its replay takes long to read
-
 
 @dataclass(frozen=True, eq=False)
 class Learned:
@@ -114,7 +112,7 @@ def read_learned(run: RunFolder, best: bool = False) -> Learned:
     return _read(run, best, _state_of_files(run))
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=4)  # agents of so many folders: a checkpoint with its replay takes long to read
 def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
     config, checkpoints = read_settings(run)
     spec = expanded(run.read_spec())

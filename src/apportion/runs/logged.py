@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apportion.core.categories import expand_actions, expand_observations
 from apportion.core.config import Tell, UserError, from_dict, silent
@@ -20,8 +19,6 @@ from apportion.runs.atomic import read_json
 from apportion.runs.folder import RunFolder
 from apportion.training.offline import with_last
 
-MOST_NUMBERS = 10  # different actions: more whole numbers are amounts, not choices
-
 
 def spec_of(data: str, log: Log) -> Spec:
     """Sizes and names of logged episodes. Actions have the range that was seen."""
@@ -32,6 +29,11 @@ def spec_of(data: str, log: Log) -> Spec:
     )
     levels = np.array(log.levels[len(log.observation_names) :] or [0] * len(log.action_names))
     low, high = np.where(levels > 0, 0.0, low), np.where(levels > 0, np.maximum(levels - 1, 1), high)
+    # All actions of a log, where they are categories or whole numbers and few, or only one was taken: more
+    # than ten whole numbers are amounts, not choices.
+    kinds = np.unique(np.concatenate(log.actions).astype(np.float64), axis=0)
+    few = len(kinds) <= (MOST_CATEGORIES if levels.any() else 10) and bool(np.all(kinds == np.rint(kinds)))
+    choices = tuple(tuple(kind) for kind in kinds.tolist()) if few or len(kinds) == 1 else ()
     return Spec(
         env_id=Path(data).name,
         observation_names=log.observation_names,
@@ -41,19 +43,9 @@ def spec_of(data: str, log: Log) -> Spec:
         action_low=tuple(low.tolist()),
         action_high=tuple(np.where(high > low, high, low + 1).tolist()),
         levels=log.levels if any(log.levels) else (),
-        choices=_choices(log, levels),
+        choices=choices,
         inputs=log.inputs if len(set(log.inputs)) < len(log.inputs) else (),
     )
-
-
-def _choices(log: Log, levels: NDArray[np.int64]) -> tuple[tuple[float, ...], ...]:
-    """All actions of a log, where they are categories or whole numbers and few, or only one was taken."""
-    every = np.concatenate(log.actions).astype(np.float64)
-    kinds = np.unique(every, axis=0)
-    most = MOST_CATEGORIES if levels.any() else MOST_NUMBERS
-    whole = bool(np.all(kinds == np.rint(kinds)))
-    few = len(kinds) == 1 or (whole and len(kinds) <= most)
-    return tuple(tuple(kind) for kind in kinds.tolist()) if few else ()
 
 
 def plain_episode(spec: Spec, log: Log, number: int) -> Arrays:

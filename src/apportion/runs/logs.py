@@ -14,7 +14,6 @@ from apportion.runs.atomic import plain, sealed, unsealed
 Kind = Literal["train", "eval"]
 
 _NUMBERS = (float, int, bool, type(None))
-TAIL = 1 << 16  # bytes: a few lines even of many lanes
 SUCCESS = "success"  # the share of an evaluation's episodes, where the environment reports it
 STORED = "stored"  # which files an evaluation has beside its line
 
@@ -73,7 +72,7 @@ def newest(path: Path) -> list[dict[str, Any]]:
     may be gone for now."""
     try:
         with files.opened(path, files.LOG_BYTES) as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 2**16))  # a few lines even of many lanes
             rows = file.read().split(b"\n")
     except OSError:
         return []

@@ -29,7 +29,6 @@ FEWEST = 60  # episodes, below which nothing is said of a gain
 DRAWS = 40  # of episodes and rewards
 MOST_UNTRIED = 0.25  # of a policy's actions: more, and values are guesses
 FEWEST_EFFECTIVE = 10.0  # episodes that importance sampling must rest on to be shown
-_NEAR_ZERO = 0.1  # of the outcomes' spread: a mean that is less makes no percentages
 
 Floats = NDArray[np.float64]
 
@@ -184,7 +183,7 @@ def verdict(data: dict[str, Any]) -> tuple[str, str]:
         return "unknown", f"these data cannot tell: {doubt}"
     behaviour = data["behaviour"]
     gains = [data[name] - behaviour for name in ("policy", "policy_low", "policy_high")]
-    if behaviour > _NEAR_ZERO * data["spread"]:
+    if behaviour > 0.1 * data["spread"]:  # a mean that is nearer zero makes no percentages
         gain, low, high = (f"{100 * each / behaviour:.0f}" for each in gains)
         gain = f"{gain}%"
     else:

@@ -15,8 +15,6 @@ from rich.progress import Progress as RichProgress
 from apportion.core.terminal import console, inert, say
 from apportion.envs.faults import Fault, Faults
 
-LANES_SHOWN = 4  # more than this many are summed up
-SECONDS_BETWEEN_LINES = 10.0
 _SHOWN = ("{task.completed:,.0f}/{task.total:,.0f} steps", "{task.fields[pace]}", "{task.fields[score]}")
 
 
@@ -114,7 +112,7 @@ class Progress:
         share = f"step {step:,}/{self._total:,} ({step / max(self._total, 1):.0%})"
         parts = (share, pace, self._score, self._metrics, self._frozen)
         self._waiting = "  ".join(part for part in parts if part)
-        if evaluated or now - self._printed_at >= SECONDS_BETWEEN_LINES:
+        if evaluated or now - self._printed_at >= 10:  # seconds
             self._printed_at = now
             self.message(self._waiting)
             self._waiting = ""
@@ -129,11 +127,11 @@ class Progress:
 
 
 def over_lanes(values: Sequence[float | None], lanes: int) -> str:
-    """Values of a few lanes one by one, of many as `mean 3.1 ± 0.2 (2.8 to 3.4)`; empty if none is known."""
+    """Values of up to four lanes one by one, of more as `mean 3.1 ± 0.2 (2.8 to 3.4)`; empty without any."""
     known = [value for value in values if value is not None and math.isfinite(value)]
     if not known:
         return ""
-    if lanes <= LANES_SHOWN:
+    if lanes <= 4:
         return " ".join(_number(value) for value in values)
     mean, spread = float(np.mean(known)), float(np.std(known))
     return f"mean {_number(mean)} ± {_number(spread)} ({_number(min(known))} to {_number(max(known))})"

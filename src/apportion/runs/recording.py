@@ -33,10 +33,9 @@ from apportion.training.settings import Config, Schedule
 
 Write = Callable[[], None]
 
-TRAIN_LINES = 2_000  # lines of training metrics in a whole run, at the most
-EDGE_SNAPSHOTS = 100
-EPISODE_SNAPSHOTS = 20
-EPISODES_KEPT = 2  # per lane and snapshot
+TRAIN_LINES = 2_000  # lines of training metrics in a whole run, at the most,
+EDGE_SNAPSHOTS = 100  # and of these, which are larger;
+EPISODE_SNAPSHOTS = 20  # each of two episodes of a lane
 
 _ONLY_HERE = (
     "Only this process knows the environment's function: it runs here, without workers, and whoever resumes "
@@ -279,7 +278,7 @@ class _Training:
             edges = {**report.edges, "policy_mask": report.policy_mask}
             files[self.run.edges.name] = partial(self.run.write_edges, step, edges)
         if last or _thinned(step, schedule, EPISODE_SNAPSHOTS):
-            kept = [lane[:EPISODES_KEPT] for lane in report.evaluation.episodes]
+            kept = [lane[:2] for lane in report.evaluation.episodes]
             files[self.run.episodes.name] = partial(self.run.write_episodes, step, kept)
         return files
 
@@ -294,24 +293,20 @@ class _Training:
         for report in snapshot.settle():
             self._write_report(report)
         self.recorder.retry()
-        reason = self.recorder.problem or self._save(snapshot)
+        reason, saved = self.recorder.problem, as_data(self.config, self.checkpoints)
+        keep, place = self.checkpoints.keep, self.run.checkpoints
+        try:
+            if reason is None:
+                seconds, log, state = self.recorder.seconds, self.recorder.log.content(), snapshot.save()
+                checkpoint.write_training(place, snapshot.step, state, self.best, seconds, keep, saved, log)
+        except OSError as error:
+            reason = error.strerror or str(error)
         if reason is not None:
             # The earlier checkpoints are untouched: a run that goes on may still find room later.
             line = f"no checkpoint at step {snapshot.step}: {reason}"
             check(not must_succeed, f"{line}; make room, then `apportion resume {self.run.path}`")
             self._say([line])
         self.saved_at = time.monotonic()
-
-    def _save(self, snapshot: Snapshot) -> str | None:
-        """One checkpoint of all that is written down by now; why not, if there is no room."""
-        settings, keep = as_data(self.config, self.checkpoints), self.checkpoints.keep
-        try:
-            seconds, log, place = self.recorder.seconds, self.recorder.log.content(), self.run.checkpoints
-            state = snapshot.save()
-            checkpoint.write_training(place, snapshot.step, state, self.best, seconds, keep, settings, log)
-        except OSError as error:
-            return error.strerror or str(error)
-        return None
 
     def _what_is_saved(self) -> str:
         """For those whose training has ended in the middle."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.graph.certificate import marked
+from apportion.graph.priors import DOUBT
 from apportion.runs import checkpoint
 from apportion.runs.atomic import read_json
 from apportion.runs.credit import read_credit
@@ -17,8 +18,6 @@ from apportion.training.evaluate import structure_scores
 
 FEW = 20  # episodes of yes, or of no: with fewer, little can be told
 FAR = 2.0  # times their variance, by which outcomes are missed: with one reward for all, it would be 1
-UNOBSERVED = 0.1  # of the outcomes' variance, as in certificates: more may hide a cause that was not observed
-SAME = 1e9  # times their variance, by which they are missed where that is none but rounding
 
 _CERTIFIED = {
     (True, True): "The edges are certified",
@@ -40,9 +39,7 @@ MISSED = (
 )
 BEWARE = "Do not rely on these rewards, nor on the graph."
 BEWARE_ALONE = "Do not rely on these rewards."  # of a method without a graph
-_HALF = 0.5  # of the credit's variance: with less that is determined, whoever uses it is told
 UNDECIDED = 0.5  # what stands for an edge of which the data cannot tell, where edges have a certificate
-_MOST = 3.0  # times as much as outcomes allow, that steps' rewards of a certified run may vary
 _VARIES = "rewards of steps vary more than outcomes allow"
 _UNDETERMINED = {  # by whether dimensions are the same in every episode
     True: "{} go through the same values in every episode, so that outcomes cannot tell what they earn; "
@@ -136,9 +133,10 @@ def certificates(
 
 
 def varies_too_much(facts: dict[str, Any] | None, lane: int) -> bool:
-    """Whether a lane's rewards of steps vary by more than outcomes allow, however well they explain these."""
+    """Whether a lane's rewards of steps vary by more than thrice what outcomes allow, however well they
+    explain these."""
     excess = [] if facts is None else facts["excess"]
-    return bool(lane < len(excess) and excess[lane] > _MOST)
+    return bool(lane < len(excess) and excess[lane] > 3)
 
 
 def fit_warnings(run: RunFolder) -> list[str]:
@@ -148,7 +146,8 @@ def fit_warnings(run: RunFolder) -> list[str]:
         return []
     seeds = [summary["config"]["seed"] + lane for lane in range(summary["config"]["lanes"])]
     credit = summary["data"]["credit"]
-    doubtful = credit_in_words(credit) if credit is not None and credit["determined"] < _HALF else []
+    # With less than half of the credit's variance that is determined, whoever uses it is told.
+    doubtful = credit_in_words(credit) if credit is not None and credit["determined"] < 0.5 else []
     return [each for each in fit_in_words(summary["data"], seeds) if BEWARE in each or each in doubtful]
 
 
@@ -242,7 +241,8 @@ def fit_in_words(data: dict[str, Any] | None, seeds: list[int]) -> list[str]:
         return []
     parts = ", ".join("unknown" if share is None else f"{share:.1%}" for share in data["unexplained"])
     learned, others = data["episodes"] - data["held_out"], data["held_out"]
-    if min((share for share in data["unexplained"] if share is not None), default=0.0) > SAME:
+    if min((share for share in data["unexplained"] if share is not None), default=0.0) > 1e9:
+        # Of a variance that is none but rounding.
         said = f"Fitted to {learned:,} episodes; the outcomes of {others:,} others are all the same."
         return [said, f"{NO_ANSWER.format(', '.join(map(str, seeds)))} {BEWARE}"]
     said = f"Fitted to {learned:,} episodes"
@@ -300,7 +300,7 @@ def credit_in_words(facts: dict[str, Any] | None) -> list[str]:
     if facts["level_matters"]:
         level = f"{facts['level']:.4g}"
         said += [f"Of every outcome, {level} is the same in all episodes, and the credit of no step."]
-    if "log_loss" not in facts and facts["unexplained"] > UNOBSERVED:
+    if "log_loss" not in facts and facts["unexplained"] > DOUBT:  # as in certificates
         said += [
             f"{facts['unexplained']:.0%} of what outcomes differ by has no explanation here. If that is a "
             "cause which was not observed, it may pass for what goes with it: intervals do not hold that."
