@@ -6,7 +6,6 @@ from typing import Any
 
 import logged_data as data
 import numpy as np
-import polars
 import pytest
 
 import apportion
@@ -185,42 +184,6 @@ def test_bad_flags_are_refused_by_row(
 def test_a_column_is_one_thing(columns: dict[str, str], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         read(data.write_csv(tmp_path / "log.csv", flagged()), **columns)
-
-
-def test_a_table_says_what_flat_arrays_do(tmp_path: Path) -> None:
-    """Of logs with a fine for an early end."""
-    rng, lengths = np.random.default_rng(5), (7, 3, 9, 1, 6)
-    last = np.isin(np.arange(sum(lengths)) + 1, np.cumsum(lengths))
-    ended = last & (rng.random(sum(lengths)) < 0.5)
-    arrays = {
-        "observations": rng.standard_normal((sum(lengths), 3)).astype(np.float32),
-        "actions": rng.standard_normal((sum(lengths), 2)).astype(np.float32),
-        "rewards": np.where(last, rng.standard_normal(sum(lengths)) - 5 * ended, 0).astype(np.float32),
-        "terminals": ended,
-        "timeouts": last & ~ended,
-    }
-    np.savez(tmp_path / "flat.npz", **arrays)
-    flat = read(tmp_path / "flat.npz").log
-    ends = arrays["terminals"] | arrays["timeouts"]
-    episode = np.concatenate([[0], np.cumsum(ends)[:-1]])
-    frame = polars.DataFrame(
-        {"episode": episode}
-        | {f"s_{place}": column.astype(np.float64) for place, column in enumerate(arrays["observations"].T)}
-        | {f"a_{place}": column.astype(np.float64) for place, column in enumerate(arrays["actions"].T)}
-        | {"reward": arrays["rewards"].astype(np.float64)}
-        | {name: arrays[name] for name in ("terminals", "timeouts")}
-    )
-    frame.write_csv(tmp_path / "log.csv")
-    frame.write_parquet(tmp_path / "log.parquet")
-    assert flat.terminated is not None
-    assert 0 < flat.terminated.sum() < len(flat.totals)
-    for name in ("log.csv", "log.parquet"):
-        log = read(tmp_path / name).log
-        np.testing.assert_array_equal(log.terminated, flat.terminated)
-        np.testing.assert_array_equal(log.totals, flat.totals)
-        for mine, theirs in ((log.observations, flat.observations), (log.actions, flat.actions)):
-            np.testing.assert_array_equal(np.concatenate(mine), np.concatenate(theirs))
-            assert [len(each) for each in mine] == [len(each) for each in theirs]
 
 
 SMALL = "--updates=10 --check-every=10 --method.hidden=4 --method.segments=4 --quiet"

@@ -13,7 +13,6 @@ from apportion.core.config import UserError
 from apportion.data import csv_files, tables
 from apportion.data import rows as logged_rows
 from apportion.data.columns import Columns
-from apportion.data.encoding import Encoding
 from apportion.data.reading import FORMATS, Format, read_log, read_rows, write_copy
 from apportion.data.rows import Earned, Log
 
@@ -89,16 +88,6 @@ def test_a_file_that_tells_ends_from_cuts_says_which_episodes_ended(tmp_path: Pa
         np.savez(tmp_path / "flat.npz", **{name: file[name][()] for name in file})
     for path in (dumped, flat, tmp_path / "flat.npz"):
         np.testing.assert_array_equal(read(path).terminated, ~cut)
-
-
-def test_what_ends_mean_is_known_from_the_data_that_a_run_was_fitted_to(tmp_path: Path) -> None:
-    """Then a file of ends alone is read as that."""
-    alone, cut = tmp_path / "alone.h5", np.arange(len(EPISODES)) == 1
-    data.write_flat(alone, EPISODES)
-    rows = read_rows(str(alone), Columns())
-    assert Encoding.of(rows, 0).apply(rows).terminated is None
-    told = Encoding.of(rows._replace(terminated=~cut, may_be_cuts=False), 0)
-    np.testing.assert_array_equal(told.apply(rows).terminated, np.ones(len(EPISODES)))
 
 
 def test_columns_are_guessed_by_name_and_said(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """`apportion compare`: runs beside each other; `apportion report`: the page about one run or several."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,8 +18,6 @@ from apportion.report.drawing import check_file, need_matplotlib
 from apportion.report.figures import write_figures
 from apportion.report.page import Extras, Names, check_fit, make_page, page_of, read_names
 from apportion.runs.folder import RunFolder
-
-Cells = Callable[[str, dict[str, Any]], dict[str, str]]  # of a method among others, by column
 
 
 @dataclass(frozen=True)
@@ -61,56 +58,36 @@ class Compare:
 
 def tables(console: Console, data: dict[str, Any]) -> None:
     """What `apportion compare` prints."""
-
-    def show(title: str, methods: dict[str, Any], cells: Cells) -> None:
-        rows = [{"method": Text(label), **cells(label, methods)} for label in methods]
+    rates, together = data["metric"] == "success", data["aggregate"]
+    shown = {
+        f"{task} at step {data['steps'][task]:,}: {data['metric']}": methods
+        for task, methods in data["tasks"].items()
+    }
+    if len(together["scaled_tasks"]) > 1:
+        scale = "success rate" if rates else "random actions 0, oracle 1"
+        shown[f"{len(together['scaled_tasks'])} tasks: {scale}"] = together["methods"]
+    for title, methods in shown.items():
+        rows = [{"method": Text(label), **_cells(label, methods, rates)} for label in methods]
         console.print(table(title, rows, ("method",), fold=True))  # two may differ in last letters only
 
-    for task, methods in data["tasks"].items():
-        title = f"{task} at step {data['steps'][task]:,}: {data['metric']}"
-        show(title, methods, _on_task if data["metric"] == "return" else _on_rates)
-    together = data["aggregate"]
-    if len(together["scaled_tasks"]) > 1:
-        scale = "success rate" if data["metric"] == "success" else "random actions 0, oracle 1"
-        show(f"{len(together['scaled_tasks'])} tasks: {scale}", together["methods"], _together)
 
-
-def _on_task(label: str, methods: dict[str, Any]) -> dict[str, str]:
-    each, row = methods[label], _of_seeds(methods[label])
-    if any(other["normalised"] for other in methods.values()):
-        row["normalised"] = _spread(each["normalised"])
-    if any("success" in other for other in methods.values()):
-        row["success"] = _spread(each.get("success"))
-    return {**row, **_beats(label, methods)}
-
-
-def _on_rates(label: str, methods: dict[str, Any]) -> dict[str, str]:
-    """Success rates are on their scale as they are: they need be said once."""
-    return {**_of_seeds(methods[label]), **_beats(label, methods)}
-
-
-def _of_seeds(each: dict[str, Any]) -> dict[str, str]:
-    count, lost = len(each["seeds"]), len(each["left_out"])
-    return {
-        "seeds": f"{count} of {count + lost}" if lost else str(count),
-        **_scores(each),
-        "area under curve": amount(each["auc"]["iqm"]),
-    }
-
-
-def _together(label: str, methods: dict[str, Any]) -> dict[str, str]:
-    return {**_scores(methods[label]), **_beats(label, methods)}
-
-
-def _scores(each: dict[str, Any]) -> dict[str, str]:
-    return {"IQM": _spread(each), "mean": amount(each["mean"])}
-
-
-def _beats(label: str, methods: dict[str, Any]) -> dict[str, str]:
-    """How probably a run of this method beats one of any other's, against each of them in turn."""
-    chances = [each["probability"] for each in methods[label]["improvement_over"].values()]
+def _cells(label: str, methods: dict[str, Any], rates: bool) -> dict[str, str]:
+    """Of a method among others, by column: on a task, or over all."""
+    each, row = methods[label], {}
+    if "seeds" in each:
+        count, lost = len(each["seeds"]), len(each["left_out"])
+        row["seeds"] = f"{count} of {count + lost}" if lost else str(count)
+    row |= {"IQM": _spread(each), "mean": amount(each["mean"])}
+    if "auc" in each:
+        row["area under curve"] = amount(each["auc"]["iqm"])
+    # Success rates are on their scale as they are: they need be said once.
+    for scale in () if rates else ("normalised", "success"):
+        if any(other.get(scale) for other in methods.values()):
+            row[scale] = _spread(each.get(scale))
+    # How probably a run of this method beats one of any other's, against each of them in turn.
+    chances = [found["probability"] for found in each["improvement_over"].values()]
     known = [chance for chance in chances if chance is not None]
-    return {"beats others": f"{sum(known) / len(known):.0%}" if known else "-"}
+    return {**row, "beats others": f"{sum(known) / len(known):.0%}" if known else "-"}
 
 
 def _spread(found: dict[str, Any] | None) -> str:

@@ -154,12 +154,13 @@ class _Fit:
         """The last look with a policy; what it is worth is written beside."""
         updates = self.fitting.policy_updates
         progress.message(f"Learning a policy: {self.config.backbone}, {updates:,} updates.")
-        learned = Learned(
-            self.config, expanded(self.spec), look.agent, look.step, None, [], self.data.outcomes
-        )
-        agent, metrics = with_policy(self.fitting, self.spec, self.data.learned, learned, credit)
+        agent, metrics = with_policy(self.fitting, self.spec, self.data.learned, self._learned(look), credit)
         more = {f"policy_{name}": values for name, values in metrics.items()}
         return look._replace(agent=agent, metrics={**look.metrics, **more})
+
+    def _learned(self, look: Look) -> Learned:
+        outcomes = self.data.outcomes
+        return Learned(self.config, expanded(self.spec), look.agent, look.step, None, [], outcomes)
 
     def _write(self, look: Look, credit: Credit) -> None:
         scores = {
@@ -181,7 +182,7 @@ class _Fit:
     def _episodes(self, look: Look, credit: Credit | None) -> list[list[Arrays]]:
         """Of each lane, the first held-out ones: with the credit of their steps, as if no outcome were known,
         and with what its policy would have done, once there are such."""
-        lanes = []
+        lanes, learner = [], self._learned(look)
         for number, lane in enumerate(look.evaluation.episodes):
             records = self.data.held_out[: min(len(lane), len(self.shown))]
             episodes = [episode | shown for episode, shown in zip(lane, self.shown, strict=False)]
@@ -193,7 +194,7 @@ class _Fit:
                     for end, each in zip(("", "_low", "_high"), values, strict=True):
                         episode[f"redistributed{end}"] = each.astype(np.float32)
             if credit is not None and self.config.has_policy:
-                told = recommended(self.config, self.spec, look.agent, number, records)
+                told = recommended(learner, self.spec, number, records)
                 for episode, done in zip(episodes, told, strict=True):
                     episode["recommended"] = done
             lanes.append(episodes)

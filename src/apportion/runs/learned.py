@@ -15,6 +15,7 @@ from apportion.core.categories import expand_actions, expand_observations, expan
 from apportion.core.config import Tell, UserError, check, silent
 from apportion.core.spec import Spec
 from apportion.core.types import Method, Record, State
+from apportion.envs.acting import Actor
 from apportion.envs.make import EnvConfig
 from apportion.envs.messages import Arrays
 from apportion.envs.spaces import learners_actions
@@ -56,6 +57,11 @@ class Learned:
         found = {name: np.asarray(array) for name, array in actors.items()}
         # Who acted in a log may have looked at anything: a policy that learned from it sees all.
         return found | ({"mask": np.ones_like(found["mask"])} if self.config.from_log else {})
+
+    def actor(self, lane: int) -> tuple[Actor, str]:
+        """What one lane acts with, and how."""
+        actor = {name: array[lane] for name, array in self.actors.items()}
+        return actor, self.config.make_backbone().head
 
     @property
     def method(self) -> Method:

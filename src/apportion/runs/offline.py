@@ -73,19 +73,13 @@ def pessimistic(
     return np.asarray(reward - pessimism * (half - half.mean()))
 
 
-def recommended(
-    config: Config, spec: Spec, agent: AgentState, lane: int, records: list[Record]
-) -> list[NDArray[np.float32]]:
+def recommended(learned: Learned, spec: Spec, lane: int, records: list[Record]) -> list[NDArray[np.float32]]:
     """[T, A] of each episode what a lane's policy would have done, in the form that stored actions have."""
-    backbone, one = config.make_backbone(), devices.one_lane(agent, lane)
-    actor = {name: np.asarray(array) for name, array in backbone.actor(one.backbone).items()}
-    if one.scaling is not None:
-        actor |= {"mean": np.asarray(one.scaling.mean), "scale": np.asarray(one.scaling.scale)}
-    actor["mask"] = np.ones(expanded(spec).observation_size, np.float32)
+    actor, head = learned.actor(lane)
     found = []
     for record in records:
         seen = np.asarray(record.observations[: len(record.actions)], np.float32)
-        done = np.stack([act(actor, backbone.head, each, None) for each in seen])
+        done = np.stack([act(actor, head, each, None) for each in seen])
         chosen = np.array(spec.choices)[done.argmax(axis=1)] if spec.choices else None
         found.append(done if chosen is None else learners_actions(spec, chosen))
     return found
@@ -232,11 +226,7 @@ def evaluate_fit(run: RunFolder, data: str | None = None, policy: Path | None = 
     rewards = None if credit.share == 1 else learned.rewards(records)
     found = []
     for lane in range(learned.config.lanes if policy is None else 1):
-        if policy is None:
-            actor = {name: array[lane] for name, array in learned.actors.items()}
-            head = learned.config.make_backbone().head
-        else:
-            actor, head = _exported(policy, spec)
+        actor, head = learned.actor(lane) if policy is None else _exported(policy, spec)
         judged = judged_by(spec, records, credit, None if rewards is None else rewards[lane])
         found.append(evaluate_policy(judged, actor, head, supported, bool(spec.choices)))
     return {

@@ -59,7 +59,7 @@ def read_policy(run: RunFolder, lane: int = 0, best: bool = False) -> Policy:
     learned = read_learned(run, best)
     check_lane(lane, learned.config.lanes, run)
     spec = run.read_spec()
-    actor = {name: array[lane] for name, array in learned.actors.items()}
+    actor, head = learned.actor(lane)
     facts = {
         "env": spec.env_id,
         "method": learned.config.method,
@@ -67,7 +67,7 @@ def read_policy(run: RunFolder, lane: int = 0, best: bool = False) -> Policy:
         "seed": learned.config.seeds[lane],
         "step": learned.step if learned.best_steps is None else learned.best_steps[lane],
     }
-    own, head = _own_inputs(actor, spec, learned), learned.config.make_backbone().head
+    own = _own_inputs(actor, spec, learned)
     if learned.config.from_log:
         check(run.credit.is_file(), f"{run.path} was stopped before its policy was learned: fit it again")
         spec, own = _from_origins(run, spec, own)
