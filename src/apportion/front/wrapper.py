@@ -11,7 +11,7 @@ from apportion.core.config import UserError, check
 from apportion.core.types import single_steps
 from apportion.envs.make import time_limit
 from apportion.envs.spaces import learners_actions, spec_of
-from apportion.runs.contributions import Steps, why_not_alone
+from apportion.runs.contributions import why_not_alone
 from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training.learner import RewardLearner, Unfinished
@@ -93,9 +93,9 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         """Complain of a method that needs the whole segment: its end is not known inside `step`."""
         spec = self.learner.spec
         state = devices.one_lane(self.learner.agent, 0)
-        seen = np.zeros((1, spec.observation_size), np.float32)
-        step = Steps(seen, np.zeros((1, spec.action_size), np.float32), seen)
-        reason = why_not_alone(method, agents.in_own_units(self.learner.method), state, step)
+        step = np.zeros((1, 2 * spec.observation_size + spec.action_size), np.float32)
+        own = agents.in_own_units(self.learner.method)
+        reason = why_not_alone(method, own, state, step, spec.observation_size)
         if reason is not None:
             raise UserError(f"{reason}: inside step() use grd, rd or rrd")
 

@@ -163,7 +163,7 @@ def _under_noise(each: Done, folder: Path, smoke: bool) -> Values:
             data = read_json(file)
         if any(data.get(name) != value for name, value in wanted.items()):
             dims = tuple(str(dim) for dim in DEAD) if std else ()
-            data = evaluate_run(each.run, EvaluationSettings(episodes, noise=std, noise_dims=dims)).data
+            data, _ = evaluate_run(each.run, EvaluationSettings(episodes, noise=std, noise_dims=dims))
             file.parent.mkdir(exist_ok=True)
             write_json(file, data)
         values[f"{std:g}"] = np.asarray(data["returns"], np.float64)
