@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from apportion.graph.dictionary import Dictionary
 from apportion.graph.dynamics import DynamicsEdges, Moments, _loss, _without, dynamics_edges, told_by_others
-from apportion.graph.features import MAX_PAIRED, Dictionary, Scale
+from apportion.graph.features import MAX_PAIRED, Scale
 from apportion.graph.verdict import words
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from apportion.graph import identify
-from apportion.graph.features import UNIVARIATE, Dictionary, Scale
+from apportion.graph.dictionary import UNIVARIATE, Dictionary
+from apportion.graph.features import Scale
 
 
 def samples(rows: int = 200, dims: int = 4) -> np.ndarray:
@@ -32,7 +33,7 @@ def test_constant_dimensions_have_no_features(value: float) -> None:
     dictionary = Dictionary.over(Scale.fit(x))
     assert dictionary.scale.dims.tolist() == [0, 1, 3]
     assert dictionary.size == 3 * UNIVARIATE + 3
-    assert 2 not in dictionary.owners
+    assert not dictionary.owners[2].any()
     assert dictionary.features(x).shape == (200, dictionary.size)
 
 
@@ -49,7 +50,7 @@ def test_every_feature_changes_with_its_dimensions_only() -> None:
 
 def test_many_dimensions_are_not_paired() -> None:
     dictionary = Dictionary.over(Scale.fit(samples(100, 60)))
-    assert len(dictionary.pairs) == 0
+    assert not dictionary.products
     assert dictionary.size == 60 * UNIVARIATE
 
 
@@ -59,7 +60,7 @@ def test_sums_are_those_of_the_rows_however_they_are_batched(monkeypatch: pytest
     plain = [dictionary.features(segment).sum(axis=0) for segment in segments]
     np.testing.assert_allclose(dictionary.sums(segments), plain, rtol=1e-6, atol=1e-4)
     whole = dictionary.sums(segments)
-    monkeypatch.setattr("apportion.graph.features.NUMBERS_AT_ONCE", 70)
+    monkeypatch.setattr("apportion.graph.dictionary.NUMBERS_AT_ONCE", 70)
     np.testing.assert_allclose(dictionary.sums(segments), whole, rtol=1e-12, atol=1e-9)
 
 

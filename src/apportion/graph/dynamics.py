@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from apportion.graph.features import MAX_PAIRED, ROWS, THREADS, Dictionary, Floats, Units
+from apportion.graph.dictionary import Dictionary, Dims
+from apportion.graph.features import MAX_PAIRED, ROWS, THREADS, Floats, Units
 from apportion.graph.priors import ALIKE, DOUBT, MISFIT, WORTH
 
 EXACT = MISFIT**2  # a target explained this well follows a formula; nothing finer is asked of its edges
-
-Dims = NDArray[np.int64]
 
 
 class Moments(NamedTuple):

@@ -15,50 +15,35 @@ from numpy.typing import NDArray
 
 from apportion.graph.features import NUMBERS_AT_ONCE, Floats
 from apportion.graph.priors import MISFIT
-from apportion.graph.ridge import Offsets, Spectrum
+from apportion.graph.ridge import Spectrum
 
 _SIZES = 2.0 ** -np.arange(np.floor(-np.log2(MISFIT)) + 1)  # shares that an effect of unknown size may have
 _LEFT = MISFIT**2  # of the curvature of features that others say all of
-
-
-class Columns(NamedTuple):
-    """Summed features [E, P] without what offsets explain, each of length 1 (0 where nothing is left)."""
-
-    unit: Floats
-    per_sum: Floats  # [P] what the sums were multiplied with
-
-    @classmethod
-    def of(cls, sums: Floats, offsets: Offsets) -> "Columns":
-        left = offsets.remove(sums)
-        length = np.sqrt(np.sum(left**2, axis=0))
-        alive = length > 1e-6 * np.sqrt(np.sum(sums**2, axis=0))
-        per_sum = np.where(alive, 1 / np.where(alive, length, 1.0), 0.0)
-        return cls(left * per_sum, per_sum)
 
 
 class Remainder(NamedTuple):
     """Totals beside what a fit explains, as it bears on some features."""
 
     signal: float  # n Var(R) / σ²: what an effect worth everything would be
-    columns: Columns
+    unit: Floats  # [E, P] summed features, as segments.Columns has them
     kept: Floats  # [K, P] features along the fit's directions, times the root of what it takes out
     linear: Floats  # [P] b = ZᵀMy/σ
     curvature: Floats  # [P] diagonal of A
 
     @classmethod
-    def of(cls, columns: Columns, spectrum: Spectrum, totals: Floats, penalty: float) -> "Remainder":
+    def of(cls, unit: Floats, spectrum: Spectrum, totals: Floats) -> "Remainder":
         y = spectrum.offsets.remove(totals)
-        taken = 1 - spectrum.kept_back(penalty)
+        taken = 1 - spectrum.kept_back(spectrum.fit(totals).penalty)
         left = y - spectrum.directions @ (taken * (spectrum.directions.T @ y))
         free = max(len(y) - spectrum.offsets.basis.shape[1] - float(taken.sum()), 1.0)
         variance = max(float(left @ left) / free, MISFIT * float(np.mean(y**2)), 1e-300)
-        kept = np.sqrt(taken)[:, None] * (spectrum.directions.T @ columns.unit)
-        alive = np.any(columns.unit != 0, axis=0)
+        kept = np.sqrt(taken)[:, None] * (spectrum.directions.T @ unit)
+        alive = np.any(unit != 0, axis=0)
         return cls(
             signal=float(y @ y) / variance,
-            columns=columns,
+            unit=unit,
             kept=kept,
-            linear=columns.unit.T @ left / np.sqrt(variance),
+            linear=unit.T @ left / np.sqrt(variance),
             curvature=np.where(alive, np.maximum(1 - np.sum(kept**2, axis=0), _LEFT), 0.0),
         )
 
@@ -102,7 +87,7 @@ class Remainder(NamedTuple):
         ratios, sizes = np.zeros(len(blocks)), np.array([len(block) for block in blocks], np.int64)
         for size in np.unique(sizes):
             alike = np.flatnonzero(sizes == size)
-            numbers = len(alike) * size * len(self.columns.unit)
+            numbers = len(alike) * size * len(self.unit)
             for some in np.array_split(alike, min(len(alike), 1 + numbers // NUMBERS_AT_ONCE)):
                 features = np.stack([blocks[k] for k in some])
                 curvature, axes = np.linalg.eigh(self._block(features)[1])
@@ -115,7 +100,7 @@ class Remainder(NamedTuple):
 
     def _block(self, block: NDArray[np.int64]) -> tuple[Floats, Floats]:
         """ZᵀZ and ZᵀMZ of a block of features [K], or of many blocks [..., K]."""
-        z, kept = self.columns.unit.T[block], self.kept.T[block]
+        z, kept = self.unit.T[block], self.kept.T[block]
         plain = z @ z.swapaxes(-1, -2)
         return plain, plain - kept @ kept.swapaxes(-1, -2)
 
