@@ -10,7 +10,7 @@ from apportion.graph.verdict import words
 
 
 def moments(x: np.ndarray, following: np.ndarray) -> Moments:
-    return Moments.of(Dictionary.over(Scale.fit(x)), x, following)
+    return Moments.of(Dictionary.over(Scale.over([x])), x, following)
 
 
 def linear_gaussian(seed: int, rows: int = 3000, dims: int = 6, targets: int = 4):

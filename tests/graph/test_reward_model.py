@@ -51,7 +51,7 @@ def test_a_model_is_as_large_as_its_parents_ask_for() -> None:
     """No room is kept for dimensions that are no parents."""
     x = np.random.default_rng(0).normal(size=(100, 300))
     for dims, products in ([], 0), ([3], 0), ([0, 8], 1), ([0, 5, 7, 8], 10):
-        basis = Dictionary.rich(Scale.fit(x), np.array(dims, np.int64), 50, np.random.default_rng(0))
+        basis = Dictionary.rich(Scale.over([x]), np.array(dims, np.int64), 50, np.random.default_rng(0))
         size = 10 * len(dims) + products + 50 * bool(dims)
         assert (basis.size, basis.owners.shape) == (size, (300, size))
         assert basis.sums(np.split(x, 20)).shape == (20, size)
@@ -61,7 +61,7 @@ def test_totals_are_the_sums_of_what_is_predicted() -> None:
     """The weights are put where the formula reads them: all kinds of features together."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, 5))
-    basis = Dictionary.rich(Scale.fit(x), np.array([0, 2, 4]), 40, rng)
+    basis = Dictionary.rich(Scale.over([x]), np.array([0, 2, 4]), 40, rng)
     segments = np.split(x, 60)
     fit = ridge(basis.sums(segments), rng.normal(size=60), Offsets.of(np.full(60, 10)))
     model = RewardModel(basis, fit.weights, fit.per_step, fit.per_segment, fit.per_end)

@@ -17,7 +17,6 @@ from apportion.core.spec import BLOCKS, Graph
 from apportion.graph.certificate import Certificate, certify
 from apportion.graph.dynamics import Moments, dynamics_edges
 from apportion.graph.endings import Endings as Endings
-from apportion.graph.endings import ending_dimensions as ending_dimensions
 from apportion.graph.endings import find_endings as find_endings
 from apportion.graph.features import MAX_PAIRED, Floats, Scale, rows_of
 from apportion.graph.moved import in_their_stead

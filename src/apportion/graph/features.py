@@ -64,13 +64,9 @@ class Scale(Units):
     team: NDArray[np.int64]  # [D] its own number, or that of the first entry of its one-hot vector
 
     @classmethod
-    def fit(cls, x: NDArray[Any]) -> "Scale":
-        """From samples [N, D] of any size and unit."""
-        return cls.over([np.asarray(x)])
-
-    @classmethod
     def over(cls, parts: list[NDArray[Any]]) -> "Scale":
-        """The same from samples in parts, which are never put together: there may be many."""
+        """From samples [N, D] of any size and unit, in parts, which are never put together: there may be
+        many."""
         extremes = _extremes(parts)
         units = Units.of(parts, extremes)
         some = evenly(SAMPLE, sum(len(x) for x in parts))

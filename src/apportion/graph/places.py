@@ -82,17 +82,6 @@ class Place(NamedTuple):
         return [self.team, *(self.rivals[k - 1] for k in order[before < SURE])]
 
 
-class Settled(NamedTuple):
-    """Who has a place, and what is left beside them."""
-
-    places: list[Place]
-    others: list[Dims]
-    effects: Floats  # log ratio of the evidence with an effect of each of the others to that without
-    found: NDArray[np.bool_]  # [D]
-    remainder: Remainder
-    added: dict[int, float]  # what a parent that was overlooked is worth, by the first of its entries
-
-
 @dataclass(frozen=True, eq=False)
 class Contest:
     """The data of the comparison."""
@@ -102,68 +91,62 @@ class Contest:
     fit: Fit
     rng: np.random.Generator
 
-    def settle(self) -> Settled:
+    def settle(self) -> tuple[list[Place], Known]:
         """Add what was overlooked; let the weakest go, or its better take its place; and look again."""
-        known = Known(self.fit.sums, self.fit.basis.owners)
-        barred, added = list[int](), dict[int, float]()
+        known, barred = Known(self.fit.sums, self.fit.basis.owners), list[int]()
         while True:
-            known, remainder = self._with_overlooked(known, barred, added)
+            known = self._with_overlooked(known, barred)
             found = known.found
             places = [self._place(known, team) for team in self.segments.scale.teams if found[team].any()]
             leaving = [place for place in places if place.leaves]
             if not leaving or len(barred) >= MOST:
-                others = self._others(found)
-                effects = remainder.for_effects([self.columns.families(team, found) for team in others])
-                return Settled(self._sobered(known, places), others, effects, found, remainder, added)
+                return self._sobered(known, places), known
             weakest = min(leaving, key=lambda place: place.presence)
             known = known.without(weakest.team)
             barred.append(int(weakest.team[0]))
             if weakest.better is not None:
-                rest = self._remainder(known)
-                added[int(weakest.better[0])] = rest.share(self.columns.alone(weakest.better))[0]
                 known = known.also(self.columns, weakest.better)
 
-    def _remainder(self, known: Known, unit: Floats | None = None) -> Remainder:
+    def remainder(self, known: Known, unit: Floats | None = None) -> Remainder:
         """What is left of the totals beside what is known, as it bears on all columns or on others."""
         spectrum = Spectrum.of(known.sums, self.segments.offsets)
         return Remainder.of(self.columns.unit if unit is None else unit, spectrum, self.segments.totals)
 
-    def _others(self, found: NDArray[np.bool_]) -> list[Dims]:
-        return [team for team in self.segments.scale.teams if not found[team].any()]
+    def others(self, known: Known) -> list[Dims]:
+        """Who has no place."""
+        return [team for team in self.segments.scale.teams if not known.found[team].any()]
+
+    def effects(self, remainder: Remainder, known: Known, teams: list[Dims]) -> Floats:
+        """Log ratio of the evidence with an effect of each team, alone or beside what is known, to that
+        without."""
+        return remainder.for_effects([self.columns.families(team, known.found) for team in teams])
 
     @property
     def _prior(self) -> float:
         """Log odds of a dimension to feed the reward."""
         return float(special.logit(min(0.5, PARENTS / max(len(self.segments.scale.teams), 1))))
 
-    def _with_overlooked(
-        self, known: Known, barred: list[int], added: dict[int, float]
-    ) -> tuple[Known, Remainder]:
+    def _with_overlooked(self, known: Known, barred: list[int]) -> Known:
         """Add dimensions that surely have an effect on what is left, one by one, the clearest first."""
-        remainder = self._remainder(known)
         for _ in range(MOST):
-            others = [team for team in self._others(known.found) if int(team[0]) not in barred]
-            families = [self.columns.families(team, known.found) for team in others]
-            effects = remainder.for_effects(families)
+            others = [team for team in self.others(known) if int(team[0]) not in barred]
+            effects = self.effects(self.remainder(known), known, others)
             if not others or special.expit(effects.max() + self._prior) < 1 - DOUBT:
                 break
-            team = others[int(np.argmax(effects))]
-            added[int(team[0])] = remainder.share(self.columns.alone(team))[0]
-            known = known.also(self.columns, team)
-            remainder = self._remainder(known)
-        return known, remainder
+            known = known.also(self.columns, others[int(np.argmax(effects))])
+        return known
 
     def _place(self, known: Known, team: Dims) -> Place:
         """Rivals are the dimensions that would explain most of what is left without the parent."""
-        columns, rest, others = self.columns, known.without(team), self._others(known.found)
-        without = self._remainder(rest)
-        mine = without.for_effects([columns.families(team, rest.found)])[0]
+        columns, rest, others = self.columns, known.without(team), self.others(known)
+        without = self.remainder(rest)
+        mine = self.effects(without, rest, [team])[0]
         own = self.segments.offsets.normalised(known.sums[:, known.owners[team].any(axis=0)])[0]
-        rich = max(mine, self._remainder(rest, own).for_any())
+        rich = max(mine, self.remainder(rest, own).for_any())
         fits = without.linear**2 / np.maximum(without.curvature, 1e-9)
         best = [float(np.max(fits[columns.alone(other)], initial=0.0)) for other in others]
         rivals = [others[place] for place in np.argsort(best)[::-1][:MOST]]
-        effects = without.for_effects([columns.families(rival, rest.found) for rival in rivals])
+        effects = self.effects(without, rest, rivals)
         close = np.flatnonzero(effects > max(mine + np.log(MISFIT), -self._prior))
         if np.isin(team, self.fit.basis.dims).any():
             for place in close[np.argsort(-effects[close])][:SWAPS]:

@@ -15,7 +15,7 @@ from scipy import special
 from apportion.graph.dictionary import Dims
 from apportion.graph.evidence import log_mean
 from apportion.graph.features import ROWS, Floats, evenly, rows_of
-from apportion.graph.places import Contest, Settled
+from apportion.graph.places import Contest
 from apportion.graph.priors import DOUBT, MISFIT, RELEVANT, SURE, UNSURE
 from apportion.graph.refine import UNEXPLAINED, Fit
 from apportion.graph.segments import Columns, Segments
@@ -62,26 +62,30 @@ class Judged(NamedTuple):
 def judge(segments: Segments, fit: Fit, negligible: float, rng: np.random.Generator) -> Judged:
     """`negligible` is a share of the totals' variance."""
     columns = segments.columns_beside(fit.basis.dims)
-    settled = Contest(segments, columns, fit, rng).settle()
-    dims, worths = len(settled.found), fit.worths(segments)
+    contest = Contest(segments, columns, fit, rng)
+    places, known = contest.settle()
+    remainder, others = contest.remainder(known), contest.others(known)
+    dims, worths = len(known.found), fit.worths(segments)
     presence, strength, edges = np.zeros(dims), np.zeros(dims), np.zeros(dims, np.bool_)
     reasons, groups = dict[int, Reason](), list[tuple[int, ...]]()
     least = (negligible, in_totals(segments, columns, fit, negligible))
-    ratios = np.stack([settled.remainder.against(each) for each in least])
+    ratios = np.stack([remainder.against(each) for each in least])
     absence = np.ones((2, dims))  # from totals, and from single steps as well
     hidden = DOUBT * min(fit.unexplained / (3 * UNEXPLAINED), 1.0)
-    for team, effect in zip(settled.others, settled.effects, strict=True):
-        odds = _log_odds_of_worth(settled, columns, ratios, team)
+    for team, effect in zip(others, contest.effects(remainder, known, others), strict=True):
+        odds = _log_odds_of_worth(known.found, columns, ratios, team)
         absence[:, team] = special.expit(-odds)[:, None] * (1 - hidden)
-        share = settled.remainder.share(columns.alone(team))
+        share = remainder.share(columns.alone(team))
         reasons |= {int(dim): _reason(effect, *share, odds[0]) for dim in team}
-    for place in settled.places:
+    for place in places:
         # Something is there, and it may well be this, even if a rival is likelier.
         edges[place.team] = place.some >= 0.5
         absence[:, place.team] = 1 - place.some * max(float(place.share[0]), 1 - SURE)
         presence[place.team] = place.presence
         found = [worths[dim] for dim in place.team.tolist() if dim in worths]
-        share = max(found) if found else (settled.added.get(int(place.team[0]), 0.0), 0.0)
+        if not found:
+            found = [contest.remainder(known.without(place.team)).share(columns.alone(place.team))]
+        share = max(found)
         strength[place.team] = share[0]
         reasons |= {int(dim): _reason(place.ratio, *share, -np.inf) for dim in place.team}
         for rival, part in zip(place.rivals, place.share[1:], strict=True):
@@ -130,7 +134,7 @@ def with_copies(judged: Judged, copies: dict[int, int]) -> list[tuple[int, ...]]
     return sorted(tuple(sorted(group)) for group in groups)
 
 
-def _log_odds_of_worth(settled: Settled, columns: Columns, ratios: Floats, team: Dims) -> Floats:
+def _log_odds_of_worth(found: NDArray[np.bool_], columns: Columns, ratios: Floats, team: Dims) -> Floats:
     """[2] log odds that the team is worth so much, in totals and in steps: from ratios [2, P] of each column,
     of its own, in products with dimensions found, or with others: one of these is as likely as the others. In
     steps, of which totals say little, an effect is as likely as not."""
@@ -138,8 +142,8 @@ def _log_odds_of_worth(settled: Settled, columns: Columns, ratios: Floats, team:
         ratios[:, columns]
         for columns in (
             columns.alone(team),
-            columns.products(team, settled.found),
-            columns.products(team, ~settled.found),
+            columns.products(team, found),
+            columns.products(team, ~found),
         )
         if len(columns)
     ]
