@@ -45,7 +45,9 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         super().__init__(env)
         check(first_episodes >= 1, f"first_episodes={first_episodes} must be at least 1")
         check(updates_per_step > 0, f"updates_per_step={updates_per_step} must be positive")
-        limit = _time_limit(env) if max_episode_steps is None else max_episode_steps
+        limit = time_limit(env) if max_episode_steps is None else max_episode_steps
+        if limit is None:
+            raise UserError("the environment does not say how long its episodes are: give max_episode_steps")
         spec = spec_of("the environment", env.observation_space, env.action_space, limit)
         self.learner = RewardLearner.of(
             spec, method, settings or {}, replay_steps=replay_steps, seed=seed, normalise=normalise
@@ -75,14 +77,12 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         learned = self.episodes >= self.first_episodes
         given = self._reward(before, taken, after, bool(terminated)) if learned else reward
         if terminated or truncated:
-            self._learn(bool(terminated))
+            episode = self._unfinished.end(bool(terminated))
+            self.learner.add(episode)
+            self.episodes += 1
+            updates = max(1, round(self.updates_per_step * len(episode["paid"])))
+            self.learner.learn(updates, self.batch_size)
         return after, given, terminated, truncated, {**info, "paid": reward}
-
-    def _learn(self, terminated: bool) -> None:
-        episode = self._unfinished.end(terminated)
-        self.learner.add(episode)
-        self.episodes += 1
-        self.learner.learn(max(1, round(self.updates_per_step * len(episode["paid"]))), self.batch_size)
 
     def _reward(self, before: Any, action: Any, after: Any, terminated: bool) -> float:
         seen, reached = (np.asarray(each, np.float32)[None] for each in (before, after))
@@ -98,10 +98,3 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         reason = why_not_alone(method, own, state, step, spec.observation_size)
         if reason is not None:
             raise UserError(f"{reason}: inside step() use grd, rd or rrd")
-
-
-def _time_limit(env: gymnasium.Env[Any, Any]) -> int:
-    limit = time_limit(env)
-    if limit is None:
-        raise UserError("the environment does not say how long its episodes are: give max_episode_steps")
-    return limit
