@@ -7,7 +7,6 @@ import pytest
 from actors import actor
 
 from apportion.core.config import UserError
-from apportion.envs import film as filming
 from apportion.envs.film import check_renders, film, fitted
 from apportion.envs.greenhouse_picture import draw
 from apportion.envs.lane import Lane, play_one
@@ -88,13 +87,6 @@ def test_mujoco_draws_without_a_screen() -> None:
         pytest.skip(str(error))
     assert found.frames[2].shape == (48, 64, 3)
     assert found.frames[2].std() > 5
-
-
-def test_size_of_mujoco_pictures_is_asked_for_unless_the_user_did() -> None:
-    assert filming._sized(EnvConfig("Ant-v4"), (64, 48)).kwargs == '{"width": 64, "height": 48}'
-    chosen = EnvConfig("Ant-v4", kwargs='{"width": 10}')
-    assert filming._sized(chosen, (64, 48)).kwargs == '{"width": 10, "height": 48}'
-    assert filming._sized(GREENHOUSE, (64, 48)) == GREENHOUSE
 
 
 # --- The greenhouse's picture
