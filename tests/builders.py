@@ -111,21 +111,26 @@ def earning_segments(seed: int, count: int) -> Segments:
 
 def learned_correlation(method: Method, updates: int) -> float:
     """Of the method's reward with the known one, on new segments, after learning from sums only."""
-    data, new = Batch(earning_segments(1, 128), transitions(2, 8, EARNING)), earning_segments(3, 128)
+    new = earning_segments(3, 128)
     steps = transitions(4, 1280, EARNING)._replace(
         observation=new.observations[:, :-1].reshape(1280, -1),
         action=new.actions.reshape(1280, -1),
         next_observation=new.observations[:, 1:].reshape(1280, -1),
     )
+    rewards = _learned(method, updates, earning_segments(1, 128), lambda state: method.reward(state, steps))
+    return float(np.corrcoef(rewards, new.true_rewards.ravel())[0, 1])
+
+
+def _learned(method: Method, updates: int, data: Segments, read: Callable[[Any], jax.Array]) -> np.ndarray:
+    """What is read of the state after so many updates from these segments."""
+    batch = Batch(data, transitions(2, 8, EARNING))
 
     @jax.jit
     def train(init_key: jax.Array, keys: jax.Array) -> jax.Array:
-        state = method.init(init_key, EARNING)
-        state, _ = jax.lax.scan(lambda s, key: method.update(s, data, key), state, keys)
-        return method.reward(state, steps)
+        start = method.init(init_key, EARNING)
+        return read(jax.lax.scan(lambda state, key: method.update(state, batch, key), start, keys)[0])
 
-    rewards = train(jax.random.key(0), jax.random.split(jax.random.key(1), updates))
-    return float(np.corrcoef(rewards, new.true_rewards.ravel())[0, 1])
+    return np.asarray(train(jax.random.key(0), jax.random.split(jax.random.key(1), updates)))
 
 
 def surprising_segments(seed: int, count: int) -> Segments:
@@ -143,19 +148,11 @@ def learned_credit_correlation(
     method: Method, updates: int, make_segments: Callable[[int, int], Segments] = earning_segments
 ) -> float:
     """The same for a method that judges whole segments: of its credit, on the steps of new ones."""
-    data, new = Batch(make_segments(1, 128), transitions(2, 8, EARNING)), make_segments(3, 128)
-    assert method.credit is not None
-    judge = method.credit
-
-    @jax.jit
-    def train(init_key: jax.Array, keys: jax.Array) -> jax.Array:
-        state = method.init(init_key, EARNING)
-        state, _ = jax.lax.scan(lambda s, key: method.update(s, data, key), state, keys)
-        return judge(state, new)
-
-    credit = train(jax.random.key(0), jax.random.split(jax.random.key(1), updates))
+    new, judge = make_segments(3, 128), method.credit
+    assert judge is not None
+    credit = _learned(method, updates, make_segments(1, 128), lambda state: judge(state, new))
     real = np.asarray(new.mask)
-    return float(np.corrcoef(np.asarray(credit)[real], np.asarray(new.true_rewards)[real])[0, 1])
+    return float(np.corrcoef(credit[real], np.asarray(new.true_rewards)[real])[0, 1])
 
 
 def batch(seed: int, size: int, segment_count: int, spec: Spec = SPEC) -> Batch:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from apportion.envs.lane import _EPISODES, _EPISODES_AGAIN, _EVALUATION, _EVALUATION_AGAIN, _seed
 
 STEPS = 5  # of an episode, unless a time limit is set
-FAILS_AT = 3
 
 
 def _fail(how: str) -> None:
@@ -46,9 +45,7 @@ class Faulty(gymnasium.Env[NDArray[Any], NDArray[Any]]):
     observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
 
-    def __init__(
-        self, how: str = "", seeds: tuple[int, ...] = (), at: int = FAILS_AT, mark: str = ""
-    ) -> None:
+    def __init__(self, how: str = "", seeds: tuple[int, ...] = (), at: int = 3, mark: str = "") -> None:
         self.how = how
         self.mark = mark  # a file that appears just before it fails
         self.seeds = set(seeds)
@@ -80,16 +77,14 @@ class Faulty(gymnasium.Env[NDArray[Any], NDArray[Any]]):
 
 def episode_seed(lane_seed: int, episode: int, restarts: int = 0) -> int:
     """What a training episode begins from."""
-    if restarts:
-        return _seed(lane_seed, _EPISODES_AGAIN, restarts, episode)
-    return _seed(lane_seed, _EPISODES, episode)
+    again = (_EPISODES_AGAIN, restarts) if restarts else (_EPISODES,)
+    return _seed(lane_seed, *again, episode)
 
 
 def evaluation_seed(lane_seed: int, stage: int, number: int, failed: int = 0) -> int:
     """What an evaluation episode begins from."""
-    if failed:
-        return _seed(lane_seed, _EVALUATION_AGAIN, failed, stage, number)
-    return _seed(lane_seed, _EVALUATION, stage, number)
+    again = (_EVALUATION_AGAIN, failed) if failed else (_EVALUATION,)
+    return _seed(lane_seed, *again, stage, number)
 
 
 if "Faulty-v0" not in gymnasium.registry:

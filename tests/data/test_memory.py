@@ -27,10 +27,6 @@ def _numbered(*numbers: int) -> Segments:
     return jax.tree.map(lambda x: jnp.asarray(x[list(numbers)]), POOL)
 
 
-def _scores(*scores: float) -> jax.Array:
-    return jnp.asarray(scores, jnp.float32)
-
-
 def _held(memory: Memory) -> dict[int, float]:
     return {int(n): float(s) for n, s in zip(memory.number, memory.score, strict=True) if n >= 0}
 
@@ -59,7 +55,8 @@ def test_the_best_are_kept_each_once_and_a_newer_score_replaces_the_older(
     for pairs in offers:
         # One score per number and moment: spread them so that no two numbers tie.
         pairs = [(number, score + number / 100) for number, score in pairs]
-        memory = offer(memory, _numbered(*(n for n, _ in pairs)), _scores(*(s for _, s in pairs)))
+        scores = jnp.asarray([score for _, score in pairs], jnp.float32)
+        memory = offer(memory, _numbered(*(number for number, _ in pairs)), scores)
         plain |= dict(pairs)
         plain = dict(sorted(plain.items(), key=lambda pair: -pair[1])[:SIZE])
     assert _held(memory) == pytest.approx(plain, abs=1e-6)
@@ -76,7 +73,7 @@ def test_a_segment_comes_back_as_it_was_but_for_the_hidden_reward() -> None:
 
 @pytest.mark.parametrize("score", [np.nan, np.inf, -np.inf])
 def test_scores_that_are_no_numbers_offer_nothing(score: float) -> None:
-    memory = offer(_filled(1, 2), _numbered(2, 3), _scores(score, score))
+    memory = offer(_filled(1, 2), _numbered(2, 3), jnp.full(2, score))
     assert set(_held(memory)) == {1, 2}
 
 

@@ -86,46 +86,41 @@ def play(
             found = next(walk, None)
             if found is None:
                 return
-            step, steps_in_episode, first_row, segment, after, episode_ended = found
-            writer.step(
-                np.asarray(step.observation, np.float32),
-                np.asarray(step.action, np.float32),
-                step.paid,
-                step.true_reward,
-                step.terminated,
-            )
+            step, first_row, segment, after, ended = found
+            seen, action = np.array(step.observation), np.array(step.action)
+            writer.step(seen, action, step.paid, step.true_reward, step.terminated)
             if segment:
-                writer.segment(len(segment), segment[0].segment_total, steps_in_episode)
+                writer.segment(len(segment), step.segment_total, step.step_in_episode + 1)
                 closed.append((first_row, segment))
-            if episode_ended:
-                writer.final(np.asarray(step.next_observation, np.float32))
+            if ended:
+                writer.final(np.array(step.next_observation))
         yield Chunk(**writer.finish(after)), closed
 
 
-def _walk(episodes: list[Episode]) -> Iterator[tuple[Step, int, int, list[Step], np.ndarray, bool]]:
-    """Step, how far into its episode, the episode's first row, segment it closes, what is seen next, end."""
+def _walk(episodes: list[Episode]) -> Iterator[tuple[Step, int, list[Step], np.ndarray, bool]]:
+    """Of each step: itself, its episode's first row, the segment that it closes, what is seen next, and
+    whether the episode has ended."""
     first_row = 0
     for number, episode in enumerate(episodes):
-        done = 0
+        start = 0
         for length in episode.segments:
-            steps = [_step(number, episode, done, length, position) for position in range(length)]
-            for position, step in enumerate(steps):
-                done += 1
-                ended = done == episode.length
-                seen = observe(100 * (number + 1)) if ended else np.asarray(step.next_observation, np.float32)
-                yield step, done, first_row, steps if position == length - 1 else [], seen, ended
+            steps = [_step(number, episode, start, length, position) for position in range(length)]
+            start += length
+            for step in steps:
+                ended = step.step_in_episode == episode.length - 1
+                seen = observe(100 * (number + 1)) if ended else np.array(step.next_observation, np.float32)
+                yield step, first_row, steps if step is steps[-1] else [], seen, ended
         first_row += episode.length + 1
 
 
 def _step(number: int, episode: Episode, start: int, length: int, position: int) -> Step:
     place = 100 * number + start + position
-    last = position == length - 1
     total = float(sum(range(place - position, place - position + length)))
     return Step(
         observation=tuple(observe(place).tolist()),
         action=(place / 8,),
         next_observation=tuple(observe(place + 1).tolist()),
-        paid=total if last else 0.0,
+        paid=total if position == length - 1 else 0.0,
         true_reward=float(place),
         terminated=episode.terminated and start + position == episode.length - 1,
         segment_total=total,
@@ -217,6 +212,17 @@ def episode_lists(draw: st.DrawFn) -> list[Episode]:
     return draw(st.lists(episode, min_size=1, max_size=14))
 
 
+def _filled(episodes: list[Episode], chunk_sizes: list[int], seed: int | None = None) -> Replay:
+    """After these chunks, or as many of them as there are steps for; with a `seed`, checked after each."""
+    replay, model = replays.init(SPEC, CAPACITY), Model()
+    for chunk, closed in play(episodes, chunk_sizes):
+        replay = _insert(replay, chunk)
+        model.insert(chunk, closed)
+        if seed is not None:
+            check(replay, model, jax.random.key(seed + model.rows))
+    return replay
+
+
 @given(
     episodes=episode_lists(),
     chunk_sizes=st.lists(st.sampled_from(CHUNK_STEPS), min_size=1, max_size=20),
@@ -226,22 +232,7 @@ def episode_lists(draw: st.DrawFn) -> list[Episode]:
 def test_the_replay_holds_what_a_list_of_episodes_holds(
     episodes: list[Episode], chunk_sizes: list[int], seed: int
 ) -> None:
-    replay, model = replays.init(SPEC, CAPACITY), Model()
-    keys = jax.random.split(jax.random.key(seed), len(chunk_sizes))
-    for key, (chunk, closed) in zip(keys, play(episodes, chunk_sizes), strict=False):
-        replay = _insert(replay, chunk)
-        model.insert(chunk, closed)
-        check(replay, model, key)
-
-
-def _filled(episodes: list[Episode], chunk_sizes: list[int]) -> tuple[Replay, Model]:
-    replay, model, chunks = replays.init(SPEC, CAPACITY), Model(), 0
-    for chunk, closed in play(episodes, chunk_sizes):
-        replay = _insert(replay, chunk)
-        model.insert(chunk, closed)
-        chunks += 1
-    assert chunks == len(chunk_sizes)
-    return replay, model
+    _filled(episodes, chunk_sizes, seed)
 
 
 @pytest.mark.parametrize("steps", CHUNK_STEPS)
@@ -249,12 +240,8 @@ def _filled(episodes: list[Episode], chunk_sizes: list[int]) -> tuple[Replay, Mo
 def test_the_densest_segments_go_round_the_ring(length: int, steps: int) -> None:
     """Every step paid: single-step episodes have the most rows, long ones the most segments in them."""
     episodes = [Episode([1] * length, terminated=bool(i % 2)) for i in range(105 // length)]
-    replay, model = replays.init(SPEC, CAPACITY), Model()
-    for chunk, closed in play(episodes, [steps] * (105 // steps)):
-        replay = _insert(replay, chunk)
-        model.insert(chunk, closed)
-        check(replay, model, jax.random.key(model.rows))
-    assert model.rows == 105 + len(episodes)
+    replay = _filled(episodes, [steps] * (105 // steps), seed=0)
+    assert int(replay.rows) == 105 + len(episodes)
 
 
 # --- The promises, one by one
@@ -268,7 +255,7 @@ def _shares(values: Any) -> dict[float, float]:
 @pytest.mark.parametrize("weight", ["uniform", "length"])
 def test_draws_are_as_frequent_as_promised(weight: Any) -> None:
     """Steps uniformly; segments uniformly, or in proportion to their length."""
-    replay, _ = _filled([Episode([1, 4], True), Episode([2], True), Episode([3, 1], True)], [3] * 3 + [1] * 2)
+    replay = _filled([Episode([1, 4], True), Episode([2], True), Episode([3, 1], True)], [3] * 3 + [1] * 2)
     count = 40_000
 
     @jax.jit
@@ -287,13 +274,6 @@ def test_draws_are_as_frequent_as_promised(weight: Any) -> None:
     assert segments == pytest.approx(expected, abs=0.012)
 
 
-def test_methods_without_segments_get_none() -> None:
-    replay, _ = _filled([Episode([2], True)], [1, 1])
-    drawn = replays.draw(replay, jax.random.key(0), Sampling(), 4, 3)
-    assert drawn.steps.shape == (3, 4)
-    assert replays.gather(replay, lane(drawn, 0), SPEC.max_segment_steps).segments is None
-
-
 def test_lanes_are_kept_as_they_would_be_alone() -> None:
     runs = [
         [Episode([1, 4], True), Episode([3], False), Episode([5], True), Episode([1], True)],
@@ -305,10 +285,8 @@ def test_lanes_are_kept_as_they_would_be_alone() -> None:
     for pair in zip(*chunks, strict=True):
         together = jax.jit(jax.vmap(replays.insert))(together, stack(*pair))
     batches = jax.jit(jax.vmap(_sample))(together, keys)
-    for index, lane_chunks in enumerate(chunks):
-        alone = replays.init(SPEC, CAPACITY)
-        for chunk in lane_chunks:
-            alone = _insert(alone, chunk)
+    for index, episodes in enumerate(runs):
+        alone = _filled(episodes, [3] * 4)
         assert_equal(lane(together, index), alone)
         assert_equal(lane(batches, index), _sample(alone, keys[index]))
 
@@ -325,7 +303,7 @@ def test_a_replay_too_small_for_its_episodes_or_chunks_is_refused() -> None:
 
 
 def test_credit_is_the_mean_reward_until_a_method_gives_another() -> None:
-    replay, _ = _filled([Episode([3, 2], True), Episode([4], False)], [3, 3, 3])
+    replay = _filled([Episode([3, 2], True), Episode([4], False)], [3, 3, 3])
     before = jax.device_get(_sample(replay, jax.random.key(0))).transitions
     np.testing.assert_allclose(before.credit, before.segment_total / before.segment_length, rtol=1e-6)
 
@@ -335,11 +313,8 @@ def test_credit_is_the_mean_reward_until_a_method_gives_another() -> None:
     after = jax.device_get(_sample(replays.with_credit(replay, segments, given), jax.random.key(0)))
     steps = after.transitions
     for start, first in ((3, 10.0), (100, 20.0)):
-        for observation, position, credit in zip(
-            steps.observation[:, 0], steps.step_in_segment, steps.credit, strict=True
-        ):
-            if observation == start + position:
-                assert credit == pytest.approx(first + position, rel=1e-6)
+        here = steps.observation[:, 0] == start + steps.step_in_segment
+        np.testing.assert_allclose(steps.credit[here], first + steps.step_in_segment[here], rtol=1e-6)
     untouched = steps.observation[:, 0] < 3
     np.testing.assert_array_equal(steps.credit[untouched], before.credit[untouched])
 

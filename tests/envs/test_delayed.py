@@ -41,36 +41,22 @@ def segment_lengths(ends: list[bool]) -> list[int]:
 
 
 @given(episodes=episodes, every=delays, seed=st.none() | st.integers(0, 2**32))
-def test_payments_add_up_to_what_was_earned(
+def test_payments_add_up_to_what_was_earned_in_windows_as_long_as_asked(
     episodes: list[tuple[list[float], bool]], every: Every, seed: int | None
 ) -> None:
     env = DelayedReward(Scripted(episodes), every)
+    shortest, longest = every if isinstance(every, tuple) else (every or 10**6,) * 2
     for script, _ in episodes:
         paid, true, ends = play(env, seed)
         assert true == script
         assert ends[-1]
         assert all(payment == 0 for payment, end in zip(paid, ends, strict=True) if not end)
-        start = 0
-        for length in segment_lengths(ends):
+        start, lengths = 0, segment_lengths(ends)
+        assert all(shortest <= length <= longest for length in lengths[:-1])  # the last one may be cut
+        assert lengths[-1] <= max_segment_steps(every, len(script)) <= longest
+        for length in lengths:
             assert paid[start + length - 1] == pytest.approx(sum(true[start : start + length]), abs=1e-6)
             start += length
-
-
-@given(episodes=episodes, every=delays)
-def test_windows_have_the_length_asked_for_unless_cut(
-    episodes: list[tuple[list[float], bool]], every: Every
-) -> None:
-    env = DelayedReward(Scripted(episodes), every)
-    for script, _ in episodes:
-        *whole, last = segment_lengths(play(env)[2])
-        assert sum(whole) + last == len(script)
-        if every is None:
-            assert whole == []
-            assert last == max_segment_steps(None, len(script))
-        else:
-            shortest, longest = every if isinstance(every, tuple) else (every, every)
-            assert all(shortest <= length <= longest for length in whole)
-            assert last <= max_segment_steps(every, len(script)) <= longest
 
 
 def test_same_seed_same_windows_and_another_seed_others() -> None:
@@ -78,13 +64,10 @@ def test_same_seed_same_windows_and_another_seed_others() -> None:
     first, again, other = (play(env, seed)[2] for seed in (3, 3, 4))
     assert first == again != other
     assert play(env)[2] != play(env)[2]  # without a seed the stream runs on
-    assert set(segment_lengths(first)[:-1]) == {2, 3, 4}
-
-
-def test_windows_do_not_follow_the_environments_own_random_stream() -> None:
-    lengths = segment_lengths(play(DelayedReward(Scripted([([1.0] * 300, True)]), (1, 9)), seed=5)[2])[:-1]
-    stream = gymnasium.utils.seeding.np_random(5)[0]
-    assert lengths != [stream.integers(1, 9, endpoint=True) for _ in lengths]
+    lengths = segment_lengths(first)[:-1]
+    assert set(lengths) == {2, 3, 4}
+    stream = gymnasium.utils.seeding.np_random(3)[0]  # the environment's own, which they do not follow
+    assert lengths != [stream.integers(2, 4, endpoint=True) for _ in lengths]
 
 
 def test_a_reset_in_mid_episode_forgets_what_was_owed() -> None:
@@ -122,9 +105,6 @@ def test_the_environments_spec_can_rebuild_the_wrapper() -> None:
     assert env.spec is not None
     rebuilt = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json()))
     assert isinstance(rebuilt, DelayedReward)
-    assert all(3 <= length <= 5 for length in segment_lengths(_greenhouse_ends(rebuilt))[:-1])
-
-
-def _greenhouse_ends(env: gymnasium.Env[Any, Any]) -> list[bool]:
-    env.reset(seed=0)
-    return [env.step(np.zeros(3, np.float32))[4]["segment_end"] for _ in range(40)]
+    rebuilt.reset(seed=0)
+    ends = [rebuilt.step(np.zeros(3, np.float32))[4]["segment_end"] for _ in range(40)]
+    assert all(3 <= length <= 5 for length in segment_lengths(ends)[:-1])

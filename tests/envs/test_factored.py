@@ -33,12 +33,13 @@ def test_every_edge_has_an_effect_and_every_other_pair_exactly_none(env: Any) ->
         assert np.all(effect[~edges] == 0), block
 
 
-@pytest.mark.parametrize("problem", range(20))
-def test_reward_has_a_state_parent_and_can_be_steered(problem: int) -> None:
-    graph = Factored(density=0.05, dead=2, problem=problem).true_graph
-    assert graph.state_to_reward.any()
-    assert graph.action_to_state[:, graph.state_to_reward].any(axis=0).all()
-    assert (graph.action_to_state.any(axis=1) | graph.action_to_reward).all()
+def test_reward_has_a_state_parent_and_can_be_steered() -> None:
+    graphs = [Factored(density=0.05, dead=2, problem=problem).true_graph for problem in range(20)]
+    for graph in graphs:
+        assert graph.state_to_reward.any()
+        assert graph.action_to_state[:, graph.state_to_reward].any(axis=0).all()
+        assert (graph.action_to_state.any(axis=1) | graph.action_to_reward).all()
+    assert len({graph.state_to_state.tobytes() for graph in graphs}) > 15  # each problem has its own
 
 
 TASKS = ["Greenhouse", "KeyDoor", "KeyDoorLottery", "Factored"]
@@ -55,12 +56,6 @@ def test_gymnasiums_checker_is_content(name: str, arguments: dict[str, Any]) -> 
         check_env(env, skip_render_check=name != "Greenhouse")
 
 
-def test_the_problem_is_fixed_by_its_own_seed() -> None:
-    point = np.full(8, 0.3), np.full(2, 0.3)
-    first, again, other = (Factored(problem=problem).true_reward(*point) for problem in (4, 4, 5))
-    assert first == again != other
-
-
 def test_rollouts_follow_the_declared_reward_and_stay_bounded() -> None:
     env = Factored(reward="nonlinear", noise=0.5, dead=1, episode_steps=300)
     rng = np.random.default_rng(0)
@@ -75,14 +70,6 @@ def test_rollouts_follow_the_declared_reward_and_stay_bounded() -> None:
         assert abs(reward) <= 1
         assert observation[-1] == constant
         assert (terminated, truncated) == (False, step == 299)
-
-
-def test_without_noise_a_step_is_the_transition() -> None:
-    env = Factored(noise=0.0)
-    observation, _ = env.reset(seed=0)
-    action = np.array([0.5, -0.5], np.float32)
-    expected = env.transition(observation, action, np.zeros(8))
-    np.testing.assert_array_equal(env.step(action)[0], expected)
 
 
 @pytest.mark.parametrize("reward", ["linear", "nonlinear"])

@@ -45,6 +45,10 @@ def test_an_imported_name_makes_the_environment() -> None:
     _, spec = make(EnvConfig("test_factories:make_toy"))
     assert (spec.env_id, spec.max_episode_steps) == ("test_factories:make_toy", 7)
     assert make(EnvConfig("test_factories:Nested.make"))[1].max_episode_steps == 4
+    for name in ("toy_envs:Toy", "test_factories:make_toy"):
+        assert make(EnvConfig(name, max_episode_steps=6))[1].max_episode_steps == 6
+    with pytest.raises(UserError, match="toy_envs:Toy has no time limit"):
+        make(EnvConfig("toy_envs:Toy"))
 
 
 def test_a_class_takes_constructor_arguments_and_a_function_none() -> None:
@@ -81,13 +85,6 @@ def test_arguments_that_are_missing_or_unknown_are_named(name: str, kwargs: str,
     assert make(good)[0].get_wrapper_attr("size") == 3
 
 
-def test_a_time_limit_can_be_put_on_top() -> None:
-    assert make(EnvConfig("toy_envs:Toy", max_episode_steps=6))[1].max_episode_steps == 6
-    assert make(EnvConfig("test_factories:make_toy", max_episode_steps=6))[1].max_episode_steps == 6
-    with pytest.raises(UserError, match="toy_envs:Toy has no time limit"):
-        make(EnvConfig("toy_envs:Toy"))
-
-
 def test_a_registered_id_goes_before_a_function_of_its_name() -> None:
     gymnasium.register("make_toy", entry_point=Toy, max_episode_steps=9)
     try:
@@ -110,22 +107,19 @@ ONE = TimeLimit(Toy(), 3)
 @pytest.mark.parametrize(
     ("factory", "reason"),
     [
-        (
-            ONE,
-            "an environment was given, but each lane needs its own: give the function or class that makes it",
-        ),
+        (ONE, "was given, but each lane needs its own: give the function or class that makes it"),
         (lambda: ONE, "returned the same environment twice: let it make a new one at each call"),
         (lambda: 7, "made no environment but a int: let it return one of Gymnasium's"),
         (7, "7 is no environment: give an id, or a function that makes one"),
     ],
 )
 def test_what_makes_no_environment_is_refused_in_one_line(factory: Any, reason: str) -> None:
-    def make_two() -> None:
+    def twice() -> None:
         for _ in range(2):
             make(EnvConfig(name_factory(factory)))
 
     with pytest.raises(UserError) as refused:
-        make_two()
+        twice()
     assert str(refused.value).endswith(reason)
 
 

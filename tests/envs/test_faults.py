@@ -22,11 +22,17 @@ WAYS = ["raises", "leaves", "nonsense", "dies", "hangs", "spins"]
 
 
 def _pool(
-    how: str = "", seeds: list[int] | None = None, at: int = 3, *, workers: int = 1, restarts: int = 10
+    how: str = "",
+    seeds: list[int] | None = None,
+    at: int = 3,
+    *,
+    workers: int = 1,
+    restarts: int = 10,
+    strict: bool = False,
 ) -> Pool:
     kwargs = json.dumps({"how": how, "seeds": seeds or [], "at": at})
     config = EnvConfig("faulty_envs:Faulty-v0", delay="2", kwargs=kwargs, timeout=0.5, restarts=restarts)
-    return Pool(config, SEEDS, "tanh_gaussian", workers, Faults(LANES, restarts, strict=False))
+    return Pool(config, SEEDS, "tanh_gaussian", workers, Faults(LANES, restarts, strict))
 
 
 def _chunks(pool: Pool, iterations: range) -> Iterator[dict[str, Any]]:
@@ -74,12 +80,11 @@ def test_of_an_episode_that_failed_only_whole_segments_stay(how: str) -> None:
         segments: list[tuple[int, int, float]] = []
         for chunk in _chunks(pool, range(4)):
             mine = {name: array[FAILING] for name, array in chunk.items()}
-            begin, rows, count = len(stored), int(mine["rows"]), int(mine["segments"])
-            starts = begin + mine["segment_start"][:count]
-            segments += zip(
-                starts, mine["segment_length"][:count], mine["segment_total"][:count], strict=True
-            )
-            stored += zip(mine["observation"][:rows, 0], mine["true_reward"][:rows], strict=True)
+            starts = len(stored) + mine["segment_start"]
+            closed = zip(starts, mine["segment_length"], mine["segment_total"], strict=True)
+            segments += list(closed)[: int(mine["segments"])]
+            rows = zip(mine["observation"][:, 0], mine["true_reward"], strict=True)
+            stored += list(rows)[: int(mine["rows"])]
         for start, length, total in segments[:-1]:
             rewards = [reward for _, reward in stored[start : start + length]]
             assert total == pytest.approx(sum(rewards), rel=1e-4)
@@ -138,14 +143,8 @@ def test_an_environment_that_cannot_be_put_back_at_a_resume_leaves_its_episode()
 
 
 def test_strict_ends_at_the_first_failure_in_one_line() -> None:
-    kwargs = json.dumps({"how": "hangs", "seeds": [episode_seed(11, 0)]})
-    config = EnvConfig("faulty_envs:Faulty-v0", kwargs=kwargs, timeout=0.5)
-    with (
-        pytest.raises(
-            UserError, match=r"^the environment did not answer within 0\.5 s: raise --env\.timeout"
-        ),
-        Pool(config, SEEDS, "tanh_gaussian", 1) as pool,
-    ):
+    late = r"^the environment did not answer within 0\.5 s: raise --env\.timeout"
+    with pytest.raises(UserError, match=late), _pool("hangs", [episode_seed(11, 0)], strict=True) as pool:
         list(_chunks(pool, range(1)))
 
 
@@ -172,13 +171,9 @@ def test_stuck_workers_are_ended_together(monkeypatch: pytest.MonkeyPatch) -> No
     assert time.monotonic() - began < 2.5
 
 
-def test_an_error_without_words_is_told_by_its_name() -> None:
+def test_news_are_told_once_and_in_a_line() -> None:
     printed = {"the environment raised MemoryError", "the environment raised ValueError: so"}
-    told = [blame(error, printed) for error in (MemoryError(), ValueError("\nso\nand so"))]
-    assert told == ["the environment raised MemoryError", "the environment raised ValueError: so"]
-
-
-def test_news_are_told_once() -> None:
+    assert {blame(error, printed) for error in (MemoryError(), ValueError("\nso\nand so"))} == printed
     faults = Faults(2, limit=1, strict=False)
     faults.happened(1, 4, "first")
     assert faults.news() == [Fault(1, 4, "first", 1)]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation, TimeLimit, TransformObservation
+from toy_envs import Toy
 
 from apportion.envs.factories import name_factory
 from apportion.envs.make import EnvConfig, make
@@ -21,68 +22,29 @@ PARTS = spaces.Dict(
         "gate": spaces.Tuple((spaces.MultiDiscrete([2, 2], start=[0, 5]), spaces.Discrete(2, start=1))),
     }
 )
-NAMES = (
-    "flags 0",
-    "flags 1",
-    "gate 0 0=0",
-    "gate 0 0=1",
-    "gate 0 1=5",
-    "gate 0 1=6",
-    "gate 1=1",
-    "gate 1=2",
-    "hour",
-    "queues 0",
-    "queues 1",
-    "weather=0",
-    "weather=1",
-    "weather=2",
-)
+GATE = ("gate 0 0=0", "gate 0 0=1", "gate 0 1=5", "gate 0 1=6", "gate 1=1", "gate 1=2")
+WEATHER = ("weather=0", "weather=1", "weather=2")
+NAMES = ("flags 0", "flags 1", *GATE, "hour", "queues 0", "queues 1", *WEATHER)
 
 
-class Crossroads(gymnasium.Env[Any, Any]):
-    action_space = spaces.Discrete(2)
-
-    def __init__(self, space: spaces.Space[Any] = PARTS, names: tuple[str, ...] | None = None) -> None:
-        self.observation_space = space
-        self.observation_names = names
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        return self.observation_space.sample(), {}
+def flattened(space: spaces.Space[Any] = PARTS, **declared: Any) -> gymnasium.Env[Any, Any]:
+    return FlattenObservation(Toy(space, **declared))
 
 
 def test_flattened_parts_are_named_in_the_order_that_gymnasium_has_them() -> None:
-    assert flattened_names(FlattenObservation(Crossroads())) == NAMES
-    seen = {
-        "queues": np.array([7, 8]),
-        "weather": 1,
-        "flags": np.array([1, 0]),
-        "hour": np.array([9]),
-        "gate": (np.array([1, 5]), 2),
-    }
-    values = dict(zip(NAMES, spaces.flatten(PARTS, seen), strict=True))
-    assert {name: value for name, value in values.items() if value} == {
-        "flags 0": 1,
-        "gate 0 0=1": 1,
-        "gate 0 1=5": 1,
-        "gate 1=2": 1,
-        "hour": 9,
-        "queues 0": 7,
-        "queues 1": 8,
-        "weather=1": 1,
-    }
+    assert flattened_names(flattened()) == NAMES
+    counts = {"queues": np.array([7, 8]), "flags": np.array([1, 0]), "hour": np.array([9])}
+    seen = spaces.flatten(PARTS, {**counts, "weather": 1, "gate": (np.array([1, 5]), 2)})
+    ones = dict.fromkeys(("flags 0", "gate 0 0=1", "gate 0 1=5", "gate 1=2", "weather=1"), 1)
+    found = {name: value for name, value in zip(NAMES, seen, strict=True) if value}
+    assert found == ones | {"hour": 9, "queues 0": 7, "queues 1": 8}
 
 
 def test_an_environment_has_them_where_it_declares_none() -> None:
-    def crossroads() -> Any:
-        return TimeLimit(FlattenObservation(Crossroads()), 10)
-
-    def named() -> Any:
-        own = tuple(f"mine {place}" for place in range(len(NAMES)))
-        return TimeLimit(FlattenObservation(Crossroads(names=own)), 10)
-
-    assert make(EnvConfig(name_factory(crossroads)))[1].observation_names == NAMES
-    assert make(EnvConfig(name_factory(named)))[1].observation_names[0] == "mine 0"
+    own = tuple(f"mine {place}" for place in range(len(NAMES)))
+    for declared, expected in ((None, NAMES), (own, own)):
+        named = name_factory(lambda given=declared: TimeLimit(flattened(observation_names=given), 10))
+        assert make(EnvConfig(named))[1].observation_names == expected
 
 
 @pytest.mark.parametrize(
@@ -95,13 +57,10 @@ def test_an_environment_has_them_where_it_declares_none() -> None:
     ],
 )
 def test_other_spaces(space: spaces.Space[Any], names: tuple[str, ...] | None) -> None:
-    assert flattened_names(FlattenObservation(Crossroads(space))) == names
+    assert flattened_names(flattened(space)) == names
 
 
 def test_what_was_changed_since_has_no_such_names() -> None:
-    flat = FlattenObservation(Crossroads())
-    backwards = TransformObservation(
-        flat, lambda seen: seen[::-1], spaces.Box(-np.inf, np.inf, (len(NAMES),))
-    )
-    assert flattened_names(backwards) is None
-    assert flattened_names(Crossroads()) is None
+    space = spaces.Box(-np.inf, np.inf, (len(NAMES),))
+    assert flattened_names(TransformObservation(flattened(), lambda seen: seen[::-1], space)) is None
+    assert flattened_names(Toy(PARTS)) is None

@@ -24,6 +24,7 @@ def test_the_task_is_as_the_paper_had_it(env_id: str) -> None:
     env, spec = make(EnvConfig(env_id))
     assert (spec.observation_size, spec.action_size) == SIZES[env_id]
     assert spec.max_episode_steps == spec.max_segment_steps == 1000
+    assert spec.padded == (84 if env_id == "Ant-v4" else 0)
     assert len(set(spec.observation_names)) == spec.observation_size
     assert len(set(spec.action_names)) == spec.action_size
     assert (env.action_space.low == -1).all()

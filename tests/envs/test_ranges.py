@@ -1,9 +1,7 @@
 """Actions go to the environment's own range and back."""
 
-from dataclasses import replace
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -54,10 +52,3 @@ def test_a_spec_comes_back_from_json_with_the_range() -> None:
     assert (spec.action_low, spec.action_high) == ((0.0, -3.0), (10.0, 5.0))
     again = Spec.from_dict(spec.to_dict())
     assert (again.action_low, again.action_high, again.padded) == (spec.action_low, spec.action_high, 0)
-
-
-def test_padding_of_the_paper_s_tasks_is_known() -> None:
-    _, spec = make(EnvConfig("Ant-v4"))
-    own = gymnasium.make("Ant-v5", include_cfrc_ext_in_observation=False).observation_space.shape
-    assert own == (spec.observation_size - spec.padded,)
-    assert replace(spec, padded=0).observation_size == 111

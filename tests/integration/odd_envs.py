@@ -110,14 +110,6 @@ class Buttons(Plain):
         return self.observe(), reward, ended, truncated, info
 
 
-class BadSwitches(Plain):
-    action_space = spaces.MultiBinary(3)
-
-
-class BadDict(Plain):
-    observation_space = spaces.Dict({"place": spaces.Box(-1.0, 1.0, (3,), np.float32)})
-
-
 class BadNan(Plain):
     """Well for one episode and a half."""
 
@@ -140,6 +132,6 @@ class BadRaise(Plain):
 
 
 _GOOD = (Plain, OneStep, EndsAtRandom, Constants, Doubles, Rich, Late, Goal, Buttons)
-for _class in (*_GOOD, BadSwitches, BadDict, BadNan, BadRaise):
+for _class in (*_GOOD, BadNan, BadRaise):
     if f"{_class.__name__}-v0" not in gymnasium.registry:
         gymnasium.register(f"{_class.__name__}-v0", entry_point=_class, max_episode_steps=20)

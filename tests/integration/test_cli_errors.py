@@ -181,14 +181,6 @@ def test_of_a_flag_given_twice_the_last_counts(monkeypatch: pytest.MonkeyPatch) 
         ("Greenhouse-v0", "unknown environment 'Greenhouse-v0': did you mean apportion/Greenhouse-v0?"),
         ("nowhere:Env-v0", "cannot import the module 'nowhere' of nowhere:Env-v0: install it, or put"),
         ("odd_envs:Buttons-v0", "odd_envs:Buttons-v0 has discrete actions: add --backbone dqn"),
-        (
-            "odd_envs:BadSwitches-v0",
-            "takes actions from a MultiBinary, but a Box of floats or a Discrete space is needed",
-        ),
-        (
-            "odd_envs:BadDict-v0",
-            "observes a Dict, but a vector (Box with one axis) is needed",
-        ),
         ("HalfCheetah-v2", "HalfCheetah-v2 needs MuJoCo's old bindings: use HalfCheetah-v4"),
     ],
 )

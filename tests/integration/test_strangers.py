@@ -15,6 +15,7 @@ import pytest
 from driver import apportion
 
 from apportion.core import files
+from apportion.core.children import StopRequest
 from apportion.core.config import UserError, parse_json
 from apportion.core.spec import Spec
 from apportion.core.terminal import all_inert, console, inert
@@ -69,13 +70,9 @@ def test_a_module_that_somebody_names_is_found_there_and_only_then(
     answer = apportion("train", "apportion/Greenhouse-v0", "--method", "my_learner_of_42:make")
     assert "there is no 'make' in my_learner_of_42" in answer.err
     assert sys.path == before
-
-
-@pytest.mark.parametrize("name", [":", "a:", ":b"])
-def test_half_a_name_is_refused_in_a_line(name: str) -> None:
-    answer = apportion("train", "apportion/Greenhouse-v0", "--method", name)
-    assert (answer.code, answer.err.count("\n")) == (2, 1)
-    assert answer.err.startswith("error: ")
+    for half in (":", "a:", ":b"):
+        answer = apportion("train", "apportion/Greenhouse-v0", "--method", half)
+        assert (answer.code, answer.err.count("\n"), answer.err[:7]) == (2, 1, "error: ")
 
 
 # --- Links, pipes, devices and giant files
@@ -155,29 +152,30 @@ def test_arrays_that_unfold_together_to_too_much_are_refused(
 # --- HDF5
 
 
-def _external(h5py: Any, file: Any, outside: Path) -> None:
-    file["rewards"] = h5py.ExternalLink(str(outside), "x")
-
-
 HOSTILE = {
-    "link": (_external, "rewards is a link"),
-    "complex": (lambda h5py, file, _: file.__setitem__("rewards", np.ones(20) * 1j), "not real numbers"),
-    "texts": (lambda h5py, file, _: file.__setitem__("rewards", [b"x"] * 20), "not real numbers"),
-    "folder": (lambda h5py, file, _: file.create_group("rewards"), "no array of this file"),
-    "number": (lambda h5py, file, _: file.__setitem__("rewards", 1.0), "rows, but rewards 1"),
-    "giant": (lambda h5py, file, _: file.create_dataset("rewards", (2**40,), "f8"), "too large"),
-    "wide": (lambda h5py, file, _: file.__setitem__("rewards", np.ones((20, 2))), "rows, but rewards 40"),
+    "link": (lambda h5py, outside: h5py.ExternalLink(str(outside), "x"), "rewards is a link"),
+    "complex": (np.ones(20) * 1j, "not real numbers"),
+    "texts": ([b"x"] * 20, "not real numbers"),
+    "number": (1.0, "rows, but rewards 1"),
+    "wide": (np.ones((20, 2)), "rows, but rewards 40"),
+    "giant": (None, "too large"),
+    "folder": (None, "no array of this file"),
 }
 
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_hdf5_is_refused_in_a_line(tmp_path: Path, outside: Path, what: str) -> None:
     h5py = pytest.importorskip("h5py")
-    path, (harm, said) = tmp_path / "log.h5", HOSTILE[what]
+    path, (rewards, said) = tmp_path / "log.h5", HOSTILE[what]
     with h5py.File(path, "w") as file:
         file["observations"], file["actions"] = np.ones((20, 2)), np.ones((20, 1))
         file["terminals"] = np.arange(20) % 5 == 4
-        harm(h5py, file, outside)
+        if what == "giant":
+            file.create_dataset("rewards", (2**40,), "f8")
+        elif what == "folder":
+            file.create_group("rewards")
+        else:
+            file["rewards"] = rewards(h5py, outside) if callable(rewards) else rewards
     with pytest.raises(UserError, match=said):
         read_rows(str(path), Columns())
 
@@ -235,22 +233,18 @@ def test_json_without_end_is_refused_wherever_it_is_read(run: RunFolder, tmp_pat
 def test_what_has_changed_of_an_environment_is_named() -> None:
     was = replace(make_spec(SMALL), action_low=(-1.0, -1.0), action_high=(1.0, 1.0))
     was.check_same(replace(was, observation_names=tuple(f"new {name}" for name in was.observation_names)))
+    more = replace(was, observation_names=(*was.observation_names, "x"), true_graph=None)
     for now, said in (
         (replace(was, action_high=(1.0, 2.0)), r"highest actions were \(1.0, 1.0\), now \(1.0, 2.0\)"),
-        (
-            replace(was, observation_names=(*was.observation_names, "x"), true_graph=None),
-            "observed numbers were 4, now 5",
-        ),
+        (more, "observed numbers were 4, now 5"),
     ):
         with pytest.raises(UserError, match=said):
             was.check_same(now)
 
 
 def test_a_run_that_is_written_is_not_to_be_deleted(run: RunFolder) -> None:
-    with run.lock(), pytest.raises(UserError) as error:
+    with run.lock(), pytest.raises(UserError, match=r"^(?!.*delete).*being written"):
         RunFolder.create(run.path, {}, run.read_spec())
-    assert "being written" in str(error.value)
-    assert "delete" not in str(error.value)
 
 
 def test_a_sweep_deletes_no_run_that_has_learned(run: RunFolder) -> None:
@@ -308,19 +302,15 @@ def test_environments_that_break_are_told_in_a_line(tmp_path: Path, monkeypatch:
     answer = apportion("sweep", "sweep.toml")
     assert answer.err.splitlines()[-1].startswith("error: job ")
     assert "ZeroDivisionError: the motor is hot" in answer.err.splitlines()[-1]
-    answer = apportion(
-        "train", "broken_env_of_42:Strange", "--workers", "0", "--env.max-episode-steps", "5", "--quiet"
-    )
+    flags = ("--workers", "0", "--env.max-episode-steps", "5", "--quiet")
+    answer = apportion("train", "broken_env_of_42:Strange", *flags)
     assert answer.err.splitlines()[-1] == "error: the environment raised Odd: so it is"
 
 
 def test_products_and_levels_without_end_are_refused() -> None:
-    table = {
-        "sweep": {"tasks": ["apportion/Greenhouse-v0"]},
-        "vary": {"steps_per_iteration": list(range(2_000))},
-    }
+    vary = {"steps_per_iteration": list(range(2_000))}
     with pytest.raises(UserError, match="name fewer"):
-        plan(table)
+        plan({"sweep": {"tasks": ["apportion/Greenhouse-v0"]}, "vary": vary})
     data: Any = make_spec(SMALL).to_dict()
     with pytest.raises(UserError, match="levels must be"):
         Spec.from_dict(data | {"levels": [-1] * 6})
@@ -339,8 +329,6 @@ def test_without_a_home_there_is_no_cache_and_no_complaint(
 
 
 def test_nohup_stays_nohup() -> None:
-    from apportion.core.children import StopRequest
-
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with StopRequest() as stop:

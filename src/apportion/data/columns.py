@@ -116,8 +116,9 @@ def choose(source: str, given: Columns | Choice, known: list[str], paid: bool = 
     outcome = _one(source, "outcome", given.outcome, known, [given.terminated])
     if episode is None or outcome is None:
         field = "episode" if episode is None else "outcome"
-        looked = f"{source}: no column looks like the {field}"
-        raise UserError(f"{looked}: name it with --{field} ({_listed(known)})")
+        more = f" and {len(known) - 12} more" if len(known) > 12 else ""
+        has = f"it has {', '.join(known[:12])}{more}"
+        raise UserError(f"{source}: no column looks like the {field}: name it with --{field} ({has})")
     step = _one(source, "step", given.step, known, [episode, outcome, given.terminated])
     named = [*words(given.states), *words(given.actions)]
     terminated = _one(source, "terminated", given.terminated, known, [episode, outcome, step, *named])
@@ -189,8 +190,3 @@ def _check_apart(
         first = role if name is None else firsts.setdefault(name, role)
         check(first == role, f"{source}: column {name!r} is the {first}, and cannot be the {role} as well")
     check(bool(states), f"{source} has no column with a state: name them with --states")
-
-
-def _listed(names: list[str], shown: int = 12) -> str:
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return f"it has {', '.join(names[:shown])}{more}"

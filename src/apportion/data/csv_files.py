@@ -5,7 +5,6 @@ itself tells both.
 """
 
 import csv
-import io
 import itertools
 import re
 from collections.abc import Iterator
@@ -33,10 +32,8 @@ class Dialect(NamedTuple):
         """A sentence where it is not what the name of the format says."""
         if self.mark == ",":
             return ()
-        commas = (
-            ", and commas are decimal marks: 1,234 is a little more than one" if self.decimal == "," else ""
-        )
-        return (f"{path} has {self.mark!r} between its columns{commas}",)
+        commas = ", and commas are decimal marks: 1,234 is a little more than one"
+        return (f"{path} has {self.mark!r} between its columns{commas if self.decimal == ',' else ''}",)
 
 
 def read_dialect(path: Path) -> Dialect:
@@ -99,21 +96,17 @@ def write(data: str, target: Path, earned: Earned) -> None:
     """Each line as it stands, and more at its end."""
     path = Path(data)
     dialect = read_dialect(path)
-    records = csv_records(path, dialect.mark)
+    mark, records = dialect.mark, csv_records(path, dialect.mark)
     header, names = next(records)
     end = _NEWLINE if header.endswith(_NEWLINE) else "\n"
-    new = earned.columns
-    before = earned.renamed(names)
+    new, before = earned.columns, earned.renamed(names)
     cells = zip(*(values.tolist() for values in new.values()), strict=True)
     with target.open("w", newline="", encoding="utf-8") as file:
-        first = header.rstrip(_NEWLINE) if before == names else _cells(before, dialect.mark)
-        file.write(f"{first}{dialect.mark}{_cells(list(new), dialect.mark)}{end}")
+        writer = csv.writer(file, lineterminator=end, delimiter=mark)
+        if before == names:
+            file.write(header.rstrip(_NEWLINE) + mark)
+            writer.writerow(new)
+        else:
+            writer.writerow([*before, *new])
         for (text, _), values in zip(records, cells, strict=True):
-            more = dialect.mark.join(map(dialect.number, values))
-            file.write(f"{text.rstrip(_NEWLINE)}{dialect.mark}{more}{end}")
-
-
-def _cells(values: list[str], mark: str) -> str:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="", delimiter=mark).writerow(values)
-    return line.getvalue()
+            file.write(f"{text.rstrip(_NEWLINE)}{mark}{mark.join(map(dialect.number, values))}{end}")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from apportion.core.config import Tell, UserError, check, extra, nearest
 from apportion.data.columns import Choice, Columns
 from apportion.data.d3rlpy import counted
-from apportion.data.rows import CREDIT, PAID, Column, Earned, Floats, Rows, check_room
+from apportion.data.rows import CREDIT, PAID, Column, Earned, Rows, check_room
 
 
 def minari() -> Any:
@@ -35,27 +35,27 @@ def open_set(name: str) -> Any:
 def read(name: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
     """All steps of a data set."""
     found = open_set(name)
-    observed, acted, rewards, lengths, ended = [], [], [], [], []
+    observed, acted, facts = [], [], []
     count = int(found.total_episodes)
     check(count > 0, f"{name} holds no episode")
     for number, episode in enumerate(found.iterate_episodes(), start=1):
-        if number == 1:
-            wide = sum(part.size for part in flat(found.observation_space, episode.observations))
-            check_room(name, wide // max(len(episode), 1) * int(found.total_steps))
         observed.append(flat(found.observation_space, episode.observations))
         acted.append(flat(found.action_space, episode.actions))
-        rewards.append(float(np.sum(episode.rewards, dtype=np.float64)))
-        lengths.append(len(episode))
-        ended.append(bool(episode.terminations[-1]))
+        total = float(np.sum(episode.rewards, dtype=np.float64))
+        facts.append((len(episode), total, bool(episode.terminations[-1])))
+        if number == 1:
+            wide = sum(part.size for part in observed[0]) // max(len(episode), 1)
+            check_room(name, wide * int(found.total_steps))
         tell(number, count)
+    lengths, totals, terminated = map(np.array, zip(*facts, strict=True))
     return Rows(
         source=name,
-        lengths=np.array(lengths, np.int64),
+        lengths=lengths,
         states=_columns(name, "s", [[part[:-1] for part in each] for each in observed]),
         actions=_columns(name, "a", acted),
-        totals=np.array(rewards),
+        totals=totals,
         last=_columns(name, "s", [[part[-1:] for part in each] for each in observed]),
-        terminated=np.array(ended, np.bool_),
+        terminated=terminated,
         named=False,
     )
 
@@ -101,19 +101,19 @@ def write(name: str, target: Path, earned: Earned) -> None:
     buffers = []
     pairs = zip(found.iterate_episodes(), rows.split(earned.reward), strict=True)
     for number, (episode, given) in enumerate(pairs):
-        infos: dict[str, Any] = {PAID: _one_more(np.asarray(episode.rewards, np.float64))}
-        infos |= {key: _one_more(each[number]) for key, each in columns.items()}
-        buffers.append(
-            EpisodeBuffer(
-                id=episode.id,
-                observations=episode.observations,
-                actions=episode.actions,
-                rewards=given.tolist(),
-                terminations=episode.terminations.tolist(),
-                truncations=episode.truncations.tolist(),
-                infos=infos,
-            )
+        told = {PAID: np.asarray(episode.rewards, np.float64)}
+        told |= {key: each[number] for key, each in columns.items()}
+        buffer = EpisodeBuffer(
+            id=episode.id,
+            observations=episode.observations,
+            actions=episode.actions,
+            rewards=given.tolist(),
+            terminations=episode.terminations.tolist(),
+            truncations=episode.truncations.tolist(),
+            # One entry more than steps, the first of a reset: nothing was paid then.
+            infos={key: np.append(0.0, values) for key, values in told.items()},
         )
+        buffers.append(buffer)
     known = found.env_spec is not None and found.env_spec.id in gymnasium.registry  # it can be made here
     try:
         with warnings.catch_warnings():
@@ -129,8 +129,3 @@ def write(name: str, target: Path, earned: Earned) -> None:
             )
     except ValueError as error:
         raise UserError(f"--out {new}: {' '.join(str(error).split())}") from error
-
-
-def _one_more(values: Floats) -> Floats:
-    """Infos have one entry more than steps, the first of a reset: nothing was paid then."""
-    return np.concatenate([np.zeros(1), values])

@@ -9,7 +9,6 @@ import numpy as np
 
 from apportion.core import files
 from apportion.core.config import Tell, UserError, check, silent
-from apportion.core.files import memory
 from apportion.data import csv_files, d3rlpy, json_lines, minari_sets, npz, tables
 from apportion.data.columns import FIELDS, Choice, Columns
 from apportion.data.encoding import Encoding
@@ -63,7 +62,7 @@ def _format(data: str, columns: Columns | Choice) -> Format:
     known = FORMATS.get(path.suffix)
     odd = bool(path.suffix) and known is not None and path.exists() and not path.is_file()
     check(not odd, f"{data} is no regular file: write the episodes into one")
-    large = path.is_file() and path.stat().st_size > memory()
+    large = path.is_file() and path.stat().st_size > files.memory()
     check(not large, f"{data} is larger than this machine's memory: take a part of the episodes")
     if known is not None and known.table:
         return known
@@ -96,10 +95,9 @@ def read_log(data: str, columns: Columns, tell: Tell = silent) -> Read:
     largest = float(np.abs(rows.totals).max())
     held = largest == 0 or SIZES[0] <= largest <= SIZES[1]
     check(held, f"{data}: the largest outcome is {largest:.2g}, which rewards cannot hold: give another unit")
-    check(
-        rows.last is not None or bool((rows.lengths > 1).any()),
-        f"{data}: every episode has one step, whose reward is its outcome: there is nothing to divide",
-    )
+    single = rows.last is None and bool((rows.lengths == 1).all())
+    said = f"{data}: every episode has one step, whose reward is its outcome"
+    check(not single, f"{said}: there is nothing to divide")
     encoding = Encoding.of(rows, columns.lags, columns.seen)
     answers = _answers(rows, columns.outcome_kind)
     log = encoding.apply(rows).answered(answers, data)
@@ -112,10 +110,8 @@ def _answers(rows: Rows, kind: str) -> tuple[float, float] | None:
     """What no and yes are, where outcomes are that; None where they are amounts."""
     values = np.unique(rows.totals)
     two = len(values) == 2
-    check(
-        kind != "yes-no" or two,
-        f"{rows.source} has {len(values):,} different outcomes, and yes-no takes two: --outcome-kind amount",
-    )
+    many = f"{rows.source} has {len(values):,} different outcomes, and yes-no takes two"
+    check(kind != "yes-no" or two, f"{many}: --outcome-kind amount")
     check(kind != "amount" or not rows.yes_no, f"{rows.source}: outcomes are words: --outcome-kind yes-no")
     check(not rows.yes_no or two, f"{rows.source}: every outcome is the same: there is nothing to divide")
     return (float(values[0]), float(values[1])) if two and kind != "amount" else None
@@ -127,10 +123,8 @@ def _on_answers(log: Log, kind: str) -> list[str]:
     no, yes = log.answers
     chosen = "" if kind == "yes-no" else "; --outcome-kind amount if they are amounts"
     count = int(log.totals.sum())
-    return [
-        f"Outcomes are yes ({yes:g}: {count:,} episodes) or no ({no:g}: {len(log.totals) - count:,}): "
-        f"rewards are log odds of yes{chosen}"
-    ]
+    said = f"yes ({yes:g}: {count:,} episodes) or no ({no:g}: {len(log.totals) - count:,})"
+    return [f"Outcomes are {said}: rewards are log odds of yes{chosen}"]
 
 
 # --- Writing
@@ -140,10 +134,10 @@ def write_copy(data: str, out: str, earned: Earned) -> None:
     """A copy of a file or data set with the reward of each step, who earned it, and between which bounds."""
     known, target = FORMATS[Path(data).suffix], Path(out)
     if not target.suffix:
-        return known.write(data, target, earned)
+        known.write(data, target, earned)
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     files.replace(target, lambda temp: known.write(data, temp, earned))
-    return None
 
 
 def check_target(data: str, out: str) -> None:

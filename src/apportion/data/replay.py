@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError
+from apportion.core.config import check
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Record, Sampling, Segments, Survey, Transitions
 
@@ -78,11 +78,9 @@ class Draw(NamedTuple):
 def capacity_for(spec: Spec, replay_steps: int, chunk_steps: int) -> int:
     """Rows for `replay_steps` steps; at least enough for two of the longest episodes and two chunks."""
     least = 2 * max(spec.max_episode_steps + 1, 2 * chunk_steps)
-    if replay_steps < least:
-        raise UserError(
-            f"replay_steps={replay_steps} cannot hold two episodes of {spec.max_episode_steps} steps and two "
-            f"iterations of {chunk_steps}: raise --replay-steps to at least {least}"
-        )
+    need = f"two episodes of {spec.max_episode_steps} steps and two iterations of {chunk_steps}"
+    fix = f"raise --replay-steps to at least {least}"
+    check(replay_steps >= least, f"replay_steps={replay_steps} cannot hold {need}: {fix}")
     return replay_steps + replay_steps // spec.max_episode_steps + 1
 
 

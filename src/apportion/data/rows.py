@@ -56,9 +56,9 @@ class Rows(NamedTuple):
         for what, mine, wanted in (("states", own, states), ("actions", done, actions)):
             sizes = f"{len(mine)} {what}, but the run was fitted to {len(wanted)}"
             check(len(mine) == len(wanted), f"{self.source} has {sizes}: give the same ones")
-        absent = [*(n for n in own if n not in self.states), *(n for n in done if n not in self.actions)]
-        if absent:
-            raise UserError(f"{self.source} has no column {absent[0]!r}, which the run was fitted to: add it")
+            for name in mine:
+                absent = f"{self.source} has no column {name!r}, which the run was fitted to: add it"
+                check(name in getattr(self, what), absent)
         last = self.last
         return self._replace(
             states={name: self.states[mine] for name, mine in zip(states, own, strict=True)},

@@ -147,7 +147,9 @@ def _build(config: EnvConfig, render_mode: str | None) -> AnyEnv:
 def _build_named(config: EnvConfig, render_mode: str | None) -> AnyEnv:
     name = config.id if only_here(config.id) else _registered(config.id)
     factory = find_factory(config.id)
-    _check_version(name)
+    successor = re.sub(r"-v[123]$", "-v4", name)  # those who type the paper's own ids (v2)
+    old = successor != name and successor in TASKS
+    check(not old, f"{name} needs MuJoCo's old bindings: use {successor}, its closest successor")
     name, arguments = by_task(name, _parse_kwargs(config.kwargs))
     if render_mode is not None:
         arguments["render_mode"] = render_mode
@@ -192,13 +194,6 @@ def _registered(env_id: str) -> str:
         except ImportError as error:
             raise UserError(f"{env_id} needs an extra: pip install 'apportion[metaworld]'") from error
     return name
-
-
-def _check_version(name: str) -> None:
-    """Send those who type the paper's own ids (v2) to the version that still runs."""
-    successor = re.sub(r"-v[123]$", "-v4", name)
-    old = successor != name and successor in TASKS
-    check(not old, f"{name} needs MuJoCo's old bindings: use {successor}, its closest successor")
 
 
 def _parse_kwargs(text: str) -> dict[str, Any]:
