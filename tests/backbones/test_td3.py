@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.backbones import td3
+from apportion.backbones import deterministic as td3
 from apportion.backbones.deterministic import State, smoothed_action
 from apportion.nn.networks import MLP
 from builders import SPEC, assert_close, assert_equal, lane, numpy, stack, transitions

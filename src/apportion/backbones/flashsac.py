@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from apportion.backbones import soft
 from apportion.backbones.actor_critic import TargetConfig, arrays, check_width
 from apportion.backbones.soft import CriticLoss, Kind, State, StochasticConfig, networks_of
-from apportion.core.config import check
+from apportion.core.config import at_least, check
 from apportion.core.types import Backbone, Returns, Transitions
 from apportion.nn.renorm import Statistics
 from apportion.nn.unit import RMS_EPSILON, FoldedResidual, UnitResidual
@@ -50,9 +50,7 @@ class Config(StochasticConfig, TargetConfig):
         check_width("backbone.hidden", self.hidden)
         check_width("backbone.critic_hidden", self.critic_hidden)
         check(self.batch_size >= 2, f"backbone.batch_size={self.batch_size} must be at least 2 for flashsac")
-        check(self.actor_every >= 1, f"backbone.actor_every={self.actor_every} must be at least 1")
-        updates = self.decay_updates
-        check(updates is None or updates >= 1, f"backbone.decay_updates={updates} must be at least 1")
+        at_least(self, "backbone.", actor_every=1, decay_updates=1)
 
     def entropy_for(self, actions: int) -> float:
         usual = 0.5 * actions * math.log(2 * math.pi * math.e * TARGET_STD**2)

@@ -1,7 +1,8 @@
-"""Policies that make logged actions likely: what behaviour cloning and IQL have in common."""
+"""Behaviour cloning: the policy that makes logged actions most likely. IQL's has the same form."""
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -10,10 +11,17 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.backbones.actor_critic import CommonConfig, arrays
 from apportion.core.spec import Spec
-from apportion.core.types import Backbone
+from apportion.core.types import Backbone, Metrics, Transitions
+from apportion.nn import optimise
 from apportion.nn.networks import MLP
+from apportion.nn.optimise import Optimiser
 
 LOG_STD_RANGE = (-5.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Config(CommonConfig):
+    """Behaviour cloning, from logged episodes alone: does what was done, whatever it earned."""
 
 
 class Actor(NamedTuple):
@@ -21,6 +29,30 @@ class Actor(NamedTuple):
 
     network: MLP
     log_std: Float[Array, "A"] | None  # None: actions are discrete
+
+
+class State(NamedTuple):
+    actor: Actor
+    optimiser: Optimiser
+
+
+def make(config: Config) -> Backbone:
+    def init(key: PRNGKeyArray, spec: Spec) -> State:
+        actor = init_actor(key, spec, config.hidden)
+        return State(actor, optimise.start(actor, config.learning_rate))
+
+    def update(
+        state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray
+    ) -> tuple[State, Metrics]:
+        del key  # nothing here is drawn at random
+
+        def loss(actor: Actor) -> Array:
+            return -jnp.mean(log_density(actor, transitions.observation, transitions.action))
+
+        actor, optimiser, actor_loss = optimise.descend(state.optimiser, state.actor, loss)
+        return State(actor, optimiser), {"actor_loss": actor_loss, "reward_mean": jnp.mean(rewards)}
+
+    return build(config, init, update)
 
 
 def init_actor(key: PRNGKeyArray, spec: Spec, hidden: tuple[int, ...]) -> Actor:

@@ -18,7 +18,7 @@ from apportion.backbones.actor_critic import (
     values,
 )
 from apportion.backbones.imitation import Actor, init_actor, log_density
-from apportion.core.config import check
+from apportion.core.config import at_least, check
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Transitions
 from apportion.nn import optimise
@@ -40,7 +40,7 @@ class Config(TargetConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(0 < self.expectile < 1, f"backbone.expectile={self.expectile} must be between 0 and 1")
-        check(self.temperature >= 0, f"backbone.temperature={self.temperature} must not be negative")
+        at_least(self, "backbone.", temperature=0)
 
 
 class State(NamedTuple):

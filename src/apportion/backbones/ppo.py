@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from apportion.backbones.actor_critic import CommonConfig, arrays, bellman_target
-from apportion.core.config import check
+from apportion.core.config import at_least, check, positive
 from apportion.core.spec import Spec
 from apportion.core.types import Acted, Backbone, Metrics, Transitions
 from apportion.nn import optimise
@@ -45,12 +45,9 @@ class Config(CommonConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self.epochs >= 1, f"backbone.epochs={self.epochs} must be at least 1")
+        at_least(self, "backbone.", epochs=1, value_weight=0, entropy_weight=0)
+        positive(self, "backbone.", "clip", "largest_gradient")
         check(0 <= self.trace <= 1, f"backbone.trace={self.trace} must be in [0, 1]")
-        for name in ("clip", "largest_gradient"):
-            check(getattr(self, name) > 0, f"backbone.{name}={getattr(self, name)} must be positive")
-        for name in ("value_weight", "entropy_weight"):
-            check(getattr(self, name) >= 0, f"backbone.{name}={getattr(self, name)} must not be negative")
 
 
 class Networks(NamedTuple):

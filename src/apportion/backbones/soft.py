@@ -19,7 +19,7 @@ from apportion.backbones.actor_critic import (
     follow,
     values,
 )
-from apportion.core.config import check
+from apportion.core.config import check, positive
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Returns, Transitions
 from apportion.nn import optimise
@@ -64,8 +64,7 @@ class SoftConfig(StochasticConfig, TargetConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rate = self.critic_learning_rate
-        check(rate is None or rate > 0, f"backbone.critic_learning_rate={rate} must be positive")
+        positive(self, "backbone.", "critic_learning_rate")
 
 
 class Networks(NamedTuple):
