@@ -19,8 +19,6 @@ from apportion.nn.unit import RMS_EPSILON, FoldedResidual, UnitResidual
 LARGEST_VALUE = 5.0  # values lie within ±this
 BINS = 101  # that a critic spreads its probability over, evenly from end to end
 LOG_STD_RANGE = (-10.0, 2.0)
-TARGET_STD = 0.15  # of a Gaussian with the entropy that the temperature aims at
-LONGEST_REPEAT = 16  # steps that exploration noise is kept for, at the most
 STATISTICS_RATE = 0.01  # how far each batch moves the running statistics
 
 
@@ -53,7 +51,7 @@ class Config(StochasticConfig, TargetConfig):
         at_least(self, "backbone.", actor_every=1, decay_updates=1)
 
     def entropy_for(self, actions: int) -> float:
-        usual = 0.5 * actions * math.log(2 * math.pi * math.e * TARGET_STD**2)
+        usual = 0.5 * actions * math.log(2 * math.pi * math.e * 0.15**2)
         return usual if self.target_entropy is None else self.target_entropy
 
     def rate_share(self, updates: Int[Array, ""]) -> Float[Array, ""]:
@@ -114,8 +112,9 @@ def make(config: Config) -> Backbone:
 
 
 def _named(policy: BoundedPolicy) -> dict[str, Array]:
-    """With ε among its arrays envs.acting knows it as a network of these blocks."""
-    numbers = {"rms_epsilon": RMS_EPSILON, "longest_repeat": LONGEST_REPEAT}
+    """With ε among its arrays envs.acting knows it as a network of these blocks; and for how many steps
+    exploration noise is kept at the most."""
+    numbers = {"rms_epsilon": RMS_EPSILON, "longest_repeat": 16}
     constants = {name: jnp.asarray(number, jnp.float32) for name, number in numbers.items()}
     return arrays(policy.network.layers) | constants
 

@@ -25,8 +25,6 @@ from apportion.nn import optimise
 from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
 
-MOST_WEIGHT = 100.0  # of a step in the actor's loss, as the authors cut it
-
 
 @dataclass(frozen=True)
 class Config(TargetConfig):
@@ -119,5 +117,5 @@ def actor_loss_of(
     actor: Actor, transitions: Transitions, advantage: Float[Array, "B"], temperature: float
 ) -> Float[Array, ""]:
     """- mean min(exp(β A), 100) log π(a|s)."""
-    weight = jnp.minimum(jnp.exp(temperature * advantage), MOST_WEIGHT)
+    weight = jnp.minimum(jnp.exp(temperature * advantage), 100.0)
     return -jnp.mean(weight * log_density(actor, transitions.observation, transitions.action))

@@ -21,8 +21,6 @@ from apportion.data import replay as replays
 from apportion.envs import acting
 from apportion.training.settings import Config
 
-_ROWS = 16  # of the replay that batches are drawn from: any number serves to find shapes
-
 
 def check_own(config: Config, spec: Spec) -> None:
     """Complain, in one line, of a method or backbone of the user's that breaks its contract."""
@@ -117,7 +115,7 @@ def _check_backbone(name: str, backbone: Backbone, spec: Spec) -> None:
 
 def _batch(sampling: Sampling, spec: Spec, batch_size: int, key: PRNGKeyArray) -> Batch:
     """What an update sees, drawn from an empty replay."""
-    replay = replays.init(spec, _ROWS)
+    replay = replays.init(spec, 16)  # any number of rows serves to find shapes
     drawn = replays.draw(replay, key, sampling, batch_size, sampling.every)
     return replays.gather(replay, jax.tree.map(lambda x: x[0], drawn), spec.max_segment_steps)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from apportion.core.categories import policy_spec
-from apportion.core.config import check
+from apportion.core.config import at_least, check
 from apportion.core.spec import Spec
 from apportion.core.types import Metrics, Record
 from apportion.data import replay as replays
@@ -38,9 +38,7 @@ from apportion.training.uneven import paddings, redistribute_in_groups
 from apportion.training.updates import repeat
 
 TRANSITIONS = 256  # single steps beside the segments of one update: as many as a policy would learn from
-MOST_JUDGED = 1_000  # held-out episodes; more would tell the same
 CLEARLY = 0.98  # an error must fall to this part of the smallest before to count as progress
-HURRY = 4  # times less patience where something else explains outcomes better
 ENOUGH = 0.001  # share of the outcomes' variance; to explain the rest is not worth the time
 
 
@@ -62,10 +60,8 @@ class Fitting:
     """How far the policy's rewards are moved towards the lower ends of their 90% intervals: 0: not at all."""
 
     def __post_init__(self) -> None:
-        for name in ("updates", "check_every", "patience", "policy_updates"):
-            check(getattr(self, name) >= 1, f"{name}={getattr(self, name)} must be at least 1")
+        at_least(self, "", updates=1, check_every=1, patience=1, policy_updates=1, pessimism=0)
         check(0 < self.held_out < 1, f"held_out={self.held_out} must be between 0 and 1")
-        check(self.pessimism >= 0, f"pessimism={self.pessimism} must not be negative")
 
 
 class Logged(NamedTuple):
@@ -83,9 +79,7 @@ class Look(NamedTuple):
     metrics: Metrics  # [L] means over the updates since the last look
     evaluation: Evaluation
     gains: NDArray[np.float64]  # [L, E] loss of the mean outcome less that of the learned rewards
-    unexplained: NDArray[
-        np.float64
-    ]  # [L] share of the former that is left: of outcomes' variance, or log loss
+    unexplained: NDArray[np.float64]  # [L] share of the former that is left: of their variance, or log loss
     beliefs: Arrays  # [L, ...] edges, doubts and the policy mask
     agent: AgentState  # [L, ...] of each lane's best look so far, on the host
     best: NDArray[np.int64]  # [L] which look that was
@@ -110,7 +104,7 @@ def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged, known: f
     """Learn, and yield every look at the held-out episodes; the last one is at each lane's best state.
 
     Where something else is `known` to leave only that share of the outcomes' variance unexplained, what is
-    learned counts by how near it comes to that: while it is behind, patience is shorter."""
+    learned counts by how near it comes to that: while it is behind, patience is four times shorter."""
     paid = [data.outcomes.paid(record) for record in data.learned]
     method, replay = config.make_method(), fill(spec, paid)
     agent = _with_units(start(config, spec), replay, data.outcomes.yes_no)
@@ -126,7 +120,7 @@ def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged, known: f
         agent, metrics = learn(agent, replay, keys)
         look = judging.look(step, agent, metrics, mask)
         ahead = bool(np.all(judging.smallest > known)) and known > 0
-        patience = -(-fitting.patience // HURRY) if ahead else fitting.patience
+        patience = -(-fitting.patience // 4) if ahead else fitting.patience
         if number + 1 == len(steps) or judging.settled(step, patience * fitting.check_every):
             best = devices.spread(look.agent, config.lanes)
             yield judging.look(step, best, metrics, mask)._replace(last=True)
@@ -217,7 +211,7 @@ class _Judging:
     def __init__(self, config: Config, spec: Spec, data: Logged) -> None:
         method = data.outcomes.in_outcome_units(agents.in_own_units(config.make_method()))
         self.level, self.yes_no = data.outcomes.level, data.outcomes.yes_no
-        self.lanes, records = config.lanes, data.held_out[:MOST_JUDGED]
+        self.lanes, records = config.lanes, data.held_out[:1_000]  # more would tell the same
         # Of doubles: outcomes may be large numbers that differ little.
         self.paid = np.array([record.total for record in records], np.float64)
         self.held_out = [episode_arrays(record) for record in records]

@@ -118,7 +118,7 @@ class DecomposedReplayBuffer(ReplayBuffer):  # type: ignore[misc]
         capacity = replay.segment_first_step.shape[1]
         first = replay.segment_first_step[0, replay.oldest[0] % capacity]
         stored = int(replay.steps[0] - first) if self.learner.segments else 0
-        return stored + sum(len(each.actions) for each in self.unfinished)
+        return stored + sum(len(each.steps) for each in self.unfinished)
 
     def reset(self) -> None:
         """Forget the episodes and what was learned."""
