@@ -73,35 +73,23 @@ def log_density(
     return jnp.sum(-0.5 * distance**2 - log_std - 0.5 * math.log(2 * math.pi), axis=-1)
 
 
-def choose_action(
-    actor: Actor, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
-) -> Float[Array, "A"]:
-    """The likeliest action, or to explore a drawn one."""
-    outputs = actor.network(observation)
-    if actor.log_std is None:
-        chosen = jax.random.categorical(key, outputs) if explore else jnp.argmax(outputs)
-        return jax.nn.one_hot(chosen, outputs.shape[0], dtype=jnp.float32)
-    noise = jax.random.normal(key, outputs.shape) if explore else jnp.zeros_like(outputs)
-    spread = jnp.exp(jnp.clip(actor.log_std, *LOG_STD_RANGE))
-    return jnp.clip(jnp.tanh(outputs) + spread * noise, -1.0, 1.0)
-
-
-def actor_arrays(actor: Actor) -> dict[str, Array]:
-    """For envs.acting."""
-    if actor.log_std is None:
-        return arrays(actor.network)
-    return arrays(actor.network) | {"noise": jnp.exp(jnp.clip(actor.log_std, *LOG_STD_RANGE))}
-
-
 def build(config: CommonConfig, init: Callable[..., Any], update: Callable[..., Any]) -> Backbone:
     """A backbone for logs whose state has such an actor."""
 
     def act(
         state: Any, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
     ) -> Float[Array, "A"]:
-        return choose_action(state.actor, observation, key, explore)
+        """The likeliest action, or to explore a drawn one."""
+        outputs, log_std = state.actor.network(observation), state.actor.log_std
+        if log_std is None:
+            chosen = jax.random.categorical(key, outputs) if explore else jnp.argmax(outputs)
+            return jax.nn.one_hot(chosen, outputs.shape[0], dtype=jnp.float32)
+        noise = jax.random.normal(key, outputs.shape) if explore else jnp.zeros_like(outputs)
+        spread = jnp.exp(jnp.clip(log_std, *LOG_STD_RANGE))
+        return jnp.clip(jnp.tanh(outputs) + spread * noise, -1.0, 1.0)
 
     def actor(state: Any) -> dict[str, Array]:
-        return actor_arrays(state.actor)
+        found, log_std = arrays(state.actor.network), state.actor.log_std
+        return found if log_std is None else found | {"noise": jnp.exp(jnp.clip(log_std, *LOG_STD_RANGE))}
 
     return Backbone(init, update, act, actor, "sampled", config.batch_size, None, offline=True)

@@ -170,8 +170,7 @@ def _fitted(profile: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
 
 
 def _symbols(centres: NDArray[np.float64], record: Record) -> NDArray[np.int64]:
-    away = np.sum(centres**2, axis=1) - 2.0 * record.observations[1:] @ centres.T
-    return np.asarray(np.argmin(away, axis=1))
+    return np.asarray(vq(record.observations[1:].astype(np.float64), centres)[0], np.int64)
 
 
 def _reached(records: list[Record]) -> NDArray[np.float64]:

@@ -107,7 +107,11 @@ def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged, known: f
     learned counts by how near it comes to that: while it is behind, patience is four times shorter."""
     paid = [data.outcomes.paid(record) for record in data.learned]
     method, replay = config.make_method(), fill(spec, paid)
-    agent = _with_units(start(config, spec), replay, data.outcomes.yes_no)
+    agent = start(config, spec)
+    if agent.scaling is not None:  # all lanes have the same data, so the same units; yes and no have none
+        units = jax.jit(jax.vmap(scales.measured, in_axes=(0, None)))(agent.scaling, replay)
+        unit = jnp.ones_like(units.unit) if data.outcomes.yes_no else units.unit
+        agent = agent._replace(scaling=units._replace(unit=unit))
     agent = looked_at_all(config, agent, [data.outcomes.linear(record) for record in data.learned])
     lengths = np.array([len(record.actions) for record in paid], np.int64)
     base = data.outcomes.level if data.outcomes.yes_no else None
@@ -116,7 +120,8 @@ def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged, known: f
     mask = partial(agents.policy_mask, method, spec.observation_size)
     steps = list(range(fitting.check_every, fitting.updates + 1, fitting.check_every)) or [fitting.updates]
     for number, step in enumerate(steps):
-        keys = jnp.stack([_key(seed, number) for seed in config.seeds])
+        roots = [jax.random.fold_in(jax.random.key(seed), 1) for seed in config.seeds]
+        keys = jnp.stack([jax.random.fold_in(root, number) for root in roots])
         agent, metrics = learn(agent, replay, keys)
         look = judging.look(step, agent, metrics, mask)
         ahead = bool(np.all(judging.smallest > known)) and known > 0
@@ -276,16 +281,6 @@ class _Judging:
         return bool(np.all((step - self.progress >= patience) | (self.smallest < ENOUGH)))
 
 
-def _with_units(agent: AgentState, replay: Replay, yes_no: bool) -> AgentState:
-    """All lanes have the same data, so the same units; yes and no have none."""
-    if agent.scaling is None:
-        return agent
-    measured = jax.jit(jax.vmap(scales.measured, in_axes=(0, None)))(agent.scaling, replay)
-    if yes_no:
-        measured = measured._replace(unit=jnp.ones_like(measured.unit))
-    return agent._replace(scaling=measured)
-
-
 def looked_at_all(config: Config, agent: AgentState, records: list[Record]) -> AgentState:
     """Let a method that looks at all episodes at once do so: here they are all there from the start."""
     revision = config.make_method().revision
@@ -335,8 +330,3 @@ def _compile(
 
     every = jax.vmap(learn, in_axes=(0, None, 0)) if len(padded) == 1 else learn_unevenly
     return jax.jit(every, donate_argnums=(0,))
-
-
-def _key(seed: int, number: int) -> PRNGKeyArray:
-    """Of one lane's updates up to a look."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 1), number)
