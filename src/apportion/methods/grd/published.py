@@ -121,8 +121,9 @@ def model_loss(
     reward_key, dynamics_key = jax.random.split(key)
     on, segments, steps = model.edges, batch.segments, batch.transitions
     to_reward = sample_masks(reward_key, (on.state_to_reward, on.action_to_reward), config.temperature)
+    mask = jnp.concatenate(to_reward)
     x = jnp.concatenate([segments.observations[:, :-1], segments.actions], axis=-1)
-    rewards = predict_reward(model.reward, jnp.concatenate(to_reward), x)
+    rewards = predict_reward(model.reward, mask, x)
     reward_loss = losses.return_loss(rewards, segments.mask, segments.total, segments.length, segments.base)
     to_state = sample_masks(dynamics_key, (on.state_to_state, on.action_to_state), config.temperature)
     found = predicted(model.dynamics, steps.observation, steps.action, *to_state, config)
