@@ -67,15 +67,6 @@ def test_both_networks_step_towards_the_double_target(
     assert sum(((found - target) ** 2).mean() for found in values) < loss
 
 
-def test_one_chooses_and_others_judge(state: dqn.State) -> None:
-    """Not the largest value of any of them: that is what keeps hope from growing on itself."""
-    observation = STEPS.next_observation
-    found = np.asarray(dqn.double_values(state.networks, state.target_networks, observation))
-    judged = np.stack(_plain_values(state.target_networks, np.asarray(observation)))
-    assert (found <= judged.max(axis=2).min(axis=0) + 1e-6).all()
-    assert (found < judged.max(axis=2).min(axis=0) - 1e-3).any()
-
-
 def test_targets_follow_by_the_polyak_step(state: dqn.State, updated: tuple[dqn.State, Any]) -> None:
     after, _ = updated
     expected = jax.tree.map(lambda t, n: 0.9 * t + 0.1 * n, state.target_networks, after.networks)

@@ -73,13 +73,6 @@ def test_the_projection_shares_each_bin_between_two_neighbours() -> None:
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
 
 
-def test_within_the_support_the_projection_keeps_the_mean() -> None:
-    narrow = np.exp(-np.abs(BINS))[None] / np.exp(-np.abs(BINS)).sum()
-    narrow = np.where(np.abs(BINS) < 2, narrow, 0) / narrow[:, np.abs(BINS) < 2].sum()
-    found = _project(narrow, [1.0], [False], [0.5])
-    np.testing.assert_allclose(found @ BINS, 1 + 0.9 * (narrow @ BINS - 0.5), rtol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("reward", "place"), [(-7.0, 0), (-5.0, 0), (0.0, 50), (0.1, 51), (5.0, 100), (7.0, 100)]
 )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.backbones import bc, imitation, iql, rebrac
+from apportion.backbones import imitation, iql, rebrac
 from apportion.envs import acting
 from apportion.nn.networks import normalise
 from builders import BUTTONS, SPEC, numpy, transitions
@@ -29,7 +29,7 @@ def _state(backbone: Any, spec: Any = SPEC) -> Any:
 @pytest.mark.parametrize("spec", [SPEC, BUTTONS], ids=["continuous", "discrete"])
 def test_the_density_of_logged_actions(spec: Any) -> None:
     steps = transitions(1, 6, spec)
-    actor = _state(bc.make(bc.Config(**SMALL)), spec).actor
+    actor = _state(imitation.make(imitation.Config(**SMALL)), spec).actor
     if actor.log_std is not None:
         actor = actor._replace(log_std=jnp.asarray([-0.5, 9.0]))  # the second is cut at 1
     found = imitation.log_density(actor, steps.observation, steps.action)
@@ -94,7 +94,7 @@ def test_rebrac_pays_for_leaving_logged_actions() -> None:
 MAKERS = {
     "iql": lambda: iql.make(iql.Config(**SMALL, temperature=30.0)),
     "rebrac": lambda: rebrac.make(rebrac.Config(**SMALL, actor_penalty=0.01)),
-    "bc": lambda: bc.make(bc.Config(**SMALL)),
+    "bc": lambda: imitation.make(imitation.Config(**SMALL)),
 }
 
 

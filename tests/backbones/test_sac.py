@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from apportion.backbones import sac, soft
+from apportion.backbones import actor_critic, sac, soft
 from apportion.nn.networks import MLP
 from builders import SPEC, numpy, transitions
 from probes import plain_values
@@ -61,6 +61,12 @@ def test_the_spread_is_clipped() -> None:
 
 
 # --- Critics and temperature
+
+
+def test_only_a_true_end_stops_the_bootstrap() -> None:
+    rewards, next_values = jnp.asarray([1.0, 2.0]), jnp.asarray([10.0, jnp.nan])
+    target = actor_critic.bellman_target(rewards, jnp.asarray([False, True]), next_values, 0.9)
+    np.testing.assert_allclose(target, [1 + 0.9 * 10, 2])
 
 
 @pytest.mark.parametrize(("pool", "pooled"), [("min", np.min), ("mean", np.mean)])

@@ -89,11 +89,6 @@ def test_nested_configs_survive_json(inner: Inner) -> None:
     assert from_dict(Outer, data) == Outer(inner)
 
 
-def test_a_misspelt_setting_inside_another_is_named_with_its_path() -> None:
-    with pytest.raises(UserError, match=r"unknown setting inner\.size \(did you mean 'sizes'\?\)"):
-        from_dict(Outer, {"inner": {"size": [1]}})
-
-
 def test_where_nothing_is_near_all_known_names_are_listed() -> None:
     assert nearest("xyz", ["grd", "oracle"]) == " (known: grd, oracle)"
 

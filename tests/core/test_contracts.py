@@ -11,7 +11,7 @@ import pytest
 
 from apportion.backbones import BACKBONES
 from apportion.core.spec import Spec
-from apportion.core.types import Backbone, Batch, Method, Sampling
+from apportion.core.types import Backbone, Batch, Method
 from apportion.envs import acting
 from apportion.methods import METHODS
 from apportion.nn import optimise
@@ -219,13 +219,6 @@ def test_a_method_that_claims_a_graph_gives_probabilities(method: Subject) -> No
     assert all(((block >= 0) & (block <= 1)).all() for block in edges)
 
 
-def test_a_method_asks_for_data_that_can_be_sampled(method: Subject) -> None:
-    sampling = method.contract.sampling
-    assert isinstance(sampling, Sampling)
-    assert sampling.segments >= 0
-    assert sampling.weight in ("uniform", "length")
-
-
 def test_only_the_oracle_reads_the_hidden_reward(method: Subject) -> None:
     steps = method.data.transitions
     hidden = method.data._replace(
@@ -300,11 +293,6 @@ def test_actions_are_of_the_kind_that_the_backbone_serves(backbone: Subject) -> 
             found = acting.act(actor, backbone.contract.head, observation, source)
             one_hot = sorted(found.tolist()) == [0.0, 1.0]
             assert one_hot == backbone.spec.discrete
-
-
-def test_a_backbone_names_a_head_that_workers_know(backbone: Subject) -> None:
-    assert backbone.contract.head in acting.HEADS
-    assert backbone.contract.batch_size == SIZE
 
 
 def test_a_backbone_follows_the_rewards_it_is_given_only(backbone: Subject) -> None:

@@ -32,10 +32,6 @@ def _text(row: np.ndarray) -> str:
 # --- Alignment
 
 
-def test_events_are_changes() -> None:
-    assert _text(align_rudder.events(_word("aabbbac"))) == "abac"
-
-
 @pytest.mark.parametrize(
     ("first", "second", "score"),
     [("abc", "abc", 3.0), ("abc", "ac", 1.5), ("abc", "abdc", 2.5), ("a", "b", -1.0), ("ab", "ba", 0.0)],
@@ -53,11 +49,6 @@ def test_what_is_shared_stands_in_one_column() -> None:
     assert [row.replace("-", "") for row in rows] == ["abc", "abdc", "ac", "eabc"]
     columns = [{row[i] for row in rows} - {"-"} for i in range(len(rows[0]))]
     assert columns == [{"e"}, {"a"}, {"b"}, {"d"}, {"c"}]
-
-
-def test_rare_symbols_that_agree_say_more() -> None:
-    worth = align_rudder.substitution(np.array([0.9, 0.1]))
-    assert worth[1, 1] > 1 > worth[0, 0] > 0 > worth[0, 1]
 
 
 def test_a_profile_is_the_log_of_how_much_likelier_a_symbol_is() -> None:

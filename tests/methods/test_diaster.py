@@ -9,8 +9,8 @@ import pytest
 
 from apportion.core.types import Batch, Segments
 from apportion.methods import diaster
-from apportion.methods.foresight import LSTM, target_of
-from builders import SPEC, normal, numpy, segments, transitions
+from apportion.methods.foresight import target_of
+from builders import SPEC, numpy, segments, transitions
 
 METHOD = diaster.make(diaster.Config(cells=5, hidden=(6,), segments=4, learning_rate=3e-3))
 
@@ -46,15 +46,6 @@ def test_the_parts_of_a_cut_segment_are_valued_apart(state: diaster.State) -> No
         errors.append((value - targets[m]) ** 2)
     found = diaster.part_loss(state.networks.part, state.statistics, state.per_step, data, cut)
     np.testing.assert_allclose(found, np.mean(errors), rtol=1e-4)
-
-
-def test_a_network_that_starts_anew_has_forgotten() -> None:
-    lstm = LSTM.init(jax.random.key(0), 3, 5)
-    x = normal(np.random.default_rng(0), 2, 6, 3)
-    starts = jnp.asarray(np.arange(6)[None, :] == np.array([[2], [4]]))
-    other = x.at[:, :2].set(7.0)
-    np.testing.assert_array_equal(lstm(x, 1.0, starts)[0, 2:], lstm(other, 1.0, starts)[0, 2:])
-    assert (lstm(x, 1.0, starts)[1, 2:4] != lstm(other, 1.0, starts)[1, 2:4]).all()
 
 
 def test_differences_sum_to_what_was_paid(state: diaster.State) -> None:

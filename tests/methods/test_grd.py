@@ -196,36 +196,22 @@ def chain(state: published.State) -> published.State:
 
 
 @pytest.mark.parametrize(
-    ("compact", "expected"),
-    [("closure", [1, 1, 1]), ("one-hop", [1, 1, 0]), ("parents", [1, 0, 0]), ("none", [1, 1, 1])],
+    ("compact", "paid", "ending", "neither"),
+    [
+        ("closure", [1, 1, 1], [0, 1, 1], [0, 0, 0]),
+        ("one-hop", [1, 1, 0], [0, 1, 1], [0, 0, 0]),
+        ("parents", [1, 0, 0], [0, 1, 0], [0, 0, 0]),
+        ("none", [1, 1, 1], [1, 1, 1], [1, 1, 1]),  # the ablation
+    ],
 )
-def test_the_policy_sees_what_the_config_says(
-    chain: published.State, compact: Any, expected: list[int]
+def test_the_policy_sees_what_is_paid_for_or_ends_episodes_and_what_leads_there(
+    chain: published.State, compact: Any, paid: list[int], ending: list[int], neither: list[int]
 ) -> None:
-    method = grd.make(dataclasses.replace(CONFIG, compact=compact))
-    np.testing.assert_array_equal(method.policy_mask(chain), expected)
-
-
-@pytest.mark.parametrize(
-    ("compact", "expected"), [("closure", [0, 1, 1]), ("one-hop", [0, 1, 1]), ("parents", [0, 1, 0])]
-)
-def test_the_policy_sees_what_tells_of_an_end_and_what_leads_there(
-    chain: published.State, compact: Any, expected: list[int]
-) -> None:
-    unpaid = published.edges_on(chain)._replace(state_to_reward=jnp.zeros(3))
     config = dataclasses.replace(CONFIG, compact=compact)
-    np.testing.assert_array_equal(parts.compact(unpaid, jnp.asarray([0.0, 1.0, 0.0]), config), expected)
-
-
-@pytest.mark.parametrize(
-    ("compact", "expected"), [("closure", 0), ("one-hop", 0), ("parents", 0), ("none", 1)]
-)
-def test_without_an_edge_to_the_reward_only_the_ablation_sees_anything(
-    state: published.State, compact: Any, expected: int
-) -> None:
-    edges = Edges(np.zeros(3), np.ones(2), np.ones((3, 3)), np.ones((2, 3)))
-    method = grd.make(dataclasses.replace(CONFIG, compact=compact))
-    np.testing.assert_array_equal(method.policy_mask(_with_edges(state, edges)), np.full(3, expected))
+    np.testing.assert_array_equal(grd.make(config).policy_mask(chain), paid)
+    unpaid = published.edges_on(chain)._replace(state_to_reward=jnp.zeros(3))
+    np.testing.assert_array_equal(parts.compact(unpaid, jnp.asarray([0.0, 1.0, 0.0]), config), ending)
+    np.testing.assert_array_equal(parts.compact(unpaid, jnp.zeros(3), config), neither)
 
 
 def test_rewards_are_those_of_the_greedy_edges(chain: published.State) -> None:

@@ -304,17 +304,6 @@ def test_the_judge_s_running_means_equal_numpy() -> None:
     np.testing.assert_allclose(found.known, known, rtol=1e-4)
 
 
-def test_a_short_segment_that_comes_alone_does_not_decide() -> None:
-    """An early end with a fine: the free reward misses it by 10, and all else by half of what the restricted
-    one misses."""
-    found, lengths = judge.start(), [100.0] * 30 + [3.0] + [100.0] * 30
-    for length in lengths:
-        missed = jnp.asarray([2.0, 10.0]) if length == 3 else jnp.asarray([8.0, 4.0])
-        found = judge.watch(found, (missed / length)[:, None], jnp.asarray([length**2]))
-    assert float(found.trusted) == 0
-    assert float(judge.share(found)) < 0.1
-
-
 def test_few_held_out_segments_decide_nothing() -> None:
     assert float(_watched(0.01, 0.0, times=2).trusted) == 0
     assert float(_watched(100.0, 1.0, times=2).trusted) == 1

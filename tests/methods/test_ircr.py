@@ -12,7 +12,7 @@ from apportion.data import replay as replays
 from apportion.data.replay import Replay
 from apportion.methods import ircr
 from apportion.training.offline import chunk_of
-from builders import SPEC, batch, earning_segments, lane, segments, transitions
+from builders import SPEC, batch, lane, segments, transitions
 
 METHOD = ircr.make(ircr.Config(best=2))
 
@@ -161,22 +161,3 @@ def test_nothing_is_learned() -> None:
     assert after is state
     assert metrics == {}
     assert METHOD.sampling.segments == 0
-
-
-def test_steps_of_good_segments_are_told_from_those_of_bad_ones_but_not_from_each_other() -> None:
-    """The known level: its correlation with the reward is that of each segment's mean reward, no more."""
-    data = earning_segments(1, 128)
-    survey = Survey(data.total, data.length, jnp.ones(128, bool), lambda _: segments(0, 2))
-    state = METHOD.memory.survey(_state(), survey)
-    real = np.asarray(data.mask)
-    totals, lengths = (np.repeat(np.asarray(x), data.length) for x in (data.total, data.length))
-    true = np.asarray(data.true_rewards)[real]
-    found = np.corrcoef(_rewards(METHOD, state, totals.tolist(), lengths.tolist()), true)[0, 1]
-    between = np.concatenate(
-        [
-            np.full(mask.sum(), r[mask].mean())
-            for r, mask in zip(np.asarray(data.true_rewards), real, strict=True)
-        ]
-    )
-    assert found == pytest.approx(np.std(between) / np.std(true), abs=1e-4)
-    assert 0.7 < found < 0.95

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from apportion.core.spec import Spec
 from apportion.core.types import Segments
 from apportion.methods import rrd
 from apportion.nn.networks import MLP
-from builders import SPEC, numpy, segments, transitions
+from builders import SPEC, numpy, segments
 
 BIASED = rrd.Config(hidden=(8, 8), steps_per_segment=3)
 UNBIASED = rrd.UnbiasedConfig(hidden=(8, 8), steps_per_segment=3)
@@ -51,22 +50,6 @@ def test_steps_are_drawn_fairly_whatever_the_length() -> None:
             assert stats.chisquare([found[outcome] for outcome in outcomes]).pvalue > 1e-3
 
 
-def test_more_steps_than_any_segment_has_are_drawn_with_replacement() -> None:
-    draws = _draws([4, 1], longest=4, count=64, keys=100)
-    assert draws.shape == (100, 2, 64)
-    assert stats.chisquare(np.bincount(draws[:, 0].ravel(), minlength=4)).pvalue > 1e-3
-    assert (draws[:, 1] == 0).all()
-
-
-def test_long_segments_lose_no_step() -> None:
-    """Every step comes up, the last one too, about K/T of the time."""
-    draws = _draws([1000], longest=1000, count=64, keys=1000)
-    assert all(len(set(draw)) == 64 for draw in draws[:, 0])
-    often = np.bincount(draws.ravel(), minlength=1000)
-    assert often.shape == (1000,)
-    assert abs(often - 64).max() < 6 * np.sqrt(64 * (1 - 0.064))
-
-
 # --- The loss
 
 
@@ -90,15 +73,3 @@ def test_the_loss_equals_numpy(network: MLP, config: rrd.Config) -> None:
         expected -= np.var(rewards, ddof=1) * factor / 3
     found = rrd.reward_loss(network, data, key, config)
     np.testing.assert_allclose(found, expected / 4, rtol=1e-4)
-
-
-def test_rewards_are_those_of_the_networks_inputs(network: MLP) -> None:
-    steps = transitions(2, 6)
-    state = jax.jit(lambda key: rrd.make(BIASED).init(key, SPEC))(jax.random.key(0))
-    pairs = np.stack([steps.observation, steps.next_observation], axis=1)
-    data = segments(1, 6)._replace(observations=pairs, actions=np.asarray(steps.action)[:, None])
-    expected = [_plain_reward(numpy(network), numpy(data), m, 0) for m in range(6)]
-    np.testing.assert_allclose(rrd.make(BIASED).reward(state, steps), expected, rtol=1e-4, atol=1e-6)
-
-
-LONGER = Spec("toy", SPEC.observation_names, SPEC.action_names, max_episode_steps=8, max_segment_steps=8)

@@ -8,7 +8,6 @@ import pytest
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Segments
 from apportion.methods import foresight, rudder
-from apportion.methods.foresight import LSTM
 from builders import (
     SPEC,
     assert_close,
@@ -64,15 +63,6 @@ def _plain_outputs(state: foresight.State, data: Segments, m: int) -> np.ndarray
         cells = cells + gate * taken
         found.append((cells @ network.out_weight + network.out_bias)[0])
     return np.array(found)
-
-
-def test_no_step_is_told_what_comes_after_it() -> None:
-    lstm = LSTM.init(jax.random.key(0), 3, 5)
-    network = jax.jit(lambda x: lstm(x, 1.0))
-    x = np.random.default_rng(0).normal(size=(2, 6, 3)).astype(np.float32)
-    for t in range(6):
-        other = np.where(np.arange(6)[None, :, None] < t, x, np.float32(7))
-        assert_equal(network(other)[:, :t], network(x)[:, :t])
 
 
 # --- The loss

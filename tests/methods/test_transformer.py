@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -44,15 +43,6 @@ def test_the_loss_equals_numpy(state: State) -> None:
         terms.append(error**2 + 0.3 * real.var() / length)
     found = transformer.reward_loss(state.network, data, 0.3)
     np.testing.assert_allclose(found, np.mean(terms), rtol=1e-4)
-
-
-def test_a_segment_is_judged_as_if_it_had_no_padding(state: State) -> None:
-    data = segments(1, 4)
-    credit = jax.jit(METHOD.credit)(state, data)
-    tokens = jnp.concatenate([data.observations[2, :3], data.actions[2, :3]], axis=1)
-    expected = jax.jit(lambda network, tokens: network(tokens))(state.network, tokens)
-    np.testing.assert_allclose(credit[2, :3], expected[:, 0], rtol=1e-4, atol=1e-6)
-    np.testing.assert_array_equal(np.asarray(credit)[~np.asarray(data.mask)], 0.0)
 
 
 def test_credit_looks_back_but_not_ahead(state: State) -> None:

@@ -40,11 +40,3 @@ def test_lanes_step_at_their_own_rates() -> None:
     optimisers = optimisers._replace(learning_rate=jnp.asarray([0.1, 0.001]))
     moved, _ = jax.vmap(optimise.step)(optimisers, params, jnp.ones((2, 3)))
     np.testing.assert_allclose(moved, [[-0.1] * 3, [-0.001] * 3], rtol=1e-4)
-
-
-def test_descend_steps_along_the_slope_and_tells_the_loss_before() -> None:
-    params = jnp.asarray([3.0, -1.0])
-    optimiser = optimise.start(params, 0.01)
-    found = optimise.descend(optimiser, params, lambda p: jnp.sum(p**2))
-    assert float(found[2]) == 10.0
-    assert_equal(found[:2], optimise.step(optimiser, params, 2 * params))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.backbones import BACKBONES, sac
+from apportion.backbones import BACKBONES
 from apportion.core.config import UserError
 from apportion.core.types import Backbone, Dynamics, Imagined, Method, Sampling, Transitions
 from apportion.data import replay as replays
@@ -93,37 +93,6 @@ def test_nothing_is_imagined_before_the_model_has_learned() -> None:
     steps, share = _mixed(Imagine(share=0.5, after=8), updates=7)
     assert_equal(steps, REAL)
     assert share == 0
-
-
-@pytest.mark.slow
-def test_a_policy_finds_the_best_action_in_imagination_alone() -> None:
-    """Real steps only ever push with 0; the known model is asked what the policy would do instead."""
-    backbone = sac.make(sac.Config(hidden=(16,), batch_size=32, learning_rate=1e-2, target_entropy=-3.0))
-
-    def imagine(own: Any, method: Any, observation: Any, action: Any, key: Any) -> Imagined:
-        return Imagined(observation, jnp.ones(len(action), bool))
-
-    model = Dynamics(lambda key, spec: jnp.zeros(()), lambda own, method, steps: (own, {}), imagine)
-    method = _linear()._replace(
-        reward=lambda state, steps: -jnp.sum((steps.action - 0.3) ** 2, axis=-1), dynamics=model
-    )
-    real = transitions(0, 32)._replace(action=jnp.zeros((32, 2)), terminated=jnp.ones(32, bool))
-
-    def update(agent: AgentState, key: jax.Array) -> tuple[AgentState, None]:
-        mix_key, lesson_key = jax.random.split(key)
-        steps, _ = with_imagined(Imagine(share=1.0, after=0), method, backbone, agent, real, mix_key)
-        lesson = agents.policy_batch(method, PAUSE, agent, steps, lesson_key)
-        return agents.update_policy(backbone, agent, lesson)[0], None
-
-    @jax.jit
-    def learn(key: jax.Array) -> jax.Array:
-        agent = agents.init(method, backbone, key, SPEC, None, imagines=True)
-        agent, _ = jax.lax.scan(update, agent, jax.random.split(key, 300))
-        return jax.vmap(lambda x: backbone.act(agent.backbone, x, key, False))(real.observation)
-
-    actions = np.asarray(learn(jax.random.key(0)))
-    np.testing.assert_allclose(actions, 0.3, atol=0.3)
-    np.testing.assert_allclose(actions.mean(axis=0), 0.3, atol=0.1)
 
 
 # --- In a training

@@ -14,12 +14,10 @@ from apportion.core.types import Record, Returns
 from apportion.data import replay as replays
 from apportion.envs import acting
 from apportion.envs.make import EnvConfig
-from apportion.methods import METHODS
-from apportion.training import agent as agents
 from apportion.training import scaling
 from apportion.training.loop import online, open_pool
 from apportion.training.presets import preset
-from apportion.training.settings import Config, Schedule
+from apportion.training.settings import Schedule
 
 UNKNOWN = scaling.unknown(builders.SPEC)
 NOT_YET, ONCE = jnp.asarray(False), jnp.asarray(True)  # has an episode ended by itself
@@ -226,26 +224,6 @@ def test_what_learners_have_seen_is_told_in_the_environment_s_units() -> None:
     np.testing.assert_allclose(
         scaling.segments(units, builders.segments(0, 4)).total, 1e3 * builders.segments(0, 4).total, rtol=1e-5
     )
-
-
-@pytest.mark.parametrize("method", ["grd", "rd", "transformer"])
-def test_rewards_in_own_units_are_those_of_what_the_learners_see(method: str) -> None:
-    contract = METHODS[method].make(METHODS[method].config())
-    backbone = Config(env=EnvConfig("x")).make_backbone()
-    state = agents.init(contract, backbone, jax.random.key(0), builders.SPEC, UNKNOWN)
-    units = UNKNOWN._replace(mean=jnp.asarray([1.0, -5.0, 100.0]), scale=jnp.asarray([2.0, 0.1, 1e-3]))
-    units = units._replace(unit=jnp.asarray(0.25))
-    state = state._replace(scaling=units)
-    own = agents.in_own_units(contract)
-    if contract.credit is None:
-        steps = builders.transitions(0, 6)
-        expected = contract.reward(state.method, scaling.transitions(units, steps))
-        np.testing.assert_array_equal(own.reward(state, steps), expected / 4)
-    else:
-        segments = builders.segments(0, 3)
-        assert own.credit is not None
-        expected = contract.credit(state.method, scaling.segments(units, segments))
-        np.testing.assert_array_equal(own.credit(state, segments), expected / 4)
 
 
 class Tank(gymnasium.Env[Any, Any]):

@@ -1,6 +1,6 @@
 """The registry of policy learners. Adding one: a file, and a line here."""
 
-from apportion.backbones import bc, crossq, dqn, flashsac, iql, ppo, rebrac, sac, simba, td3
+from apportion.backbones import crossq, deterministic, dqn, flashsac, imitation, iql, ppo, rebrac, sac, simba
 from apportion.core import registry
 from apportion.core.registry import Entry
 from apportion.core.types import Backbone
@@ -10,13 +10,13 @@ BACKBONES: dict[str, Entry[Backbone]] = {
     "crossq": Entry(crossq.Config, crossq.make),
     "simba": Entry(simba.Config, simba.make),
     "flashsac": Entry(flashsac.Config, flashsac.make),
-    "td3": Entry(td3.Config, td3.make),
-    "ddpg": Entry(td3.DDPGConfig, td3.make_ddpg),
+    "td3": Entry(deterministic.Config, deterministic.make),
+    "ddpg": Entry(deterministic.DDPGConfig, deterministic.make_ddpg),
     "dqn": Entry(dqn.Config, dqn.make),
     "ppo": Entry(ppo.Config, ppo.make),
     "iql": Entry(iql.Config, iql.make),
     "rebrac": Entry(rebrac.Config, rebrac.make),
-    "bc": Entry(bc.Config, bc.make),
+    "bc": Entry(imitation.Config, imitation.make),
 }
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from apportion.core.config import check
+from apportion.core.config import at_least, check, positive
 from apportion.core.types import Metrics, Transitions
 from apportion.nn import optimise
 from apportion.nn.networks import MLP, check_layers
@@ -34,8 +34,8 @@ class CommonConfig:
 
     def __post_init__(self) -> None:
         check_layers("backbone.hidden", self.hidden)
-        check(self.learning_rate > 0, f"backbone.learning_rate={self.learning_rate} must be positive")
-        check(self.batch_size >= 1, f"backbone.batch_size={self.batch_size} must be at least 1")
+        positive(self, "backbone.", "learning_rate")
+        at_least(self, "backbone.", batch_size=1)
         check(0 <= self.discount < 1, f"backbone.discount={self.discount} must be in [0, 1)")
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from apportion.backbones import soft
 from apportion.backbones.actor_critic import values
 from apportion.backbones.soft import CriticLoss, Kind, State, StochasticConfig, networks_of, soft_target
-from apportion.core.config import check
+from apportion.core.config import at_least, check
 from apportion.core.types import Backbone, Transitions
 from apportion.nn.networks import check_layers
 from apportion.nn.renorm import RenormMLP, Statistics
@@ -36,11 +36,10 @@ class Config(StochasticConfig):
         super().__post_init__()
         rate = self.statistics_rate
         check_layers("backbone.critic_hidden", self.critic_hidden)
+        at_least(self, "backbone.", actor_every=1, renorm_after=0)
         check(self.batch_size >= 2, f"backbone.batch_size={self.batch_size} must be at least 2 for crossq")
-        check(self.actor_every >= 1, f"backbone.actor_every={self.actor_every} must be at least 1")
         check(0 <= self.momentum < 1, f"backbone.momentum={self.momentum} must be in [0, 1)")
         check(0 < rate <= 1, f"backbone.statistics_rate={rate} must be in (0, 1]")
-        check(self.renorm_after >= 0, f"backbone.renorm_after={self.renorm_after} must not be negative")
 
 
 def make(config: Config) -> Backbone:

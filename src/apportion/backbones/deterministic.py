@@ -1,5 +1,8 @@
-"""Deterministic actor-critics: what TD3, DDPG and ReBRAC share. Targets are smoothed by noise on the target
-actor's actions, and the actor may step less often than the critics."""
+"""TD3, Twin Delayed Deep Deterministic policy gradient (Fujimoto et al., 2018): targets are smoothed
+by noise on the target actor's actions, and the actor steps less often than critics. ReBRAC stands on it too.
+
+DDPG (Lillicrap et al., 2016, Algorithm 1), which it comes from, has one critic, no smoothing and no delay.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +21,7 @@ from apportion.backbones.actor_critic import (
     step_critics,
     values,
 )
-from apportion.core.config import check
+from apportion.core.config import at_least
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Transitions
 from apportion.nn import optimise
@@ -27,21 +30,20 @@ from apportion.nn.optimise import Optimiser
 
 
 @dataclass(frozen=True)
-class DeterministicConfig(TargetConfig):
-    """The settings of backbones whose actor is a function, and explores by noise."""
+class DDPGConfig(TargetConfig):
+    """DDPG: one critic, a deterministic actor, and targets for both."""
 
     exploration_noise: float = 0.1
     """Standard deviation of the noise on actions while collecting."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        noise = self.exploration_noise
-        check(noise >= 0, f"backbone.exploration_noise={noise} must not be negative")
+        at_least(self, "backbone.", exploration_noise=0)
 
 
 @dataclass(frozen=True)
-class SmoothedConfig(DeterministicConfig):
-    """The settings of TD3 and of those that come from it."""
+class Config(DDPGConfig):
+    """TD3: twin critics, smoothed targets, a deterministic actor that steps every second time."""
 
     smoothing_noise: float = 0.2
     """Standard deviation of the noise on the target actor's actions."""
@@ -52,9 +54,7 @@ class SmoothedConfig(DeterministicConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("smoothing_noise", "smoothing_clip"):
-            check(getattr(self, name) >= 0, f"backbone.{name}={getattr(self, name)} must not be negative")
-        check(self.actor_every >= 1, f"backbone.actor_every={self.actor_every} must be at least 1")
+        at_least(self, "backbone.", smoothing_noise=0, smoothing_clip=0, actor_every=1)
 
 
 class State(NamedTuple):
@@ -71,8 +71,16 @@ NextValues = Callable[[State, Transitions, Float[Array, "B A"]], Float[Array, "B
 ActorLoss = Callable[[MLP, MLP, Transitions], Float[Array, ""]]  # of an actor, and the critics that judge it
 
 
+def make_ddpg(config: DDPGConfig) -> Backbone:
+    return make(Config(**vars(config), smoothing_noise=0.0, actor_every=1), critics=1)
+
+
+def make(config: Config, critics: int = 2) -> Backbone:
+    return build(config, lower_values, deterministic_loss, critics)
+
+
 def build(
-    config: SmoothedConfig,
+    config: Config,
     next_values: NextValues,
     actor_loss: ActorLoss,
     critics: int = 2,
@@ -130,6 +138,12 @@ def lower_values(
     return jnp.min(values(state.target_critics, transitions.next_observation, next_action), axis=0)
 
 
+def deterministic_loss(actor: MLP, critics: MLP, transitions: Transitions) -> Float[Array, ""]:
+    """- mean Q_1(s, tanh(μ(s))): of several critics only the first teaches the actor."""
+    first = jax.tree.map(lambda array: array[:1], critics)
+    return -jnp.mean(values(first, transitions.observation, jnp.tanh(actor(transitions.observation))))
+
+
 def smoothed_action(
     target_actor: MLP, observation: Float[Array, "B S"], key: PRNGKeyArray, noise: float, clip: float
 ) -> Float[Array, "B A"]:
@@ -142,7 +156,7 @@ def smoothed_action(
 
 
 def step_actor(
-    state: State, loss: Callable[[MLP], Float[Array, ""]], config: SmoothedConfig
+    state: State, loss: Callable[[MLP], Float[Array, ""]], config: Config
 ) -> tuple[State, Float[Array, ""]]:
     """Every `actor_every`-th time the actor steps down a loss and all targets follow; else only the loss is
     measured."""

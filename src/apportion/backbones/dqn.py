@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.backbones.actor_critic import TargetConfig, arrays, bellman_target, first, follow, init_critics
-from apportion.core.config import check
+from apportion.core.config import at_least, check
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Transitions
 from apportion.nn import optimise
@@ -33,8 +33,7 @@ class Config(TargetConfig):
         for name in ("initial_epsilon", "final_epsilon"):
             value = getattr(self, name)
             check(0 <= value <= 1, f"backbone.{name}={value} must be in [0, 1]")
-        updates = self.exploration_updates
-        check(updates >= 1, f"backbone.exploration_updates={updates} must be at least 1")
+        at_least(self, "backbone.", exploration_updates=1)
 
 
 class State(NamedTuple):

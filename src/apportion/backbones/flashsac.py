@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from apportion.backbones import soft
 from apportion.backbones.actor_critic import TargetConfig, arrays, check_width
 from apportion.backbones.soft import CriticLoss, Kind, State, StochasticConfig, networks_of
-from apportion.core.config import check
+from apportion.core.config import at_least, check
 from apportion.core.types import Backbone, Returns, Transitions
 from apportion.nn.renorm import Statistics
 from apportion.nn.unit import RMS_EPSILON, FoldedResidual, UnitResidual
@@ -19,8 +19,6 @@ from apportion.nn.unit import RMS_EPSILON, FoldedResidual, UnitResidual
 LARGEST_VALUE = 5.0  # values lie within ±this
 BINS = 101  # that a critic spreads its probability over, evenly from end to end
 LOG_STD_RANGE = (-10.0, 2.0)
-TARGET_STD = 0.15  # of a Gaussian with the entropy that the temperature aims at
-LONGEST_REPEAT = 16  # steps that exploration noise is kept for, at the most
 STATISTICS_RATE = 0.01  # how far each batch moves the running statistics
 
 
@@ -50,12 +48,10 @@ class Config(StochasticConfig, TargetConfig):
         check_width("backbone.hidden", self.hidden)
         check_width("backbone.critic_hidden", self.critic_hidden)
         check(self.batch_size >= 2, f"backbone.batch_size={self.batch_size} must be at least 2 for flashsac")
-        check(self.actor_every >= 1, f"backbone.actor_every={self.actor_every} must be at least 1")
-        updates = self.decay_updates
-        check(updates is None or updates >= 1, f"backbone.decay_updates={updates} must be at least 1")
+        at_least(self, "backbone.", actor_every=1, decay_updates=1)
 
     def entropy_for(self, actions: int) -> float:
-        usual = 0.5 * actions * math.log(2 * math.pi * math.e * TARGET_STD**2)
+        usual = 0.5 * actions * math.log(2 * math.pi * math.e * 0.15**2)
         return usual if self.target_entropy is None else self.target_entropy
 
     def rate_share(self, updates: Int[Array, ""]) -> Float[Array, ""]:
@@ -116,8 +112,9 @@ def make(config: Config) -> Backbone:
 
 
 def _named(policy: BoundedPolicy) -> dict[str, Array]:
-    """With ε among its arrays envs.acting knows it as a network of these blocks."""
-    numbers = {"rms_epsilon": RMS_EPSILON, "longest_repeat": LONGEST_REPEAT}
+    """With ε among its arrays envs.acting knows it as a network of these blocks; and for how many steps
+    exploration noise is kept at the most."""
+    numbers = {"rms_epsilon": RMS_EPSILON, "longest_repeat": 16}
     constants = {name: jnp.asarray(number, jnp.float32) for name, number in numbers.items()}
     return arrays(policy.network.layers) | constants
 

@@ -1,7 +1,8 @@
-"""Policies that make logged actions likely: what behaviour cloning and IQL have in common."""
+"""Behaviour cloning: the policy that makes logged actions most likely. IQL's has the same form."""
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -10,10 +11,17 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.backbones.actor_critic import CommonConfig, arrays
 from apportion.core.spec import Spec
-from apportion.core.types import Backbone
+from apportion.core.types import Backbone, Metrics, Transitions
+from apportion.nn import optimise
 from apportion.nn.networks import MLP
+from apportion.nn.optimise import Optimiser
 
 LOG_STD_RANGE = (-5.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Config(CommonConfig):
+    """Behaviour cloning, from logged episodes alone: does what was done, whatever it earned."""
 
 
 class Actor(NamedTuple):
@@ -21,6 +29,30 @@ class Actor(NamedTuple):
 
     network: MLP
     log_std: Float[Array, "A"] | None  # None: actions are discrete
+
+
+class State(NamedTuple):
+    actor: Actor
+    optimiser: Optimiser
+
+
+def make(config: Config) -> Backbone:
+    def init(key: PRNGKeyArray, spec: Spec) -> State:
+        actor = init_actor(key, spec, config.hidden)
+        return State(actor, optimise.start(actor, config.learning_rate))
+
+    def update(
+        state: State, transitions: Transitions, rewards: Float[Array, "B"], key: PRNGKeyArray
+    ) -> tuple[State, Metrics]:
+        del key  # nothing here is drawn at random
+
+        def loss(actor: Actor) -> Array:
+            return -jnp.mean(log_density(actor, transitions.observation, transitions.action))
+
+        actor, optimiser, actor_loss = optimise.descend(state.optimiser, state.actor, loss)
+        return State(actor, optimiser), {"actor_loss": actor_loss, "reward_mean": jnp.mean(rewards)}
+
+    return build(config, init, update)
 
 
 def init_actor(key: PRNGKeyArray, spec: Spec, hidden: tuple[int, ...]) -> Actor:
@@ -41,35 +73,23 @@ def log_density(
     return jnp.sum(-0.5 * distance**2 - log_std - 0.5 * math.log(2 * math.pi), axis=-1)
 
 
-def choose_action(
-    actor: Actor, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
-) -> Float[Array, "A"]:
-    """The likeliest action, or to explore a drawn one."""
-    outputs = actor.network(observation)
-    if actor.log_std is None:
-        chosen = jax.random.categorical(key, outputs) if explore else jnp.argmax(outputs)
-        return jax.nn.one_hot(chosen, outputs.shape[0], dtype=jnp.float32)
-    noise = jax.random.normal(key, outputs.shape) if explore else jnp.zeros_like(outputs)
-    spread = jnp.exp(jnp.clip(actor.log_std, *LOG_STD_RANGE))
-    return jnp.clip(jnp.tanh(outputs) + spread * noise, -1.0, 1.0)
-
-
-def actor_arrays(actor: Actor) -> dict[str, Array]:
-    """For envs.acting."""
-    if actor.log_std is None:
-        return arrays(actor.network)
-    return arrays(actor.network) | {"noise": jnp.exp(jnp.clip(actor.log_std, *LOG_STD_RANGE))}
-
-
 def build(config: CommonConfig, init: Callable[..., Any], update: Callable[..., Any]) -> Backbone:
     """A backbone for logs whose state has such an actor."""
 
     def act(
         state: Any, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
     ) -> Float[Array, "A"]:
-        return choose_action(state.actor, observation, key, explore)
+        """The likeliest action, or to explore a drawn one."""
+        outputs, log_std = state.actor.network(observation), state.actor.log_std
+        if log_std is None:
+            chosen = jax.random.categorical(key, outputs) if explore else jnp.argmax(outputs)
+            return jax.nn.one_hot(chosen, outputs.shape[0], dtype=jnp.float32)
+        noise = jax.random.normal(key, outputs.shape) if explore else jnp.zeros_like(outputs)
+        spread = jnp.exp(jnp.clip(log_std, *LOG_STD_RANGE))
+        return jnp.clip(jnp.tanh(outputs) + spread * noise, -1.0, 1.0)
 
     def actor(state: Any) -> dict[str, Array]:
-        return actor_arrays(state.actor)
+        found, log_std = arrays(state.actor.network), state.actor.log_std
+        return found if log_std is None else found | {"noise": jnp.exp(jnp.clip(log_std, *LOG_STD_RANGE))}
 
     return Backbone(init, update, act, actor, "sampled", config.batch_size, None, offline=True)

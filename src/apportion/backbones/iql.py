@@ -18,14 +18,12 @@ from apportion.backbones.actor_critic import (
     values,
 )
 from apportion.backbones.imitation import Actor, init_actor, log_density
-from apportion.core.config import check
+from apportion.core.config import at_least, check
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Transitions
 from apportion.nn import optimise
 from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
-
-MOST_WEIGHT = 100.0  # of a step in the actor's loss, as the authors cut it
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Config(TargetConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(0 < self.expectile < 1, f"backbone.expectile={self.expectile} must be between 0 and 1")
-        check(self.temperature >= 0, f"backbone.temperature={self.temperature} must not be negative")
+        at_least(self, "backbone.", temperature=0)
 
 
 class State(NamedTuple):
@@ -119,5 +117,5 @@ def actor_loss_of(
     actor: Actor, transitions: Transitions, advantage: Float[Array, "B"], temperature: float
 ) -> Float[Array, ""]:
     """- mean min(exp(β A), 100) log π(a|s)."""
-    weight = jnp.minimum(jnp.exp(temperature * advantage), MOST_WEIGHT)
+    weight = jnp.minimum(jnp.exp(temperature * advantage), 100.0)
     return -jnp.mean(weight * log_density(actor, transitions.observation, transitions.action))

@@ -10,16 +10,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from apportion.backbones.actor_critic import CommonConfig, arrays, bellman_target
-from apportion.core.config import check
+from apportion.core.config import at_least, check, positive
 from apportion.core.spec import Spec
 from apportion.core.types import Acted, Backbone, Metrics, Transitions
 from apportion.nn import optimise
 from apportion.nn.networks import MLP
 from apportion.nn.optimise import Optimiser
-
-_FIRST_CHOICE = 0.01  # size of the actor's last layer at the start: all actions are alike
-_LARGEST_CHANGE = 20.0  # of a log density: its exponential is far beyond any clip, and still a number
-_NEAREST_TO_ONE = 1 - 1e-6  # an action's size, before its tanh is undone
 
 
 @dataclass(frozen=True)
@@ -45,12 +41,9 @@ class Config(CommonConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self.epochs >= 1, f"backbone.epochs={self.epochs} must be at least 1")
+        at_least(self, "backbone.", epochs=1, value_weight=0, entropy_weight=0)
+        positive(self, "backbone.", "clip", "largest_gradient")
         check(0 <= self.trace <= 1, f"backbone.trace={self.trace} must be in [0, 1]")
-        for name in ("clip", "largest_gradient"):
-            check(getattr(self, name) > 0, f"backbone.{name}={getattr(self, name)} must be positive")
-        for name in ("value_weight", "entropy_weight"):
-            check(getattr(self, name) >= 0, f"backbone.{name}={getattr(self, name)} must not be negative")
 
 
 class Networks(NamedTuple):
@@ -81,7 +74,7 @@ def make(config: Config) -> Backbone:
         states, actions = spec.observation_size, spec.action_size
         actor = MLP.init(actor_key, (states, *config.hidden, actions))
         for layers in (actor.weights, actor.biases):
-            layers[-1] = _FIRST_CHOICE * layers[-1]
+            layers[-1] = 0.01 * layers[-1]  # at the start all actions are alike
         critic = MLP.init(critic_key, (states, *config.hidden, 1))
         networks = Networks(actor, critic, None if spec.discrete else jnp.zeros(actions))
         return State(networks, optimise.start(networks, config.learning_rate))
@@ -135,7 +128,7 @@ def log_densities(
     outputs = networks.actor(observation)
     if networks.log_std is None:
         return jnp.sum(jax.nn.log_softmax(outputs) * action, axis=-1)
-    before_tanh = jnp.arctanh(jnp.clip(action, -_NEAREST_TO_ONE, _NEAREST_TO_ONE))
+    before_tanh = jnp.arctanh(jnp.clip(action, -1 + 1e-6, 1 - 1e-6))
     log_std = jnp.broadcast_to(networks.log_std, outputs.shape)
     noise = (before_tanh - outputs) * jnp.exp(-log_std)
     log_normal = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi)
@@ -190,7 +183,7 @@ def prepared(networks: Networks, steps: Transitions, rewards: Float[Array, "B"],
 def loss(networks: Networks, batch: Rollout, config: Config) -> tuple[Float[Array, ""], Metrics]:
     """- mean min(ρ A, clip(ρ, 1 ± c) A) + w mean (V - value)² - h entropy, with ρ = π(a|s) / π_acted(a|s)."""
     change = log_densities(networks, batch.observation, batch.action) - batch.log_density
-    ratio = jnp.exp(jnp.minimum(change, _LARGEST_CHANGE))
+    ratio = jnp.exp(jnp.minimum(change, 20.0))  # far beyond any clip, and still a number
     near = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
     actor_loss = -_mean(jnp.minimum(ratio * batch.advantage, near * batch.advantage), batch.weight)
     value = _values(networks, batch.observation)

@@ -10,14 +10,14 @@ from jaxtyping import Array, Float
 
 from apportion.backbones import deterministic
 from apportion.backbones.actor_critic import values
-from apportion.backbones.deterministic import SmoothedConfig, State, lower_values
-from apportion.core.config import check
+from apportion.backbones.deterministic import State, lower_values
+from apportion.core.config import at_least
 from apportion.core.types import Backbone, Transitions
 from apportion.nn.networks import MLP, NormedMLP
 
 
 @dataclass(frozen=True)
-class Config(SmoothedConfig):
+class Config(deterministic.Config):
     """ReBRAC, from logged episodes alone: TD3 that pays for leaving logged actions. Continuous actions."""
 
     actor_penalty: float = 0.1
@@ -27,8 +27,7 @@ class Config(SmoothedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("actor_penalty", "critic_penalty"):
-            check(getattr(self, name) >= 0, f"backbone.{name}={getattr(self, name)} must not be negative")
+        at_least(self, "backbone.", actor_penalty=0, critic_penalty=0)
 
 
 def make(config: Config) -> Backbone:

@@ -8,7 +8,7 @@ from jaxtyping import Array
 from apportion.backbones import soft
 from apportion.backbones.actor_critic import arrays, check_width
 from apportion.backbones.soft import Kind, SoftConfig, networks_of, regression
-from apportion.core.config import check
+from apportion.core.config import at_least
 from apportion.core.types import Backbone
 from apportion.nn.networks import NORM_EPSILON
 from apportion.nn.residual import ResidualMLP
@@ -35,7 +35,7 @@ class Config(SoftConfig):
         super().__post_init__()
         check_width("backbone.hidden", self.hidden)
         check_width("backbone.critic_hidden", self.critic_hidden)
-        check(self.weight_decay >= 0, f"backbone.weight_decay={self.weight_decay} must not be negative")
+        at_least(self, "backbone.", weight_decay=0)
 
     def entropy_for(self, actions: int) -> float:
         return -actions / 2 if self.target_entropy is None else self.target_entropy

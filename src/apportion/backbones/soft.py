@@ -19,7 +19,7 @@ from apportion.backbones.actor_critic import (
     follow,
     values,
 )
-from apportion.core.config import check
+from apportion.core.config import check, positive
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Returns, Transitions
 from apportion.nn import optimise
@@ -64,19 +64,11 @@ class SoftConfig(StochasticConfig, TargetConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rate = self.critic_learning_rate
-        check(rate is None or rate > 0, f"backbone.critic_learning_rate={rate} must be positive")
+        positive(self, "backbone.", "critic_learning_rate")
 
 
-class Networks(NamedTuple):
-    """An actor and two critics, whose arrays have a leading axis of 2; running statistics of batch norms."""
-
-    actor: Any
-    critics: Any
-    actor_statistics: Statistics | None = None
-    critic_statistics: Statistics | None = None
-
-
+# An actor and two critics, whose arrays have a leading axis of 2; running statistics of batch norms of each.
+Networks = tuple[Any, Any, Statistics | None, Statistics | None]
 Init = Callable[[PRNGKeyArray, tuple[int, ...]], Any]  # a network, or one with its statistics
 
 
@@ -92,8 +84,8 @@ def networks_of(
         sizes = (states + actions, *critic_hidden, outputs)
         judge = jax.vmap(lambda k: critic(k, sizes))(jax.random.split(critic_key))
         if not isinstance(acts, tuple):
-            return Networks(acts, judge)
-        return Networks(acts[0], judge[0], acts[1], judge[1])
+            return acts, judge, None, None
+        return acts[0], judge[0], acts[1], judge[1]
 
     return networks
 
@@ -148,16 +140,19 @@ class Kind(NamedTuple):
 
 def make(config: StochasticConfig, kind: Kind) -> Backbone:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
-        networks = kind.networks(key, spec)
+        actor, critics, actor_statistics, critic_statistics = kind.networks(key, spec)
         log_temperature = jnp.asarray(math.log(config.initial_temperature), jnp.float32)
         rate, decay = config.learning_rate, kind.weight_decay
         critic_rate = rate if kind.critic_learning_rate is None else kind.critic_learning_rate
         return State(
-            *networks,
-            target_critics=None if kind.polyak is None else jax.tree.map(jnp.copy, networks.critics),
+            actor,
+            critics,
+            actor_statistics,
+            critic_statistics,
+            target_critics=None if kind.polyak is None else jax.tree.map(jnp.copy, critics),
             log_temperature=log_temperature,
-            actor_optimiser=optimise.start(networks.actor, rate, decay),
-            critic_optimiser=optimise.start(networks.critics, critic_rate, decay),
+            actor_optimiser=optimise.start(actor, rate, decay),
+            critic_optimiser=optimise.start(critics, critic_rate, decay),
             temperature_optimiser=optimise.start(log_temperature, rate),
             updates=jnp.asarray(0, jnp.int32),
             actor_loss=jnp.zeros(()),
@@ -185,7 +180,10 @@ def make(config: StochasticConfig, kind: Kind) -> Backbone:
     def act(
         state: State, observation: Float[Array, "S"], key: PRNGKeyArray, explore: bool
     ) -> Float[Array, "A"]:
-        return act_by_chance(kind.policy(state.actor, state.actor_statistics)(observation), key, explore)
+        """A sampled action; without exploring, the tanh of the mean."""
+        mean, log_std = gaussian(kind.policy(state.actor, state.actor_statistics)(observation))
+        noise = jax.random.normal(key, mean.shape) if explore else jnp.zeros_like(mean)
+        return jnp.tanh(mean + jnp.exp(log_std) * noise)
 
     def actor(state: State) -> dict[str, Array]:
         return kind.arrays(kind.policy(state.actor, state.actor_statistics))
@@ -321,10 +319,3 @@ def sample_action(
     # log(1 - tanh(u)²) = 2 (log 2 - u - softplus(-2u)), which stays finite for large |u|.
     squash = 2 * (math.log(2) - before_tanh - jax.nn.softplus(-2 * before_tanh))
     return jnp.tanh(before_tanh), jnp.sum(log_normal - squash, axis=-1)
-
-
-def act_by_chance(outputs: Float[Array, "O"], key: PRNGKeyArray, explore: bool) -> Float[Array, "A"]:
-    """A sampled action; without exploring, the tanh of the mean."""
-    mean, log_std = gaussian(outputs)
-    noise = jax.random.normal(key, mean.shape) if explore else jnp.zeros_like(mean)
-    return jnp.tanh(mean + jnp.exp(log_std) * noise)

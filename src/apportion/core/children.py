@@ -17,7 +17,6 @@ from typing import Any, BinaryIO, ParamSpec, Self, TypeVar, cast
 
 from apportion.core.config import UserError
 
-_PR_SET_PDEATHSIG = 1
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last one when a terminal is closed
 # Products in a child are small, and the other cores are for the learner and other children.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -78,7 +77,7 @@ def die_with_parent(parent: int) -> None:
     Linux sees to it, even while an environment holds the interpreter. Elsewhere a thread looks now and then.
     """
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG
     else:
         threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
     if os.getppid() != parent:  # it went before we asked

@@ -129,13 +129,14 @@ def from_dict(schema: type[T], value: Any, where: str = "") -> T:
             thing = "setting" if dataclasses.is_dataclass(schema) else "key"
             raise UserError(f"unknown {thing} {inside}{key}{nearest(str(key), hints)}")
     found = {key: conform(hints[key], item, f"{inside}{key}") for key, item in value.items()}
-    absent = sorted(_required(schema) - found.keys())
+    absent = sorted(required(schema) - found.keys())
     if absent:
         raise UserError(f"{inside}{absent[0]} is missing")
     return schema(**found)
 
 
-def _required(schema: type[Any]) -> frozenset[str]:
+def required(schema: type[Any]) -> frozenset[str]:
+    """Fields that have no default."""
     if not dataclasses.is_dataclass(schema):
         return frozenset(schema.__required_keys__)
     missing = dataclasses.MISSING

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast, get_type_hints
 
-from apportion.core.config import UserError, check, nearest
+from apportion.core.config import UserError, check, nearest, required
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ def _import(kind: str, name: str, contract: Any) -> Entry[Any]:
     example = f"def make(config: Config) -> {contract.__name__}, with a frozen dataclass of settings"
     check(config is not None, f"--{kind} {name} is no function that makes one: write {example}")
     assert config is not None
-    missing = [field.name for field in dataclasses.fields(config) if _required(field)]
+    missing = sorted(required(config))
     check(not missing, f"--{kind} {name}: give its setting {', '.join(missing)} a default")
     made = make(config())
     wanted, found = contract.__name__, type(made).__name__
@@ -68,10 +68,6 @@ def _settings_of(make: Any) -> type[Any] | None:
         return None
     frozen: bool = found[0].__dataclass_params__.frozen  # type: ignore[attr-defined]
     return found[0] if frozen else None
-
-
-def _required(field: "dataclasses.Field[Any]") -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 # --- What users name as module:name

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # typing errors and help do without it
     from rich.console import Console
 
-NARROWEST = 20  # characters: tables cannot be drawn in fewer
-
 
 def inert(text: str) -> str:
     """A text as one line that a terminal only shows: what would move its cursor, colour it or turn its
@@ -51,5 +49,5 @@ def console(stderr: bool = False, width: int | None = None) -> "Console":
             raise BrokenPipeError
 
     found = Terminal(stderr=stderr, markup=False, emoji=False, soft_wrap=width is not None, width=width)
-    found.width = max(NARROWEST, found.width)
+    found.width = max(20, found.width)  # tables cannot be drawn in fewer characters
     return found

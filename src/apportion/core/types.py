@@ -87,9 +87,6 @@ class Batch(NamedTuple):
     transitions: Transitions
 
 
-MOST_SEGMENTS = 8  # beyond, more updates teach more than larger ones
-
-
 @dataclass(frozen=True)
 class Sampling:
     """What a method wants to see at each update, beside the backbone's transitions."""
@@ -103,7 +100,8 @@ class Sampling:
         """For segments of so many steps at the longest: what a step of the policy costs stays the same."""
         if self.steps == 0:
             return self
-        segments = max(self.segments, min(self.steps // longest, MOST_SEGMENTS))
+        # Beyond eight segments, more updates teach more than larger ones.
+        segments = max(self.segments, min(self.steps // longest, 8))
         every = max(1, round(self.every * segments * longest / self.steps))
         return replace(self, segments=segments, every=every, steps=0)
 

@@ -23,10 +23,6 @@ from apportion.data.memory import Centres
 from apportion.data.npz import read_npz
 from apportion.nn.losses import sum_exactly
 
-GROWTH = 1.5  # the best episodes are looked for anew when there are so many times more
-MOST_ROWS = 100_000  # steps that a look takes
-MOST_EVENTS = 200  # of a demonstration: aligning takes their square
-
 
 @dataclass(frozen=True)
 class Config:
@@ -79,14 +75,13 @@ def make(config: Config) -> Method:
         return sum_exactly(state.scale * gains, segments)
 
     shown = _read(config.demonstrations) if config.demonstrations else ()
-    first = 1.0 if shown else 4.0 * config.best
     revision = Revision(
         look=lambda state, records, count: look(config, state, records),
         accept=lambda state, found: found,  # updates change nothing: a look finds the whole state
         findings=lambda state: state,
-        first=first,
-        growth=GROWTH,
-        max_rows=MOST_ROWS,
+        first=1.0 if shown else 4.0 * config.best,
+        growth=1.5,
+        max_rows=100_000,
         shown=shown,
     )
     sampling = Sampling(config.segments, "uniform", config.update_every)
@@ -142,7 +137,8 @@ def look(config: Config, state: State, records: list[Record]) -> State:
     if len(demonstrations) < 2 or not own:
         return state
     centres = centres_of(_reached(demonstrations), _reached(own), config.symbols)
-    ways = [events(_symbols(centres, record))[:MOST_EVENTS] for record in demonstrations]
+    # Aligning takes the square of the events: 200 of each are enough.
+    ways = [events(_symbols(centres, record))[:200] for record in demonstrations]
     usual = [events(_symbols(centres, record)) for record in own]
     background = frequencies(usual, config.symbols)
     aligned = align(ways, substitution(background))
@@ -174,8 +170,7 @@ def _fitted(profile: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
 
 
 def _symbols(centres: NDArray[np.float64], record: Record) -> NDArray[np.int64]:
-    away = np.sum(centres**2, axis=1) - 2.0 * record.observations[1:] @ centres.T
-    return np.asarray(np.argmin(away, axis=1))
+    return np.asarray(vq(record.observations[1:].astype(np.float64), centres)[0], np.int64)
 
 
 def _reached(records: list[Record]) -> NDArray[np.float64]:

@@ -22,8 +22,6 @@ from apportion.nn.losses import masked_mean, sum_exactly
 from apportion.nn.networks import dense, init_dense
 from apportion.nn.optimise import Optimiser
 
-MOST_UPDATES = 1000  # running statistics forget what is older
-FARTHEST = 10.0  # standard deviations: inputs are cut there
 LONGEST_GRADIENT = 1.0  # norm: through a thousand steps gradients can burst
 
 Scalar = float | Float[Array, ""]
@@ -62,12 +60,12 @@ def steps_of(segments: Segments) -> Float[Array, "M T I"]:
 
 
 def inputs_of(statistics: Statistics, segments: Segments) -> Float[Array, "M T I"]:
-    """The same, standardised; 0 on padding."""
+    """The same, standardised and cut at ±10; 0 on padding."""
     inputs = steps_of(segments)
     mean, deviation = (
         jnp.broadcast_to(x, inputs.shape) for x in (statistics.mean, jnp.sqrt(statistics.variance) + 1e-6)
     )
-    inputs = jnp.clip((inputs - mean) / deviation, -FARTHEST, FARTHEST)
+    inputs = jnp.clip((inputs - mean) / deviation, -10.0, 10.0)
     return jnp.where(segments.mask[:, :, None], inputs, 0.0)
 
 
@@ -109,7 +107,7 @@ def follow(statistics: Statistics, segments: Segments) -> Statistics:
     real = segments.mask[:, :, None]
     inputs = steps_of(segments)
     count = jnp.maximum(jnp.sum(segments.length), 1).astype(inputs.dtype)
-    share = 1.0 / jnp.minimum(statistics.updates + 1, MOST_UPDATES).astype(inputs.dtype)
+    share = 1.0 / jnp.minimum(statistics.updates + 1, 1000).astype(inputs.dtype)
 
     def move(old: Array, new: Array) -> Array:
         return old + share * (new - old)

@@ -23,8 +23,6 @@ from apportion.nn import losses
 from apportion.nn.losses import tokens_of
 from apportion.nn.networks import MLP
 
-LEAST_NOISE = 1e-2  # a kernel over a thousand like steps has to stay invertible in single precision
-
 
 @dataclass(frozen=True)
 class Config(NetworkConfig):
@@ -102,6 +100,7 @@ def covariance(kernel: Kernel, tokens: Float[Array, "T I"], mask: Bool[Array, "T
     square = jnp.sum(tokens**2, axis=1)
     distance = jnp.maximum(square[:, None] + square[None, :] - 2.0 * tokens @ tokens.T, 0.0)
     alike = jnp.exp(kernel.log_signal - 0.5 * distance * jnp.exp(-2.0 * kernel.log_length))
-    noise = jnp.exp(kernel.log_noise) + LEAST_NOISE
+    # A kernel over a thousand like steps has to stay invertible in single precision.
+    noise = jnp.exp(kernel.log_noise) + 1e-2
     both = mask[:, None] & mask[None, :]
     return jnp.where(both, alike, 0.0) + jnp.diag(jnp.where(mask, noise, 1.0))

@@ -30,7 +30,6 @@ def make(config: Config) -> Method:
         config,
         network,
         lambda network, segments, key: regression.alone(reward_loss(network, segments)),
-        last=lambda network: network,
         reward=reward,
     )
 

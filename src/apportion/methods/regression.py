@@ -77,8 +77,8 @@ def build(
     config: FittedConfig,
     network: Callable[[PRNGKeyArray, Spec], Any],
     loss: Callable[[Any, Segments, PRNGKeyArray], Loss],
-    last: Callable[[Any], MLP],  # that the network's rewards come from
     *,
+    last: Callable[[Any], MLP] = lambda network: network,  # that the network's rewards come from
     reward: Callable[[Any, Transitions], Float[Array, "*B"]] | None = None,
     credit: Callable[[Any, Segments], Float[Array, "M T"]] | None = None,
     weight: Literal["uniform", "length"] = "uniform",

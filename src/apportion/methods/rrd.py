@@ -57,7 +57,6 @@ def make(config: Config) -> Method:
         config,
         network,
         lambda network, segments, key: regression.alone(reward_loss(network, segments, key, config)),
-        last=lambda network: network,
         reward=reward,
         weight="length",
     )

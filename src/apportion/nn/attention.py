@@ -15,7 +15,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from apportion.nn.networks import MLP, init_dense, normalise
 
 BLOCK = 128  # queries at a time: enough to fill a device, and little memory beside the activations
-POSITION_SCALE = 0.1  # quieter than what the step itself says, which starts at a few tenths
 
 
 def block_attention(
@@ -107,7 +106,7 @@ class Transformer(Module):
 
     def __call__(self, tokens: Float[Array, "T I"]) -> Float[Array, "T O"]:
         x = self.embed(tokens)
-        x = x + POSITION_SCALE * positions(*x.shape)
+        x = x + 0.1 * positions(*x.shape)  # quieter than what the step itself says: a few tenths
         # No scan over layers: what is the same in all of them, such as which steps lie before which, would be
         # computed once for all blocks and kept, T² numbers of it.
         for index in range(self.layers.out_bias.shape[0]):

@@ -10,8 +10,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from apportion.core.types import Edges, Segments
 
-_SURE = 1e-30  # cross entropy of what is certain: the square root of 0 has no slope
-
 
 def return_loss(
     rewards: Float[Array, "M T"],
@@ -44,7 +42,8 @@ def segment_errors(
         return (predicted - total) / length.astype(total.dtype)
     towards_no = 1.0 - 2.0 * total
     surprise = jax.nn.softplus(towards_no * (base + predicted))
-    residual = towards_no * jnp.sqrt(2.0 * jnp.maximum(surprise, _SURE))
+    # Of what is certain the cross entropy is 1e-30: the square root of 0 has no slope.
+    residual = towards_no * jnp.sqrt(2.0 * jnp.maximum(surprise, 1e-30))
     return residual / length.astype(total.dtype)
 
 

@@ -12,7 +12,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from apportion.nn.networks import MLP, dense
 
 EPSILON = 1e-3  # added to every variance
-LARGEST_RATIO, LARGEST_SHIFT = 3.0, 5.0  # how far a batch may be from the running statistics: r and d
 
 
 class Statistics(NamedTuple):
@@ -81,8 +80,8 @@ def renormalise(
     """
     batch_mean, batch_std = jnp.mean(x, axis=0), jnp.sqrt(jnp.var(x, axis=0) + EPSILON)
     std = jnp.sqrt(variance + EPSILON)
-    ratio = jnp.clip(batch_std / std, 1 / LARGEST_RATIO, LARGEST_RATIO)
-    shift = jnp.clip((batch_mean - mean) / std, -LARGEST_SHIFT, LARGEST_SHIFT)
+    ratio = jnp.clip(batch_std / std, 1 / 3.0, 3.0)
+    shift = jnp.clip((batch_mean - mean) / std, -5.0, 5.0)
     ratio = jax.lax.stop_gradient(jnp.where(warm, ratio, 1.0))
     shift = jax.lax.stop_gradient(jnp.where(warm, shift, 0.0))
     return (x - rows(batch_mean, x)) * rows(ratio / batch_std, x) + rows(shift, x)

@@ -16,12 +16,10 @@ from jaxtyping import PRNGKeyArray
 from apportion.core.config import UserError, check
 from apportion.core.registry import own
 from apportion.core.spec import Spec
-from apportion.core.types import Acted, Backbone, Batch, Dynamics, Method, Sampling, State, Transitions
+from apportion.core.types import Acted, Backbone, Batch, Method, Metrics, Sampling, State
 from apportion.data import replay as replays
 from apportion.envs import acting
 from apportion.training.settings import Config
-
-_ROWS = 16  # of the replay that batches are drawn from: any number serves to find shapes
 
 
 def check_own(config: Config, spec: Spec) -> None:
@@ -42,8 +40,7 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
     def all_it_does(key: PRNGKeyArray) -> dict[str, Any]:
         batch = _batch(wanted, spec, batch_size, key)
         state = method.init(key, spec)
-        after, metrics = method.update(state, batch, key)
-        found = {"state": state, "after": after, "metrics": metrics}
+        found = _learned("", state, method.update(state, batch, key))
         found["reward"] = method.reward(state, batch.transitions)
         if method.policy_mask is not None:
             found["policy_mask"] = method.policy_mask(state)
@@ -53,8 +50,11 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
             found["credit"] = method.credit(state, batch.segments)
         if method.rescale is not None:
             found["rescaled"] = method.rescale(state, jnp.ones(()), jnp.zeros(()))
-        if method.dynamics is not None:
-            found |= _all_it_imagines(method.dynamics, state, batch.transitions, spec, key)
+        if (dynamics := method.dynamics) is not None:
+            steps, own = batch.transitions, dynamics.init(key, spec)
+            found |= _learned("dynamics.", own, dynamics.update(own, state, steps))
+            imagined = dynamics.imagine(own, state, steps.observation, steps.action, key)
+            found |= {f"dynamics.imagine.{part}": each for part, each in imagined._asdict().items()}
         return found
 
     found = _shapes(whose, all_it_does)
@@ -79,17 +79,6 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
             _check_shape(f"{whose}: {what}", found[what], shape)
 
 
-def _all_it_imagines(
-    dynamics: Dynamics, method: State, steps: Transitions, spec: Spec, key: PRNGKeyArray
-) -> dict[str, Any]:
-    state = dynamics.init(key, spec)
-    after, metrics = dynamics.update(state, method, steps)
-    imagined = dynamics.imagine(state, method, steps.observation, steps.action, key)
-    found = {"state": state, "after": after, "metrics": metrics}
-    found |= {f"imagine.{part}": each for part, each in imagined._asdict().items()}
-    return {f"dynamics.{name}": each for name, each in found.items()}
-
-
 def _check_backbone(name: str, backbone: Backbone, spec: Spec) -> None:
     whose = f"--backbone {name}"
     check(backbone.batch_size >= 1, f"{whose}: batch_size={backbone.batch_size} must be at least 1")
@@ -100,9 +89,9 @@ def _check_backbone(name: str, backbone: Backbone, spec: Spec) -> None:
         if backbone.log_density is not None:
             density = backbone.log_density(state, steps.observation, steps.action)
             steps = steps._replace(acted=Acted(density, steps.terminated, steps.terminated))
-        after, metrics = backbone.update(state, steps, steps.paid, key)
-        found = {"state": state, "after": after, "metrics": metrics, "actor": backbone.actor(state)}
-        return found | {"action": backbone.act(state, steps.observation[0], key, True)}
+        found = _learned("", state, backbone.update(state, steps, steps.paid, key))
+        action = backbone.act(state, steps.observation[0], key, True)
+        return found | {"actor": backbone.actor(state), "action": action}
 
     found = _shapes(whose, all_it_does)
     _check_state(whose, found)
@@ -117,9 +106,13 @@ def _check_backbone(name: str, backbone: Backbone, spec: Spec) -> None:
 
 def _batch(sampling: Sampling, spec: Spec, batch_size: int, key: PRNGKeyArray) -> Batch:
     """What an update sees, drawn from an empty replay."""
-    replay = replays.init(spec, _ROWS)
+    replay = replays.init(spec, 16)  # any number of rows serves to find shapes
     drawn = replays.draw(replay, key, sampling, batch_size, sampling.every)
     return replays.gather(replay, jax.tree.map(lambda x: x[0], drawn), spec.max_segment_steps)
+
+
+def _learned(part: str, before: State, updated: tuple[State, Metrics]) -> dict[str, Any]:
+    return {f"{part}state": before, f"{part}after": updated[0], f"{part}metrics": updated[1]}
 
 
 def _shapes(whose: str, function: Any) -> dict[str, Any]:

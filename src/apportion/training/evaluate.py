@@ -28,8 +28,6 @@ from apportion.training.agent import AgentState
 from apportion.training.settings import Config
 from apportion.training.updates import Islands
 
-_CORRELATION_STEPS = 10_000
-
 Redistribute = Callable[[State, list[list[Arrays]]], list[list[NDArray[np.float32]]]]
 
 
@@ -157,7 +155,7 @@ def replay_correlation(
     method: Method, state: State, replay: replays.Replay, key: PRNGKeyArray
 ) -> Float[Array, ""]:
     """Correlation of r̂ with the hidden reward over steps from one lane's replay; NaN from an empty one."""
-    drawn = replays.draw(replay, key, Sampling(), _CORRELATION_STEPS, 1)
+    drawn = replays.draw(replay, key, Sampling(), 10_000, 1)
     drawn = jax.tree.map(lambda x: x[0], drawn)
     transitions = replays.gather(replay, drawn, 1).transitions
     learned, true = method.reward(state, transitions), transitions.true_reward

@@ -36,7 +36,6 @@ from apportion.training.settings import Config, Schedule
 from apportion.training.updates import key_from, watch_rewards
 
 _INIT, _UPDATE, _DRAW, _WATCH = range(4)  # separate streams of randomness
-_WATCH_EVERY = 100  # draws between two looks at the size of the rewards: an iteration of our own trainer
 
 
 # --- Episodes that somebody else's trainer plays: step by step until they end, then whole into the replay
@@ -186,7 +185,8 @@ class RewardLearner:
 
     def draw(self, batch_size: int) -> Drawn:
         """Steps of closed segments, drawn uniformly, with the method's rewards of now."""
-        if self.config.normalise and self.draws % _WATCH_EVERY == 0:
+        # The size of the rewards is looked at every hundred draws: an iteration of our own trainer.
+        if self.config.normalise and self.draws % 100 == 0:
             origin = self._origin(_WATCH, self.draws)
             self.agent = self._watch(self.agent, self.replay, origin)
         origin = self._origin(_DRAW, self.draws)

@@ -17,14 +17,7 @@ from apportion.core.types import Transitions
 
 Floats = NDArray[np.float64]
 
-_FOURIER = 240  # random features,
-_SCALES = (0.5, 1.0, 2.0)  # an equal share with each length scale, times √dimensions, in standard deviations
-_RIDGE = 1e-4  # of a feature's mean square
-_ROWS = 30_000  # steps at the most, of whole episodes
 _NEIGHBOURS = 20  # logged states to look for an action's like in
-_ASKED = 3_000  # steps at the most that are asked whether their action was tried
-_USUAL = 0.95  # of logged actions have a neighbour that near, by definition
-_REPEATED = 1e-3  # of a dimension's range: actions as near as this are the same
 
 
 class Valued(NamedTuple):
@@ -35,9 +28,9 @@ class Valued(NamedTuple):
 
 
 def chosen_episodes(lengths: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Rising numbers of as many episodes as can be evaluated on."""
+    """Rising numbers of as many episodes as can be evaluated on: 30,000 steps at the most."""
     order = rng.permutation(len(lengths))
-    count = max(1, int(np.searchsorted(np.cumsum(lengths[order]), _ROWS, side="right")))
+    count = max(1, int(np.searchsorted(np.cumsum(lengths[order]), 30_000, side="right")))
     return np.sort(order[:count])
 
 
@@ -49,7 +42,8 @@ class Features(NamedTuple):
 
     @classmethod
     def draw(cls, dimensions: int, rng: np.random.Generator) -> "Features":
-        lengths = np.repeat(_SCALES, _FOURIER // len(_SCALES)) * np.sqrt(dimensions)
+        # 80 waves with each length scale, times √dimensions, in standard deviations.
+        lengths = np.repeat((0.5, 1.0, 2.0), 80) * np.sqrt(dimensions)
         weights = rng.normal(size=(dimensions, len(lengths))) / lengths
         return cls(weights, rng.uniform(0, 2 * np.pi, len(lengths)))
 
@@ -115,8 +109,8 @@ def evaluate(
 
 def _gram(now: NDArray[np.float32], weights: NDArray[np.float32]) -> Floats:
     gram = (now * weights[:, None]).T.astype(np.float64) @ now
-    size = float(np.mean(np.diag(gram)))
-    return np.asarray(gram + _RIDGE * max(size, 1e-12) * np.eye(len(gram)))
+    ridge = 1e-4 * max(float(np.mean(np.diag(gram))), 1e-12)  # of a feature's mean square
+    return np.asarray(gram + ridge * np.eye(len(gram)))
 
 
 def untried(steps: Transitions, policy_action: NDArray[Any], rng: np.random.Generator) -> float:
@@ -124,7 +118,7 @@ def untried(steps: Transitions, policy_action: NDArray[Any], rng: np.random.Gene
     from all those of the nearest states of other episodes than 95% of logged actions are."""
     seen, done = np.asarray(steps.observation, np.float64), np.asarray(steps.action, np.float64)
     episode = np.cumsum(np.asarray(steps.step_in_episode) == 0)
-    asked = rng.permutation(len(seen))[:_ASKED]
+    asked = rng.permutation(len(seen))[:3_000]
     longest = int(np.asarray(steps.segment_length).max())
     neighbours = cKDTree(seen).query(seen[asked], min(_NEIGHBOURS + longest, len(seen)))[1]
     span = np.maximum(np.ptp(done, axis=0), 1e-12)
@@ -134,7 +128,7 @@ def untried(steps: Transitions, policy_action: NDArray[Any], rng: np.random.Gene
         for whose, action in enumerate((done[step], policy_action[step])):
             if others.size:
                 distances[whose, place] = np.min(np.linalg.norm((done[others] - action) / span, axis=1))
-    usual = max(float(np.quantile(distances[0], _USUAL)), _REPEATED)
+    usual = max(float(np.quantile(distances[0], 0.95)), 1e-3)  # of its range: nearer actions are the same
     return float(np.mean(distances[1] > usual))
 
 

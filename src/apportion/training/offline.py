@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from apportion.core.categories import policy_spec
-from apportion.core.config import check
+from apportion.core.config import at_least, check
 from apportion.core.spec import Spec
 from apportion.core.types import Metrics, Record
 from apportion.data import replay as replays
@@ -38,9 +38,7 @@ from apportion.training.uneven import paddings, redistribute_in_groups
 from apportion.training.updates import repeat
 
 TRANSITIONS = 256  # single steps beside the segments of one update: as many as a policy would learn from
-MOST_JUDGED = 1_000  # held-out episodes; more would tell the same
 CLEARLY = 0.98  # an error must fall to this part of the smallest before to count as progress
-HURRY = 4  # times less patience where something else explains outcomes better
 ENOUGH = 0.001  # share of the outcomes' variance; to explain the rest is not worth the time
 
 
@@ -62,10 +60,8 @@ class Fitting:
     """How far the policy's rewards are moved towards the lower ends of their 90% intervals: 0: not at all."""
 
     def __post_init__(self) -> None:
-        for name in ("updates", "check_every", "patience", "policy_updates"):
-            check(getattr(self, name) >= 1, f"{name}={getattr(self, name)} must be at least 1")
+        at_least(self, "", updates=1, check_every=1, patience=1, policy_updates=1, pessimism=0)
         check(0 < self.held_out < 1, f"held_out={self.held_out} must be between 0 and 1")
-        check(self.pessimism >= 0, f"pessimism={self.pessimism} must not be negative")
 
 
 class Logged(NamedTuple):
@@ -83,9 +79,7 @@ class Look(NamedTuple):
     metrics: Metrics  # [L] means over the updates since the last look
     evaluation: Evaluation
     gains: NDArray[np.float64]  # [L, E] loss of the mean outcome less that of the learned rewards
-    unexplained: NDArray[
-        np.float64
-    ]  # [L] share of the former that is left: of outcomes' variance, or log loss
+    unexplained: NDArray[np.float64]  # [L] share of the former that is left: of their variance, or log loss
     beliefs: Arrays  # [L, ...] edges, doubts and the policy mask
     agent: AgentState  # [L, ...] of each lane's best look so far, on the host
     best: NDArray[np.int64]  # [L] which look that was
@@ -110,10 +104,14 @@ def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged, known: f
     """Learn, and yield every look at the held-out episodes; the last one is at each lane's best state.
 
     Where something else is `known` to leave only that share of the outcomes' variance unexplained, what is
-    learned counts by how near it comes to that: while it is behind, patience is shorter."""
+    learned counts by how near it comes to that: while it is behind, patience is four times shorter."""
     paid = [data.outcomes.paid(record) for record in data.learned]
     method, replay = config.make_method(), fill(spec, paid)
-    agent = _with_units(start(config, spec), replay, data.outcomes.yes_no)
+    agent = start(config, spec)
+    if agent.scaling is not None:  # all lanes have the same data, so the same units; yes and no have none
+        units = jax.jit(jax.vmap(scales.measured, in_axes=(0, None)))(agent.scaling, replay)
+        unit = jnp.ones_like(units.unit) if data.outcomes.yes_no else units.unit
+        agent = agent._replace(scaling=units._replace(unit=unit))
     agent = looked_at_all(config, agent, [data.outcomes.linear(record) for record in data.learned])
     lengths = np.array([len(record.actions) for record in paid], np.int64)
     base = data.outcomes.level if data.outcomes.yes_no else None
@@ -122,11 +120,12 @@ def offline(config: Config, fitting: Fitting, spec: Spec, data: Logged, known: f
     mask = partial(agents.policy_mask, method, spec.observation_size)
     steps = list(range(fitting.check_every, fitting.updates + 1, fitting.check_every)) or [fitting.updates]
     for number, step in enumerate(steps):
-        keys = jnp.stack([_key(seed, number) for seed in config.seeds])
+        roots = [jax.random.fold_in(jax.random.key(seed), 1) for seed in config.seeds]
+        keys = jnp.stack([jax.random.fold_in(root, number) for root in roots])
         agent, metrics = learn(agent, replay, keys)
         look = judging.look(step, agent, metrics, mask)
         ahead = bool(np.all(judging.smallest > known)) and known > 0
-        patience = -(-fitting.patience // HURRY) if ahead else fitting.patience
+        patience = -(-fitting.patience // 4) if ahead else fitting.patience
         if number + 1 == len(steps) or judging.settled(step, patience * fitting.check_every):
             best = devices.spread(look.agent, config.lanes)
             yield judging.look(step, best, metrics, mask)._replace(last=True)
@@ -217,7 +216,7 @@ class _Judging:
     def __init__(self, config: Config, spec: Spec, data: Logged) -> None:
         method = data.outcomes.in_outcome_units(agents.in_own_units(config.make_method()))
         self.level, self.yes_no = data.outcomes.level, data.outcomes.yes_no
-        self.lanes, records = config.lanes, data.held_out[:MOST_JUDGED]
+        self.lanes, records = config.lanes, data.held_out[:1_000]  # more would tell the same
         # Of doubles: outcomes may be large numbers that differ little.
         self.paid = np.array([record.total for record in records], np.float64)
         self.held_out = [episode_arrays(record) for record in records]
@@ -282,16 +281,6 @@ class _Judging:
         return bool(np.all((step - self.progress >= patience) | (self.smallest < ENOUGH)))
 
 
-def _with_units(agent: AgentState, replay: Replay, yes_no: bool) -> AgentState:
-    """All lanes have the same data, so the same units; yes and no have none."""
-    if agent.scaling is None:
-        return agent
-    measured = jax.jit(jax.vmap(scales.measured, in_axes=(0, None)))(agent.scaling, replay)
-    if yes_no:
-        measured = measured._replace(unit=jnp.ones_like(measured.unit))
-    return agent._replace(scaling=measured)
-
-
 def looked_at_all(config: Config, agent: AgentState, records: list[Record]) -> AgentState:
     """Let a method that looks at all episodes at once do so: here they are all there from the start."""
     revision = config.make_method().revision
@@ -341,8 +330,3 @@ def _compile(
 
     every = jax.vmap(learn, in_axes=(0, None, 0)) if len(padded) == 1 else learn_unevenly
     return jax.jit(every, donate_argnums=(0,))
-
-
-def _key(seed: int, number: int) -> PRNGKeyArray:
-    """Of one lane's updates up to a look."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 1), number)

@@ -15,9 +15,6 @@ from apportion.envs.acting import standardise
 from apportion.training.offline import with_last
 from apportion.training.scaling import Scaling
 
-_CHILD = 2  # of a lane's seed: others are for the method's first state and for its updates
-_LAST = 500  # updates that metrics are means over
-
 
 def all_steps(records: Sequence[Record], actions: Sequence[NDArray[Any]] | None = None) -> Transitions:
     """[N] the steps of episodes one after the other, in the log's units; with other `actions` [T, A] where a
@@ -71,7 +68,7 @@ def learn_policy(
     updates: int,
 ) -> tuple[State, Metrics]:
     """The states [L, ...] of a backbone after so many updates, each from a batch of the `scaled` steps with
-    these rewards [L, N] (in any unit), and the means of the last metrics. Lanes share the steps."""
+    these rewards [L, N] (in any unit), and the means of the last 500 metrics. Lanes share the steps."""
     paid = in_unit(np.atleast_2d(rewards), np.asarray(steps.terminated))
     shared = jax.tree.map(jnp.asarray, steps)
 
@@ -86,7 +83,8 @@ def learn_policy(
 
         keys = jax.random.split(update_key, updates)
         state, metrics = jax.lax.scan(update, backbone.init(init_key, spec), keys)
-        return state, {name: jnp.mean(each[-_LAST:]) for name, each in metrics.items()}
+        return state, {name: jnp.mean(each[-500:]) for name, each in metrics.items()}
 
-    keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), _CHILD) for seed in seeds])
+    # A seed's children 0 and 1 are for the method's first state and for its updates.
+    keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), 2) for seed in seeds])
     return jax.jit(jax.vmap(one))(keys, jnp.asarray(paid))

@@ -15,8 +15,6 @@ from scipy.special import expit, logit
 from apportion.core.types import Method, Record, Segments, State, Transitions
 
 USUAL = (0.1, 10.0)  # spreads of rewards that learners take as they are, and how far from zero, in spreads
-RIDGES = (1e-4, 1e-2, 1.0)  # over the mean square of a column: the one that tells held-out outcomes best
-CLEARLY = 0.5  # a level must leave no more than this part of the squared error to count
 
 Floats = NDArray[np.float64]
 
@@ -84,9 +82,10 @@ def _level(totals: Floats, lengths: Floats, records: Sequence[Record]) -> float:
     ended = [float(record.terminated) for record in records]
     without = np.column_stack([lengths, ended, np.stack(told)])
     beside = np.column_stack([np.ones(len(totals)), without])
-    missed = min(_missed(without, totals, ridge) for ridge in RIDGES)
-    found = {_missed(beside, totals, ridge): ridge for ridge in RIDGES}
-    if missed < totals.var() or min(found) > CLEARLY * missed:
+    ridges = (1e-4, 1e-2, 1.0)  # over the mean square of a column: the one that tells held-out outcomes best
+    missed = min(_missed(without, totals, ridge) for ridge in ridges)
+    found = {_missed(beside, totals, ridge): ridge for ridge in ridges}
+    if missed < totals.var() or min(found) > 0.5 * missed:
         return 0.0
     return float(_weights(beside, totals, found[min(found)])[0])
 

@@ -28,17 +28,10 @@ Model = TypeVar("Model")
 Policy = TypeVar("Policy")
 
 FIRST, GROWTH = 150 / 256, 2 ** (1 / 3)  # segments at the first measurement, and until the next: see Revision
-USUAL_REWARDS = (0.1, 10.0)  # root mean squares of rewards that backbones take as they come
 # Methods take pay as it comes where some segment's differs by more than the first from what is usual, for one
 # step may have earned that, and where a step's part of how segments differ is below the second.
 USUAL_PAY = (0.5, 10.0)
-OUTGROWN = 1_000.0  # units that a step's part has when what was learned in them does not count any more
-ENOUGH_SEGMENTS = 4  # that were paid, to tell the size of rewards
-ROUNDING = 1e-6  # of what a dimension is on the average: it has not varied where it differs by less,
-LEAST_SPREAD = 1e-8  # or by less than this, which a simulator's arithmetic leaves of nothing
 STANDS_OUT = 10.0  # spreads that the mean of rewards is away from 0 when learners are better off without it
-_FORGET = 0.1  # share of the rewards' mean square that each iteration replaces
-_FORGET_RETURNS = 0.01  # the same of what is known of returns, after the first hundred
 
 
 class Sizes(NamedTuple):
@@ -84,7 +77,8 @@ def measured(scaling: Scaling, replay: Replay) -> Scaling:
     away = jnp.abs(replay.observation - origin[None, :] - mean[None, :]) * live[:, None]
     # Nothing that was seen is to be cut: what has hardly moved, but for once, counts by how far it went.
     spread = jnp.maximum(jnp.sqrt(variance), jnp.max(away, axis=0) / FARTHEST)
-    varies = spread > jnp.maximum(ROUNDING * jnp.abs(origin + mean), LEAST_SPREAD)
+    # Rounding is no variation, nor is the 1e-8 that a simulator's arithmetic leaves of nothing.
+    varies = spread > jnp.maximum(1e-6 * jnp.abs(origin + mean), 1e-8)
     scale = jnp.where(varies, 1 / jnp.where(varies, spread, 1.0), 1.0)
     telling = None if scaling.clocks is None else clock_dimensions(replay)
     found, settled = _unit(scaling, survey_of(replay, 1))
@@ -233,16 +227,18 @@ def _unit(scaling: Scaling, found: Survey) -> tuple[Float[Array, ""], Bool[Array
     most = jnp.max(jnp.abs(found.total) * live)
     totals = found.total / jnp.where(most > 0, most, 1.0)  # squares of small numbers would be none
     rest = totals - jnp.sum(totals * live) / (length * count) * lengths
-    # How few segments differ says little. Too large a unit does no harm for a while, but updates by sums of a
-    # million leave Adam a memory of slopes beside which those that follow, in a unit that fits, are nothing.
-    few = jnp.sum(live) < ENOUGH_SEGMENTS
+    # How fewer than four segments differ says little. Too large a unit does no harm for a while, but updates
+    # by sums of a million leave Adam a memory of slopes beside which those that follow, in a unit that fits,
+    # are nothing.
+    few = jnp.sum(live) < 4
     alike = jnp.max(jnp.abs(rest) * live) < 1e-5  # but for rounding
     rest = jnp.where(few | alike, totals, rest)
     largest, spread = jnp.max(jnp.abs(rest) * live), jnp.sqrt(jnp.sum(rest**2 * live) / count)
     step = most * spread / jnp.sqrt(length)
     unusual = (most * largest < USUAL_PAY[0]) | (step > USUAL_PAY[1])
     first = jnp.where(unusual, step, 1.0)
-    later = jnp.where(~few & (step > OUTGROWN * scaling.unit), step, scaling.unit)
+    # What was learned in a unit that a step's part has a thousand times does not count any more.
+    later = jnp.where(~few & (step > 1_000.0 * scaling.unit), step, scaling.unit)
     paid = most > 0
     now = jnp.where(paid, jnp.where(scaling.settled, later, first), scaling.unit)
     return now, scaling.settled | (paid & ~few)
@@ -290,7 +286,7 @@ def watched(scaling: Scaling, rewards: Float[Array, "B"], ended: Bool[Array, ""]
     level = jnp.where(ended, 0.0, found)
     now, before = jnp.mean((rewards - level) ** 2), scaling.reward_square
     # Upwards at once: while a reward model finds its size, no value may be learned from outsized rewards.
-    square = jnp.maximum(now, before + _FORGET * (now - before))
+    square = jnp.maximum(now, before + 0.1 * (now - before))
     return scaling._replace(reward_square=square, level=level)
 
 
@@ -309,7 +305,7 @@ def watched_returns(
     weights = counted / jnp.sum(counted)
     largest = jnp.max(jnp.abs(found) * counted) / wanted.largest
     looks = sizes.looks + 1
-    share = jnp.maximum(1 / looks.astype(found.dtype), _FORGET_RETURNS)
+    share = jnp.maximum(1 / looks.astype(found.dtype), 0.01)  # all alike, then the last hundred or so
     falling = sizes.largest + share * (largest - sizes.largest)
     return scaling._replace(
         returns=Sizes(
@@ -340,24 +336,22 @@ def for_policy(scaling: Scaling | None, rewards: Float[Array, "*B"]) -> Float[Ar
 
 
 def reward_factor(scaling: Scaling) -> Float[Array, ""]:
-    """What rewards are multiplied with for the backbone: 1, unless they are unusually small or large. Where
-    it has asked for the unit of returns, one over max(their spread, the largest one over what it can be)."""
+    """What rewards are multiplied with for the backbone: 1, unless their root mean square is below 0.1 or
+    above 10. Where it has asked for the unit of returns, one over max(their spread, the largest one over what
+    it can be)."""
     if scaling.returns is not None:
         _, square, largest, _ = scaling.returns
         spread = jnp.sqrt(jnp.maximum(square - scaling.returns.mean**2, 0.0))
         unit = jnp.maximum(spread, largest)
         return jnp.where(unit > 0, 1 / jnp.where(unit > 0, unit, 1.0), 1.0)
     size = jnp.sqrt(scaling.reward_square)
-    return jnp.where(size > 0, jnp.clip(size, *USUAL_REWARDS) / jnp.where(size > 0, size, 1.0), 1.0)
+    return jnp.where(size > 0, jnp.clip(size, 0.1, 10.0) / jnp.where(size > 0, size, 1.0), 1.0)
 
 
 # --- What it means that an episode's time is up: for a policy that can see it coming, the end. To Gymnasium a
 # time limit is a pause: life would go on, so values look beyond it. But what an episode pays ends with it. A
 # policy that is to earn most until then must know how much time is left, or the same state has two values. So
 # the limit is an end where an observation tells the time, and a pause where none does.
-
-
-_EXACT = 0.999  # squared correlation with the time: known to a hundredth of an episode
 
 
 class Limit(NamedTuple):
@@ -378,7 +372,8 @@ def over(limit: Limit, clocks: Float[Array, "S"] | None, transitions: Transition
 
 
 def clock_dimensions(replay: Replay) -> Float[Array, "S"]:
-    """1 for each observation that tells the time: it rises, or falls, by the same amount at every step."""
+    """1 for each observation that tells the time: it rises, or falls, by the same amount at every step, with
+    a squared correlation above 0.999: known to a hundredth of an episode."""
     time, known = times(replay)
     rows, dtype = replay.observation, replay.observation.dtype
     share = known.astype(dtype) / jnp.maximum(jnp.sum(known), 1).astype(dtype)
@@ -388,4 +383,4 @@ def clock_dimensions(replay: Replay) -> Float[Array, "S"]:
     origin = rows[:1]
     mean, both = summed(rows, jnp.stack([share, share * passed]), lambda rows: rows - origin)
     [alone] = summed(rows, share[None, :], lambda rows: (rows - origin - mean[None, :]) ** 2)
-    return (both**2 > _EXACT * alone * jnp.sum(share * passed**2)).astype(dtype)
+    return (both**2 > 0.999 * alone * jnp.sum(share * passed**2)).astype(dtype)

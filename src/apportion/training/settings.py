@@ -6,14 +6,12 @@ from typing import Any
 
 from apportion import backbones, methods
 from apportion.backbones import flashsac
-from apportion.core.config import UserError, check, from_dict, to_dict
+from apportion.core.config import UserError, at_least, check, from_dict, to_dict
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Method
 from apportion.envs.make import EnvConfig
 
 MOST_LANES = 10_000  # in one process; more are a typing error
-MOST_REPLAY_STEPS = 10**15  # the same
-SEEDS = 2**32  # all are below: random keys are made from 32 bits
 NO_POLICY = "none"  # the backbone of a run that was fitted to logged episodes
 
 
@@ -43,13 +41,10 @@ class Schedule:
     """End at the first failure of an environment, or of a seed's losses, instead of going on without it."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "steps_per_iteration", "updates_per_iteration", "evaluate_every"):
-            check(getattr(self, name) >= 1, f"{name}={getattr(self, name)} must be at least 1")
-        check(self.evaluation_episodes >= 1, "evaluation_episodes must be at least 1")
-        check(self.warmup_steps >= 0, f"warmup_steps={self.warmup_steps} must not be negative")
-        most = f"replay_steps={self.replay_steps} must be at most {MOST_REPLAY_STEPS:,}"
-        check(self.replay_steps <= MOST_REPLAY_STEPS, most)
-        check(self.workers is None or self.workers >= 0, f"workers={self.workers} must not be negative")
+        at_least(self, "", steps=1, steps_per_iteration=1, updates_per_iteration=1, evaluate_every=1)
+        at_least(self, "", evaluation_episodes=1, warmup_steps=0, workers=0)
+        most = 10**15  # more are a typing error
+        check(self.replay_steps <= most, f"replay_steps={self.replay_steps} must be at most {most:,}")
 
     @property
     def iterations(self) -> int:
@@ -73,7 +68,7 @@ class Imagine:
 
     def __post_init__(self) -> None:
         check(0 <= self.share <= 1, f"imagine.share={self.share} must be from 0 to 1")
-        check(self.after >= 0, f"imagine.after={self.after} must not be negative")
+        at_least(self, "imagine.", after=0)
 
 
 @dataclass(frozen=True)
@@ -109,9 +104,9 @@ class Config:
         method = methods.find(self.method)
         backbone = backbones.find(self.backbone) if self.has_policy else None
         check(1 <= self.lanes <= MOST_LANES, f"seeds={self.lanes} must be from 1 to {MOST_LANES:,}")
-        check(self.seed >= 0, f"seed={self.seed} must not be negative")
-        last = self.seeds[-1]
-        check(last < SEEDS, f"seed={self.seed} is too large: the last lane's, {last}, must be below {SEEDS}")
+        at_least(self, "", seed=0)
+        last, limit = self.seeds[-1], 2**32  # random keys are made from 32 bits
+        check(last < limit, f"seed={self.seed} is too large: the last lane's, {last}, must be below {limit}")
         if self.method_config is None:
             object.__setattr__(self, "method_config", method.config())
         if self.backbone_config is None and backbone is not None:

@@ -41,7 +41,6 @@ from apportion.training.scaling import Limit
 from apportion.training.settings import Config, Imagine
 
 _WATCHED_STEPS = 1024
-_WATCHED_RUNS = 8  # of so many steps, for returns
 
 
 def updates(
@@ -135,7 +134,7 @@ def watch_returns(
     """Note how large returns are by the rewards that the model gives now: along the newest steps, and along
     others from the beginning of an episode on."""
     assert agent.scaling is not None
-    drawn = jax.tree.map(lambda x: x[0], replays.draw(replay, key, Sampling(), _WATCHED_RUNS, 1))
+    drawn = jax.tree.map(lambda x: x[0], replays.draw(replay, key, Sampling(), 8, 1))
     inside = replays.gather_transitions(replay, drawn.steps, drawn.step_segments).step_in_episode
     oldest = replay.segment_first_step[replay.oldest % replay.paid.shape[0]]
     newest = jnp.maximum(replay.steps - _WATCHED_STEPS, oldest)
@@ -271,8 +270,6 @@ def with_imagined(
 # that costs no waiting: by then the environments have acted on what came of it.
 
 
-_UNREAD = 2  # iterations that may be under way
-
 LOST = "its losses are no numbers any more (NaN): a smaller --backbone.learning-rate may help"
 
 
@@ -297,11 +294,11 @@ class Islands:
         """What an iteration's updates left behind."""
         self.sound = sound
         self._unread.append((iteration, sound))
-        self._read(_UNREAD)
+        self._read(leave=2)  # iterations that may be under way
 
     def settle(self) -> None:
         """Wait until all that was computed is known here, too."""
-        self._read(0)
+        self._read(leave=0)
 
     def _read(self, leave: int) -> None:
         while len(self._unread) > leave:

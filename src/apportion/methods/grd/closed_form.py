@@ -32,7 +32,6 @@ from apportion.methods.grd import dynamics
 from apportion.methods.grd import judge as judges
 from apportion.methods.grd.judge import FREE, RESTRICTED, Judge
 from apportion.methods.grd.parts import (
-    MAX_ROWS,
     Config,
     Looked,
     after,
@@ -76,7 +75,9 @@ class State(NamedTuple):
 
 
 def make(config: Config) -> Method:
-    sampling = Sampling(config.segments or 4, "uniform", config.update_every or 10, _steps(config))
+    # Where one of the two numbers is given, it holds for segments of any length.
+    steps = STEPS if config.segments is None and config.update_every is None else 0
+    sampling = Sampling(config.segments or 4, "uniform", config.update_every or 10, steps)
 
     def init(key: PRNGKeyArray, spec: Spec) -> State:
         states, actions = spec.observation_size, spec.action_size
@@ -147,11 +148,6 @@ def reads(state: State) -> Float[Array, "D"]:
     return jnp.maximum(reward_mask(state.edges), 1 - state.judge.trusted)
 
 
-def _steps(config: Config) -> int:
-    """Where one of the two numbers is given, it holds for segments of any length."""
-    return STEPS if config.segments is None and config.update_every is None else 0
-
-
 # --- The two rewards
 
 
@@ -218,12 +214,14 @@ def _metrics(state: State, squares: Float[Array, "2"]) -> Metrics:
 
 def _revision(config: Config) -> Revision:
     """Often for the additive reward, which is cheap to fit; each time segments have doubled for the edges."""
-    first, growth = ENOUGH_SEGMENTS / 8, 2 ** (1 / 3)
-    return Revision(partial(look, config=config), accept, _findings, first, growth, MAX_ROWS)
-
-
-def _findings(state: State) -> Found:
-    return Found(state.edges, state.looked, state.rewards.bases)
+    return Revision(
+        look=partial(look, config=config),
+        accept=accept,
+        findings=lambda state: Found(state.edges, state.looked, state.rewards.bases),
+        first=ENOUGH_SEGMENTS / 8,
+        growth=2 ** (1 / 3),
+        max_rows=400_000,
+    )
 
 
 def look(state: State, records: list[Record], segments: int, config: Config) -> Found:

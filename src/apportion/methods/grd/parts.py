@@ -110,9 +110,6 @@ def closure(state_to_reward: Float[Array, "S"], state_to_state: Float[Array, "S 
     return mask
 
 
-MAX_ROWS = 400_000  # steps that one search for edges looks at
-
-
 def all_edges(states: int, actions: int, value: float) -> Edges:
     """The same number (a mask, or a logit) for every edge."""
     shapes = ((states,), (actions,), (states, states), (actions, states))

@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.core.spec import Spec
-from apportion.core.types import Batch, Edges, GraphView, Method, Metrics, Sampling, Segments, Transitions
+from apportion.core.types import Batch, Edges, GraphView, Method, Metrics, Sampling, Transitions
 from apportion.methods.grd import dynamics, parts
 from apportion.methods.grd.dynamics import predicted
 from apportion.methods.grd.parts import Config, all_edges, compact, reward_mask, shares_on
@@ -37,7 +37,13 @@ class State(NamedTuple):
 
 def make(config: Config) -> Method:
     def init(key: PRNGKeyArray, spec: Spec) -> State:
-        model = _init_model(config, key, spec.observation_size, spec.action_size)
+        reward_key, dynamics_key = jax.random.split(key)
+        states, actions, hidden = spec.observation_size, spec.action_size, config.hidden
+        model = Model(
+            edges=all_edges(states, actions, config.initial_edge_logit),
+            reward=MLP.init(reward_key, (states + actions, *hidden, 1)),
+            dynamics=MixtureDynamics.init(dynamics_key, states, actions, hidden, config.components),
+        )
         rate = config.learning_rate or 3e-4
         return State(
             model=model,
@@ -113,8 +119,15 @@ def model_loss(
     """L_m = L_rew + L_dyn + L_reg, with independent edge samples for the reward and the dynamics batch."""
     assert batch.segments is not None
     reward_key, dynamics_key = jax.random.split(key)
-    reward_loss = _reward_loss(model, batch.segments, reward_key, config)
-    dynamics_loss = _dynamics_loss(model, batch.transitions, dynamics_key, config)
+    on, segments, steps = model.edges, batch.segments, batch.transitions
+    to_reward = sample_masks(reward_key, (on.state_to_reward, on.action_to_reward), config.temperature)
+    mask = jnp.concatenate(to_reward)
+    x = jnp.concatenate([segments.observations[:, :-1], segments.actions], axis=-1)
+    rewards = predict_reward(model.reward, mask, x)
+    reward_loss = losses.return_loss(rewards, segments.mask, segments.total, segments.length, segments.base)
+    to_state = sample_masks(dynamics_key, (on.state_to_state, on.action_to_state), config.temperature)
+    found = predicted(model.dynamics, steps.observation, steps.action, *to_state, config)
+    dynamics_loss = losses.mixture_nll(steps.next_observation, *found)
     sparsity_loss = losses.sparsity_loss(model.edges, sparsity)
     metrics = {
         "reward_loss": reward_loss,
@@ -130,35 +143,7 @@ def predict_reward(network: MLP, mask: Float[Array, "D"], x: Float[Array, "*B D"
     return jnp.squeeze(network(x * jnp.broadcast_to(mask, x.shape)), axis=-1)
 
 
-def _reward_loss(model: Model, segments: Segments, key: PRNGKeyArray, config: Config) -> Float[Array, ""]:
-    logits = (model.edges.state_to_reward, model.edges.action_to_reward)
-    mask = jnp.concatenate(sample_masks(key, logits, config.temperature))
-    x = jnp.concatenate([segments.observations[:, :-1], segments.actions], axis=-1)
-    rewards = predict_reward(model.reward, mask, x)
-    return losses.return_loss(rewards, segments.mask, segments.total, segments.length, segments.base)
-
-
-def _dynamics_loss(
-    model: Model, transitions: Transitions, key: PRNGKeyArray, config: Config
-) -> Float[Array, ""]:
-    logits = (model.edges.state_to_state, model.edges.action_to_state)
-    state_to_state, action_to_state = sample_masks(key, logits, config.temperature)
-    found = predicted(
-        model.dynamics, transitions.observation, transitions.action, state_to_state, action_to_state, config
-    )
-    return losses.mixture_nll(transitions.next_observation, *found)
-
-
 def sample_masks(key: PRNGKeyArray, logits: tuple[Array, Array], temperature: float) -> tuple[Array, Array]:
     """Both blocks of edges in one draw: random numbers are what takes longest to compile."""
     flat, blocks = ravel_pytree(logits)
     return blocks(parts.sample_mask(key, flat, temperature))
-
-
-def _init_model(config: Config, key: PRNGKeyArray, states: int, actions: int) -> Model:
-    reward_key, dynamics_key = jax.random.split(key)
-    return Model(
-        edges=all_edges(states, actions, config.initial_edge_logit),
-        reward=MLP.init(reward_key, (states + actions, *config.hidden, 1)),
-        dynamics=MixtureDynamics.init(dynamics_key, states, actions, config.hidden, config.components),
-    )
