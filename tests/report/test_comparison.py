@@ -237,8 +237,8 @@ def test_areas_are_between_the_same_steps_for_all(tmp_path: Path) -> None:
     """However often each was evaluated: a straight line has the same area."""
     for method, evaluations in (("grd", 10), ("rd", 2)):  # first after 5,000 steps, and after 25,000
         make_run(tmp_path / method, Recipe(method=method, evaluations=evaluations))
-    read = read_curves([tmp_path])
-    straight = [curve._replace(scores={**curve.scores, "return": curve.steps / 10}) for curve in read.curves]
+    curves, _ = read_curves([tmp_path])
+    straight = [curve._replace(scores={**curve.scores, "return": curve.steps / 10}) for curve in curves]
     found = compare_curves(straight, trusted=False).summary()["tasks"]["toy/Toy-v0"]
     for method in ("grd", "rd"):
         assert found[method]["auc"]["iqm"] == pytest.approx((2500 + 5000) / 2)

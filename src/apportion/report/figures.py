@@ -20,7 +20,7 @@ from apportion.report import drawing
 from apportion.report.drawing import COLOURS, Line, Panel, shortened
 from apportion.report.overview import per_lane
 from apportion.report.statistics import band, mean, thinned
-from apportion.report.structure import mostly_undecided
+from apportion.report.structure import lane_mean, mostly_undecided
 from apportion.runs.folder import RunFolder
 from apportion.runs.summary import step_rewards
 from apportion.runs.words import moment_in_words
@@ -96,13 +96,12 @@ def _learning_curves(runs: Sequence[RunFolder], labels: list[str], path: Path) -
 def draw_structure(run: RunFolder, label: str, path: Path) -> Path | None:
     """P(edge), mean over seeds, at some moments of training, and the true graph where it is known."""
     spec = run.read_spec()
-    steps, edges = run.read_edges()
-    if not all(name in edges for name in BLOCKS):
+    steps = run.edge_steps()
+    moments = {steps[place]: run.read_edges_at(steps[place]) for place in thinned(len(steps), 3)}
+    if not moments or not all(name in edges for edges in moments.values() for name in BLOCKS):
         return None
-    chosen = thinned(len(steps), 3)
     maps = {
-        f"step {steps[place]:,}": {name: _lane_mean(edges[name][place]) for name in BLOCKS}
-        for place in chosen
+        f"step {step:,}": {name: lane_mean(edges[name]) for name in BLOCKS} for step, edges in moments.items()
     }
     if spec.true_graph is not None:
         maps["true graph"] = {name: getattr(spec.true_graph, name) for name in BLOCKS}
@@ -113,22 +112,15 @@ def draw_structure(run: RunFolder, label: str, path: Path) -> Path | None:
             image = _map(axes, blocks, spec)
             axes.set_title(title)
         scale = "P(edge), mean over seeds"
-        if "doubts" in edges:
+        if all("doubts" in edges for edges in moments.values()):
             scale += "; ×: kept, as the data cannot tell"
-            for axes, place in zip(panels, chosen, strict=False):
-                moment = {name: block[place] for name, block in edges.items()}
-                open_ = _table({name: mostly_undecided(moment, name) for name in BLOCKS})
+            for axes, edges in zip(panels, moments.values(), strict=False):
+                open_ = _table({name: mostly_undecided(edges, name) for name in BLOCKS})
                 rows, columns = np.nonzero(open_)
                 axes.plot(columns, rows, linestyle="", marker="x", markersize=3, color=COLOURS[1])
         figure.colorbar(image, ax=list(panels), label=scale, shrink=0.6)
         figure.suptitle(shortened(f"{spec.env_id}: {label}", 80))
         return drawing.save(figure, path)
-
-
-def _lane_mean(block: NDArray[Any]) -> NDArray[Any]:
-    """Over the lanes [L, ...] that have not diverged; over none, NaN."""
-    finite = block[np.isfinite(block.reshape(len(block), -1)).all(axis=1)]
-    return finite.mean(axis=0) if len(finite) else np.full(block.shape[1:], np.nan)
 
 
 def _map(axes: "Axes", blocks: dict[str, NDArray[Any]], spec: Spec) -> Any:
