@@ -12,9 +12,8 @@ import pytest
 from apportion import cli
 from apportion.core.config import UserError
 from apportion.core.spec import BLOCKS
-from apportion.front.paper import presenting
 from apportion.front.paper.experiments import EXPERIMENTS, Experiment, Request, Scale, plan
-from apportion.front.paper.presenting import DEAD, Done, present, run_experiment
+from apportion.front.paper.presenting import Done, _moments, present, run_experiment
 from apportion.methods import METHODS
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder
@@ -60,7 +59,7 @@ def test_the_experiments_are_the_papers() -> None:
     rivals = {"grd", "rrd", "rrd-unbiased", "ircr", "observed"}
     assert {v.method for v in backbones.variants} == rivals
     assert backbones.backbones == ("sac", "td3", "ddpg")
-    assert (len(DEAD), DEAD[-1]) == (84, 110)  # of 111
+    assert EXPERIMENTS["robustness"].noise_dims == (27, 111)  # 84 of 111
     assert EXPERIMENTS["metaworld"].metric == "success"
     assert {v.method for each in EXPERIMENTS.values() for v in each.variants} <= set(METHODS)
 
@@ -118,8 +117,8 @@ def _write_noise(done: list[Done], folder: Path) -> None:
     (folder / "noise").mkdir()
     for each in done:
         for std in EXPERIMENTS["robustness"].noise:
-            noise = {"std": std, "dims": list(DEAD)} if std else None
-            facts = {"step": each.planned.job.steps, "episodes": presenting.EPISODES, "noise": noise}
+            noise = {"std": std, "dims": []} if std else None
+            facts = {"step": each.planned.job.steps, "episodes": 10, "noise": noise}
             returns = [100 - 50 * std, 90.0]
             result = {"run": str(each.run.path), **facts, "returns": returns}
             write_json(folder / "noise" / f"{each.planned.job.name}-{std:g}.json", result)
@@ -225,11 +224,10 @@ def test_an_experiment_from_its_trainings_to_its_page(
 
 
 def test_numbers_stand_beside_the_papers_of_the_same_step_as_far_as_a_training_goes() -> None:
-    moments = presenting._moments
     experiment = EXPERIMENTS["swimmer"]
-    assert moments(experiment, 500_000) == {step: step for step in (100_000, 200_000, 300_000, 500_000)}
+    assert _moments(experiment, 500_000) == {step: step for step in (100_000, 200_000, 300_000, 500_000)}
     scaled = {100_000: 60, 200_000: 120, 300_000: 180, 500_000: 300, 800_000: 480, 1_000_000: 600}
-    assert moments(experiment, 600) == scaled
+    assert _moments(experiment, 600) == scaled
 
 
 def test_what_is_not_usual_has_a_folder_of_its_own() -> None:
