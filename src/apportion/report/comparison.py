@@ -64,8 +64,10 @@ class Compared:
 
     def of(self, task: str, label: str) -> list[Curve]:
         """The seeds of a task and a method that have a number where they are compared."""
-        found = [curve for curve in self.curves if (curve.task, curve.label) == (task, label)]
-        return [curve for curve in found if self._counts(curve)]
+        return [curve for curve in self._seeds(task, label) if self._counts(curve)]
+
+    def _seeds(self, task: str, label: str) -> list[Curve]:
+        return [curve for curve in self.curves if (curve.task, curve.label) == (task, label)]
 
     def _counts(self, curve: Curve) -> bool:
         return bool(np.isfinite(curve.at(self.steps[curve.task], self.metric)))
@@ -76,15 +78,9 @@ class Compared:
 
     def left_out(self, task: str, label: str) -> list[Curve]:
         """Its seeds that stood still or diverged: evaluated where they are compared, without a number."""
-        found = [
-            curve for curve in [*self.curves, *self.silent] if (curve.task, curve.label) == (task, label)
-        ]
-        evaluated = [curve for curve in found if self.steps[task] in curve.steps]
+        mute = [curve for curve in self.silent if (curve.task, curve.label) == (task, label)]
+        evaluated = [c for c in [*self._seeds(task, label), *mute] if self.steps[task] in c.steps]
         return [curve for curve in evaluated if not self._counts(curve)]
-
-    def _first(self, task: str) -> int:
-        """The first step by which all that are compared have been evaluated."""
-        return max(int(curve.steps[0]) for label in self.on(task) for curve in self.of(task, label))
 
     def values(self, task: str, label: str) -> Values:
         return np.array([curve.at(self.steps[task], self.metric) for curve in self.of(task, label)])
@@ -181,7 +177,7 @@ class Compared:
         """Interquartile means over the seeds, with 95% bands; a vertical line at the compared step."""
         lines = []
         for label in self.on(task):
-            curves = [curve for curve in self.curves if (curve.task, curve.label) == (task, label)]
+            curves = self._seeds(task, label)
             steps = np.unique(np.concatenate([curve.steps for curve in curves]))
             values = np.array([[curve.at(step, self.metric) for curve in curves] for step in steps])  # [K, L]
             name = f"{shortened(label)} (n={len(curves)})"
@@ -236,7 +232,9 @@ class Compared:
     def _of_curves(self, task: str, label: str) -> dict[str, Any]:
         """What values at the compared step do not tell by themselves."""
         curves, step = self.of(task, label), self.steps[task]
-        areas = [_area(curve, self.metric, self._first(task), step) for curve in curves]
+        # The first step by which all that are compared have been evaluated.
+        first = max(int(curve.steps[0]) for label in self.on(task) for curve in self.of(task, label))
+        areas = [_area(curve, self.metric, first, step) for curve in curves]
         scaled = self.normalised(task, self.values(task, label))
         rates = [curve.at(step, "success") for curve in curves]
         return {

@@ -185,7 +185,7 @@ def _find(paths: Sequence[Path], trusted: bool) -> tuple[list[Known], list[str]]
     found: dict[Path, Known] = {}
     notes: list[str] = []
     for path in paths:
-        inside = _run_folders(path)
+        inside = run_folders(path)
         check(len(inside) > 0, f"{path} is no run folder and holds none: name what `apportion train` wrote")
         for folder in inside:
             if folder.resolve() in found:
@@ -206,7 +206,7 @@ def _find(paths: Sequence[Path], trusted: bool) -> tuple[list[Known], list[str]]
     return list(found.values()), notes
 
 
-def _run_folders(path: Path) -> list[Path]:
+def run_folders(path: Path) -> list[Path]:
     """The folder itself, or those below it; nothing inside a run is one."""
     found = []
     for place, below, files in os.walk(path):

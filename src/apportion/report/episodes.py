@@ -104,19 +104,14 @@ def _by_priority(run: RunFolder) -> Iterator[tuple[Place, Episode]]:
     if len(steps) > 2:
         steps.insert(1, steps.pop())  # after the newest the oldest: the contrast says most
     snapshots = {step: run.read_episodes(step) for step in steps}
-    places = [
-        (max(moment, _level(lane), number), moment, lane, number)
+    places = [  # a lane waits for as many moments as its number has doubled: 0, then 1 and 2, then 3 to 6
+        (max(moment, (lane + 1).bit_length() - 1, number), moment, lane, number)
         for moment, step in enumerate(steps)
         for lane, stored_there in enumerate(snapshots[step])
         for number in range(len(stored_there))
     ]
     for _, moment, lane, number in sorted(places):
         yield Place(steps[moment], lane, number), snapshots[steps[moment]][lane][number]
-
-
-def _level(lane: int) -> int:
-    """0 for the first lane, 1 for the next two, 2 for four more, and so on."""
-    return (lane + 1).bit_length() - 1
 
 
 def _packed(episode: Episode, shown: list[int]) -> dict[str, Any]:
@@ -190,17 +185,16 @@ def make_extras(run: RunFolder, lanes: int, always: bool, say: Say) -> Extras:
 def _explainer(run: RunFolder, newest: int, always: bool, say: Say) -> Explainer | None:
     """The learned rewards of the run, if they are those that the newest episodes were given."""
     saved = atomic.steps(run.checkpoints)
-    if saved != [] and saved[-1] != newest:
+    if saved and saved[-1] != newest:
         say(f"no contributions: the newest checkpoint is of step {saved[-1]:,}, the episodes of {newest:,}")
         return None
-    size = sum(path.stat().st_size for path in (atomic.place(run.checkpoints, newest),) if path.is_file())
+    size = atomic.place(run.checkpoints, newest).stat().st_size if saved else 0
     if size > 1e9 and not always:
         say(f"no contributions: reading a checkpoint of {size / 1e9:.1f} GB takes long; pass --extras all")
         return None
     try:
         explainer = Explainer(run, PRECISION)
-        stale = explainer.learned.step != newest
-        check(not stale, "; ".join(explainer.learned.skipped))
+        check(explainer.learned.step == newest, "; ".join(explainer.learned.skipped))
         return explainer
     except UserError as error:
         say(f"no contributions: {error}")
@@ -233,10 +227,7 @@ def _pictures(run: RunFolder, episode: Episode, say: Say) -> Mapping[int, bytes]
     except UserError as error:
         say(f"no pictures: {error}")
         return {}
-    return {step: _jpeg(frame) for step, frame in frames.items()}
-
-
-def _jpeg(frame: NDArray[np.uint8]) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(frame).save(file, "JPEG", quality=70)
-    return file.getvalue()
+    found = {step: io.BytesIO() for step in frames}
+    for step, file in found.items():
+        Image.fromarray(frames[step]).save(file, "JPEG", quality=70)
+    return {step: file.getvalue() for step, file in found.items()}

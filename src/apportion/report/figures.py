@@ -43,13 +43,16 @@ def write_figures(
     )
     drawing.need_matplotlib()
     labels = label_runs(runs)
+    # Without signs that a file's name should not have; numbered where that makes them equal.
+    names = [re.sub(r"[^\w.-]+", "-", label).strip(".-") or "run" for label in labels]
+    names = [name if names.count(name) == 1 else f"{name}-{i}" for i, name in enumerate(names, start=1)]
     noise: dict[Path, dict[float, Any]] = {}
     for path in noise_results:
         run, std, returns = _read_noise(path)
         noise.setdefault(run, {})[std] = returns
     folder.mkdir(parents=True, exist_ok=True)
     files = [_learning_curves(runs, labels, folder / f"learning-curves.{format}")]
-    for each, label, name in zip(runs, labels, _file_names(labels), strict=True):
+    for each, label, name in zip(runs, labels, names, strict=True):
         files.append(draw_structure(each, label, folder / f"structure-{name}.{format}"))
         files.append(draw_rewards(each, folder / f"rewards-{name}.{format}"))
     known = {run.path.resolve(): label for run, label in zip(runs, labels, strict=True)}
@@ -60,21 +63,16 @@ def write_figures(
 
 def label_runs(runs: Sequence[RunFolder]) -> list[str]:
     """By environment and method; then by backbone, folder or number, where these do not tell runs apart."""
-    options: list[list[str]] = [[], [], [], []]
-    environments = [run.read_spec().env_id for run in runs]
-    for number, (run, env_id) in enumerate(zip(runs, environments, strict=True), start=1):
-        config = run.read_config()
-        details = ("", config["backbone"]["name"], run.path.resolve().name, str(number))
-        several = env_id if len(set(environments)) > 1 else ""
-        for option, detail in zip(options, details, strict=True):
-            option.append(" · ".join(filter(None, (several, config["method"]["name"], detail))))
-    return next(option for option in options if len(set(option)) == len(runs))
-
-
-def _file_names(labels: list[str]) -> list[str]:
-    """The labels without signs that a file's name should not have; numbered where that makes them equal."""
-    names = [re.sub(r"[^\w.-]+", "-", label).strip(".-") or "run" for label in labels]
-    return [name if names.count(name) == 1 else f"{name}-{i}" for i, name in enumerate(names, start=1)]
+    environments, configs = [run.read_spec().env_id for run in runs], [run.read_config() for run in runs]
+    several = environments if len(set(environments)) > 1 else [""] * len(runs)
+    heads = list(zip(several, (config["method"]["name"] for config in configs), strict=True))
+    folders = [run.path.resolve().name for run in runs]
+    numbers = [str(number) for number in range(1, len(runs) + 1)]
+    for more in ([""] * len(runs), [config["backbone"]["name"] for config in configs], folders, numbers):
+        labels = [" · ".join(filter(None, (*head, each))) for head, each in zip(heads, more, strict=True)]
+        if len(set(labels)) == len(runs):
+            break
+    return labels
 
 
 def _learning_curves(runs: Sequence[RunFolder], labels: list[str], path: Path) -> Path | None:
@@ -220,8 +218,14 @@ def check_plot(path: Path) -> None:
 
 def plot_credit(data: dict[str, Any], path: Path) -> Path:
     """Draw what `explain_run` found into a file."""
+    rows = data["dimensions"][:ROWS]
     with drawing.drawing():
-        return _saved(_draw(data), path, f"What {data['method']} pays for in {data['env']}")
+        figure = drawing.new_figure(11, 1.8 + 0.24 * len(rows))
+        bars, steps = figure.subplots(1, 2, width_ratios=(2, 3))
+        _draw_bars(bars, rows, len(data["lanes"]))
+        _draw_steps(steps, data, rows)
+        figure.suptitle(shortened(f"{data['method']} on {data['env']}, {moment_in_words(data)}", 80))
+        return _saved(figure, path, f"What {data['method']} pays for in {data['env']}")
 
 
 def plot_kinds(data: dict[str, Any], path: Path) -> Path:
@@ -250,16 +254,6 @@ def _saved(figure: "Figure", path: Path, title: str) -> Path:
     svg = picture.getvalue()
     path.write_text(_PAGE.format(title=escape(title), picture=svg[svg.index("<svg") :]))
     return path
-
-
-def _draw(data: dict[str, Any]) -> "Figure":
-    rows = data["dimensions"][:ROWS]
-    figure = drawing.new_figure(11, 1.8 + 0.24 * len(rows))
-    bars, steps = figure.subplots(1, 2, width_ratios=(2, 3))
-    _draw_bars(bars, rows, len(data["lanes"]))
-    _draw_steps(steps, data, rows)
-    figure.suptitle(drawing.shortened(f"{data['method']} on {data['env']}, {moment_in_words(data)}", 80))
-    return figure
 
 
 def _draw_bars(axes: "Axes", rows: list[dict[str, Any]], lanes: int) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.spec import BLOCKS
 from apportion.report import packing
 from apportion.report.drawing import shortened
 from apportion.report.statistics import Band, band, interval, iqm, mean, median, thinned
@@ -90,12 +89,6 @@ def _score(values: NDArray[np.float64]) -> dict[str, Any]:
     }
 
 
-def structure_table(summary: dict[str, Any]) -> dict[str, Any] | None:
-    """F1, precision and recall of each block against the true graph, where there is one."""
-    found = summary["structure_scores"]
-    return None if found is None else {block: found[block] for block in BLOCKS if block in found}
-
-
 def sentence(drivers: Drivers | None, method: str, lanes: int, evaluated: bool) -> str:
     """What drives the reward, for somebody who reads nothing else."""
     if not evaluated:
@@ -106,7 +99,7 @@ def sentence(drivers: Drivers | None, method: str, lanes: int, evaluated: bool) 
             "drive the reward."
         )
     names, all_of_them = drivers.names, drivers.dimensions
-    who = _who(lanes)
+    who = "the one seed keeps" if lanes == 1 else f"most of the {lanes} seeds keep"
     if not drivers.known:
         return (
             "Nothing can be said about the reward: the graphs have no numbers left, as every seed diverged."
@@ -124,10 +117,6 @@ def sentence(drivers: Drivers | None, method: str, lanes: int, evaluated: bool) 
         f"The reward is driven by {_listed(names)}: {len(names)} of {all_of_them} dimensions {have} an edge "
         f"to it that {who}.{more}"
     )
-
-
-def _who(lanes: int) -> str:
-    return "the one seed keeps" if lanes == 1 else f"most of the {lanes} seeds keep"
 
 
 def _listed(names: list[str], most: int = 8) -> str:

@@ -14,9 +14,9 @@ from plotly.offline import get_plotlyjs
 from apportion import __version__
 from apportion.core.config import UserError, check, nearest, read_json_of_others
 from apportion.core.files import write_bytes
-from apportion.core.spec import Spec
+from apportion.core.spec import BLOCKS, Spec
 from apportion.report import episodes as playing
-from apportion.report.overview import curves, scores, sentence, structure_table
+from apportion.report.overview import curves, scores, sentence
 from apportion.report.packing import compressed, compressed_json
 from apportion.report.structure import drivers, structure
 from apportion.runs.folder import RunFolder, notes
@@ -164,7 +164,7 @@ class _Facts:
         """All that the page shows of this run, with so many bytes of edges and as many of episodes."""
         method = self.config["method"]["name"]
         seeds = [self.config["seed"] + lane for lane in range(self.lanes)]
-        certificates = self.summary["certificates"]
+        certificates, truth = self.summary["certificates"], self.summary["structure_scores"]
         certified = [] if self.drivers is None else certificates_in_words(certificates, seeds)
         missed = [*unlearned_in_words(self.summary), *misses_in_words(self.summary, seeds)]
         return {
@@ -191,7 +191,7 @@ class _Facts:
             "certificates": certificates,
             "certified": [*certified, *missed],
             "scores": scores(self.evaluations, self.lanes),
-            "structure_scores": structure_table(self.summary),
+            "structure_scores": None if truth is None else {k: truth[k] for k in BLOCKS if k in truth},
             "curves": self.curves,
             "structure": structure(self.run, self.spec, budget),
             "player": playing.episodes(self.run, self.spec, self.dead, budget, extras),
