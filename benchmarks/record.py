@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from apportion.core.config import check
+from apportion.report.curves import run_folders
 from apportion.runs import logs
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, read_json
@@ -33,16 +34,8 @@ class Record:
 
 def main(args: Record) -> None:
     folders = [folder for path in args.runs for folder in run_folders(path)]
+    check(len(folders) > 0, f"{', '.join(map(str, args.runs))}: no run folder, nor any that holds one")
     write_json(args.out, {"runs": [record(RunFolder.open(folder), args.commit) for folder in folders]})
-
-
-def run_folders(path: Path) -> list[Path]:
-    """The folder itself, or the run folders in it."""
-    found = (
-        [path] if (path / "config.json").exists() else [each.parent for each in path.glob("*/config.json")]
-    )
-    check(len(found) > 0, f"{path} is no run folder, and holds none")
-    return sorted(found)
 
 
 def record(run: RunFolder, commit: str | None) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import numpy as np
 import tyro
 from scipy import stats
 
+from apportion.report.statistics import thinned
 from apportion.runs import checkpoint, logs
 from apportion.runs.folder import RunFolder, read_json
 
@@ -164,23 +165,16 @@ def summary(run: RunFolder, looks: Sequence[Look], seconds: float) -> dict[str, 
         "growth_per_hour": {name: slope(times, values) for name, values in columns.items()},
         "first_and_last": {name: [float(v[0]), float(v[-1])] for name, v in columns.items()},
         "largest": {name: float(values.max()) for name, values in columns.items()},
-        "looks": [[round(float(value), 1) for value in each] for each in thinned(table)],
+        "looks": [[round(float(value), 1) for value in each] for each in table[thinned(len(table), 60)]],
     }
 
 
 def slope(seconds: Any, values: Any) -> dict[str, float]:
     """Growth per hour, with its interval."""
     x, y = (np.array([part.mean() for part in np.array_split(each, PARTS)[1:]]) for each in (seconds, values))
-    hours = x / 3600 - x.mean() / 3600
-    estimate = float(np.sum(hours * y) / np.sum(hours**2))
-    left = y - y.mean() - estimate * hours
-    error = float(np.sqrt(np.sum(left**2) / (len(y) - 2) / np.sum(hours**2)))
-    width = float(stats.t.ppf(0.975, len(y) - 2)) * error
-    return {"estimate": estimate, "low": estimate - width, "high": estimate + width}
-
-
-def thinned(table: Any, at_most: int = 60) -> Any:
-    return table[:: max(1, -(-len(table) // at_most))]
+    found = stats.linregress(x / 3600, y)
+    width = float(stats.t.ppf(0.975, len(y) - 2)) * found.stderr
+    return {"estimate": found.slope, "low": found.slope - width, "high": found.slope + width}
 
 
 if __name__ == "__main__":

@@ -73,21 +73,15 @@ def test_ctrl_c_saves_and_raises(out: Path) -> None:
 # --- Reading
 
 
-def test_curves_are_those_of_the_summary(run: door.Run) -> None:
+def test_curves_and_metrics_are_those_of_the_summary_and_the_log(run: door.Run) -> None:
     answer = apportion("show", run.path, "--json").json
     assert run.summary() == answer
-    assert run.steps.tolist() == answer["steps"]
-    assert run.returns.tolist() == answer["returns"]
+    assert (run.steps.tolist(), run.returns.tolist()) == (answer["steps"], answer["returns"])
     assert run.seeds == [0, 1]
-
-
-def test_metrics_are_records_of_single_lanes(run: door.Run) -> None:
     lines, records = logs.read(run.folder.metrics), run.metrics()
-    assert len(records) == 2 * len(lines)
-    for number, record in enumerate(records):
-        line, lane = lines[number // 2], number % 2
-        assert (record["step"], record["kind"], record["lane"]) == (line["step"], line["kind"], lane)
-        assert record["seed"] == lane
+    assert [(each["lane"], each["seed"]) for each in records] == [(0, 0), (1, 1)] * len(lines)
+    for line, record in zip([line for line in lines for _ in (0, 1)], records, strict=True):
+        assert (record["step"], record["kind"]) == (line["step"], line["kind"])
         assert all(isinstance(value, int | float | str) for value in record.values())
     assert records[-1]["return"] == lines[-1]["return"][1]
 
@@ -104,30 +98,20 @@ def test_the_graph_is_the_mean_of_the_lanes(run: door.Run) -> None:
 # --- What was learned
 
 
-def test_a_policy_plays_the_episodes_of_the_command(run: door.Run) -> None:
-    """The stored episodes again, with the policy of the checkpoint: the same actions."""
+def test_policies_and_rewards_are_those_of_the_stored_episodes(run: door.Run) -> None:
     for lane in (0, 1):
         policy, episode = run.policy(lane), run.episodes()[lane][0]
-        found = np.array([policy(observation) for observation in episode["observations"][:-1]])
-        np.testing.assert_allclose(found, episode["actions"], atol=1e-6)
-
-
-def test_a_policy_does_not_act_on_what_is_no_number(run: door.Run) -> None:
-    observation = run.episodes()[0][0]["observations"][0].copy()
+        observations, actions = episode["observations"], episode["actions"]
+        found = np.array([policy(observation) for observation in observations[:-1]])
+        np.testing.assert_allclose(found, actions, atol=1e-6)
+        rewards = run.reward(observations, actions, lane)
+        np.testing.assert_allclose(rewards, episode["redistributed"], atol=1e-5)
+        with pytest.raises(door.UserError, match="also looks at where a step leads"):
+            run.reward(observations[:-1], actions, lane)
+    observation = observations[0].copy()
     observation[2] = np.nan
     with pytest.raises(door.UserError, match=r"an observation with nan in dimension 2 \(light\) was given"):
         run.policy()(observation)
-
-
-def test_the_learned_reward_is_what_the_episodes_were_given(run: door.Run) -> None:
-    for lane in (0, 1):
-        episode = run.episodes()[lane][0]
-        observations, actions = episode["observations"], episode["actions"]
-        np.testing.assert_allclose(
-            run.reward(observations, actions, lane), episode["redistributed"], atol=1e-5
-        )
-        with pytest.raises(door.UserError, match="also looks at where a step leads"):
-            run.reward(observations[:-1], actions, lane)
 
 
 @pytest.mark.parametrize(

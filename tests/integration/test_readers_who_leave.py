@@ -11,18 +11,8 @@ pytestmark = pytest.mark.slow
 
 def _shell(script: str, *words: str | Path) -> "subprocess.CompletedProcess[str]":
     """A line of shell, in which "$@" is our command with these words."""
-    command = [
-        "bash",
-        "-o",
-        "pipefail",
-        "-c",
-        script,
-        "bash",
-        sys.executable,
-        "-m",
-        "apportion",
-        *map(str, words),
-    ]
+    ours = [sys.executable, "-m", "apportion", *map(str, words)]
+    command = ["bash", "-o", "pipefail", "-c", script, "bash", *ours]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -36,8 +36,11 @@ def play(env: Any, episodes: int) -> list[list[tuple[float, dict[str, Any]]]]:
     return played
 
 
-def test_it_learns_what_episodes_are_paid() -> None:
-    *_, last = play(make(updates_per_step=20), 20)
+def test_it_learns_what_episodes_are_paid_and_pays_the_first_as_they_are() -> None:
+    first, second, third, *_, last = play(make(updates_per_step=20), 20)
+    for episode in (first, second):
+        assert [reward for reward, _ in episode] == [info["paid"] for _, info in episode]
+    assert third[0][0] != 0
     rewards, infos = zip(*last, strict=True)
     assert all(rewards), "every step earns something, though the environment pays at the end alone"
     assert [info["paid"] for info in infos[:-1]] == [0] * 9
@@ -54,13 +57,6 @@ def test_actions_beyond_the_bounds_count_as_the_bounds() -> None:
         found.append(env.step(env.action_space.high + np.float32(beyond))[1])
         assert env._unfinished.actions[-1].max() <= 1
     assert found[0] == found[1]
-
-
-def test_the_first_episodes_pay_as_they_do() -> None:
-    first, second, third = play(make(), 3)
-    for episode in (first, second):
-        assert [reward for reward, _ in episode] == [info["paid"] for _, info in episode]
-    assert third[0][0] != 0
 
 
 @pytest.mark.filterwarnings("ignore:The environment .* is not")
@@ -94,14 +90,11 @@ class Counts(gymnasium.Env[Any, Any]):
         return self.seen, 1.0, False, bool(self.seen[0] == 4), {}
 
 
-class Endless(Counts):
-    max_episode_steps = None  # type: ignore[assignment]
-
-
-def test_a_limit_must_be_known_and_may_be_declared_as_for_a_training() -> None:
-    with pytest.raises(UserError, match="give max_episode_steps"):
-        apportion.RewardModelWrapper(Endless(), "rd")
+def test_a_limit_must_be_known_and_may_be_declared_as_for_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wrapped(Counts()).learner.spec.max_episode_steps == 4
+    monkeypatch.setattr(Counts, "max_episode_steps", None)
+    with pytest.raises(UserError, match="give max_episode_steps"):
+        wrapped(Counts())
 
 
 def wrapped(env: Any) -> apportion.RewardModelWrapper:

@@ -83,11 +83,8 @@ def test_results_that_are_none_are_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", Recipe())
     (tmp_path / "text.json").write_text("hello")
     (tmp_path / "other.json").write_text("[1]")
-    for name, message in (
-        ("missing", "no file"),
-        ("text", "not JSON"),
-        ("other", "no result of an evaluation"),
-    ):
+    messages = {"missing": "no file", "text": "not JSON", "other": "no result of an evaluation"}
+    for name, message in messages.items():
         with pytest.raises(UserError, match=message):
             write_figures([run], tmp_path, "svg", [tmp_path / f"{name}.json"])
     with pytest.raises(UserError, match="no figures as 'gif'"):
@@ -116,16 +113,13 @@ def explained(**changes: Any) -> dict[str, Any]:
     return {**data, "lanes": [{"seed": 0, "episodes": [episode]}], **changes}
 
 
-def test_hostile_names_stay_text(tmp_path: Path) -> None:
+def test_hostile_names_stay_text_and_no_numbers_are_drawn_empty(tmp_path: Path) -> None:
     page = plot_credit(explained(), tmp_path / "plot.html").read_text()
-    assert "<b>toy" not in page
-    assert "<script" not in page
-    assert "<img" not in page
-
-
-def test_an_explanation_without_numbers_is_drawn_empty(tmp_path: Path) -> None:
+    assert not any(markup in page for markup in ("<b>toy", "<script", "<img"))
     nothing = dict.fromkeys(("mean", "mean_absolute", "between_lanes"))
-    rows = [{"name": "x", "index": 0, **nothing}]
     episode = {"steps": [0], "contributions": [[None]]}
-    data = explained(dimensions=rows, lanes=[{"seed": 0, "episodes": [episode]}])
-    assert plot_credit(data, tmp_path / "plot.png").read_bytes().startswith(SIGNS["png"])
+    data = {
+        "dimensions": [{"name": "x", "index": 0, **nothing}],
+        "lanes": [{"seed": 0, "episodes": [episode]}],
+    }
+    assert plot_credit(explained(**data), tmp_path / "plot.png").read_bytes().startswith(SIGNS["png"])

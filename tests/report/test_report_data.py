@@ -13,65 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
-from scipy.stats import bootstrap, trim_mean
 
 from apportion.core.config import UserError
 from apportion.graph.certificate import Doubt
 from apportion.report import packing
-from apportion.report.episodes import Extra, episodes, ranges, shown_dimensions
+from apportion.report.episodes import Extra, dead_dimensions, episodes, shown_dimensions
 from apportion.report.overview import curves, sentence
-from apportion.report.page import LIMIT, check_fit, fits, labels, read_names, renamed, write_report
-from apportion.report.statistics import band, difference, iqm, mean, thinned
+from apportion.report.page import LIMIT, Written, labels, make_page, read_names, renamed
 from apportion.report.structure import Drivers, drivers, structure
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
 from apportion.runs.summary import certificates_in_words, credit_in_words, misses_in_words, summarise
 from synthetic_runs import HOSTILE, Recipe, make_run, make_spec
-
-# --- Statistics
-
-
-@given(st.integers(1, 40), st.integers(0, 2**32 - 1))
-def test_iqm_is_the_mean_without_a_quarter_at_each_end(lanes: int, seed: int) -> None:
-    values = np.random.default_rng(seed).standard_normal(lanes)
-    np.testing.assert_allclose(iqm(values), trim_mean(values, 0.25), rtol=1e-12, atol=1e-12)
-
-
-def test_bands_are_those_of_the_percentile_bootstrap() -> None:
-    values = np.random.default_rng(0).standard_normal((1, 12))
-    ours = band(values, mean)
-    theirs = bootstrap(values, np.mean, method="percentile", n_resamples=20_000, rng=1).confidence_interval
-    assert ours.centre[0] == pytest.approx(values.mean())
-    assert (ours.low[0], ours.high[0]) == pytest.approx((theirs.low, theirs.high), abs=0.05)
-
-
-def test_a_difference_has_the_spread_of_both_sides() -> None:
-    """As of normal means: the interval's half width is 1.96 standard errors, and it lies around the truth."""
-    rng = np.random.default_rng(0)
-    ours, theirs = rng.normal(3, 1, 400), rng.normal(1, 2, 400)
-    centre, low, high = difference(ours, theirs, mean)
-    error = np.sqrt(ours.var() / 400 + theirs.var() / 400)
-    assert centre == pytest.approx(ours.mean() - theirs.mean())
-    assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.1)
-    assert low < 2 < high
-    assert np.isnan(difference(np.array([1.0, np.nan]), np.array([1.0, 2.0]), mean)).all()  # too few lanes
-
-
-def test_lanes_without_numbers_are_left_out_and_one_lane_has_no_band() -> None:
-    curve = band(np.array([[1.0, np.nan, 3.0], [np.nan, np.inf, 2.0], [np.nan] * 3]), mean)
-    np.testing.assert_array_equal(curve.centre, [2, 2, np.nan])
-    np.testing.assert_array_equal(np.isnan(curve.low), [False, True, True])
-
-
-@given(st.integers(0, 300), st.integers(1, 50))
-def test_thinning_keeps_the_ends(count: int, at_most: int) -> None:
-    places = thinned(count, at_most)
-    assert len(places) == min(count, at_most)
-    assert places == sorted(set(places))
-    if count:
-        assert places[-1] == count - 1
-        assert at_most == 1 or places[0] == 0
-
 
 # --- Packing, read back as the page's JavaScript does
 
@@ -138,7 +91,7 @@ def test_little_room_takes_moments_first_then_the_edges_between_observations(run
 
 
 def test_dead_dimensions_are_those_that_never_change(run: RunFolder) -> None:
-    assert ranges(run, run.read_spec()).dead == [3]
+    assert dead_dimensions(run, run.read_spec()) == [3]
 
 
 def test_the_newest_episode_of_the_first_lane_comes_first(run: RunFolder) -> None:
@@ -269,14 +222,14 @@ def names_file(folder: Path, content: Any) -> Path:
 
 
 def test_names_replace_those_that_they_fit(tmp_path: Path) -> None:
-    spec = make_spec(Recipe())
-    names = read_names(names_file(tmp_path, {"action_names": ["left", "right"]}))
+    spec, other = make_spec(Recipe()), make_spec(Recipe(actions=3))
+    file = names_file(tmp_path, {"action_names": ["left", "right"]})
+    names = read_names(file, [other, spec])
     assert renamed(spec, names).action_names == ("left", "right")
     assert renamed(spec, names).observation_names == spec.observation_names
-    assert not fits(names, make_spec(Recipe(actions=3)))
-    check_fit(names, [make_spec(Recipe(actions=3)), spec], tmp_path)
+    assert renamed(other, names).action_names == other.action_names
     with pytest.raises(UserError, match=r"has 2 action_names, but the runs have 4 and 3"):
-        check_fit(names, [make_spec(Recipe(actions=3))], tmp_path)
+        read_names(file, [other])
 
 
 @pytest.mark.parametrize(
@@ -292,10 +245,14 @@ def test_names_replace_those_that_they_fit(tmp_path: Path) -> None:
 )
 def test_bad_names_are_explained(tmp_path: Path, content: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        read_names(names_file(tmp_path, content))
+        read_names(names_file(tmp_path, content), [])
 
 
 # --- The file
+
+
+def _page(path: Path, *runs: RunFolder) -> Written:
+    return make_page(runs, path, extras="none")
 
 
 def _packed(text: str) -> dict[str, Any]:
@@ -307,13 +264,13 @@ def _packed(text: str) -> dict[str, Any]:
 
 def test_a_run_without_a_graph_is_warned_of_too(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", Recipe(graph=False, train_lines=0))
-    data = _packed(write_report([run], tmp_path / "page.html").path.read_text())
+    data = _packed(_page(tmp_path / "page.html", run).path.read_text())
     assert [text[:19] for text in data["runs"][0]["certified"]] == ["Nothing was learned"]
 
 
 def test_no_name_of_a_run_is_markup(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", Recipe(names=HOSTILE, env=HOSTILE[1]))
-    text = write_report([run], tmp_path / "new/page.html").path.read_text()
+    text = _page(tmp_path / "new/page.html", run).path.read_text()
     assert "alert" not in text
     data = _packed(text)
     assert data["runs"][0]["observation_names"][:3] == list(HOSTILE)
@@ -330,12 +287,12 @@ def test_a_page_of_many_wide_runs_stays_below_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path / "run", Recipe(states=60, lanes=2, length=200, truth=False))
-    alone = write_report([run], tmp_path / "one.html").size
+    alone = _page(tmp_path / "one.html", run).size
     monkeypatch.setattr("apportion.report.page.LIMIT", alone + 60_000)
-    assert write_report([run] * 4, tmp_path / "four.html").size < alone + 60_000 < LIMIT
+    assert _page(tmp_path / "four.html", *[run] * 4).size < alone + 60_000 < LIMIT
     monkeypatch.setattr("apportion.report.page.LIMIT", 1_000_000)
     with pytest.raises(UserError, match="give fewer runs"):
-        write_report([run] * 4, tmp_path / "four.html")
+        _page(tmp_path / "four.html", *[run] * 4)
 
 
 def test_a_cause_that_was_not_observed_is_warned_of() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from apportion.graph.certificate import Doubt
 from apportion.report.episodes import Extra, Extras
-from apportion.report.page import LIMIT, write_report
+from apportion.report.page import LIMIT, make_page
 from apportion.runs.folder import RunFolder
 from synthetic_runs import HOSTILE, Recipe, make_run
 
@@ -78,8 +78,8 @@ class Opened:
 def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
     contexts = []
 
-    def open_page(*runs: RunFolder, extras: Any = None, **options: Any) -> Opened:
-        path = write_report(runs, tmp_path / "page.html", extras=extras).path
+    def open_page(*runs: RunFolder, extras: Any = "none", **options: Any) -> Opened:
+        path = make_page(runs, tmp_path / "page.html", extras=extras).path
         contexts.append(browser.new_context(**options))
         return Opened(contexts[-1].new_page(), path)
 
@@ -219,5 +219,5 @@ def test_a_long_run_of_twenty_lanes_stays_below_the_limit(tmp_path: Path) -> Non
         truth=False,
         train_lines=2000,
     )
-    written = write_report([make_run(tmp_path / "long", recipe)], tmp_path / "page.html")
+    written = make_page([make_run(tmp_path / "long", recipe)], tmp_path / "page.html", extras="none")
     assert written.size < LIMIT

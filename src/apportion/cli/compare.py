@@ -16,7 +16,7 @@ from apportion.core.terminal import say
 from apportion.report.comparison import Metric, compare_runs, read_random
 from apportion.report.drawing import check_file, need_matplotlib
 from apportion.report.figures import write_figures
-from apportion.report.page import Extras, Names, check_fit, make_page, page_of, read_names
+from apportion.report.page import Extras, make_page, page_of, read_names
 from apportion.runs.folder import RunFolder
 
 
@@ -130,10 +130,8 @@ class Report:
     def __call__(self) -> int:
         runs = [RunFolder.open(path, trusted=not self.no_env) for path in self.runs]
         out = page_of(runs, self.out and from_folder(self.out))
-        names: Names = {}
-        if self.names is not None:
-            names = read_names(self.names)
-            check_fit(names, [run.read_spec() for run in runs], self.names)
+        specs = [run.read_spec() for run in runs]
+        names = None if self.names is None else read_names(self.names, specs)
         if self.figures is not None:
             need_matplotlib()
         check(self.figures is not None or not self.noise_results, "--noise-results needs --figures FOLDER")

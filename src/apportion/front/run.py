@@ -110,13 +110,15 @@ class Run:
         return self._graph(slice(lane, lane + 1))
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All that was logged, as records for a data frame: one for each step, kind and lane."""
+        """All that was logged, as records for a data frame: one for each step, kind and lane; NaN for what
+        was no number."""
         records, seeds = [], self.seeds
         for entry in self.folder.read_metrics():
             values = {name: value for name, value in entry.items() if name not in ("step", "kind", STORED)}
             for lane, seed in enumerate(seeds):
                 whose = {"step": entry["step"], "kind": entry["kind"], "lane": lane, "seed": seed}
-                records.append(whose | {name: _of_lane(value, lane) for name, value in values.items()})
+                own = {name: x[lane] if isinstance(x, list) else x for name, x in values.items()}
+                records.append(whose | {name: float("nan") if x is None else x for name, x in own.items()})
         return records
 
     def frame(self) -> Any:
@@ -236,12 +238,6 @@ class Run:
         if not all(name in edges for name in BLOCKS):
             return None
         return Graph(**{name: edges[name][lanes].mean(axis=0) for name in BLOCKS})
-
-
-def _of_lane(value: Any, lane: int) -> Any:
-    """One lane's share of a logged value, NaN where it was not a number."""
-    own = value[lane] if isinstance(value, list) else value
-    return float("nan") if own is None else own
 
 
 # --- Trainings

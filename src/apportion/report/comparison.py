@@ -34,7 +34,6 @@ from apportion.runs.atomic import plain
 from apportion.runs.folder import RunFolder
 
 ORACLE, OURS = "oracle", "grd"
-THRESHOLDS = 51  # of a performance profile
 
 Values = NDArray[np.float64]  # [L]
 
@@ -65,8 +64,10 @@ class Compared:
 
     def of(self, task: str, label: str) -> list[Curve]:
         """The seeds of a task and a method that have a number where they are compared."""
-        found = [curve for curve in self.curves if (curve.task, curve.label) == (task, label)]
-        return [curve for curve in found if self._counts(curve)]
+        return [curve for curve in self._seeds(task, label) if self._counts(curve)]
+
+    def _seeds(self, task: str, label: str) -> list[Curve]:
+        return [curve for curve in self.curves if (curve.task, curve.label) == (task, label)]
 
     def _counts(self, curve: Curve) -> bool:
         return bool(np.isfinite(curve.at(self.steps[curve.task], self.metric)))
@@ -77,15 +78,9 @@ class Compared:
 
     def left_out(self, task: str, label: str) -> list[Curve]:
         """Its seeds that stood still or diverged: evaluated where they are compared, without a number."""
-        found = [
-            curve for curve in [*self.curves, *self.silent] if (curve.task, curve.label) == (task, label)
-        ]
-        evaluated = [curve for curve in found if self.steps[task] in curve.steps]
+        mute = [curve for curve in self.silent if (curve.task, curve.label) == (task, label)]
+        evaluated = [c for c in [*self._seeds(task, label), *mute] if self.steps[task] in c.steps]
         return [curve for curve in evaluated if not self._counts(curve)]
-
-    def _first(self, task: str) -> int:
-        """The first step by which all that are compared have been evaluated."""
-        return max(int(curve.steps[0]) for label in self.on(task) for curve in self.of(task, label))
 
     def values(self, task: str, label: str) -> Values:
         return np.array([curve.at(self.steps[task], self.metric) for curve in self.of(task, label)])
@@ -182,8 +177,9 @@ class Compared:
         """Interquartile means over the seeds, with 95% bands; a vertical line at the compared step."""
         lines = []
         for label in self.on(task):
-            curves = [curve for curve in self.curves if (curve.task, curve.label) == (task, label)]
-            steps, values = _seeds(curves, self.metric)
+            curves = self._seeds(task, label)
+            steps = np.unique(np.concatenate([curve.steps for curve in curves]))
+            values = np.array([[curve.at(step, self.metric) for curve in curves] for step in steps])  # [K, L]
             name = f"{shortened(label)} (n={len(curves)})"
             lines.append(Line(steps, band(values, iqm), name, self._colour(label)))
         last = max(curve.steps[-1] for curve in self.curves if curve.task == task)
@@ -219,53 +215,46 @@ class Compared:
         return colour(self.labels.index(label))
 
     def _task(self, task: str) -> dict[str, Any]:
-        labels = self.on(task)
-        everything = np.concatenate([self.values(task, label) for label in labels])
-        thresholds = np.linspace(everything.min(), everything.max(), THRESHOLDS)
-        return {label: self._method(task, label, labels, thresholds) for label in labels}
-
-    def _method(self, task: str, label: str, rivals: list[str], thresholds: Values) -> dict[str, Any]:
-        curves, values = self.of(task, label), self.values(task, label)
-        areas = [_area(curve, self.metric, self._first(task), self.steps[task]) for curve in curves]
-        theirs = {each: [self.values(task, each)] for each in rivals if each != label}
-        normalised = None
-        if self.scale(task) is not None:
-            normalised = _told(interval(self.normalised(task, values), iqm))
+        """One task, method by method."""
+        values = {label: self.values(task, label) for label in self.on(task)}
+        everything = np.concatenate([*values.values()])
         return {
-            **_scores([values], thresholds, [values], theirs),
-            "seeds": [curve.seed for curve in curves],
-            "left_out": [curve.seed for curve in self.left_out(task, label)],
-            "values": values,
-            "auc": _told(interval(areas, iqm)),
-            "normalised": normalised,
-            **self._success(task, curves),
+            label: {
+                **_scores([mine], everything, [mine], {k: [v] for k, v in values.items() if k != label}),
+                "seeds": [curve.seed for curve in self.of(task, label)],
+                "left_out": [curve.seed for curve in self.left_out(task, label)],
+                "values": mine,
+                **self._of_curves(task, label),
+            }
+            for label, mine in values.items()
         }
 
-    def _success(self, task: str, curves: list[Curve]) -> dict[str, Any]:
-        rates = [curve.at(self.steps[task], "success") for curve in curves]
-        return {"success": _told(interval(rates, iqm))} if np.isfinite(rates).any() else {}
+    def _of_curves(self, task: str, label: str) -> dict[str, Any]:
+        """What values at the compared step do not tell by themselves."""
+        curves, step = self.of(task, label), self.steps[task]
+        # The first step by which all that are compared have been evaluated.
+        first = max(int(curve.steps[0]) for label in self.on(task) for curve in self.of(task, label))
+        areas = [_area(curve, self.metric, first, step) for curve in curves]
+        scaled = self.normalised(task, self.values(task, label))
+        rates = [curve.at(step, "success") for curve in curves]
+        return {
+            "auc": _told(interval(areas, iqm)),
+            "normalised": None if self.scale(task) is None else _told(interval(scaled, iqm)),
+            **({"success": _told(interval(rates, iqm))} if np.isfinite(rates).any() else {}),
+        }
 
     @cached_property
     def aggregate(self) -> dict[str, Any]:
         """All tasks together, method by method."""
-        top = max((float(lanes.max()) for label in self.labels for lanes in self.strata(label)), default=1.0)
-        thresholds = np.linspace(0, max(1.0, top), THRESHOLDS)
+        strata = {label: self.strata(label) for label in self.labels}
+        everything = np.concatenate([[0.0, 1.0], *(lanes for mine in strata.values() for lanes in mine)])
         # Who beats whom on a task needs no scale.
         raw = {label: [self.values(task, label) for task in self.common] for label in self.labels}
-        methods = {}
-        for label in self.labels:
-            rivals = {other: lanes for other, lanes in raw.items() if other != label}
-            methods[label] = _scores(self.strata(label), thresholds, raw[label], rivals)
+        methods = {
+            label: _scores(mine, everything.clip(0), raw[label], {k: v for k, v in raw.items() if k != label})
+            for label, mine in strata.items()
+        }
         return {"tasks": self.common, "scaled_tasks": self.scaled, "methods": methods}
-
-
-def _seeds(curves: list[Curve], metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """All steps [K] of some seeds, and their values then [K, L]; NaN where one has none."""
-    steps = np.unique(np.concatenate([curve.steps for curve in curves]))
-    values = np.full((len(steps), len(curves)), np.nan)
-    for lane, curve in enumerate(curves):
-        values[np.searchsorted(steps, curve.steps), lane] = curve.scores[metric]
-    return steps, values
 
 
 def write_table(path: Path, records: Sequence[Mapping[str, Any]]) -> Path:
@@ -297,14 +286,14 @@ def _area(curve: Curve, metric: str, first: int, last: int) -> float:
 
 
 def _scores(
-    strata: list[Values], thresholds: Values, raw: list[Values], rivals: dict[str, list[Values]]
+    strata: list[Values], everything: Values, raw: list[Values], rivals: dict[str, list[Values]]
 ) -> dict[str, Any]:
-    """Statistics on the scale of `strata`, and who beats whom, which needs none."""
+    """Statistics on the scale of `strata` and `everything`, and who beats whom, which needs none."""
     middle, average = stratified(strata, iqm), stratified(strata, mean)
+    thresholds = np.linspace(everything.min(), everything.max(), 51)
     above = profile(strata, thresholds)
     return {
-        "iqm": middle.centre,
-        "interval": [middle.low, middle.high],
+        **_told(middle),
         "mean": average.centre,
         "mean_interval": [average.low, average.high],
         "profile": {"thresholds": thresholds, "share": above.centre, "low": above.low, "high": above.high},
@@ -362,7 +351,11 @@ def compare_curves(
             steps[task] = step
             still = [c for c in of_task if step in c.steps and not np.isfinite(c.at(step, metric))]
             said += _per_run(still, f"stood still or diverged by step {step:,}")
-    check(len(steps) > 0, _nowhere(at))
+    nowhere = "no task has a step at which all its runs were evaluated: give --at STEP"
+    check(
+        len(steps) > 0,
+        nowhere if at is None else f"no run was evaluated at step {at:,}: choose another --at",
+    )
     given = {task: value for task, value in (random or {}).items() if task in steps}
     found = Compared(curves, metric, steps, given, said, unknown)
     if metric == "return" and trusted:
@@ -409,9 +402,7 @@ def _measured(found: Compared) -> tuple[dict[str, float], list[str]]:
     """What random actions earn on tasks that have an oracle, and a line where they cannot be played."""
     measured: dict[str, float] = {}
     lines = []
-    for task in found.oracle:
-        if task in found.random:
-            continue
+    for task in [task for task in found.oracle if task not in found.random]:
         try:
             measured[task] = random_return(next(curve.run for curve in found.curves if curve.task == task))
         except FAILURES as error:
@@ -444,12 +435,6 @@ def _on_numbers(found: Compared) -> list[str]:
         said = f"{len(found.common)} of {len(found.tasks)} tasks" if found.common else "no task"
         lines.append(f"{TOGETHER}: {said}, since not every method is on {', '.join(some)}")
     return lines
-
-
-def _nowhere(at: int | None) -> str:
-    if at is None:
-        return "no task has a step at which all its runs were evaluated: give --at STEP"
-    return f"no run was evaluated at step {at:,}: choose another --at"
 
 
 def _runs(curves: Iterable[Curve]) -> list[str]:

@@ -147,13 +147,9 @@ class Curve(NamedTuple):
         return bool(np.isfinite(self.scores[score]).any())
 
 
-class Read(NamedTuple):
-    curves: list[Curve]
-    notes: list[str]  # a line on each thing that is left out
-
-
-def read_curves(paths: Sequence[Path], trusted: bool = True) -> Read:
-    """Every seed of every run in these folders, each a run's or one that holds runs at any depth."""
+def read_curves(paths: Sequence[Path], trusted: bool = True) -> tuple[list[Curve], list[str]]:
+    """Every seed of every run in these folders, each a run's or one that holds runs at any depth; and a line
+    on each thing that is left out."""
     check(len(paths) > 0, "no run folder given: name at least one")
     found, notes = _find(paths, trusted)
     runs: list[tuple[Known, list[dict[str, Any]]]] = []
@@ -174,18 +170,14 @@ def read_curves(paths: Sequence[Path], trusted: bool = True) -> Read:
         for (each, evaluations), task, label in zip(runs, tasks, labels, strict=True)
         for curve in curves_of(each.run, each.config, evaluations, task, label)
     ]
-    return _with_failures(Read(curves, notes))
-
-
-def _with_failures(read: Read) -> Read:
-    """A run that never reports a success, while others of its task do, never succeeded."""
-    reported = {curve.task for curve in read.curves if curve.known("success")}
-    silent = [curve for curve in read.curves if curve.task in reported and not curve.known("success")]
-    for curve in silent:
-        curve.scores["success"] = np.where(np.isfinite(curve.scores["return"]), 0.0, np.nan)
-    said = "reports no success, while others of its task do: its success rate counts as 0"
-    runs = dict.fromkeys(str(curve.run.path) for curve in silent if curve.known("success"))
-    return Read(read.curves, [*read.notes, *(f"{run}: {said}" for run in runs)])
+    # A run that never reports a success, while others of its task do, never succeeded.
+    reported = {curve.task for curve in curves if curve.known("success")}
+    for curve in curves:
+        if curve.task in reported and not curve.known("success"):
+            curve.scores["success"] = np.where(np.isfinite(curve.scores["return"]), 0.0, np.nan)
+            said = "reports no success, while others of its task do: its success rate counts as 0"
+            notes += [f"{curve.run.path}: {said}"] if curve.known("success") else []
+    return curves, list(dict.fromkeys(notes))
 
 
 def _find(paths: Sequence[Path], trusted: bool) -> tuple[list[Known], list[str]]:
@@ -193,7 +185,7 @@ def _find(paths: Sequence[Path], trusted: bool) -> tuple[list[Known], list[str]]
     found: dict[Path, Known] = {}
     notes: list[str] = []
     for path in paths:
-        inside = _run_folders(path)
+        inside = run_folders(path)
         check(len(inside) > 0, f"{path} is no run folder and holds none: name what `apportion train` wrote")
         for folder in inside:
             if folder.resolve() in found:
@@ -214,7 +206,7 @@ def _find(paths: Sequence[Path], trusted: bool) -> tuple[list[Known], list[str]]
     return list(found.values()), notes
 
 
-def _run_folders(path: Path) -> list[Path]:
+def run_folders(path: Path) -> list[Path]:
     """The folder itself, or those below it; nothing inside a run is one."""
     found = []
     for place, below, files in os.walk(path):

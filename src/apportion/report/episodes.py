@@ -1,6 +1,7 @@
 """Episodes to play on the page: true against redistributed reward, and what was observed and done."""
 
 import io
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -21,8 +22,6 @@ from apportion.runs.explaining import Explainer
 from apportion.runs.folder import Episode, RunFolder
 from apportion.runs.settings import read_settings
 
-SNAPSHOTS = 6
-COLUMNS = 64  # dimensions whose values are shown: in wide environments those that matter most
 STEPS = 5_000  # longer episodes are cut on the page
 
 
@@ -49,29 +48,16 @@ def no_extras(place: Place, episode: Episode) -> Extra:
     return Extra()
 
 
-class Ranges(NamedTuple):
-    """The smallest and largest value that each dimension took in the stored episodes."""
-
-    low: NDArray[np.float64]  # [S+A]
-    high: NDArray[np.float64]  # [S+A]
-
-    @property
-    def dead(self) -> list[int]:
-        """Dimensions that never changed. Observations come first, then actions."""
-        return [int(place) for place in np.flatnonzero(self.low == self.high)]
-
-
-def ranges(run: RunFolder, spec: Spec) -> Ranges:
-    """Over every stored episode of every lane."""
+def dead_dimensions(run: RunFolder, spec: Spec) -> list[int]:
+    """Of the S+A dimensions those that never changed in any stored episode."""
     size = spec.observation_size + spec.action_size
     low, high = np.full(size, np.nan), np.full(size, np.nan)
     for step in run.episode_steps():
-        for lane in run.read_episodes(step):
-            for episode in lane:
-                pair = (episode["observations"], episode["actions"])
-                low = np.fmin(low, np.concatenate([np.fmin.reduce(part, axis=0) for part in pair]))
-                high = np.fmax(high, np.concatenate([np.fmax.reduce(part, axis=0) for part in pair]))
-    return Ranges(low, high)
+        for episode in itertools.chain(*run.read_episodes(step)):
+            pair = (episode["observations"], episode["actions"])
+            low = np.fmin(low, np.concatenate([np.fmin.reduce(part, axis=0) for part in pair]))
+            high = np.fmax(high, np.concatenate([np.fmax.reduce(part, axis=0) for part in pair]))
+    return [int(place) for place in np.flatnonzero(low == high)]
 
 
 def episodes(
@@ -96,7 +82,7 @@ def episodes(
 
 
 def shown_dimensions(spec: Spec, edges: Arrays, dead: list[int]) -> list[int]:
-    """Which of the S+A dimensions are shown: all, or in wide environments those nearest to the reward."""
+    """Which of the S+A dimensions are shown: all, or of more than 64 those nearest to the reward."""
     observed, acted = spec.observation_size, spec.action_size
     weight = np.zeros(observed + acted)
     weight[observed:] += 2
@@ -108,18 +94,18 @@ def shown_dimensions(spec: Spec, edges: Arrays, dead: list[int]) -> list[int]:
     ):
         if block in edges:
             weight[place] += value * np.nan_to_num(edges[block].mean(axis=0))
-    return sorted(int(place) for place in np.argsort(-weight, kind="stable")[:COLUMNS])
+    return sorted(int(place) for place in np.argsort(-weight, kind="stable")[:64])
 
 
 def _by_priority(run: RunFolder) -> Iterator[tuple[Place, Episode]]:
     """The newest episode of the first lane, then other lanes, moments and episodes, spreading out evenly."""
     stored = run.episode_steps()
-    steps = [stored[place] for place in thinned(len(stored), SNAPSHOTS)][::-1]
+    steps = [stored[place] for place in thinned(len(stored), 6)][::-1]
     if len(steps) > 2:
         steps.insert(1, steps.pop())  # after the newest the oldest: the contrast says most
     snapshots = {step: run.read_episodes(step) for step in steps}
-    places = [
-        (max(moment, _level(lane), number), moment, lane, number)
+    places = [  # a lane waits for as many moments as its number has doubled: 0, then 1 and 2, then 3 to 6
+        (max(moment, (lane + 1).bit_length() - 1, number), moment, lane, number)
         for moment, step in enumerate(steps)
         for lane, stored_there in enumerate(snapshots[step])
         for number in range(len(stored_there))
@@ -128,29 +114,16 @@ def _by_priority(run: RunFolder) -> Iterator[tuple[Place, Episode]]:
         yield Place(steps[moment], lane, number), snapshots[steps[moment]][lane][number]
 
 
-def _level(lane: int) -> int:
-    """0 for the first lane, 1 for the next two, 2 for four more, and so on."""
-    return (lane + 1).bit_length() - 1
-
-
 def _packed(episode: Episode, shown: list[int]) -> dict[str, Any]:
     length = len(episode["actions"])
     values = np.concatenate([episode["observations"][:length], episode["actions"]], axis=1)
-    rewards: dict[str, Any] = {
-        name: packing.floats(episode[name][:STEPS])
-        for name in ("true_rewards", "redistributed", "paid", "redistributed_low", "redistributed_high")
-        if name in episode
-    }
-    unknown = np.full((length, episode["observations"].shape[1]), np.nan)
-    advice = (
-        {
-            "recommended": packing.columns(
-                np.concatenate([unknown, episode["recommended"]], axis=1)[:STEPS, shown]
-            )
-        }
-        if "recommended" in episode
-        else {}
-    )
+    names = ("true_rewards", "redistributed", "paid", "redistributed_low", "redistributed_high")
+    rewards = {name: packing.floats(episode[name][:STEPS]) for name in names if name in episode}
+    advice = {}
+    if "recommended" in episode:  # actions: of observations there is none
+        unknown = np.full((length, episode["observations"].shape[1]), np.nan)
+        advised = np.concatenate([unknown, episode["recommended"]], axis=1)
+        advice["recommended"] = packing.columns(advised[:STEPS, shown])
     sums = {name: float(np.sum(episode[name], dtype=np.float64)) for name in rewards}
     return {
         "length": length,
@@ -179,11 +152,7 @@ def _packed_extra(extra: Extra, shown: list[int], length: int) -> dict[str, Any]
 # --- Contributions and pictures
 
 
-CHECKPOINT_BYTES = 1_000_000_000  # larger ones take long to read: only when asked for
 PRECISION = Precision(background=128)
-ROWS = 500_000  # times that the learned reward is asked about one episode
-STEPS_EXPLAINED = 100
-FRAMES = 30
 
 Say = Callable[[str], None]
 
@@ -216,17 +185,16 @@ def make_extras(run: RunFolder, lanes: int, always: bool, say: Say) -> Extras:
 def _explainer(run: RunFolder, newest: int, always: bool, say: Say) -> Explainer | None:
     """The learned rewards of the run, if they are those that the newest episodes were given."""
     saved = atomic.steps(run.checkpoints)
-    if saved != [] and saved[-1] != newest:
+    if saved and saved[-1] != newest:
         say(f"no contributions: the newest checkpoint is of step {saved[-1]:,}, the episodes of {newest:,}")
         return None
-    size = sum(path.stat().st_size for path in (atomic.place(run.checkpoints, newest),) if path.is_file())
-    if size > CHECKPOINT_BYTES and not always:
+    size = atomic.place(run.checkpoints, newest).stat().st_size if saved else 0
+    if size > 1e9 and not always:
         say(f"no contributions: reading a checkpoint of {size / 1e9:.1f} GB takes long; pass --extras all")
         return None
     try:
         explainer = Explainer(run, PRECISION)
-        stale = explainer.learned.step != newest
-        check(not stale, "; ".join(explainer.learned.skipped))
+        check(explainer.learned.step == newest, "; ".join(explainer.learned.skipped))
         return explainer
     except UserError as error:
         say(f"no contributions: {error}")
@@ -239,7 +207,8 @@ def _credit(explainer: Explainer, lane: int, episode: Episode) -> tuple[NDArray[
     length, dimensions = len(steps), explainer.spec.observation_size + explainer.spec.action_size
     at_once = 2 ** min(dimensions, PRECISION.exact_up_to)
     rows = PRECISION.steps_behind(dimensions) * max(at_once, 2 * PRECISION.rounds * (dimensions + 1))
-    chosen = thinned(min(length, STEPS), min(STEPS_EXPLAINED, max(2, ROWS // rows)))
+    # The learned reward is asked about half a million rows of one episode, and about 100 of its steps.
+    chosen = thinned(min(length, STEPS), min(100, max(2, 500_000 // rows)))
     explanation = explainer.explain(lane, steps[chosen])
     contributions = np.full((length, dimensions), np.nan)
     contributions[chosen] = explanation.contributions
@@ -248,7 +217,7 @@ def _credit(explainer: Explainer, lane: int, episode: Episode) -> tuple[NDArray[
 
 def _pictures(run: RunFolder, episode: Episode, say: Say) -> Mapping[int, bytes]:
     """JPEG pictures of some steps, where the environment renders."""
-    steps = thinned(min(len(episode["actions"]), STEPS), FRAMES)
+    steps = thinned(min(len(episode["actions"]), STEPS), 30)
     try:
         config = read_settings(run)[0]
         if config.from_log:  # logged episodes have no environment that could be drawn
@@ -258,10 +227,7 @@ def _pictures(run: RunFolder, episode: Episode, say: Say) -> Mapping[int, bytes]
     except UserError as error:
         say(f"no pictures: {error}")
         return {}
-    return {step: _jpeg(frame) for step, frame in frames.items()}
-
-
-def _jpeg(frame: NDArray[np.uint8]) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(frame).save(file, "JPEG", quality=70)
-    return file.getvalue()
+    found = {step: io.BytesIO() for step in frames}
+    for step, file in found.items():
+        Image.fromarray(frames[step]).save(file, "JPEG", quality=70)
+    return {step: file.getvalue() for step, file in found.items()}

@@ -20,7 +20,7 @@ from apportion.report import drawing
 from apportion.report.drawing import COLOURS, Line, Panel, shortened
 from apportion.report.overview import per_lane
 from apportion.report.statistics import band, mean, thinned
-from apportion.report.structure import mostly_undecided
+from apportion.report.structure import lane_mean, mostly_undecided
 from apportion.runs.folder import RunFolder
 from apportion.runs.summary import moment_in_words, step_rewards
 
@@ -42,13 +42,16 @@ def write_figures(
     )
     drawing.need_matplotlib()
     labels = label_runs(runs)
+    # Without signs that a file's name should not have; numbered where that makes them equal.
+    names = [re.sub(r"[^\w.-]+", "-", label).strip(".-") or "run" for label in labels]
+    names = [name if names.count(name) == 1 else f"{name}-{i}" for i, name in enumerate(names, start=1)]
     noise: dict[Path, dict[float, Any]] = {}
     for path in noise_results:
         run, std, returns = _read_noise(path)
         noise.setdefault(run, {})[std] = returns
     folder.mkdir(parents=True, exist_ok=True)
     files = [_learning_curves(runs, labels, folder / f"learning-curves.{format}")]
-    for each, label, name in zip(runs, labels, _file_names(labels), strict=True):
+    for each, label, name in zip(runs, labels, names, strict=True):
         files.append(draw_structure(each, label, folder / f"structure-{name}.{format}"))
         files.append(draw_rewards(each, folder / f"rewards-{name}.{format}"))
     known = {run.path.resolve(): label for run, label in zip(runs, labels, strict=True)}
@@ -59,21 +62,16 @@ def write_figures(
 
 def label_runs(runs: Sequence[RunFolder]) -> list[str]:
     """By environment and method; then by backbone, folder or number, where these do not tell runs apart."""
-    options: list[list[str]] = [[], [], [], []]
-    environments = [run.read_spec().env_id for run in runs]
-    for number, (run, env_id) in enumerate(zip(runs, environments, strict=True), start=1):
-        config = run.read_config()
-        details = ("", config["backbone"]["name"], run.path.resolve().name, str(number))
-        several = env_id if len(set(environments)) > 1 else ""
-        for option, detail in zip(options, details, strict=True):
-            option.append(" · ".join(filter(None, (several, config["method"]["name"], detail))))
-    return next(option for option in options if len(set(option)) == len(runs))
-
-
-def _file_names(labels: list[str]) -> list[str]:
-    """The labels without signs that a file's name should not have; numbered where that makes them equal."""
-    names = [re.sub(r"[^\w.-]+", "-", label).strip(".-") or "run" for label in labels]
-    return [name if names.count(name) == 1 else f"{name}-{i}" for i, name in enumerate(names, start=1)]
+    environments, configs = [run.read_spec().env_id for run in runs], [run.read_config() for run in runs]
+    several = environments if len(set(environments)) > 1 else [""] * len(runs)
+    heads = list(zip(several, (config["method"]["name"] for config in configs), strict=True))
+    folders = [run.path.resolve().name for run in runs]
+    numbers = [str(number) for number in range(1, len(runs) + 1)]
+    for more in ([""] * len(runs), [config["backbone"]["name"] for config in configs], folders, numbers):
+        labels = [" · ".join(filter(None, (*head, each))) for head, each in zip(heads, more, strict=True)]
+        if len(set(labels)) == len(runs):
+            break
+    return labels
 
 
 def _learning_curves(runs: Sequence[RunFolder], labels: list[str], path: Path) -> Path | None:
@@ -95,13 +93,12 @@ def _learning_curves(runs: Sequence[RunFolder], labels: list[str], path: Path) -
 def draw_structure(run: RunFolder, label: str, path: Path) -> Path | None:
     """P(edge), mean over seeds, at some moments of training, and the true graph where it is known."""
     spec = run.read_spec()
-    steps, edges = run.read_edges()
-    if not all(name in edges for name in BLOCKS):
+    steps = run.edge_steps()
+    moments = {steps[place]: run.read_edges_at(steps[place]) for place in thinned(len(steps), 3)}
+    if not moments or not all(name in edges for edges in moments.values() for name in BLOCKS):
         return None
-    chosen = thinned(len(steps), 3)
     maps = {
-        f"step {steps[place]:,}": {name: _lane_mean(edges[name][place]) for name in BLOCKS}
-        for place in chosen
+        f"step {step:,}": {name: lane_mean(edges[name]) for name in BLOCKS} for step, edges in moments.items()
     }
     if spec.true_graph is not None:
         maps["true graph"] = {name: getattr(spec.true_graph, name) for name in BLOCKS}
@@ -112,22 +109,15 @@ def draw_structure(run: RunFolder, label: str, path: Path) -> Path | None:
             image = _map(axes, blocks, spec)
             axes.set_title(title)
         scale = "P(edge), mean over seeds"
-        if "doubts" in edges:
+        if all("doubts" in edges for edges in moments.values()):
             scale += "; ×: kept, as the data cannot tell"
-            for axes, place in zip(panels, chosen, strict=False):
-                moment = {name: block[place] for name, block in edges.items()}
-                open_ = _table({name: mostly_undecided(moment, name) for name in BLOCKS})
+            for axes, edges in zip(panels, moments.values(), strict=False):
+                open_ = _table({name: mostly_undecided(edges, name) for name in BLOCKS})
                 rows, columns = np.nonzero(open_)
                 axes.plot(columns, rows, linestyle="", marker="x", markersize=3, color=COLOURS[1])
         figure.colorbar(image, ax=list(panels), label=scale, shrink=0.6)
         figure.suptitle(shortened(f"{spec.env_id}: {label}", 80))
         return drawing.save(figure, path)
-
-
-def _lane_mean(block: NDArray[Any]) -> NDArray[Any]:
-    """Over the lanes [L, ...] that have not diverged; over none, NaN."""
-    finite = block[np.isfinite(block.reshape(len(block), -1)).all(axis=1)]
-    return finite.mean(axis=0) if len(finite) else np.full(block.shape[1:], np.nan)
 
 
 def _map(axes: "Axes", blocks: dict[str, NDArray[Any]], spec: Spec) -> Any:
@@ -227,8 +217,14 @@ def check_plot(path: Path) -> None:
 
 def plot_credit(data: dict[str, Any], path: Path) -> Path:
     """Draw what `explain_run` found into a file."""
+    rows = data["dimensions"][:ROWS]
     with drawing.drawing():
-        return _saved(_draw(data), path, f"What {data['method']} pays for in {data['env']}")
+        figure = drawing.new_figure(11, 1.8 + 0.24 * len(rows))
+        bars, steps = figure.subplots(1, 2, width_ratios=(2, 3))
+        _draw_bars(bars, rows, len(data["lanes"]))
+        _draw_steps(steps, data, rows)
+        figure.suptitle(shortened(f"{data['method']} on {data['env']}, {moment_in_words(data)}", 80))
+        return _saved(figure, path, f"What {data['method']} pays for in {data['env']}")
 
 
 def plot_kinds(data: dict[str, Any], path: Path) -> Path:
@@ -257,16 +253,6 @@ def _saved(figure: "Figure", path: Path, title: str) -> Path:
     svg = picture.getvalue()
     path.write_text(_PAGE.format(title=escape(title), picture=svg[svg.index("<svg") :]))
     return path
-
-
-def _draw(data: dict[str, Any]) -> "Figure":
-    rows = data["dimensions"][:ROWS]
-    figure = drawing.new_figure(11, 1.8 + 0.24 * len(rows))
-    bars, steps = figure.subplots(1, 2, width_ratios=(2, 3))
-    _draw_bars(bars, rows, len(data["lanes"]))
-    _draw_steps(steps, data, rows)
-    figure.suptitle(drawing.shortened(f"{data['method']} on {data['env']}, {moment_in_words(data)}", 80))
-    return figure
 
 
 def _draw_bars(axes: "Axes", rows: list[dict[str, Any]], lanes: int) -> None:

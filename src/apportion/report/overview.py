@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.spec import BLOCKS
 from apportion.report import packing
 from apportion.report.drawing import shortened
-from apportion.report.statistics import Band, band, iqm, mean, median, thinned
+from apportion.report.statistics import Band, band, interval, iqm, mean, median, thinned
 from apportion.report.structure import Drivers
 from apportion.runs.summary import step_rewards
 
@@ -26,6 +25,7 @@ TITLES = {
     "length": "Episode length",
     "policy_mask_on": "Share of observations the policy sees",
 }
+SCORES = ("return", "success", "reward_correlation", "return_error")  # that are shown large
 CORRELATIONS = ("reward_correlation", "episode_correlation")  # only with a true reward for each step
 
 
@@ -69,30 +69,24 @@ def _packed(curve: Band) -> dict[str, Any]:
 def scores(evaluations: list[dict[str, Any]], lanes: int) -> dict[str, Any]:
     """Return, success rate, reward correlation and return error of the last evaluation, over lanes and for
     each; None for a success that is not reported."""
-    names = ("return", "success", "reward_correlation", "return_error")
-    return {name: _score(evaluations[-1:], name, lanes) for name in names}
+    last = evaluations[-1:]
+    told = {name: per_lane(last, name, lanes) for name in SCORES if last}
+    if told and "success" not in last[0]:
+        del told["success"]
+    return dict.fromkeys(SCORES) | {name: _score(values[0]) for name, values in told.items()}
 
 
-def _score(last: list[dict[str, Any]], name: str, lanes: int) -> dict[str, Any] | None:
-    if not last or (name == "success" and name not in last[0]):
-        return None
-    values = per_lane(last, name, lanes)
-    centre, low, high = (each[0] for each in band(values, iqm))
-    middle = band(values, median)
+def _score(values: NDArray[np.float64]) -> dict[str, Any]:
+    centre, *bounds = interval(values, iqm)
+    middle, *around = interval(values, median)
     return {
         "iqm": centre,
-        "interval": [low, high],
-        "median": middle.centre[0],
-        "median_interval": [middle.low[0], middle.high[0]],
-        "lanes": values[0],
+        "interval": bounds,
+        "median": middle,
+        "median_interval": around,
+        "lanes": values,
         "missing": int(np.sum(~np.isfinite(values))),
     }
-
-
-def structure_table(summary: dict[str, Any]) -> dict[str, Any] | None:
-    """F1, precision and recall of each block against the true graph, where there is one."""
-    found = summary["structure_scores"]
-    return None if found is None else {block: found[block] for block in BLOCKS if block in found}
 
 
 def sentence(drivers: Drivers | None, method: str, lanes: int, evaluated: bool) -> str:
@@ -105,7 +99,7 @@ def sentence(drivers: Drivers | None, method: str, lanes: int, evaluated: bool) 
             "drive the reward."
         )
     names, all_of_them = drivers.names, drivers.dimensions
-    who = _who(lanes)
+    who = "the one seed keeps" if lanes == 1 else f"most of the {lanes} seeds keep"
     if not drivers.known:
         return (
             "Nothing can be said about the reward: the graphs have no numbers left, as every seed diverged."
@@ -123,10 +117,6 @@ def sentence(drivers: Drivers | None, method: str, lanes: int, evaluated: bool) 
         f"The reward is driven by {_listed(names)}: {len(names)} of {all_of_them} dimensions {have} an edge "
         f"to it that {who}.{more}"
     )
-
-
-def _who(lanes: int) -> str:
-    return "the one seed keeps" if lanes == 1 else f"most of the {lanes} seeds keep"
 
 
 def _listed(names: list[str], most: int = 8) -> str:

@@ -14,11 +14,9 @@ from plotly.offline import get_plotlyjs
 from apportion import __version__
 from apportion.core.config import UserError, check, nearest, read_json_of_others
 from apportion.core.files import write_bytes
-from apportion.core.spec import Spec
+from apportion.core.spec import BLOCKS, Spec
 from apportion.report import episodes as playing
-from apportion.report.episodes import Extras as EpisodeExtras
-from apportion.report.episodes import make_extras
-from apportion.report.overview import curves, scores, sentence, structure_table
+from apportion.report.overview import curves, scores, sentence
 from apportion.report.packing import compressed, compressed_json
 from apportion.report.structure import drivers, structure
 from apportion.runs.folder import RunFolder, notes
@@ -39,8 +37,8 @@ FIELDS = ("observation_names", "action_names")
 Names = dict[str, tuple[str, ...]]
 
 
-def read_names(path: Path) -> Names:
-    """A JSON object with observation_names, action_names or both: lists of texts."""
+def read_names(path: Path, specs: Sequence[Spec]) -> Names:
+    """A JSON object with observation_names, action_names or both: lists of texts, which must fit a run."""
     data = read_json_of_others(path, ": --names takes a JSON file")
     check(isinstance(data, dict), f"{path} is not a JSON object: write {{{', '.join(FIELDS)}}}")
     check(bool(data), f"{path} names nothing: give {' or '.join(FIELDS)}")
@@ -48,7 +46,12 @@ def read_names(path: Path) -> Names:
         check(field in FIELDS, f"{path} has {field!r}{nearest(field, FIELDS)}")
         good = isinstance(names, list) and all(isinstance(name, str) for name in names)
         check(good, f"{field} in {path} is not a list of texts: correct it")
-    return {field: tuple(names) for field, names in data.items()}
+    found = {field: tuple(names) for field, names in data.items()}
+    given = ", ".join(f"{len(each)} {field}" for field, each in found.items())
+    sizes = sorted({f"{spec.observation_size} and {spec.action_size} ({spec.env_id})" for spec in specs})
+    wanted = f"but the runs have {' or '.join(sizes)}: give one for each observation and action"
+    check(any(fits(found, spec) for spec in specs), f"{path} has {given}, {wanted}")
+    return found
 
 
 def fits(names: Names, spec: Spec) -> bool:
@@ -58,32 +61,11 @@ def fits(names: Names, spec: Spec) -> bool:
 
 def renamed(spec: Spec, names: Names) -> Spec:
     """The spec with the user's names, where they fit."""
-    if not fits(names, spec):
-        return spec
-    return dataclasses.replace(
-        spec,
-        observation_names=names.get("observation_names", spec.observation_names),
-        action_names=names.get("action_names", spec.action_names),
-    )
-
-
-def check_fit(names: Names, specs: list[Spec], path: Path) -> None:
-    """Refuses names that fit none of the runs."""
-    if not names or any(fits(names, spec) for spec in specs):
-        return
-    given = ", ".join(f"{len(each)} {field}" for field, each in names.items())
-    wanted = " or ".join(
-        sorted({f"{spec.observation_size} and {spec.action_size} ({spec.env_id})" for spec in specs})
-    )
-    raise UserError(
-        f"{path} has {given}, but the runs have {wanted}: give one for each observation and action"
-    )
+    new: dict[str, Any] = {**names} if fits(names, spec) else {}
+    return dataclasses.replace(spec, **new)
 
 
 LIMIT = 8_000_000  # bytes
-STRUCTURE_BYTES = 2_000_000  # for all runs together, before base64 makes four bytes of three
-EPISODE_BYTES = 1_800_000
-
 SCRIPTS = (
     "unpack",
     "helpers",
@@ -97,7 +79,8 @@ SCRIPTS = (
     "main",
 )
 
-ExtrasOf = Callable[[RunFolder], playing.Extras]
+Extras = Literal["auto", "all", "none"]
+ExtrasOf = Callable[[RunFolder], playing.Extras]  # for each episode of a run
 
 
 # --- The file
@@ -111,16 +94,45 @@ class Written(NamedTuple):
     seconds: float
 
 
-def write_report(
-    runs: Sequence[RunFolder], out: Path, names: Names | None = None, extras: ExtrasOf | None = None
+def make_page(
+    runs: Sequence[RunFolder],
+    out: Path | None = None,
+    names: Names | None = None,
+    extras: Extras | ExtrasOf = "auto",
+    say: Callable[[str], None] | None = None,
 ) -> Written:
-    """Writes the page about these runs. `extras` adds contributions and pictures to a run's episodes."""
-    began = time.monotonic()
+    """Writes the page about some runs, by default to report.html: of a single run in its own folder, of
+    several ones here. `extras` adds contributions and pictures to episodes: `all` also where that takes long.
+
+    `say` is told what is damaged, and why a run has no contributions or pictures, each reason once.
+    """
+    began, page = time.monotonic(), page_of(runs, out)
+    if say is not None:
+        for line in (line for run in runs for line in notes(run)):
+            say(line)
+
+    def of_run(run: RunFolder) -> playing.Extras:
+        @cache
+        def explain(reason: str) -> None:
+            if say is not None:
+                say(f"{run.path}: {reason}")
+
+        lanes = max(1, 3 // len(runs))  # three of all runs together, but one of each at least
+        return playing.make_extras(run, lanes, extras == "all", explain)
+
     facts = [_Facts(run, label, names or {}) for run, label in zip(runs, labels(runs), strict=True)]
-    html = _within_limit(facts, extras)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(out, html)
-    return Written(out, len(html), time.monotonic() - began)
+    added = extras if callable(extras) else of_run
+    html = _within_limit(facts, [playing.no_extras if extras == "none" else added(run) for run in runs])
+    page.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(page, html)
+    return Written(page, len(html), time.monotonic() - began)
+
+
+def page_of(runs: Sequence[RunFolder], out: Path | None) -> Path:
+    """Where the page goes, which must not be a folder."""
+    page = out or (runs[0].path / "report.html" if len(runs) == 1 else Path("report.html"))
+    check(not page.is_dir(), f"{page} is a folder: give --out a file name, such as {page / 'report.html'}")
+    return page
 
 
 def labels(runs: Sequence[RunFolder]) -> list[str]:
@@ -146,13 +158,13 @@ class _Facts:
         self.evaluations = run.evaluations()
         self.curves = curves(self.evaluations, self.lanes)
         self.drivers = drivers(run.read_last_edges(), self.spec)
-        self.dead = playing.ranges(run, self.spec).dead
+        self.dead = playing.dead_dimensions(run, self.spec)
 
-    def data(self, structure_bytes: int, episode_bytes: int, extras: playing.Extras) -> dict[str, Any]:
-        """All that the page shows of this run."""
+    def data(self, budget: int, extras: playing.Extras) -> dict[str, Any]:
+        """All that the page shows of this run, with so many bytes of edges and as many of episodes."""
         method = self.config["method"]["name"]
         seeds = [self.config["seed"] + lane for lane in range(self.lanes)]
-        certificates = self.summary["certificates"]
+        certificates, truth = self.summary["certificates"], self.summary["structure_scores"]
         certified = [] if self.drivers is None else certificates_in_words(certificates, seeds)
         missed = [*unlearned_in_words(self.summary), *misses_in_words(self.summary, seeds)]
         return {
@@ -179,32 +191,26 @@ class _Facts:
             "certificates": certificates,
             "certified": [*certified, *missed],
             "scores": scores(self.evaluations, self.lanes),
-            "structure_scores": structure_table(self.summary),
+            "structure_scores": None if truth is None else {k: truth[k] for k in BLOCKS if k in truth},
             "curves": self.curves,
-            "structure": structure(self.run, self.spec, structure_bytes),
-            "player": playing.episodes(self.run, self.spec, self.dead, episode_bytes, extras),
+            "structure": structure(self.run, self.spec, budget),
+            "player": playing.episodes(self.run, self.spec, self.dead, budget, extras),
             "config": self.config,
             "versions": self.summary["versions"],
         }
 
 
-def _within_limit(facts: list[_Facts], extras: ExtrasOf | None) -> bytes:
+def _within_limit(facts: list[_Facts], extras: list[playing.Extras]) -> bytes:
     """The page with as many moments and episodes as there is room for."""
-    share = 1.0
-    added = [playing.no_extras if extras is None else extras(one.run) for one in facts]
-    while True:
-        structure_bytes, episode_bytes = (
-            int(share * total / len(facts)) for total in (STRUCTURE_BYTES, EPISODE_BYTES)
-        )
-        runs = [
-            one.data(structure_bytes, episode_bytes, more) for one, more in zip(facts, added, strict=True)
-        ]
-        html = _html(runs)
+    # Each of both has a quarter of the page, before base64 makes four bytes of three.
+    budget = LIMIT // 4 // len(facts)
+    while budget > LIMIT // 512 // len(facts):
+        html = _html([one.data(budget, more) for one, more in zip(facts, extras, strict=True)])
         if len(html) < LIMIT:
             return html
-        share /= 2
-        if share < 1 / 64:  # what is larger than the page even then is curves and settings
-            raise UserError(f"a page of {len(facts)} runs exceeds {LIMIT:,} bytes: give fewer runs")
+        budget //= 2
+    # What is larger than the page even then is curves and settings.
+    raise UserError(f"a page of {len(facts)} runs exceeds {LIMIT:,} bytes: give fewer runs")
 
 
 def _html(runs: list[dict[str, Any]]) -> bytes:
@@ -227,44 +233,3 @@ def _html(runs: list[dict[str, Any]]) -> bytes:
 def _plotly() -> str:
     """5 MB of JavaScript, compressed once."""
     return compressed(get_plotlyjs())
-
-
-# --- The page about some runs, with all that can be said of their newest episodes
-
-
-Extras = Literal["auto", "all", "none"]
-
-
-def make_page(
-    runs: Sequence[RunFolder],
-    out: Path | None = None,
-    names: Names | None = None,
-    extras: Extras = "auto",
-    say: Callable[[str], None] | None = None,
-) -> Written:
-    """Writes it, by default to report.html: of a single run in its own folder, of several ones here.
-
-    `say` is told what is damaged, and why a run has no contributions or pictures, each reason once.
-    """
-    page = page_of(runs, out)
-    if say is not None:
-        for line in (line for run in runs for line in notes(run)):
-            say(line)
-
-    def of_run(run: RunFolder) -> EpisodeExtras:
-        @cache
-        def explain(reason: str) -> None:
-            if say is not None:
-                say(f"{run.path}: {reason}")
-
-        lanes = max(1, 3 // len(runs))  # three of all runs together, but one of each at least
-        return make_extras(run, lanes, extras == "all", explain)
-
-    return write_report(runs, page, names or {}, None if extras == "none" else of_run)
-
-
-def page_of(runs: Sequence[RunFolder], out: Path | None) -> Path:
-    """Where the page goes, which must not be a folder."""
-    page = out or (runs[0].path / "report.html" if len(runs) == 1 else Path("report.html"))
-    check(not page.is_dir(), f"{page} is a folder: give --out a file name, such as {page / 'report.html'}")
-    return page

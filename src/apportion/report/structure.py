@@ -12,8 +12,6 @@ from apportion.runs.atomic import Arrays
 from apportion.runs.folder import RunFolder
 from apportion.runs.summary import UNDECIDED
 
-MOMENTS = 20  # places of the time slider
-LANE_BYTES = 300_000  # single lanes are shown where they take no more than this
 _NAMES = (*BLOCKS, "policy_mask")
 
 
@@ -39,11 +37,11 @@ def structure(run: RunFolder, spec: Spec, budget: int) -> dict[str, Any] | None:
     if not whole:  # too many runs, or too wide: only what feeds the reward
         blocks = [name for name in blocks if newest[name].ndim == 2]
         size = sum(newest[name][0].size for name in blocks)
-    moments = thinned(len(steps), max(1, min(MOMENTS, budget // (2 * size))))
+    moments = thinned(len(steps), max(1, min(20, budget // (2 * size))))  # places of the time slider
     chosen = [steps[moment] for moment in moments]
     snapshots = [run.read_edges_at(step) for step in chosen]
     certified = "doubts" in newest
-    single = lanes > 1 and len(chosen) * lanes * size <= min(LANE_BYTES, budget)
+    single = lanes > 1 and len(chosen) * lanes * size <= min(300_000, budget)  # bytes of single lanes
     return {
         "steps": chosen,
         "lanes": lanes,
@@ -65,7 +63,7 @@ def drivers(edges: Arrays, spec: Spec) -> Drivers | None:
     ):
         if block not in edges:
             continue
-        agreeing, probability = _agreement(edges[block]), _mean(edges[block])
+        agreeing, probability = _agreement(edges[block]), lane_mean(edges[block])
         open_ = mostly_undecided(edges, block)
         most = agreeing > len(edges[block]) / 2
         dimensions += len(names)
@@ -86,13 +84,13 @@ def _block(snapshots: list[NDArray[np.float32]], single: bool, certified: bool) 
     undecided = np.stack([_undecided(each) for each in snapshots])
     return {
         "undecided": packing.counts(undecided) if certified else None,
-        "probability": packing.probabilities(np.stack([_mean(each) for each in snapshots])),
+        "probability": packing.probabilities(np.stack([lane_mean(each) for each in snapshots])),
         "kept": packing.counts(np.stack([_agreement(each) for each in snapshots])),
         "single": packing.probabilities(np.stack(snapshots)) if single else None,
     }
 
 
-def _mean(lanes: NDArray[np.float32]) -> NDArray[np.float64]:
+def lane_mean(lanes: NDArray[np.float32]) -> NDArray[np.float64]:
     """Over lanes that have a number; NaN where none has."""
     finite = np.isfinite(lanes)
     total = np.sum(lanes, axis=0, where=finite, dtype=np.float64)

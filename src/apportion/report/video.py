@@ -18,17 +18,9 @@ from apportion.training.evaluate import rewards_steps
 
 WIDTH, PICTURE, STRIP = 480, 360, 132  # pixels; all even, as the encoder wants them
 FRAMES = 400  # of longer episodes, not every step is shown
-FPS_RANGE = (5.0, 30.0)
 
 _FINE = 2  # the strip is drawn larger by this, then reduced: smooth lines
-_MARGIN, _TOP, _BOTTOM = 12, 30, 10
-_COLOURS = {
-    "paper": (250, 250, 250),
-    "ink": (40, 40, 40),
-    "faint": (200, 200, 200),
-    "learned": (0, 114, 178),  # as in the figures
-    "true": (213, 94, 0),
-}
+_LEARNED, _TRUE = (0, 114, 178), (213, 94, 0)  # as in the figures
 
 
 def check_video(path: Path, config: EnvConfig) -> None:
@@ -49,7 +41,7 @@ def write_video(config: EnvConfig, episode: Arrays, path: Path) -> Path:
     length = len(episode["actions"])
     stride = -(-length // FRAMES)
     played = film(config, episode, range(0, length, stride), (WIDTH, PICTURE))
-    fps = float(np.clip(played.fps / stride, *FPS_RANGE))
+    fps = float(np.clip(played.fps / stride, 5, 30))
     _encode(compose(played, episode), fps, path)
     return path
 
@@ -85,7 +77,7 @@ class Strip:
     """Curves of the learned and the true reward that grow with the steps, on one axis."""
 
     def __init__(self, learned: NDArray[Any], true: NDArray[Any], name: str = "true reward") -> None:
-        self.curves = {"redistributed": (learned, _COLOURS["learned"]), name: (true, _COLOURS["true"])}
+        self.curves = {"redistributed": (learned, _LEARNED), name: (true, _TRUE)}
         values = np.concatenate([learned, true, [0.0]])
         values = values[np.isfinite(values)]
         self.low, self.high = float(values.min()), float(values.max())
@@ -96,37 +88,28 @@ class Strip:
 
     def draw(self, step: int) -> Frame:
         """[132, 480, 3]: everything up to and including this step."""
-        image = Image.new("RGB", (WIDTH * _FINE, STRIP * _FINE), _COLOURS["paper"])
+        image = Image.new("RGB", (WIDTH * _FINE, STRIP * _FINE), (250, 250, 250))
         pen = ImageDraw.Draw(image)
-        zero = self._y(0.0)
-        pen.line([(self._x(0), zero), (self._x(max(1, self.length - 1)), zero)], _COLOURS["faint"], _FINE)
-        place = _MARGIN * _FINE
+        pen.line([self._at(0, 0.0), self._at(max(1, self.length - 1), 0.0)], (200, 200, 200), _FINE)
+        texts = {}
         for name, (values, colour) in self.curves.items():
-            self._curve(pen, values[: step + 1], colour)
-            text = f"{name} {_number(float(values[step]))}"
-            pen.text((place, 8 * _FINE), text, colour, self.font)
-            place += 170 * _FINE
-        pen.text((place, 8 * _FINE), f"step {step} of {self.length}", _COLOURS["ink"], self.font)
+            points = [self._at(t, float(v)) for t, v in enumerate(values[: step + 1]) if np.isfinite(v)]
+            if len(points) > 1:
+                pen.line(points, colour, 2 * _FINE, joint="curve")
+            if points:
+                pen.circle(points[-1], 3 * _FINE, colour)
+            value = float(values[step])
+            texts[f"{name} {value:.{2 if abs(value) < 1000 else 0}f}"] = colour
+        texts[f"step {step} of {self.length}"] = (40, 40, 40)
+        for place, (text, colour) in enumerate(texts.items()):
+            pen.text(((12 + 170 * place) * _FINE, 8 * _FINE), text, colour, self.font)
         return np.asarray(image.resize((WIDTH, STRIP), Image.Resampling.LANCZOS))
 
-    def _curve(self, pen: ImageDraw.ImageDraw, values: NDArray[Any], colour: tuple[int, int, int]) -> None:
-        points = [(self._x(t), self._y(float(v))) for t, v in enumerate(values) if np.isfinite(v)]
-        if len(points) > 1:
-            pen.line(points, colour, 2 * _FINE, joint="curve")
-        if points:
-            x, y = points[-1]
-            pen.ellipse([x - 3 * _FINE, y - 3 * _FINE, x + 3 * _FINE, y + 3 * _FINE], colour)
-
-    def _x(self, step: int) -> float:
-        return _FINE * (_MARGIN + (WIDTH - 2 * _MARGIN) * step / max(1, self.length - 1))
-
-    def _y(self, value: float) -> float:
+    def _at(self, step: int, value: float) -> tuple[float, float]:
+        """Where a value is drawn, 12 pixels from the sides, 10 from the ground and 30 below the words."""
+        across = step / max(1, self.length - 1)
         share = (value - self.low) / (self.high - self.low)
-        return _FINE * (STRIP - _BOTTOM - share * (STRIP - _TOP - _BOTTOM))
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}" if abs(value) < 1000 else f"{value:.0f}"
+        return _FINE * (12 + (WIDTH - 24) * across), _FINE * (STRIP - 10 - share * (STRIP - 40))
 
 
 def _encoder() -> str:

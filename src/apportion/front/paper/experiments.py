@@ -47,6 +47,7 @@ class Experiment:
     name: str
     title: str
     source: str
+    caption: str
     shows: Literal["curves", "noise", "edges", "rewards"]
     tasks: tuple[str, ...]
     variants: tuple[Variant, ...]
@@ -58,17 +59,20 @@ class Experiment:
     backbones: tuple[str, ...] = ()
     metric: Literal["return", "success"] = "return"
     sparsity: bool = False
-    noise: tuple[float, ...] = ()  # standard deviations, at evaluation
+    noise: tuple[float, ...] = ()
+    noise_dims: tuple[int, int] = (0, 0)
+    episodes: int = 0
     printed: tuple[Printed, ...] = ()
 
 
 _DATA = tomllib.loads(resources.files(__package__).joinpath("experiments.toml").read_text(encoding="utf-8"))
+NOTES: dict[str, str] = _DATA["notes"]
 
 
 def _experiment(name: str, data: dict[str, Any]) -> Experiment:
-    notes = _DATA["notes"]
-    said = {key: [notes.get(line, line) for line in data[key]] for key in ("differs", "differs_ours")}
-    return from_dict(Experiment, {"name": name, "moments": [data["steps"]], **data, **said})
+    usual = {"name": name, "moments": [data["steps"]], "caption": _DATA["captions"][data["shows"]]}
+    said = {key: [NOTES.get(line, line) for line in data[key]] for key in ("differs", "differs_ours")}
+    return from_dict(Experiment, {**usual, **data, **said})
 
 
 EXPERIMENTS = {name: _experiment(name, data) for name, data in _DATA["experiments"].items()}

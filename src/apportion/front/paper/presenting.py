@@ -1,7 +1,8 @@
 """An experiment whose trainings are done beside what the paper prints: table, figures, page, results.json."""
 
+import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,14 +12,13 @@ from numpy.typing import NDArray
 
 from apportion.core.config import UserError, check
 from apportion.core.spec import BLOCKS
-from apportion.front.paper.experiments import Experiment, Planned, Request, Settings, find, plan
+from apportion.front.paper.experiments import NOTES, Experiment, Planned, Request, Settings, find, plan
 from apportion.front.sweep.carrying import Carried, How, carry_out
 from apportion.front.sweep.folder import SweepFolder
 from apportion.report.comparison import TOGETHER, Compared, compare_curves
-from apportion.report.curves import curves_of
+from apportion.report.curves import Curve, curves_of
 from apportion.report.drawing import need_matplotlib
 from apportion.report.figures import draw_rewards, draw_robustness, draw_structure
-from apportion.report.overview import per_lane
 from apportion.report.statistics import interval, mean
 from apportion.runs.atomic import plain, read_json, write_json
 from apportion.runs.folder import RunFolder, versions
@@ -26,21 +26,7 @@ from apportion.runs.policy import EvaluationSettings, evaluate_run
 from apportion.training.evaluate import pearson
 
 RUNS, PAGE, RESULTS = "runs", "README.md", "results.json"  # within an experiment's folder
-EPISODES = 10  # under each noise, of each seed
-DEAD = tuple(range(27, 111))  # of Ant's 111 dimensions; the paper counts from one, and says 28 to 111
 _ARROWS = dict(zip(("s→r", "a→r", "s→s", "a→s"), BLOCKS, strict=True))
-_SMOKE_NOTE = (
-    "Scale smoke: tiny networks, episodes of 50 steps, updates so few that methods may end alike. It shows "
-    "that it works, no more."
-)
-_SPREAD = "± standard deviation over seeds [95% interval of the mean]"
-_CAPTIONS = {
-    "curves": f"Mean {{metric}} {_SPREAD}, at steps.",
-    "noise": f"Mean return {_SPREAD}, by the standard deviation of the noise on dimensions {DEAD[0]} to "
-    f"{DEAD[-1]}, counted from 0.",
-    "edges": "Share of edges that are off (P < 0.5), mean over seeds.",
-    "rewards": f"The last stored evaluation episode of each seed: mean {_SPREAD}.",
-}
 
 Values = dict[str, NDArray[np.float64]]  # [L] of each column
 
@@ -67,12 +53,16 @@ def present(experiment: Experiment, request: Request, done: Sequence[Done], fold
     kept, seeds = request.of(experiment)
     folder.mkdir(parents=True, exist_ok=True)
     moments = _moments(experiment, kept.steps)
-    if experiment.shows == "curves":  # where a training was evaluated
-        at = np.array([entry["step"] for entry in done[0].run.evaluations()])
+    compared: dict[Settings, Compared] = {}
+    if experiment.shows == "curves":
+        for name in request.settings:
+            curves = [curve for each in done if each.planned.settings == name for curve in _curves(each)]
+            compared[name] = compare_curves(curves, experiment.metric, trusted=False)
+        at = curves[0].steps  # where a training was evaluated
         moments = {step: int(at[_nearest(at, moment)]) for step, moment in moments.items()}
-    rows = _rows(experiment, moments, done, folder, request.scale == "smoke")
-    kinds = request.settings if experiment.shows == "curves" else ()
-    compared = {name: _compared(experiment, done, name) for name in kinds}
+    rows = [
+        row for each in done for row in _rows(experiment, moments, each, folder, request.scale == "smoke")
+    ]
     notes = dict.fromkeys(line for each in compared.values() for line in each.notes)
     alone = [line for line in notes if not line.startswith(TOGETHER)]  # nothing here is over all tasks
     data: dict[str, Any] = plain(
@@ -110,52 +100,52 @@ def _moments(experiment: Experiment, steps: int) -> dict[int, int]:
     return reached or {step: round(step * steps / experiment.steps) for step in experiment.moments}
 
 
+def _curves(done: Done) -> list[Curve]:
+    planned, run = done
+    return curves_of(run, run.read_config(), run.evaluations(), planned.panel, planned.variant.name)
+
+
 def _rows(
-    experiment: Experiment, moments: dict[int, int], done: Sequence[Done], folder: Path, smoke: bool
-) -> list[Row]:
-    rows = []
-    for planned, run in done:
-        head = (planned.panel, planned.variant.name, planned.settings)
-        if experiment.shows == "noise":
-            stds = experiment.noise[:: len(experiment.noise) - 1] if smoke else experiment.noise
-            rows.append(Row(*head, _under_noise(planned, run, stds, 1 if smoke else EPISODES, folder)))
-        elif experiment.shows == "rewards":
-            rows.append(Row(*head, _agreement(run)))
-        elif experiment.shows == "edges":
+    experiment: Experiment, moments: dict[int, int], done: Done, folder: Path, smoke: bool
+) -> Iterator[Row]:
+    """What the table has of one run."""
+    planned, run = done
+    row = Row(planned.panel, planned.variant.name, planned.settings, {})
+    if experiment.shows == "noise":
+        yield row._replace(values=_under_noise(experiment, done, folder, smoke))
+    elif experiment.shows == "rewards":
+        yield row._replace(values=_agreement(run))
+    elif experiment.shows == "edges":
+        steps, edges = run.read_edges()
+        for place in (_nearest(steps, moment) for moment in moments.values()):
+            off = {arrow: np.array([_off(edges[block][place])]) for arrow, block in _ARROWS.items()}
+            yield row._replace(name=f"{row.name} at {steps[place]:,}", values=off)
+    else:
+        curves = _curves(done)
+        scores = np.array([curve.scores[experiment.metric] for curve in curves])  # [L, K]
+        at = {f"{step:,}": _nearest(curves[0].steps, moment) for step, moment in moments.items()}
+        values = {column: scores[:, place] for column, place in at.items()}
+        beside = {}
+        if experiment.sparsity:  # the paper's S, the share of s→r edges that are on
             steps, edges = run.read_edges()
-            for place in (_nearest(steps, moment) for moment in moments.values()):
-                off = {arrow: np.array([_off(edges[block][place])]) for arrow, block in _ARROWS.items()}
-                rows.append(Row(head[0], f"{head[1]} at {steps[place]:,}", head[2], off))
-        else:
-            entries = run.evaluations()
-            scores = per_lane(entries, experiment.metric, planned.job.seeds)
-            at = np.array([entry["step"] for entry in entries])
-            places = {f"{step:,}": _nearest(at, moment) for step, moment in moments.items()}
-            beside = {}
-            if experiment.sparsity:  # the paper's S, the share of s→r edges that are on
-                steps, edges = run.read_edges()
-                blocks = {
-                    k: edges["state_to_reward"][_nearest(steps, at[place])] for k, place in places.items()
-                }
-                beside = {column: 1 - _off(block) for column, block in blocks.items()}
-            rows.append(Row(*head, {column: scores[place] for column, place in places.items()}, beside))
-    return rows
+            moment_of = {column: _nearest(steps, int(curves[0].steps[place])) for column, place in at.items()}
+            beside = {column: 1 - _off(edges["state_to_reward"][k]) for column, k in moment_of.items()}
+        yield row._replace(values=values, beside=beside)
 
 
-def _under_noise(
-    planned: Planned, run: RunFolder, stds: Sequence[float], episodes: int, folder: Path
-) -> Values:
+def _under_noise(experiment: Experiment, done: Done, folder: Path, smoke: bool) -> Values:
     """Mean returns [L] of fresh episodes by the standard deviation of the noise; those of an earlier call,
     where they are of the same policy."""
-    values = {}
-    for std in stds:
+    (planned, run), values = done, {}
+    episodes = 1 if smoke else experiment.episodes
+    for std in experiment.noise[:: len(experiment.noise) - 1] if smoke else experiment.noise:
         file = folder / "noise" / f"{planned.job.name}-{std:g}.json"
         wanted = {"step": run.evaluations()[-1]["step"], "episodes": episodes}
         data: dict[str, Any] = {}
         with suppress(OSError, UserError):
             data = read_json(file)
         if any(data.get(name) != value for name, value in wanted.items()):
-            dims = tuple(str(dim) for dim in DEAD) if std else ()
+            dims = tuple(map(str, range(*experiment.noise_dims))) if std else ()
             data, _ = evaluate_run(run, EvaluationSettings(episodes, noise=std, noise_dims=dims))
             file.parent.mkdir(exist_ok=True)
             write_json(file, data)
@@ -205,23 +195,13 @@ def _figures(
     return [file for file in found if file is not None]
 
 
-def _compared(experiment: Experiment, done: Sequence[Done], settings: Settings) -> Compared:
-    curves = [
-        curve
-        for planned, run in done
-        if planned.settings == settings
-        for curve in curves_of(run, run.read_config(), run.evaluations(), planned.panel, planned.variant.name)
-    ]
-    return compare_curves(curves, experiment.metric, trusted=False)
-
-
 def _differs(experiment: Experiment, kept: Experiment, request: Request) -> list[str]:
     """From the paper, and what the scale leaves out."""
     lines = [*experiment.differs, *(experiment.differs_ours if "ours" in request.settings else ())]
     if kept.steps != experiment.steps:
         lines.append(f"{kept.steps:,} steps of training instead of {experiment.steps:,}.")
     if request.scale == "smoke":
-        lines.append(_SMOKE_NOTE)
+        lines.append(NOTES["smoke"])
     for what, ours, theirs in (
         ("tasks", kept.tasks, experiment.tasks),
         ("methods", [each.name for each in kept.variants], experiment.variants),
@@ -239,19 +219,17 @@ def _table(experiment: Experiment, moments: dict[int, int], rows: list[Row]) -> 
     columns = list(rows[0].values)
     curves = experiment.shows == "curves"
     heads = [f"{moment:,}" for moment in moments.values()] if curves else columns
-    lines = []
+    reached = [step in moments for step in experiment.moments] if curves else [True] * len(columns)
+    lines = [["task", "method", "settings", *heads]]
     for task in dict.fromkeys(row.task for row in rows):
         mine = [row for row in rows if row.task == task]
         theirs = [printed for printed in experiment.printed if printed.task == task]
-        for row in mine:
-            cells = (_cell(experiment, row, column) for column in columns)
-            lines.append([task, row.name, row.settings, *cells])
-        for printed in theirs:
-            reached = [step in moments for step in experiment.moments] if curves else [True] * len(columns)
-            cells = (cell for cell, shown in zip(printed.cells, reached, strict=True) if shown)
-            lines.append([task, printed.row, "paper", *cells])
+        lines += [
+            [task, row.name, row.settings, *(_cell(experiment, row, k) for k in columns)] for row in mine
+        ]
+        lines += [[task, each.row, "paper", *itertools.compress(each.cells, reached)] for each in theirs]
+    table = [f"| {' | '.join(line)} |" for line in lines]
     rule = f"|---|---|---|{'---:|' * len(heads)}"
-    table = [f"| {' | '.join(line)} |" for line in (["task", "method", "settings", *heads], *lines)]
     aside = f"The paper's columns are at {', '.join(f'{step:,}' for step in moments)} steps."
     scaled = curves and list(moments) != list(moments.values())
     return [table[0], rule, *table[1:], "", *([aside, ""] if scaled else [])]
@@ -276,8 +254,6 @@ def _page(experiment: Experiment, data: dict[str, Any], table: list[str]) -> str
     made = data["versions"]
     commit = (made["commit"] or "unknown")[:12] + (" with changes" if made["dirty"] else "")
     packages = ", ".join(f"{name} {made[name]}" for name in ("jax", "mujoco"))
-    caption = _CAPTIONS[experiment.shows].replace("{metric}", experiment.metric)
-    aside = " In brackets the share of s→r edges that are on." if experiment.sparsity else ""
     figures = [f"![{Path(figure).stem}]({Path(figure).name})" for figure in data["figures"]]
     lines = [
         f"# {experiment.title}",
@@ -286,7 +262,7 @@ def _page(experiment: Experiment, data: dict[str, Any], table: list[str]) -> str
         f"seed(s). apportion {made['apportion']} (commit {commit}), {packages}, on "
         f"{', '.join(dict.fromkeys(made['devices']))}.",
         "",
-        caption + aside,
+        experiment.caption,
         "",
         *table,
         *(line for figure in figures for line in (figure, "")),

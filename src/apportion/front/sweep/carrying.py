@@ -26,13 +26,12 @@ from apportion.front.sweep.folder import (
     State,
     SweepFolder,
     advanced,
-    is_frozen,
     look,
     newest_checkpoint,
 )
 from apportion.front.sweep.planning import check_jobs, default_folder, plan, read_plan, train_words
 from apportion.front.sweep.process import Local, Task
-from apportion.runs.folder import is_held
+from apportion.runs.folder import RunFolder, is_held
 
 SECONDS_BETWEEN_LOOKS = 0.25  # whether a job has ended
 ENGINES = ("local", "ray")
@@ -236,7 +235,8 @@ class _Course:
             came_further = newest_checkpoint(after.run) != self.running.pop(name)
             if after.state != "finished" and not stopping:
                 reason = problem or f"it ended early (see {self.place.log(job)})"
-                if came_further and not is_frozen(after.run):
+                # Of a frozen run no seed is left to train.
+                if came_further and RunFolder(after.run).read_status().get("state") != "frozen":
                     board.message(f"{name}: {reason.rstrip('.')}. It goes on from its newest checkpoint.")
                     self.waiting.append(job)  # behind the others: what ended it may need a while to pass
                 else:

@@ -65,7 +65,7 @@ class SweepFolder:
         check(differing is None, f"{self.path} is the folder of another sweep ({differing}): {fix}")
 
 
-def _difference(before: object, now: list[dict[str, object]]) -> str | None:
+def _difference(before: Any, now: list[dict[str, Any]]) -> str | None:
     """What is other about these jobs, in a few words."""
     if before == now:
         return None
@@ -77,9 +77,9 @@ def _difference(before: object, now: list[dict[str, object]]) -> str | None:
             return f"it has no job {name}"
         if name not in wanted:
             return f"it also has a job {name}"
-        changed = [key for key in wanted[name] if wanted[name][key] != was[name].get(key)]
-        if changed:
-            return f"{name} had {changed[0]} = {was[name].get(changed[0])}"
+        for key in wanted[name]:
+            if wanted[name][key] != was[name].get(key):
+                return f"{name} had {key} = {was[name].get(key)}"
     return "its jobs have another order"
 
 
@@ -133,11 +133,6 @@ def has_checkpoint(run: Path) -> bool:
     """Whether there is one to go on from; one that is damaged counts: whoever reads it says so."""
     meta, unreadable = checkpoint.newest_meta(RunFolder(run).checkpoints)
     return meta is not None or len(unreadable) > 0
-
-
-def is_frozen(run: Path) -> bool:
-    """Whether no seed of it is left to train, so that it cannot go on."""
-    return bool(RunFolder(run).read_status().get("state") == "frozen")
 
 
 def newest_checkpoint(run: Path) -> int | None:
