@@ -92,7 +92,7 @@ def test_evidence_and_leave_one_out_as_if_computed_one_by_one() -> None:
 
 
 def test_few_segments_do_not_say_that_all_is_noise() -> None:
-    """Of twelve segments the evidence of "all is noise" can be the largest, and that of a reward next to it."""
+    """Of twelve segments the evidence of "all is noise" can be the largest, and a reward's next to it."""
     rng, kept = np.random.default_rng(1), []
     for _ in range(20):
         rows = [rng.normal(rng.normal(size=20), 1.0, (50, 20)) for _ in range(12)]

@@ -201,7 +201,7 @@ def test_the_reward_function_knows_what_was_overlooked_at_first() -> None:
 
     result = search(normal(5), reward, 500, noise=0.4)
     assert np.flatnonzero(result.graph.state_to_reward).tolist() == [0, 1, 2, 3]
-    assert result.reward_model.basis.dims.tolist() == [0, 1, 2, 3]
+    assert {0, 1, 2, 3} <= set(result.reward_model.basis.dims.tolist())
     assert np.all(result.strength.state_to_reward[:4] > 0.005)
 
 
@@ -301,7 +301,7 @@ def test_shares_of_steps_are_those_of_a_plain_computation() -> None:
     rows = [rng.normal(size=(30, 3)) + rng.normal(size=3) for _ in range(60)]
     totals = np.array([each[:, 0].sum() for each in rows])
     segments = Segments(rows, totals, Scale.over(rows))
-    fit = refine(segments, {0: 1.0}, rng)
+    fit = refine(segments, [0], rng)
     sums = segments.columns.sums
     features = segments.columns.dictionaries[0].features(np.concatenate(rows))
     for column, least in enumerate(in_totals(segments, segments.columns, fit, 0.01)):

@@ -18,17 +18,16 @@ from apportion.graph.certificate import Certificate, certify
 from apportion.graph.dynamics import Moments, dynamics_edges
 from apportion.graph.endings import Endings as Endings
 from apportion.graph.endings import find_endings as find_endings
-from apportion.graph.features import MAX_PAIRED, Floats, Scale, rows_of
+from apportion.graph.features import Floats, Scale, rows_of
 from apportion.graph.moved import in_their_stead
 from apportion.graph.priors import DOUBT
 from apportion.graph.priors import ENOUGH_SEGMENTS as ENOUGH_SEGMENTS
-from apportion.graph.refine import Fit, refine, refit
 from apportion.graph.refine import RewardModel as RewardModel
+from apportion.graph.refine import candidates, refine, refit
 from apportion.graph.ridge import ridge
 from apportion.graph.segments import Segments
-from apportion.graph.select import first_claims
-from apportion.graph.verdict import Judged, judge, with_copies, words
 from apportion.graph.verdict import Reason as Reason
+from apportion.graph.verdict import judge, with_copies, words
 
 MAX_TRANSITIONS = 30_000
 
@@ -89,12 +88,9 @@ def _identify(
     states, rng = observations[0].shape[1], np.random.default_rng(seed)
     segments = Segments(rows, totals, Scale.over(rows), ends)
     dictionary = segments.columns.dictionaries[0]
-    fit = refine(segments, first_claims(segments), rng)
+    fit = refine(segments, candidates(segments), rng)
     everything = ridge(segments.columns.sums, totals, segments.offsets).error / segments.variance
     reward = judge(segments, fit, negligible, rng)
-    again = _with_overlooked(segments, fit, reward, rng)
-    if again is not fit:
-        fit, reward = again, judge(segments, again, negligible, rng)
     fit = refit(segments, fit, np.flatnonzero(reward.edges), rng)
     x, following = _transitions(rows, observations, rng)
     dynamics = dynamics_edges(Moments.of(dictionary.shortened(), x, following), negligible)
@@ -120,18 +116,6 @@ def _identify(
         reward_model=fit.model,
         copies=copies,
     )
-
-
-def _with_overlooked(segments: Segments, fit: Fit, judged: Judged, rng: np.random.Generator) -> Fit:
-    """Refined once more, from the parents that were overlooked at first: beside them, bystanders that had
-    taken their place may not be missed. As before, if there are none, or nothing is gained; and where
-    dimensions are many, for that would take long."""
-    overlooked = set(np.flatnonzero(judged.edges).tolist()) - fit.parents - fit.dropped
-    if not overlooked or len(segments.scale.dims) > MAX_PAIRED:
-        return fit
-    claims = {dim: float(judged.strength[dim]) for dim in overlooked | fit.parents}
-    again = refine(segments, claims, rng)
-    return again if again.unexplained < fit.unexplained else fit
 
 
 def _transitions(
