@@ -95,7 +95,7 @@ def test_a_missing_parent_is_noticed() -> None:
     totals = np.array([s[:, 0].sum() + s[:, 1].sum() for s in segments])
     data = Segments(segments, totals, Scale.over(segments))
     dictionary = data.columns.dictionaries[0]
-    honest = refine(data, [0, 1], np.random.default_rng(0))
+    honest = refine(data, {0: 0.5, 1: 0.5}, np.random.default_rng(0))
     assert certify(honest, 0.0, 200, 2000, dictionary).reward
     certificate = certify(honest._replace(unexplained=0.3), 0.1, 200, 2000, dictionary)
     assert not certificate.reward

@@ -177,7 +177,7 @@ def test_long_episodes_are_certified() -> None:
 def test_the_dynamics_certificate_counts_the_transitions_that_were_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("apportion.graph.MAX_TRANSITIONS", 100)
+    monkeypatch.setattr("apportion.graph.SAMPLE", 100)
     certificate = search(normal(3), lambda x: x[:, 0]).certificate
     assert not certificate.dynamics
     assert any("100 transitions are few" in note for note in certificate.notes)
@@ -301,7 +301,7 @@ def test_shares_of_steps_are_those_of_a_plain_computation() -> None:
     rows = [rng.normal(size=(30, 3)) + rng.normal(size=3) for _ in range(60)]
     totals = np.array([each[:, 0].sum() for each in rows])
     segments = Segments(rows, totals, Scale.over(rows))
-    fit = refine(segments, [0], rng)
+    fit = refine(segments, {0: 1.0}, rng)
     sums = segments.columns.sums
     features = segments.columns.dictionaries[0].features(np.concatenate(rows))
     for column, least in enumerate(in_totals(segments, segments.columns, fit, 0.01)):

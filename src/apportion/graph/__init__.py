@@ -18,9 +18,9 @@ from apportion.graph.certificate import Certificate, certify
 from apportion.graph.dynamics import Moments, dynamics_edges
 from apportion.graph.endings import Endings as Endings
 from apportion.graph.endings import find_endings as find_endings
-from apportion.graph.features import Floats, Scale, rows_of
+from apportion.graph.features import SAMPLE, Floats, Scale, evenly, rows_of
 from apportion.graph.moved import in_their_stead
-from apportion.graph.priors import DOUBT
+from apportion.graph.priors import DOUBT, NEGLIGIBLE
 from apportion.graph.priors import ENOUGH_SEGMENTS as ENOUGH_SEGMENTS
 from apportion.graph.refine import RewardModel as RewardModel
 from apportion.graph.refine import candidates, refine, refit
@@ -28,8 +28,6 @@ from apportion.graph.ridge import ridge
 from apportion.graph.segments import Segments
 from apportion.graph.verdict import Reason as Reason
 from apportion.graph.verdict import judge, with_copies, words
-
-MAX_TRANSITIONS = 30_000
 
 
 class Identification(NamedTuple):
@@ -53,7 +51,7 @@ def identify(
     actions: list[NDArray[Any]],
     totals: NDArray[Any],
     seed: int = 0,
-    negligible: float = 0.01,
+    negligible: float = NEGLIGIBLE,
     terminated: NDArray[Any] | None = None,
     names: Sequence[str] = (),
 ) -> Identification:
@@ -92,7 +90,7 @@ def _identify(
     everything = ridge(segments.columns.sums, totals, segments.offsets).error / segments.variance
     reward = judge(segments, fit, negligible, rng)
     fit = refit(segments, fit, np.flatnonzero(reward.edges), rng)
-    x, following = _transitions(rows, observations, rng)
+    x, following = _transitions(rows, observations)
     dynamics = dynamics_edges(Moments.of(dictionary.shortened(), x, following), negligible)
     instead = in_their_stead(segments, fit, observations, dynamics)
     reward = reward.or_instead(instead)
@@ -119,15 +117,12 @@ def _identify(
 
 
 def _transitions(
-    rows: list[NDArray[Any]], observations: list[NDArray[Any]], rng: np.random.Generator
+    rows: list[NDArray[Any]], observations: list[NDArray[Any]]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """State-action rows [N, D] and what came next [N, S]: all, or MAX_TRANSITIONS from all episodes."""
+    """State-action rows [N, D] and what came next [N, S]: all, or some of all episodes."""
     following = [each[1:] for each in observations]
     followed = [row[: len(after)] for row, after in zip(rows, following, strict=True)]
-    count = sum(map(len, following))
-    if count <= MAX_TRANSITIONS:
-        return np.concatenate(followed), np.concatenate(following)
-    chosen = np.sort(rng.choice(count, MAX_TRANSITIONS, replace=False))
+    chosen = evenly(SAMPLE, sum(map(len, following)))
     return rows_of(followed, chosen), rows_of(following, chosen)
 
 

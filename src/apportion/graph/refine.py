@@ -2,20 +2,19 @@
 add what explains the remainder. What is left is a reward function, too."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.graph.dictionary import UNIVARIATE, WAVES, Dictionary, Dims, batches, rows_at_once, subsets
-from apportion.graph.features import MAX_PAIRED, Floats
-from apportion.graph.priors import CHANCE, MISFIT, OF_REST, ROUNDING, WORTH
+from apportion.graph.features import MAX_PAIRED, NUMBERS_AT_ONCE, ROWS, Floats
+from apportion.graph.priors import ALIKE, CHANCE, MISFIT, MOST, NEGLIGIBLE, OF_REST, ROUNDING, WORTH
 from apportion.graph.ridge import Ridge, Spectrum, ridge
 from apportion.graph.segments import Segments
 
-UNEXPLAINED = 0.01  # share of the variance; while more is left, dimensions and products are looked for
-MOST_WORK = 4e9  # multiplications that the search for products of four may take
-RICH = 16  # dimensions: of more, interactions are too many to tell apart, and none is added
+RICH = 2 * MOST  # dimensions: of more, interactions are too many to tell apart, and none is added
 
 
 class RewardModel(NamedTuple):
@@ -93,10 +92,11 @@ class Fit(NamedTuple):
         return found
 
 
-def candidates(segments: Segments) -> set[int]:
+def candidates(segments: Segments) -> dict[int, float]:
     """The dimensions of features that group orthogonal matching pursuit selects: the group that lowers an
     information criterion most enters, and is projected out of all columns and of the totals; then groups
-    leave that are not worth their price beside the others."""
+    leave that are not worth their price beside the others. With the share of the variance that goes with all
+    of the features of each."""
     columns, totals = segments.columns, segments.offsets.remove(segments.totals)
     left, rest, chosen = columns.unit.copy(), totals, list[Dims]()
     groups, free = _groups(columns.dictionaries[0]), columns.per_sum > 0
@@ -122,7 +122,17 @@ def candidates(segments: Segments) -> set[int]:
         if criteria.max() < 0:
             break
         del chosen[int(np.argmax(criteria))]
-    return set(columns.owners[:, np.concatenate([np.zeros(0, np.int64), *chosen])].ravel().tolist())
+    selected = np.concatenate([np.zeros(0, np.int64), *chosen])
+    owners = columns.owners[:, selected]
+    without = {int(dim): selected[~(owners == dim).any(axis=0)] for dim in np.unique(owners)}
+    whole = _squares_left(columns.unit[:, selected], totals)
+    shares = {dim: _squares_left(columns.unit[:, left], totals) - whole for dim, left in without.items()}
+    return {dim: share / float(totals @ totals) for dim, share in shares.items()}
+
+
+def _squares_left(columns: Floats, totals: Floats) -> float:
+    left = totals - columns @ np.linalg.lstsq(columns, totals, rcond=None)[0]
+    return float(left @ left)
 
 
 def _criterion(shares: Floats, sizes: Dims, count: int, choices: int) -> Floats:
@@ -159,9 +169,10 @@ def _best(left: Floats, rest: Floats, free: NDArray[np.bool_], groups: list[Dims
     return best
 
 
-def refine(segments: Segments, candidates: Iterable[int], rng: np.random.Generator) -> Fit:
-    """Add what explains the remainder, drop what is not missed, until nothing changes."""
-    fit, dropped = Fit.of(segments, candidates, rng), set[int]()
+def refine(segments: Segments, claims: dict[int, float], rng: np.random.Generator) -> Fit:
+    """Add what explains the remainder, drop what is not missed, until nothing changes. `claims` are the
+    candidates, each with the share of variance that it was given."""
+    fit, dropped = Fit.of(segments, claims, rng), set[int]()
     while True:
         more = _missing(segments, fit)
         if set(more.tolist()) - fit.parents - dropped:
@@ -170,7 +181,7 @@ def refine(segments: Segments, candidates: Iterable[int], rng: np.random.Generat
             if grown.ridge.error < fit.ridge.error:
                 fit = grown
                 continue
-        smaller = _drop(segments, fit, rng)
+        smaller = _drop(segments, fit, claims, rng)
         if smaller.parents == fit.parents:
             return smaller.plainest(segments)
         dropped |= fit.parents - smaller.parents
@@ -186,18 +197,20 @@ def refit(segments: Segments, fit: Fit, dims: Dims, rng: np.random.Generator) ->
     return fit if other.ridge.error > fit.ridge.error else other
 
 
-def _drop(segments: Segments, fit: Fit, rng: np.random.Generator) -> Fit:
+def _drop(segments: Segments, fit: Fit, claims: dict[int, float], rng: np.random.Generator) -> Fit:
     """Leave out the dimension that is missed least, unless totals of left-out segments are predicted worse
     without it, visibly and by more than chance.
 
-    A misfit of others makes proxies look useful; rich features of the others explain them away.
+    A misfit of others makes proxies look useful; rich features of the others explain them away. What still
+    has half of what it was first given stays, even where noise hides it among so many features.
     """
     while fit.parents:
         dim = int(fit.basis.dims[_weakest(segments, fit)])
         smaller = Fit.of(segments, fit.parents - {dim}, rng, fit.noted)  # its waves are the others' now
         loss, sure = growth(smaller.ridge, fit.ridge)
         least = min(WORTH, max(OF_REST * fit.unexplained, MISFIT))
-        if loss / segments.variance > least and sure > CHANCE:
+        share, claim = loss / segments.variance, claims.get(dim, np.inf)
+        if (share > least and sure > CHANCE) or share > max(ALIKE * claim, MISFIT):
             break
         fit = smaller
     return fit
@@ -231,12 +244,11 @@ def gaussian_ratio(without: Ridge, whole: Ridge) -> float:
 def _missing(segments: Segments, fit: Fit) -> Dims:
     """Dimensions whose product, with each other or with the reward found, explains much of the remainder."""
     count = segments.count
-    if fit.unexplained >= UNEXPLAINED and len(fit.parents) < RICH:
-        ways = [best_factor(segments, fit)]
-        ways += [best_product(segments, fit.ridge.errors, degree) for degree in _degrees(segments)]
-        for dims, share, rivals in ways:
+    if fit.unexplained >= NEGLIGIBLE and len(fit.parents) < RICH:
+        ways = [partial(best_product, segments, fit.ridge.errors, degree) for degree in _degrees(segments)]
+        for dims, share, rivals in (way() for way in (*ways, partial(best_factor, segments, fit))):
             allowed = count * np.log(max(1 - share, ROUNDING)) + np.log(count) + 2 * np.log(rivals) < 0
-            if allowed and share > OF_REST / 2:
+            if allowed and share > OF_REST:
                 return dims
     return np.zeros(0, np.int64)
 
@@ -267,7 +279,7 @@ def _degrees(segments: Segments) -> list[int]:
     if dims > MAX_PAIRED:
         return [2]
     pairs = dims * (dims - 1) // 2
-    return [3, 4] if rows * pairs**2 <= MOST_WORK else [3]
+    return [3, 4] if rows * pairs**2 <= 2 * ROWS * NUMBERS_AT_ONCE else [3]
 
 
 def best_product(segments: Segments, remainder: Floats, degree: int) -> tuple[Dims, float, int]:
