@@ -8,11 +8,9 @@ import pytest
 from apportion.graph import identify
 from apportion.graph.features import Scale
 from apportion.graph.places import Place
-from apportion.graph.refine import Fit, gaussian_ratio, refine
+from apportion.graph.refine import best_product, candidates, gaussian_ratio, refine
 from apportion.graph.ridge import Ridge
-from apportion.graph.screen import best_product
 from apportion.graph.segments import Segments
-from apportion.graph.select import first_claims
 
 DIMS = 7
 Reward = Callable[[np.ndarray], np.ndarray]
@@ -27,14 +25,6 @@ def problem(reward: Reward, episodes: int = 400, dims: int = DIMS, noise: float 
     return Segments(rows, totals, Scale.over(rows))
 
 
-def candidates_of(segments: Segments) -> list[int]:
-    return list(first_claims(segments))
-
-
-def refined(segments: Segments, candidates: list[int]) -> Fit:
-    return refine(segments, dict.fromkeys(candidates, np.inf), np.random.default_rng(0))
-
-
 @pytest.mark.parametrize(
     ("reward", "parents"),
     [
@@ -45,26 +35,26 @@ def refined(segments: Segments, candidates: list[int]) -> Fit:
         (lambda x: np.full(len(x), 2.0), []),
     ],
 )
-def test_first_claims(reward: Reward, parents: list[int]) -> None:
-    assert candidates_of(problem(reward)) == parents
+def test_candidates(reward: Reward, parents: list[int]) -> None:
+    assert sorted(candidates(problem(reward))) == parents
 
 
 def test_noise_as_large_as_the_signal_hides_no_candidate_and_is_none() -> None:
-    assert candidates_of(problem(lambda x: x[:, 0] - 0.7 * x[:, 3], noise=1.0)) == [0, 3]
-    assert candidates_of(problem(lambda x: 1e-9 * x[:, 0], noise=1e9)) == []
+    assert candidates(problem(lambda x: x[:, 0] - 0.7 * x[:, 3], noise=1.0)).keys() == {0, 3}
+    assert candidates(problem(lambda x: 1e-9 * x[:, 0], noise=1e9)) == {}
 
 
 @pytest.mark.parametrize(
-    ("reward", "candidates", "parents"),
+    ("reward", "first", "parents"),
     [
         (lambda x: x[:, 0] * x[:, 3] * x[:, 5], [], [0, 3, 5]),
         (lambda x: np.abs(x[:, 1]), [1, 2, 6], [1]),
     ],
 )
-def test_candidates_become_parents(reward: Reward, candidates: list[int], parents: list[int]) -> None:
+def test_candidates_become_parents(reward: Reward, first: list[int], parents: list[int]) -> None:
     """Products of three, which the first selection cannot see, come in; and who is not missed goes."""
     segments = problem(reward)
-    fit = refined(segments, candidates)
+    fit = refine(segments, dict.fromkeys(first, np.inf), np.random.default_rng(0))
     assert fit.basis.dims.tolist() == parents
     assert all(share > 0 and error < share / 2 for share, error in fit.worths(segments).values())
 
@@ -72,7 +62,7 @@ def test_candidates_become_parents(reward: Reward, candidates: list[int], parent
 def test_noise_stays_without_parents() -> None:
     segments = problem(lambda x: x[:, 0])
     noise = np.random.default_rng(1).normal(size=segments.count)
-    fit = refined(Segments(segments.rows, noise, segments.scale), [0, 1])
+    fit = refine(Segments(segments.rows, noise, segments.scale), {0: 1.0, 1: 1.0}, np.random.default_rng(0))
     assert not fit.parents
     assert 0.9 < fit.unexplained < 1.1
     assert np.all(fit.model.predict(segments.rows[0]) == fit.model.per_step)

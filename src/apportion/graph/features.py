@@ -4,6 +4,7 @@ Constant dimensions have no features, nor have copies: of dimensions that are eq
 first stands for all.
 """
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,10 +16,11 @@ from apportion.graph.priors import MISFIT
 
 Floats = NDArray[np.float64]
 
-QUANTILES = 33
+COSINES = 4  # of a dimension; rich features have twice as many,
+QUANTILES = 8 * COSINES + 1  # and four points for each half of the shortest wave
 CLIP = 5.0
 MAX_PAIRED = 40  # beyond so many live dimensions, products of two would be too many to tell apart
-THREADS = 4  # that compute features of blocks of rows; how many there are changes no result
+THREADS = os.cpu_count() or 1  # that compute features of blocks of rows; how many there are changes no result
 NUMBERS_AT_ONCE = 1_000_000  # what bounds the memory of features: larger arrays are new pages every time
 DIMS_AT_ONCE = MAX_PAIRED  # whose functions are summed up together
 ROWS = 2_000  # steps that variances are taken from, or whose features one thread computes at once

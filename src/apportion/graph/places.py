@@ -12,13 +12,10 @@ from scipy import special
 from apportion.graph.dictionary import Dims
 from apportion.graph.evidence import Remainder
 from apportion.graph.features import Floats
-from apportion.graph.priors import DOUBT, MISFIT, PARENTS, SURE
+from apportion.graph.priors import DOUBT, MISFIT, MOST, PARENTS, SURE
 from apportion.graph.refine import RICH, Fit, gaussian_ratio
 from apportion.graph.ridge import Ridge, Spectrum, ridge
 from apportion.graph.segments import Columns, Segments
-
-MOST = 8  # dimensions that come in; that leave, or give their place to another; that are rivals of a parent
-SWAPS = 3  # rivals that are compared with a parent by putting them in its place
 
 
 class Known(NamedTuple):
@@ -149,7 +146,7 @@ class Contest:
         effects = self.effects(without, rest, rivals)
         close = np.flatnonzero(effects > max(mine + np.log(MISFIT), -self._prior))
         if np.isin(team, self.fit.basis.dims).any():
-            for place in close[np.argsort(-effects[close])][:SWAPS]:
+            for place in close:
                 effects[place] = rich - self._advantage(team, rivals[place])
         elif len(close):
             rich = mine  # both were looked at by plain features only

@@ -16,11 +16,11 @@ from apportion.graph.dictionary import Dims
 from apportion.graph.evidence import log_mean
 from apportion.graph.features import ROWS, Floats, evenly, rows_of
 from apportion.graph.places import Contest
-from apportion.graph.priors import DOUBT, MISFIT, RELEVANT, SURE, UNSURE
-from apportion.graph.refine import UNEXPLAINED, Fit
+from apportion.graph.priors import DOUBT, MISFIT, NEGLIGIBLE, RELEVANT, SURE, UNSURE
+from apportion.graph.refine import Fit
 from apportion.graph.segments import Columns, Segments
 
-INTERVAL = 0.9  # of the probability: how wide the interval of a share is
+INTERVAL = 1 - DOUBT  # of the probability: how wide the interval of a share is
 
 
 class Reason(NamedTuple):
@@ -71,7 +71,7 @@ def judge(segments: Segments, fit: Fit, negligible: float, rng: np.random.Genera
     least = (negligible, in_totals(segments, columns, fit, negligible))
     ratios = np.stack([remainder.against(each) for each in least])
     absence = np.ones((2, dims))  # from totals, and from single steps as well
-    hidden = DOUBT * min(fit.unexplained / (3 * UNEXPLAINED), 1.0)
+    hidden = DOUBT * min(fit.unexplained / (3 * NEGLIGIBLE), 1.0)
     for team, effect in zip(others, contest.effects(remainder, known, others), strict=True):
         odds = _log_odds_of_worth(known.found, columns, ratios, team)
         absence[:, team] = special.expit(-odds)[:, None] * (1 - hidden)
