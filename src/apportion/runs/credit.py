@@ -314,7 +314,7 @@ def write_credit(run: RunFolder, credit: Credit) -> None:
 
 def read_credit(run: RunFolder) -> Credit | None:
     """None where a run has none: it was trained, or its fit was stopped."""
-    if not run.credit.is_file():
+    if not run.credit.exists():
         return None
     try:
         arrays, facts = read_arrays(run.credit)

@@ -316,8 +316,11 @@ def notes(run: RunFolder) -> list[str]:
     stored = [
         place(run.path / name, entry["step"]) for entry in entries for name in entry.get(logs.STORED, ())
     ]
+    if any("unexplained" in entry for entry in entries):  # it was fitted to a log
+        stored += [run.data, *([run.credit] if run.read_status().get("state") == "finished" else [])]
     said += [f"{path} is missing" for path in stored if not path.exists()]
-    return [*said, *checkpoint.newest_meta(run.checkpoints)[1]]
+    saved = checkpoint.steps(run.checkpoints)
+    return [*said, *checkpoint.newest_meta(run.checkpoints)[1], *(on_age(run, saved[-1]) if saved else ())]
 
 
 def on_age(run: RunFolder, step: int) -> list[str]:

@@ -117,7 +117,7 @@ def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
 
 def _outcomes(run: RunFolder) -> Outcomes:
     """As they were where the run was fitted to a log."""
-    return Outcomes(**read_json(run.data)["outcomes"]) if run.data.is_file() else Outcomes()
+    return Outcomes(**read_json(run.data)["outcomes"]) if run.data.exists() else Outcomes()
 
 
 def _state_of_files(run: RunFolder) -> tuple[Any, ...]:

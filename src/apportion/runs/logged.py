@@ -96,7 +96,7 @@ def read_for(run: RunFolder, data: str, tell: Tell = silent) -> tuple[Rows, Log]
 
 def from_origins(run: RunFolder, observations: Any, actions: Any) -> tuple[Any, Any]:
     """What somebody saw and did, counted as the run counts it; of other shapes as they are."""
-    if not run.data.is_file():
+    if not run.data.exists():
         return observations, actions
     given = (np.asarray(observations), np.asarray(actions))
     pairs = zip(given, Encoding.from_dict(read_facts(run)["encoding"]).origins(), strict=True)
@@ -106,6 +106,6 @@ def from_origins(run: RunFolder, observations: Any, actions: Any) -> tuple[Any, 
 
 def read_facts(run: RunFolder) -> dict[str, Any]:
     """What the run was fitted to."""
-    if not run.data.is_file():
+    if not run.data.exists():
         raise UserError(f"{run.path} was trained on an environment: name a run that `apportion fit` made")
     return read_json(run.data)

@@ -69,7 +69,7 @@ def read_policy(run: RunFolder, lane: int = 0, best: bool = False) -> Policy:
     }
     own, head = _own_inputs(actor, spec, learned), learned.config.make_backbone().head
     if learned.config.from_log:
-        check(run.credit.is_file(), f"{run.path} was stopped before its policy was learned: fit it again")
+        check(run.credit.exists(), f"{run.path} was stopped before its policy was learned: fit it again")
         spec, own = _from_origins(run, spec, own)
     return Policy(spec, head, own, facts, tuple(learned.skipped))
 

@@ -62,7 +62,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
 
 def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
     """What a run was fitted to, and how well held-out outcomes are explained; None for a training."""
-    if not run.data.is_file():
+    if not run.data.exists():
         return None
     facts = read_json(run.data)
     told: dict[str, Any] = {name: last.get(name) for name in ("unexplained", "supported")}
@@ -78,7 +78,7 @@ def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
         "answers": facts.get("answers"),
         **told,
         "credit": known,
-        "worth": read_json(run.worth)["lanes"] if run.worth.is_file() else None,
+        "worth": read_json(run.worth)["lanes"] if run.worth.exists() else None,
     }
 
 
