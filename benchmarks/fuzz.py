@@ -127,7 +127,8 @@ def fuzz(args: Fuzz) -> None:
     with tempfile.TemporaryDirectory() as name:
         run = Damaged(Path(name))
         weights = {each: COMMANDS[each].weight for each in args.only or COMMANDS}
-        for number in (*failures, *range(before["cases"], args.cases)):
+        numbers = [*failures, *range(before["cases"], args.cases)]
+        for number in numbers:
             rng = random.Random(f"{args.seed} {number}")
             command = rng.choices(list(weights), list(weights.values()))[0]
             if number in failures:
@@ -138,7 +139,7 @@ def fuzz(args: Fuzz) -> None:
                 case = {"case": number, "command": command, "damage": what}
                 failures[number] = {**case, "verdict": verdict, "detail": detail}
                 print(f"{number}: {verdict}: {command} after {what}\n{detail}", file=sys.stderr)
-            if (number + 1) % 100 == 0 or number + 1 == args.cases:
+            if (number + 1) % 100 == 0 or number == numbers[-1]:
                 print(f"{number + 1} of {args.cases} cases, {len(failures)} failures", file=sys.stderr)
                 seconds = before["seconds"] + round(time.monotonic() - began)
                 told = {"seed": args.seed, "seconds": seconds, "commits": commits, "versions": facts}

@@ -26,7 +26,7 @@ from apportion.runs.contributions import (
     mixed,
 )
 from apportion.runs.credit import INTERVAL, half_width, read_credit
-from apportion.runs.folder import RunFolder, notes
+from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
 from apportion.runs.logged import plain_episode, read_for
 from apportion.runs.policy import play
@@ -185,7 +185,7 @@ def explain_run(
             "lanes": per_lane,
         }
     )
-    said = [*explainer.learned.skipped, *explainer.few(), *notes(run), *fit_warnings(run)]
+    said = [*explainer.learned.skipped, *explainer.few(), *fit_warnings(run)]
     return {**data, "skipped": list(dict.fromkeys(said))}
 
 

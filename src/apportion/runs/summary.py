@@ -113,14 +113,17 @@ def varies_too_much(facts: dict[str, Any] | None, lane: int) -> bool:
 
 
 def fit_warnings(run: RunFolder) -> list[str]:
-    """What a fit has said against its own answer: whoever uses it should hear it again."""
+    """What is damaged of a fit, and what it has said against its own answer: whoever uses it should hear it
+    again."""
     summary = summarise(run)
+    damaged: list[str] = summary["notes"]
     if summary["data"] is None:
-        return []
+        return damaged
     seeds = [summary["config"]["seed"] + lane for lane in range(summary["config"]["lanes"])]
     credit = summary["data"]["credit"]
     doubtful = credit_in_words(credit) if credit is not None and credit["determined"] < _HALF else []
-    return [each for each in fit_in_words(summary["data"], seeds) if BEWARE in each or each in doubtful]
+    said = fit_in_words(summary["data"], seeds)
+    return [*damaged, *(each for each in said if BEWARE in each or each in doubtful)]
 
 
 def step_rewards(evaluations: list[dict[str, Any]]) -> bool:
