@@ -89,20 +89,23 @@ def in_units(rng: Rng, states: list[Floats]) -> list[Floats]:
 
 
 def clock(
-    periods: int, anywhere: bool = False, episodes: int = 300, noise: float = 0.0
+    periods: int, anywhere: bool = False, episodes: int = 300, noise: float = 0.0, earning: float = 0.0
 ) -> Callable[[Rng], Log]:
-    """Two more states: sine and cosine of a time of so many periods an episode, from any beginning."""
+    """Two more states: sine and cosine of a time of so many periods an episode, from any beginning. With so
+    much probability they earn something by themselves."""
 
     def draw(rng: Rng) -> Log:
         steps = 60
         states, actions = world(rng, np.full(episodes, steps))
         weights = rng.normal(0, 0.5, 4)
+        own = (rng.random() < earning) * rng.normal(0, 1.5, 2) if earning else np.zeros(2)
         seen, rewards = [], []
         for x, a in zip(states, actions, strict=True):
             time = 2 * np.pi * periods * (np.arange(steps + 1) / steps + anywhere * rng.random())
             sine, cosine = np.sin(time), np.cos(time)
             seen.append(np.column_stack([x, sine, cosine]))
             earned = x[:-1, :4] @ weights + 2 * (1 + 0.7 * sine[:-1]) * a[:, 0]
+            earned += own[0] * sine[:-1] + own[1] * cosine[:-1]
             rewards.append(earned - 2 * np.maximum(np.abs(x[:-1, 1]) - 0.8, 0) + 0.8 * anywhere * cosine[:-1])
         size = np.sqrt(noise) * np.std(np.concatenate(rewards))
         rewards = [each + size * rng.normal(size=steps) for each in rewards]
@@ -262,6 +265,7 @@ UNSEEN: dict[str, Callable[[Rng], Log]] = {
     "bumps, 150 episodes": paid_for(_bumps, episodes=150, steps=40),
     "noise, 400 episodes": paid_for(_thresholds, episodes=400, noise=0.5),
     "heavy tails and noise, 150 episodes": paid_for(_tailed, episodes=150, tails=2.5, noise=0.3),
+    "clock, earning or not": clock(1, earning=0.3),
 }
 
 

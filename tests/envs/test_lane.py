@@ -138,7 +138,7 @@ def test_noise_disturbs_what_the_policy_sees_and_nothing_else() -> None:
         ("HugeReward", r"step 1: reward is 1e\+300: return finite numbers up to 1e\+15"),
         ("TextReward", "the reward of a step is '5': return a single number from step"),
         ("TextEnd", "step 1: terminated is 'no': return True or False"),
-        ("NoInfo", "the info of a step is None: return a dictionary as the last value"),
+        ("NoInfo", "the info of a step is None: return a dictionary as step"),
         ("Outlives", "step 3: its declared max_episode_steps has passed, but it goes on"),
     ],
 )

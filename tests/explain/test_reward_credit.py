@@ -29,15 +29,17 @@ def method_of(name: str) -> Method:
     return METHODS[name].make(METHODS[name].config())
 
 
+EVERY = np.arange(5)  # each dimension is a player of its own
+
+
 def steps(seed: int, count: int) -> Steps:
-    rng = np.random.default_rng(seed)
-    return Steps(*(rng.normal(size=(count, size)).astype(np.float32) for size in (3, 2, 3)))
+    return np.random.default_rng(seed).normal(size=(count, 3 + 2 + 3)).astype(np.float32)
 
 
-def explained(method: Method, state: Any, precision: Precision, given: Steps | None = None) -> Explanation:
+def explained(method: Method, state: Any, precision: Precision) -> Explanation:
     reward_of = compile_reward(method, 3)
     rng = np.random.default_rng(0)
-    return explain_reward(method, reward_of, state, given or steps(1, 9), steps(2, 8), precision, rng)
+    return explain_reward(method, reward_of, state, steps(1, 9), steps(2, 8), precision, rng, EVERY)
 
 
 @pytest.mark.parametrize("exact_up_to", [1, 8], ids=["sampled", "exact"])
@@ -82,12 +84,10 @@ def test_a_reward_without_any_edge_is_all_baseline() -> None:
 def test_without_a_graph_a_dimension_that_never_varies_does_not_play() -> None:
     method = method_of("rd")
     state = method.init(jax.random.key(0), SPEC)
-    still = [each._replace(observations=each.observations.copy()) for each in (steps(1, 9), steps(2, 8))]
-    for each in still:
-        each.observations[:, 1] = each.next_observations[:, 1] = 0.5
-    found = explain_reward(
-        method, compile_reward(method, 3), state, *still, Precision(), np.random.default_rng(0)
-    )
+    given, background, rng = steps(1, 9), steps(2, 8), np.random.default_rng(0)
+    given[:, [1, 6]] = background[:, [1, 6]] = 0.5
+    reward_of = compile_reward(method, 3)
+    found = explain_reward(method, reward_of, state, given, background, Precision(), rng, EVERY)
     assert found.players.tolist() == [True, False, True, True, True]
 
 
@@ -95,16 +95,12 @@ def test_a_dimension_of_rrd_comes_with_its_next_value() -> None:
     """RRD reads s - s'. Where both of a step's values are the background's, the dimension earns nothing."""
     method = method_of("rrd")
     state = method.init(jax.random.key(0), SPEC)
-    background = Steps(*(np.repeat(part[:1], 4, axis=0) for part in steps(2, 4)))
-    given = steps(1, 5)
-    for part, like in (
-        (given.observations, background.observations),
-        (given.next_observations, background[2]),
-    ):
-        part[:, 0] = like[0, 0]
-    given.next_observations[0, 0] += 1  # only its next value differs, and only here
+    background, given = np.repeat(steps(2, 4)[:1], 4, axis=0), steps(1, 5)
+    given[:, [0, 5]] = background[0, [0, 5]]
+    given[0, 5] += 1  # only its next value differs, and only here
+    rng = np.random.default_rng(0)
     found = explain_reward(
-        method, compile_reward(method, 3), state, given, background, Precision(), np.random.default_rng(0)
+        method, compile_reward(method, 3), state, given, background, Precision(), rng, EVERY
     )
     assert found.contributions[0, 0] != 0
     np.testing.assert_allclose(found.contributions[1:, 0], 0, atol=1e-6)
@@ -124,14 +120,15 @@ def test_a_reward_that_is_a_sum_pays_its_terms_and_ranks_the_true_parents_first(
     rng = np.random.default_rng(0)
 
     def drawn(count: int) -> Steps:
-        return Steps(*(rng.uniform(-1, 1, (count, size)).astype(np.float32) for size in (10, 3, 10)))
+        return rng.uniform(-1, 1, (count, 10 + 3 + 10)).astype(np.float32)
 
     method = method_of("rd")._replace(reward=greenhouse_reward)
     given, background, precision = drawn(6), drawn(4), Precision(exact_up_to=exact_up_to)
-    found = explain_reward(method, compile_reward(method, 10), None, given, background, precision, rng)
-    temperature = [-0.5 * (steps.observations[:, 0] - 0.4) ** 2 for steps in (given, background)]
+    reward_of = compile_reward(method, 10)
+    found = explain_reward(method, reward_of, None, given, background, precision, rng, np.arange(13))
+    temperature = [-0.5 * (steps[:, 0] - 0.4) ** 2 for steps in (given, background)]
     np.testing.assert_allclose(found.contributions[:, 0], temperature[0] - temperature[1].mean(), atol=1e-6)
-    heater = [-GAS_PRICE * steps.actions[:, 0] for steps in (given, background)]
+    heater = [-GAS_PRICE * steps[:, 10] for steps in (given, background)]
     np.testing.assert_allclose(found.contributions[:, 10], heater[0] - heater[1].mean(), atol=1e-6)
     # Only the background is chance: where a reward is a sum, orders are none.
     expected = temperature[1].std(ddof=1) / np.sqrt(len(temperature[1]))
@@ -160,6 +157,7 @@ def test_progress_is_told() -> None:
         steps(2, 8),
         Precision(background=8),
         np.random.default_rng(0),
+        EVERY,
         tell=lambda done, of: told.append((done, of)),
     )
     assert told[-1] == (9, 9)
@@ -178,17 +176,17 @@ def test_every_method_is_explained_or_says_why_not(name: str) -> None:
     method = method_of(name)
     state = method.init(jax.random.key(0), SPEC)
     if name in LEARNED:
-        check_explainable(name, method, state, steps(0, 4))
+        check_explainable(name, method, state, steps(0, 4), 3)
         return
     reason = "whole segment" if method.credit is not None else "nothing to explain"
     with pytest.raises(UserError, match=f"{name}.*{reason}"):
-        check_explainable(name, method, state, steps(0, 4))
+        check_explainable(name, method, state, steps(0, 4), 3)
 
 
 def test_a_diverged_method_is_still_recognised() -> None:
     method = method_of("rd")
     state = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), method.init(jax.random.key(0), SPEC))
-    check_explainable("rd", method, state, steps(0, 4))
+    check_explainable("rd", method, state, steps(0, 4), 3)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from apportion.runs import shapley
-from apportion.runs.shapley import Players, Shapley
+from apportion.runs.shapley import Shapley
 
 Values = NDArray[np.float64]
-
-
-def everybody(columns: int) -> Players:
-    return Players(columns, np.arange(columns))
 
 
 def data(columns: int, seed: int = 0, rows: int = 5, background: int = 7) -> tuple[Values, Values]:
@@ -31,7 +27,7 @@ def tangled(rows: Values) -> Values:
 def both(function: Any, columns: int, rounds: int = 2) -> list[Shapley]:
     """The exact answer and the sampled one."""
     rows, background = data(columns)
-    players = everybody(columns)
+    players = np.arange(columns)
     rng = np.random.default_rng(1)
     return [
         shapley.exact(function, rows, background, players),
@@ -60,7 +56,7 @@ def test_they_are_what_shapley_defined() -> None:
         for place, player in enumerate(order):
             before = set(order[:place])
             expected[player] += (worth(before | {player}) - worth(before)) / math.factorial(4)
-    found = shapley.exact(tangled, rows, background, everybody(4))
+    found = shapley.exact(tangled, rows, background, np.arange(4))
     np.testing.assert_allclose(found.contributions[0], expected, atol=1e-12)
 
 
@@ -89,7 +85,7 @@ def test_equals_are_paid_equally() -> None:
     def symmetric(x: Values) -> Values:
         return x[:, 0] * x[:, 1] * np.cos(x[:, 2]) + x[:, 3]
 
-    found = shapley.exact(symmetric, rows, background, everybody(4)).contributions
+    found = shapley.exact(symmetric, rows, background, np.arange(4)).contributions
     np.testing.assert_allclose(found[:, 0], found[:, 1], atol=1e-12)
 
 
@@ -97,7 +93,7 @@ def test_contributions_to_a_sum_are_the_sums_of_contributions() -> None:
     rows, background = data(4)
 
     def of(function: Any) -> Values:
-        return shapley.exact(function, rows, background, everybody(4)).contributions
+        return shapley.exact(function, rows, background, np.arange(4)).contributions
 
     together = of(lambda x: 2 * tangled(x) - x[:, 0] ** 3)
     np.testing.assert_allclose(together, 2 * of(tangled) - of(lambda x: x[:, 0] ** 3), atol=1e-12)
@@ -106,15 +102,15 @@ def test_contributions_to_a_sum_are_the_sums_of_contributions() -> None:
 def _of_backgrounds(sample: bool, count: int) -> tuple[list[Shapley], Values]:
     """What many draws of the background find, and what a large one does."""
     rows, pool = data(5, rows=40, background=3000)
-    truth = shapley.exact(tangled, rows, pool[:1000], everybody(5)).contributions
+    truth = shapley.exact(tangled, rows, pool[:1000], np.arange(5)).contributions
     found = []
     for draw in range(30):
         rng = np.random.default_rng(draw)
         drawn = pool[1000 + rng.choice(2000, count, replace=False)]
         if sample:
-            found.append(shapley.sampled(tangled, rows, drawn, everybody(5), 1, rng))
+            found.append(shapley.sampled(tangled, rows, drawn, np.arange(5), 1, rng))
         else:
-            found.append(shapley.exact(tangled, rows, drawn, everybody(5)))
+            found.append(shapley.exact(tangled, rows, drawn, np.arange(5)))
     return found, truth
 
 
@@ -131,9 +127,9 @@ def test_error_bars_are_true(sample: bool) -> None:
 
 def test_sampling_orders_is_unbiased_and_more_rounds_come_nearer() -> None:
     rows, background = data(5, rows=400, background=16)
-    exact = shapley.exact(tangled, rows, background, everybody(5)).contributions
+    exact = shapley.exact(tangled, rows, background, np.arange(5)).contributions
     few, many = (
-        shapley.sampled(tangled, rows, background, everybody(5), rounds, np.random.default_rng(rounds))
+        shapley.sampled(tangled, rows, background, np.arange(5), rounds, np.random.default_rng(rounds))
         for rounds in (1, 9)
     )
     squares = [np.mean((each.contributions - exact) ** 2) for each in (few, many)]
@@ -143,7 +139,7 @@ def test_sampling_orders_is_unbiased_and_more_rounds_come_nearer() -> None:
 
 def test_one_background_row_has_no_error_bar() -> None:
     rows, background = data(3, background=1)
-    found = shapley.exact(tangled, rows, background, everybody(3))
+    found = shapley.exact(tangled, rows, background, np.arange(3))
     assert np.isfinite(found.contributions).all()
     assert np.isnan(found.standard_errors).all()
     assert np.isnan(found.mean_errors).all()
@@ -152,7 +148,7 @@ def test_one_background_row_has_no_error_bar() -> None:
 def test_columns_of_one_player_come_together() -> None:
     """Two columns as one player earn what both earn in a function that adds them to the third."""
     rows, background = data(3)
-    players = Players(2, np.array([0, 1, 0]))
+    players = np.array([0, 1, 0])
     found = shapley.exact(lambda x: x[:, 0] * x[:, 2] + x[:, 1], rows, background, players)
     own = rows[:, 0] * rows[:, 2] - (background[:, 0] * background[:, 2]).mean()
     np.testing.assert_allclose(found.contributions[:, 0], own, atol=1e-12)
@@ -160,9 +156,9 @@ def test_columns_of_one_player_come_together() -> None:
 
 def test_a_single_player_earns_everything_and_nobody_earns_nothing() -> None:
     rows, background = data(2)
-    alone = shapley.exact(lambda x: x[:, 1] ** 2, rows, background, Players(1, np.array([-1, 0])))
+    alone = shapley.exact(lambda x: x[:, 1] ** 2, rows, background, np.array([-1, 0]))
     np.testing.assert_allclose(alone.contributions[:, 0], alone.values - alone.baseline)
-    nobody = shapley.exact(lambda x: np.ones(len(x)), rows, background, Players(0, np.array([-1, -1])))
+    nobody = shapley.exact(lambda x: np.ones(len(x)), rows, background, np.array([-1, -1]))
     assert nobody.contributions.shape == (5, 0)
     assert (nobody.values == nobody.baseline).all()
 
@@ -170,12 +166,12 @@ def test_a_single_player_earns_everything_and_nobody_earns_nothing() -> None:
 @pytest.mark.parametrize("sampled", [False, True], ids=["exact", "sampled"])
 def test_a_row_without_a_value_has_no_contributions_and_spoils_no_other(sampled: bool) -> None:
     rows, background = data(3)
-    whole = shapley.exact(tangled, rows, background, everybody(3)).contributions
+    whole = shapley.exact(tangled, rows, background, np.arange(3)).contributions
     rows[2, 1] = np.nan
     if sampled:
-        found = shapley.sampled(tangled, rows, background, everybody(3), 2, np.random.default_rng(0))
+        found = shapley.sampled(tangled, rows, background, np.arange(3), 2, np.random.default_rng(0))
     else:
-        found = shapley.exact(tangled, rows, background, everybody(3))
+        found = shapley.exact(tangled, rows, background, np.arange(3))
     assert np.isnan(found.contributions[2]).all()
     assert np.isfinite(np.delete(found.contributions, 2, axis=0)).all()
     if not sampled:
@@ -190,9 +186,9 @@ def test_memory_is_bounded_by_the_rows_of_one_call(monkeypatch: pytest.MonkeyPat
         seen.append(len(x))
         return tangled(x)
 
-    whole = shapley.exact(tangled, rows, background, everybody(5))
+    whole = shapley.exact(tangled, rows, background, np.arange(5))
     monkeypatch.setattr(shapley, "_ROWS", 500)
-    parts = shapley.exact(watched, rows, background, everybody(5))
+    parts = shapley.exact(watched, rows, background, np.arange(5))
     np.testing.assert_allclose(parts.contributions, whole.contributions, atol=1e-12)
-    shapley.sampled(watched, rows, background, everybody(5), 2, np.random.default_rng(0))
+    shapley.sampled(watched, rows, background, np.arange(5), 2, np.random.default_rng(0))
     assert max(seen) <= 500

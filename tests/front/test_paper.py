@@ -117,7 +117,7 @@ def _write_noise(done: list[Done], folder: Path) -> None:
     """As if the evaluations had been played already."""
     (folder / "noise").mkdir()
     for each in done:
-        for std in presenting.NOISE:
+        for std in EXPERIMENTS["robustness"].noise:
             noise = {"std": std, "dims": list(DEAD)} if std else None
             facts = {"step": each.planned.job.steps, "episodes": presenting.EPISODES, "noise": noise}
             returns = [100 - 50 * std, 90.0]

@@ -4,6 +4,7 @@ import io
 import os
 import pty
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,13 +58,13 @@ def test_jobs_of_a_cluster_ask_for_cores_and_gpus_that_are_there(
 
 def test_elsewhere_than_on_a_terminal_each_change_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
-    with Board(quiet=False, clock=lambda: now[0]) as board:
+    with closing(Board(quiet=False, clock=lambda: now[0])) as board:
         for standing in (WAITS, RUNS, replace(RUNS, step=400)):
             board.show([standing])
         now[0] = 61.0
         board.show([replace(RUNS, step=600, score="3.1 4.2")])
         board.show([replace(RUNS, state="failed", reason="no room")])
-    with Board(quiet=True) as silent:
+    with closing(Board(quiet=True)) as silent:
         silent.show([RUNS])
     assert capsys.readouterr().err.splitlines() == [
         "a: running, step 200/800",
@@ -79,7 +80,7 @@ def test_a_terminal_gets_a_table_of_all_jobs(monkeypatch: pytest.MonkeyPatch) ->
     other = replace(WAITS, job=Job("b", GREENHOUSE), state="failed", reason="no [room]")
     with os.fdopen(slave, "w", encoding="utf-8") as terminal, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", terminal)
-        with Board(quiet=False) as board:
+        with closing(Board(quiet=False)) as board:
             board.show([WAITS, other])
             board.message("Stopping")
         shown = os.read(master, 100_000).decode()
@@ -97,7 +98,7 @@ class _Gone(io.StringIO):
 
 def test_a_sweep_goes_on_when_nobody_reads_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", _Gone())
-    with Board(quiet=False) as board:
+    with closing(Board(quiet=False)) as board:
         board.show([RUNS])
         board.message("Stopping")
 
@@ -129,10 +130,7 @@ class _Dying:
     def stop(self) -> None:
         pass
 
-    def __enter__(self) -> "_Dying":
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         pass
 
 
@@ -167,6 +165,6 @@ def test_a_job_that_leaves_without_an_error_is_not_blamed_on_its_last_words(
     program.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(program))
     child = Child(Task("a", [], tmp_path / "a", tmp_path / "a.log", tmp_path), os.environ)
-    assert child.ended(60.0)
+    assert child.process.wait(60) == 3
     said = "it ended with exit code 3, after saying 'Writing'"
     assert child.problem() == f"{said} (see {tmp_path / 'a.log'})"

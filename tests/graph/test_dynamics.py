@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+from apportion.graph.dictionary import Dictionary
 from apportion.graph.dynamics import DynamicsEdges, Moments, _loss, _without, dynamics_edges, told_by_others
-from apportion.graph.features import MAX_PAIRED, Dictionary, Scale
+from apportion.graph.features import MAX_PAIRED, Scale
 from apportion.graph.verdict import words
 
 
 def moments(x: np.ndarray, following: np.ndarray) -> Moments:
-    return Moments.of(Dictionary.over(Scale.fit(x)), x, following)
+    return Moments.of(Dictionary.over(Scale.over([x])), x, following)
 
 
 def linear_gaussian(seed: int, rows: int = 3000, dims: int = 6, targets: int = 4):

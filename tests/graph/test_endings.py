@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from apportion.graph import Endings, ending_dimensions, find_endings
+from apportion.graph import Endings, find_endings
 
 DIMS = 5  # a walk that ends the episode beyond ±3, what follows it with a delay, noise, a constant, a walk
 
@@ -29,19 +29,19 @@ def _episodes(count: int, seed: int) -> tuple[list[NDArray[np.float64]], NDArray
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_an_end_depends_on_is_found_on_either_side(seed: int) -> None:
-    found = ending_dimensions(*_episodes(100, seed))
+    found = find_endings(*_episodes(100, seed)).matters
     assert found.tolist() == [True, True, False, False, False]
 
 
 def test_time_limits_are_no_ends_and_a_few_ends_cannot_be_told_from_chance() -> None:
     observations, _ = _episodes(100, 0)
-    assert not ending_dimensions(observations, np.zeros(100, np.bool_)).any()
-    assert ending_dimensions(observations, np.arange(100) < 3).all()
+    assert not find_endings(observations, np.zeros(100, np.bool_)).matters.any()
+    assert find_endings(observations, np.arange(100) < 3).matters.all()
 
 
 def test_of_very_many_states_some_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("apportion.graph.endings.MAX_OTHERS", 500)
-    assert ending_dimensions(*_episodes(100, 0)).tolist() == [True, True, False, False, False]
+    assert find_endings(*_episodes(100, 0)).matters.tolist() == [True, True, False, False, False]
 
 
 def _collisions(count: int, seed: int) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
@@ -61,7 +61,7 @@ def _collisions(count: int, seed: int) -> tuple[list[NDArray[np.float64]], NDArr
 
 @pytest.mark.parametrize("seed", range(5))
 def test_an_end_that_depends_on_two_dimensions_together_is_found_in_both(seed: int) -> None:
-    assert ending_dimensions(*_collisions(200, seed)).tolist() == [True, True, False, False]
+    assert find_endings(*_collisions(200, seed)).matters.tolist() == [True, True, False, False]
 
 
 def test_what_ends_depend_on_is_remembered_when_they_have_left_the_replay() -> None:

@@ -11,9 +11,9 @@ from apportion.core.spec import BLOCKS, REWARD_BLOCKS, Spec
 from apportion.envs.make import EnvConfig
 from apportion.graph import identify
 from apportion.graph.certificate import certify
-from apportion.graph.features import Dictionary, Scale
+from apportion.graph.features import Scale
 from apportion.graph.refine import refine
-from apportion.graph.screen import Segments
+from apportion.graph.segments import Segments
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_results_do_not_depend_on_the_number_of_threads(
     threads: int, greenhouse: tuple[Spec, Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = identify(*greenhouse[1])
-    monkeypatch.setattr("apportion.graph.features.THREADS", threads)
+    monkeypatch.setattr("apportion.graph.dictionary.THREADS", threads)
     monkeypatch.setattr("apportion.graph.dynamics.THREADS", threads)
     other = identify(*greenhouse[1])
     for block in BLOCKS:
@@ -92,9 +92,9 @@ def test_copies_and_dead_dimensions(greenhouse: tuple[Spec, Log]) -> None:
 def test_a_missing_parent_is_noticed() -> None:
     """The certificate compares what was found with all dimensions together, on segments left out."""
     segments = [np.random.default_rng(e).normal(size=(10, 3)) for e in range(200)]
-    dictionary = Dictionary.over(Scale.fit(np.concatenate(segments)))
     totals = np.array([s[:, 0].sum() + s[:, 1].sum() for s in segments])
-    data = Segments(segments, totals, dictionary.scale)
+    data = Segments(segments, totals, Scale.over(segments))
+    dictionary = data.columns.dictionaries[0]
     honest = refine(data, {0: 0.5, 1: 0.5}, np.random.default_rng(0))
     assert certify(honest, 0.0, 200, 2000, dictionary).reward
     certificate = certify(honest._replace(unexplained=0.3), 0.1, 200, 2000, dictionary)

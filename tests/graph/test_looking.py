@@ -80,19 +80,15 @@ def test_an_edge_stays_that_only_totals_exclude() -> None:
     assert found.known[1].tolist() == [0.0]
 
 
-@pytest.mark.parametrize("noise", [1.0, 0.0])
-def test_with_few_segments_for_a_dimension_edges_go_only_where_what_is_left_explains_far_more(
-    noise: float,
-) -> None:
-    """40 states, of which the first pays and the last never varies, in 160 segments. Noise leaves as much
-    unexplained by the cause alone as by everything."""
+def test_with_few_segments_for_a_dimension_no_edge_goes() -> None:
+    """40 states, of which the first pays and the last never varies, in 160 segments."""
     rng = np.random.default_rng(0)
     observations = [rng.normal(size=(21, 40)) for _ in range(160)]
     for each in observations:
         each[:, -1] = 3.0
-    known = search(seen(observations, [each[:-1, 0] for each in observations], noise)).known[0]
+    known = search(seen(observations, [each[:-1, 0] for each in observations])).known[0]
     assert known[0] == 1
-    assert np.all(known[1:-1] >= 0.5) if noise else not known[1:].any()
+    assert np.all(known[1:-1] >= 0.5)
     assert known[-1] == 0  # what never varies has no say in any case
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from apportion.graph import identify
+from apportion.graph.dictionary import Dictionary
 from apportion.graph.features import Scale
-from apportion.graph.model import Basis, RewardModel
+from apportion.graph.refine import RewardModel
 from apportion.graph.ridge import Offsets, ridge
 
 
@@ -50,9 +51,9 @@ def test_a_model_is_as_large_as_its_parents_ask_for() -> None:
     """No room is kept for dimensions that are no parents."""
     x = np.random.default_rng(0).normal(size=(100, 300))
     for dims, products in ([], 0), ([3], 0), ([0, 8], 1), ([0, 5, 7, 8], 10):
-        basis = Basis.of(Scale.fit(x), np.array(dims, np.int64), 50, np.random.default_rng(0))
+        basis = Dictionary.rich(Scale.over([x]), np.array(dims, np.int64), 50, np.random.default_rng(0))
         size = 10 * len(dims) + products + 50 * bool(dims)
-        assert basis.owners.shape == (len(dims), size)
+        assert (basis.size, basis.owners.shape) == (size, (300, size))
         assert basis.sums(np.split(x, 20)).shape == (20, size)
 
 
@@ -60,10 +61,11 @@ def test_totals_are_the_sums_of_what_is_predicted() -> None:
     """The weights are put where the formula reads them: all kinds of features together."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, 5))
-    basis = Basis.of(Scale.fit(x), np.array([0, 2, 4]), 40, rng)
+    basis = Dictionary.rich(Scale.over([x]), np.array([0, 2, 4]), 40, rng)
     segments = np.split(x, 60)
     fit = ridge(basis.sums(segments), rng.normal(size=60), Offsets.of(np.full(60, 10)))
-    predicted = [RewardModel.of(basis, fit).predict(segment).sum() for segment in segments]
+    model = RewardModel(basis, fit.weights, fit.per_step, fit.per_segment, fit.per_end)
+    predicted = [model.predict(segment).sum() for segment in segments]
     plain = basis.sums(segments) @ fit.weights + 10 * fit.per_step
     np.testing.assert_allclose(predicted, plain, atol=1e-3)
 
@@ -73,7 +75,7 @@ def test_the_features_of_one_dimension_are_those_of_all(dims: int) -> None:
     rng = np.random.default_rng(0)
     segments = list(rng.normal(size=(5, 20, 9)))
     noted = [np.array([0, 1, 2, 3])]
-    basis = Basis.of(Scale.over(segments), np.arange(dims), 30, rng, noted)
+    basis = Dictionary.rich(Scale.over(segments), np.arange(dims), 30, rng, noted)
     for some in [np.array([place]) for place in range(dims)] + [np.array([0, 2])]:
-        mine = basis.owners[some].any(axis=0)
-        np.testing.assert_array_equal(basis.touching(some).sums(segments), basis.sums(segments)[:, mine])
+        mine = basis.touching(some)
+        np.testing.assert_array_equal(basis.restricted(some).sums(segments), basis.sums(segments)[:, mine])

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from apportion.graph import identify
-from apportion.graph.evidence import Columns
-from apportion.graph.features import Dictionary, Scale
+from apportion.graph.features import Scale
 from apportion.graph.places import Place
 from apportion.graph.refine import Fit, gaussian_ratio, refine
 from apportion.graph.ridge import Ridge
-from apportion.graph.screen import Segments, best_product
+from apportion.graph.screen import best_product
+from apportion.graph.segments import Segments
 from apportion.graph.select import first_claims
 
 DIMS = 7
@@ -28,9 +28,7 @@ def problem(reward: Reward, episodes: int = 400, dims: int = DIMS, noise: float 
 
 
 def candidates_of(segments: Segments) -> list[int]:
-    dictionary = Dictionary.over(segments.scale)
-    columns = Columns.of(dictionary.sums(segments.rows), segments.offsets)
-    return list(first_claims(columns, segments.offsets.remove(segments.totals), dictionary))
+    return list(first_claims(segments))
 
 
 def refined(segments: Segments, candidates: list[int]) -> Fit:

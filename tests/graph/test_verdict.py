@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 from apportion.core.config import UserError
 from apportion.core.spec import BLOCKS
 from apportion.graph import Identification, evidence, identify
-from apportion.graph.candidates import Candidates
-from apportion.graph.evidence import Columns
-from apportion.graph.features import Dictionary, Scale
+from apportion.graph.features import Scale
 from apportion.graph.priors import MISFIT
 from apportion.graph.refine import refine
-from apportion.graph.screen import Segments
+from apportion.graph.segments import Segments
 from apportion.graph.verdict import Judged, in_totals, with_copies
 
 Rows = NDArray[np.float64]
@@ -302,13 +300,11 @@ def test_shares_of_steps_are_those_of_a_plain_computation() -> None:
     rng = np.random.default_rng(0)
     rows = [rng.normal(size=(30, 3)) + rng.normal(size=3) for _ in range(60)]
     totals = np.array([each[:, 0].sum() for each in rows])
-    dictionary = Dictionary.over(Scale.over(rows))
-    segments = Segments(rows, totals, dictionary.scale)
+    segments = Segments(rows, totals, Scale.over(rows))
     fit = refine(segments, {0: 1.0}, rng)
-    sums = dictionary.sums(rows)
-    candidates = Candidates.of(segments, dictionary, sums, Columns.of(sums, segments.offsets), fit.basis.dims)
-    features = dictionary.features(np.concatenate(rows))
-    for column, least in enumerate(in_totals(segments, candidates, fit, 0.01)):
+    sums = segments.columns.sums
+    features = segments.columns.dictionaries[0].features(np.concatenate(rows))
+    for column, least in enumerate(in_totals(segments, segments.columns, fit, 0.01)):
         of_totals = np.sum((sums[:, column] - sums[:, column].mean()) ** 2) / np.sum(
             (totals - totals.mean()) ** 2
         )

@@ -28,7 +28,6 @@ from driver import (
 from apportion.core.config import UserError
 from apportion.envs.make import EnvConfig, make
 from apportion.runs import checkpoint
-from apportion.runs import saved as saving
 from apportion.runs.atomic import read_arrays, read_json, write_arrays, write_json
 from apportion.runs.settings import read_settings
 from apportion.training import loop
@@ -206,7 +205,7 @@ def _retyped(run: Run, name: str, dtype: Any) -> None:
 def test_another_type_in_a_checkpoint_is_refused(name: str, copy: Run) -> None:
     _retyped(copy, name, np.float64)
     config, _ = read_settings(copy)
-    found = saving.read(copy.checkpoints, config, copy.read_spec())
+    found = checkpoint.read_training(copy.checkpoints, config, copy.read_spec())
     (skipped,) = found.skipped
     assert (found.step, skipped.split(",")[0].split("[")[0]) == (
         1000,

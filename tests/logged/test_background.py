@@ -37,10 +37,10 @@ def test_of_short_episodes_so_many_are_stored_that_steps_suffice(tmp_path: Path)
     assert len(stored) > SHOWN
     assert MOST_BEHIND <= steps <= MOST_BEHIND + 2
     background = Explainer(run.folder, Precision()).background[0]
-    assert len(background.actions) == Precision().steps_behind()
+    assert len(background) == Precision().steps_behind()
     said = explain_run(run.folder, Selection(), Precision())["skipped"]
     assert not any("stores only" in each for each in said)
-    when = background.observations[:, 2]
+    when = background[:, 2]
     assert when.min() < 0.1
     assert when.max() > 0.9  # and not from the beginning of the log alone
 
@@ -64,7 +64,7 @@ def test_credit_is_the_same_however_many_episodes_are_explained_at_once(
     file = data.write_csv(tmp_path / "few.csv", data.table(data.episodes(8, seed=5)))
     written = []
     for steps in (1, 20, 1000):
-        monkeypatch.setattr("apportion.runs.crediting._STEPS_EXPLAINED", steps)
+        monkeypatch.setattr("apportion.runs.crediting._EXPLAINED", steps)
         out = tmp_path / f"new{steps}.csv"
         apportion.relabel(fitted, file, out, credit=True, precision=Precision(background=8))
         written.append(polars.read_csv(out).select(polars.col("^credit_.*$")).to_numpy())

@@ -15,8 +15,7 @@ from apportion.data.rows import Log
 from apportion.graph import posterior
 from apportion.runs.credit import Credit, fit_credit, read_credit, weighed
 from apportion.runs.logged import spec_of
-from apportion.runs.summary import fit_warnings, varies_too_much
-from apportion.runs.words import credit_in_words
+from apportion.runs.summary import credit_in_words, fit_warnings, varies_too_much
 
 EPISODES = episodes()
 

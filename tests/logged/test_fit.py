@@ -18,7 +18,7 @@ from apportion import cli
 from apportion.core.config import UserError
 from apportion.runs.learned import Learned, read_learned
 from apportion.runs.logged import read_facts
-from apportion.runs.words import fit_in_words
+from apportion.runs.summary import fit_in_words
 from apportion.training.evaluate import pearson
 
 EPISODES = data.episodes(12)

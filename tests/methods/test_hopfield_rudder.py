@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from apportion.core.types import Batch
+from apportion.methods import foresight
 from apportion.methods import hopfield_rudder as hopfield
 from builders import SPEC, batch, normal, numpy, segments, transitions
 
@@ -16,12 +17,12 @@ update, credit = jax.jit(METHOD.update), jax.jit(METHOD.credit)
 
 
 @pytest.fixture(scope="module")
-def fresh() -> hopfield.State:
+def fresh() -> foresight.State:
     return jax.jit(lambda key: METHOD.init(key, SPEC))(jax.random.key(0))
 
 
 @pytest.fixture(scope="module")
-def trained(fresh: hopfield.State) -> hopfield.State:
+def trained(fresh: foresight.State) -> foresight.State:
     state = fresh
     for turn in range(20):
         state, _ = update(state, batch(turn % 3, 6, 4), jax.random.key(turn))
@@ -41,7 +42,7 @@ def test_retrieval_equals_numpy() -> None:
         np.testing.assert_allclose(found[m, t], expected, rtol=1e-4)
 
 
-def test_a_history_holds_sums_and_highest_values(trained: hopfield.State) -> None:
+def test_a_history_holds_sums_and_highest_values(trained: foresight.State) -> None:
     data = segments(7, 4)
     each = np.tanh(trained.network.encoder(hopfield.inputs_of(trained.statistics, data)))
     found = hopfield.histories(trained.network.encoder, trained.statistics, data)
@@ -50,26 +51,26 @@ def test_a_history_holds_sums_and_highest_values(trained: hopfield.State) -> Non
         np.testing.assert_allclose(found[3, t, 3:], each[3, : t + 1, 3:].max(axis=0), atol=1e-5)
 
 
-def test_nobody_is_asked_about_himself(trained: hopfield.State) -> None:
+def test_nobody_is_asked_about_himself(trained: foresight.State) -> None:
     """What a stored segment paid has a say in what is expected of others only."""
-    stored = trained.stored
-    changed = trained._replace(stored=stored._replace(total=stored.total.at[0].add(100.0)))
+    stored = trained.memory
+    changed = trained._replace(memory=stored._replace(total=stored.total.at[0].add(100.0)))
     data = segments(7, 2)._replace(number=jnp.stack([stored.number[0], jnp.asarray(99, jnp.int32)]))
 
-    def foreseen(state: hopfield.State) -> np.ndarray:
-        return np.asarray(hopfield.foresee(state.network, state.statistics, state.stored, data))
+    def foreseen(state: foresight.State) -> np.ndarray:
+        return np.asarray(hopfield.foresee(state, data))
 
     np.testing.assert_array_equal(foreseen(changed)[0], foreseen(trained)[0])
     assert (foreseen(changed)[1] != foreseen(trained)[1]).any()
 
 
-def test_with_nothing_stored_each_step_gets_the_mean(fresh: hopfield.State) -> None:
+def test_with_nothing_stored_each_step_gets_the_mean(fresh: foresight.State) -> None:
     data = segments(7, 4)
     mean = (np.asarray(data.total) / np.asarray(data.length))[:, None]
     np.testing.assert_allclose(credit(fresh, data), np.where(data.mask, mean, 0.0), atol=1e-6)
 
 
-def test_all_segments_have_the_same_chance_to_stay(fresh: hopfield.State) -> None:
+def test_all_segments_have_the_same_chance_to_stay(fresh: foresight.State) -> None:
     """Ten offered one after the other, three stay: of 60 trials the first is among them in about 18."""
     early = 0
 
@@ -78,7 +79,7 @@ def test_all_segments_have_the_same_chance_to_stay(fresh: hopfield.State) -> Non
         return hopfield.memories.offer(memory, data, jax.random.uniform(key, (1,)))
 
     for trial in range(60):
-        memory = fresh.stored
+        memory = fresh.memory
         for number in range(10):
             one = segments(0, 1)._replace(number=jnp.asarray([number], jnp.int32))
             memory = offer(memory, one, jax.random.key(100 * trial + number))

@@ -24,12 +24,12 @@ update, credit = jax.jit(METHOD.update), jax.jit(METHOD.credit)
 
 
 @pytest.fixture(scope="module")
-def fresh() -> rudder.State:
+def fresh() -> foresight.State:
     return jax.jit(lambda key: METHOD.init(key, SPEC))(jax.random.key(0))
 
 
 @pytest.fixture(scope="module")
-def trained(fresh: rudder.State) -> rudder.State:
+def trained(fresh: foresight.State) -> foresight.State:
     state = fresh
     for turn in range(20):
         state, _ = update(state, batch(turn % 3, 6, 4), jax.random.key(turn))
@@ -39,7 +39,7 @@ def trained(fresh: rudder.State) -> rudder.State:
 # --- The credit
 
 
-def test_the_credit_equals_numpy(trained: rudder.State) -> None:
+def test_the_credit_equals_numpy(trained: foresight.State) -> None:
     data = segments(5, 4)
     plain, statistics = numpy(data), numpy(trained.statistics)
     unit = np.sqrt(statistics.surplus) + 1e-6
@@ -51,7 +51,7 @@ def test_the_credit_equals_numpy(trained: rudder.State) -> None:
         np.testing.assert_allclose(found[m, :length], rewards, rtol=1e-3, atol=1e-4)
 
 
-def _plain_outputs(state: rudder.State, data: Segments, m: int) -> np.ndarray:
+def _plain_outputs(state: foresight.State, data: Segments, m: int) -> np.ndarray:
     """y_t after each real step, in NumPy."""
     network, statistics = numpy(state.network), numpy(state.statistics)
     cells, found = np.zeros(network.bias.shape), []
@@ -78,7 +78,7 @@ def test_no_step_is_told_what_comes_after_it() -> None:
 # --- The loss
 
 
-def test_the_loss_equals_numpy(fresh: rudder.State) -> None:
+def test_the_loss_equals_numpy(fresh: foresight.State) -> None:
     """At the last step and, with half the weight, at all: squares first, means second."""
     data = segments(1, 4)
     state, metrics = update(fresh, Batch(data, transitions(0, 4)), jax.random.key(0))
@@ -104,7 +104,7 @@ def test_errors_of_opposite_sign_do_not_cancel() -> None:
     np.testing.assert_allclose(prefix, [1, 1], rtol=1e-4)
 
 
-def test_statistics_are_those_of_all_steps_seen(fresh: rudder.State) -> None:
+def test_statistics_are_those_of_all_steps_seen(fresh: foresight.State) -> None:
     """Means over updates at first; here of one and the same batch, so those of the batch."""
     data = segments(1, 4)
     statistics = fresh.statistics
@@ -123,7 +123,7 @@ def test_statistics_are_those_of_all_steps_seen(fresh: rudder.State) -> None:
 
 
 @pytest.mark.parametrize("total", [0.0, 7.0])
-def test_constant_inputs_and_totals_do_no_harm(fresh: rudder.State, total: float) -> None:
+def test_constant_inputs_and_totals_do_no_harm(fresh: foresight.State, total: float) -> None:
     data = segments(1, 4)
     data = data._replace(
         observations=jnp.full_like(data.observations, 1e6),
@@ -140,7 +140,7 @@ def test_constant_inputs_and_totals_do_no_harm(fresh: rudder.State, total: float
 # --- The lessons
 
 
-def test_lessons_teach_with_the_batch(fresh: rudder.State) -> None:
+def test_lessons_teach_with_the_batch(fresh: foresight.State) -> None:
     """Before there are any, the key decides nothing; later another draw is another step."""
     data, steps = segments(1, 4), transitions(0, 4)
     state, _ = update(fresh, Batch(data, steps), jax.random.key(0))
@@ -155,13 +155,13 @@ def test_lessons_teach_with_the_batch(fresh: rudder.State) -> None:
     assert_close(without.network, state.network)
 
 
-def test_a_lesson_learned_makes_room(fresh: rudder.State) -> None:
+def test_a_lesson_learned_makes_room(fresh: foresight.State) -> None:
     """Scores are renewed whenever a lesson is seen, so none stays for what it once was."""
     state, data = fresh, Batch(segments(1, 4), transitions(0, 4))
     for turn in range(300):
         state, _ = update(state, data, jax.random.key(turn))
-    first = update(fresh, data, jax.random.key(0))[0].lessons.score
-    assert state.lessons.score.max() < first.max()
+    first = update(fresh, data, jax.random.key(0))[0].memory.score
+    assert state.memory.score.max() < first.max()
 
 
 # --- Learning

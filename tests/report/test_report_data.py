@@ -25,8 +25,7 @@ from apportion.report.statistics import band, difference, iqm, mean, thinned
 from apportion.report.structure import Drivers, drivers, structure
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
-from apportion.runs.summary import summarise
-from apportion.runs.words import certificates_in_words, credit_in_words, misses_in_words
+from apportion.runs.summary import certificates_in_words, credit_in_words, misses_in_words, summarise
 from synthetic_runs import HOSTILE, Recipe, make_run, make_spec
 
 # --- Statistics

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.runs.saved import Best, better
+from apportion.runs.checkpoint import Best, better
 from apportion.training.agent import AgentState
 from apportion.training.evaluate import Evaluation, Report
 

@@ -8,8 +8,7 @@ import pytest
 from rich.console import Console
 
 from apportion.cli import display
-from apportion.runs.summary import summarise
-from apportion.runs.words import unlearned_in_words
+from apportion.runs.summary import summarise, unlearned_in_words
 from synthetic_runs import Recipe, make_run
 
 

@@ -25,7 +25,7 @@ def test_what_no_method_can_learn_from_is_refused(step: tuple[Any, ...], complai
     unfinished = Unfinished(5)
     with pytest.raises(UserError, match=complaint):
         unfinished.step(*step, {})
-    assert not unfinished.actions
+    assert not unfinished.steps
 
 
 def test_one_step_is_an_episode() -> None:

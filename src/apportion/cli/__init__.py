@@ -18,10 +18,8 @@ from apportion.core.terminal import say
 
 class Verb(NamedTuple):
     line: str  # what `apportion help` says
-    place: (
-        str  # module of this package, and a dataclass of flags in it, which is called to do what it says, or
-    )
-    # a function that takes the rest of the command line
+    place: str  # module of this package, and what in it takes the command line: a dataclass of flags, which
+    # is called to do what it says, or a function
 
 
 VERBS = {
@@ -105,7 +103,9 @@ def _run(words: list[str]) -> int:
         raise UserError(f"unknown verb {verb!r}{nearest(verb, VERBS)}", usage=True)
     # Imported only now, so that help and typing errors need not wait for JAX.
     from apportion.cli.arguments import parse, usage_errors
+    from apportion.cli.display import remember_compilations
 
+    remember_compilations()
     module, _, name = VERBS[verb].place.partition(".")
     found = getattr(importlib.import_module(f"apportion.cli.{module}"), name)
     if not dataclasses.is_dataclass(found):

@@ -8,10 +8,9 @@ from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from apportion.cli.display import NoEnv, Output, amount, print_data, remember_compilations
+from apportion.cli.display import NoEnv, Output, amount, print_data, table
 from apportion.core.config import check
 from apportion.core.registry import from_folder
 from apportion.core.terminal import say
@@ -62,26 +61,18 @@ class Compare:
 
 def tables(console: Console, data: dict[str, Any]) -> None:
     """What `apportion compare` prints."""
+
+    def show(title: str, methods: dict[str, Any], cells: Cells) -> None:
+        rows = [{"method": Text(label), **cells(label, methods)} for label in methods]
+        console.print(table(title, rows, ("method",), fold=True))  # two may differ in last letters only
+
     for task, methods in data["tasks"].items():
         title = f"{task} at step {data['steps'][task]:,}: {data['metric']}"
-        console.print(_table(title, methods, _on_task if data["metric"] == "return" else _on_rates))
+        show(title, methods, _on_task if data["metric"] == "return" else _on_rates)
     together = data["aggregate"]
     if len(together["scaled_tasks"]) > 1:
         scale = "success rate" if data["metric"] == "success" else "random actions 0, oracle 1"
-        console.print(
-            _table(f"{len(together['scaled_tasks'])} tasks: {scale}", together["methods"], _together)
-        )
-
-
-def _table(title: str, methods: dict[str, Any], cells: Cells) -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column("method", overflow="fold")  # two may differ in their last letters only
-    rows = {label: cells(label, methods) for label in methods}
-    for column in dict.fromkeys(column for row in rows.values() for column in row):
-        table.add_column(column, justify="right", overflow="fold")
-    for label, row in rows.items():
-        table.add_row(Text(label), *row.values())
-    return table
+        show(f"{len(together['scaled_tasks'])} tasks: {scale}", together["methods"], _together)
 
 
 def _on_task(label: str, methods: dict[str, Any]) -> dict[str, str]:
@@ -169,7 +160,6 @@ class Report:
         if self.figures is not None:
             need_matplotlib()
         check(self.figures is not None or not self.noise_results, "--noise-results needs --figures FOLDER")
-        remember_compilations()
         if not self.output.quiet:
             print(f"Reading {len(runs)} run(s) ...", file=sys.stderr)
         written = make_page(runs, out, names, self.extras, None if self.output.quiet else say)

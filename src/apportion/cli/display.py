@@ -5,11 +5,11 @@ import os
 import platform
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import jax
 import numpy as np
@@ -24,8 +24,8 @@ from apportion.core.files import write_bytes
 from apportion.core.registry import from_folder
 from apportion.core.terminal import all_inert, say
 from apportion.core.terminal import console as new_console
-from apportion.runs.summary import UNDECIDED
-from apportion.runs.words import (
+from apportion.runs.summary import (
+    UNDECIDED,
     certificates_in_words,
     faults_in_words,
     fit_in_words,
@@ -36,15 +36,34 @@ from apportion.runs.words import (
 from apportion.training.settings import NO_POLICY
 
 EDGE_ROWS = 24  # larger graphs are summed up
+_VERDICT_STYLES = {"present": "bold", "absent": "dim", "undecided": "yellow"}
 _TITLES = {"episode_correlation": "correlation in episodes", "constant_error": "of a constant"}
+
+
+Rows = Sequence[Mapping[str, Any]]  # cells by column; a Text is no markup
+
+
+def table(
+    title: str | Text, rows: Rows, left: Collection[str] = (), no_wrap: bool = False, fold: bool = False
+) -> Table:
+    """Columns of numbers stand on the right, others, which are named, on the left."""
+    shown, overflow = Table(title=title, title_justify="left"), cast(Any, "fold" if fold else "ellipsis")
+    for column in dict.fromkeys(column for row in rows for column in row):
+        if column in left:
+            shown.add_column(column, overflow=overflow)
+        else:
+            shown.add_column(column, justify="right", no_wrap=no_wrap, overflow=overflow)
+    for row in rows:
+        shown.add_row(*row.values())
+    return shown
 
 
 def listing(console: Console, title: str, entries: Sequence[tuple[str, str]]) -> None:
     """Names with a line each."""
-    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
+    shown = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
     for name, line in entries:
-        table.add_row(Text(name, style="bold"), Text(line))
-    console.print(table)
+        shown.add_row(Text(name, style="bold"), Text(line))
+    console.print(shown)
 
 
 def summary(console: Console, data: dict[str, Any]) -> None:
@@ -76,15 +95,18 @@ def summary(console: Console, data: dict[str, Any]) -> None:
 
 def worth(console: Console, data: dict[str, Any]) -> None:
     """What `apportion evaluate-offline` prints: values by the log, and a sentence for each seed."""
-    table = Table(title="Worth by the log", title_justify="left")
-    for column in ("seed", "what was done", "policy", "90% interval", "importance sampling", "untried"):
-        table.add_column(column, justify="right")
-    for lane, each in enumerate(data["lanes"]):
-        seed = str(data["seed"] + lane) if "seed" in data else "-"
-        interval = f"{amount(each['policy_low'])} to {amount(each['policy_high'])}"
-        values = (amount(each["behaviour"]), amount(each["policy"]), interval, amount(each["importance"]))
-        table.add_row(seed, *values, f"{each['untried']:.0%}")
-    console.print(table)
+    rows = [
+        {
+            "seed": str(data["seed"] + lane),
+            "what was done": amount(each["behaviour"]),
+            "policy": amount(each["policy"]),
+            "90% interval": f"{amount(each['policy_low'])} to {amount(each['policy_high'])}",
+            "importance sampling": amount(each["importance"]),
+            "untried": f"{each['untried']:.0%}",
+        }
+        for lane, each in enumerate(data["lanes"])
+    ]
+    console.print(table("Worth by the log", rows))
     for sentence in dict.fromkeys(each["sentence"] for each in data["lanes"]):
         console.print(
             f"The policy is {sentence}." if "cannot" not in sentence else f"Whether it is better, {sentence}."
@@ -92,8 +114,6 @@ def worth(console: Console, data: dict[str, Any]) -> None:
 
 
 def _scores(console: Console, data: dict[str, Any]) -> None:
-    seed = data["config"]["seed"]
-    table = Table(title="Last evaluation", title_justify="left")
     errors = ("return_error", *_if_known("constant_error", data["constant_error_per_lane"]))
     names = leading("reward_correlation", errors, data["step_rewards"])
     logged = data["data"]
@@ -101,12 +121,21 @@ def _scores(console: Console, data: dict[str, Any]) -> None:
         names = errors if logged["answers"] is None else ()
     names = (*_if_known("success", data["success_per_lane"]), *names)
     mean = "return" if logged is None else "mean outcome" if logged["answers"] is None else "share of yes"
-    for column in ("seed", mean, *(_TITLES.get(name, name.replace("_", " ")) for name in names)):
-        table.add_column(column, justify="right")
-    lanes = zip(data["final_return"], *(data[f"{name}_per_lane"] for name in names), strict=True)
-    for lane, (returned, *scores) in enumerate(lanes):
-        table.add_row(str(seed + lane), amount(returned), *map(amount, scores))
-    console.print(table)
+    scores = {mean: data["final_return"], **{_titled(name): data[f"{name}_per_lane"] for name in names}}
+    seeds = [data["config"]["seed"] + lane for lane in range(data["config"]["lanes"])]
+    console.print(table("Last evaluation", _of_seeds(seeds, scores)))
+
+
+def _of_seeds(seeds: Sequence[int], scores: Mapping[str, Sequence[Any]]) -> Rows:
+    """A row for each seed, with some scores."""
+    return [
+        {"seed": str(seed), **{name: amount(values[lane]) for name, values in scores.items()}}
+        for lane, seed in enumerate(seeds)
+    ]
+
+
+def _titled(name: str) -> str:
+    return _TITLES.get(name, name.replace("_", " "))
 
 
 def _edges(console: Console, data: dict[str, Any]) -> None:
@@ -116,21 +145,12 @@ def _edges(console: Console, data: dict[str, Any]) -> None:
     names = [*data["observation_names"], *data["action_names"]]
     probabilities = [*graph["state_to_reward"], *graph["action_to_reward"]]
     rows = sorted(zip(names, probabilities, _verdicts(data), masks, strict=True), key=lambda row: -row[1])
-    table = Table(title="Edges to the reward", title_justify="left")
-    certified = data["certificates"] is not None
-    policy = data["data"] is None
-    columns = [
-        "dimension",
-        "P(edge)",
-        *(["verdict"] if certified else []),
-        *(["policy sees"] if policy else []),
-    ]
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("dimension", "verdict") else "right")
+    shown = list[dict[str, Any]]()
     for name, probability, verdict, mask in rows[:EDGE_ROWS]:
-        facts = ([verdict] if certified else []) + ([mask] if policy else [])
-        table.add_row(Text(name), number(probability), *facts)
-    console.print(table)
+        row: dict[str, Any] = {"dimension": Text(name), "P(edge)": number(probability)}
+        row |= {} if data["certificates"] is None else {"verdict": verdict}
+        shown.append(row | ({"policy sees": mask} if data["data"] is None else {}))
+    console.print(table("Edges to the reward", shown, ("dimension", "verdict")))
     if len(rows) > EDGE_ROWS:
         console.print(f"... and {len(rows) - EDGE_ROWS} more: see --json")
     if structure:
@@ -159,17 +179,12 @@ def _verdicts(data: dict[str, Any]) -> list[str]:
 
 def evaluation(console: Console, data: dict[str, Any]) -> None:
     """What `apportion eval` prints."""
-    table = Table(title=f"{data['episodes']} episodes {moment_in_words(data)}", title_justify="left")
     names = leading("episode_correlation", ("return_error", "constant_error"), any(data["step_rewards"]))
     names = (*_if_known("success", data["success"]), *names)
-    titles = (_TITLES.get(name, name.replace("_", " ")) for name in names)
-    for column in ("seed", "return", "± between episodes", *titles):
-        table.add_column(column, justify="right")
-    for lane, seed in enumerate(data["training_seeds"]):
-        rewards = [amount(data[key][lane]) for key in ("returns", "return_std")]
-        scores = [amount(data[key][lane]) for key in names]
-        table.add_row(str(seed), *rewards, *scores)
-    console.print(table)
+    scores = {"return": data["returns"], "± between episodes": data["return_std"]}
+    scores |= {_titled(name): data[name] for name in names}
+    title = f"{data['episodes']} episodes {moment_in_words(data)}"
+    console.print(table(title, _of_seeds(data["training_seeds"], scores)))
 
 
 def identification(console: Console, data: dict[str, Any]) -> None:
@@ -182,15 +197,20 @@ def identification(console: Console, data: dict[str, Any]) -> None:
     following = [*data["graph"]["state_to_state"], *data["graph"]["action_to_state"]]
     told = "of the totals explained" if data["answers"] is None else "of a constant's log loss saved"
     title = f"Who feeds the reward? {data['episodes']} episodes, {data['explained']:.0%} {told}"
-    table = Table(title=title, title_justify="left")
-    for column in ("dimension", "in the reward", "strength", "confidence", "feeds next"):
-        table.add_column(column, justify="right" if column in ("strength", "confidence") else "left")
+    rows = []
     for i, name in enumerate(names):
         targets = [target for target, on in zip(data["observation_names"], following[i], strict=True) if on]
-        said = Text(verdict[i], style=_VERDICT_STYLES[verdict[i]])
-        cells = (number(strength[i]), number(confidence[i]), Text(_shortened(targets)))
-        table.add_row(Text(name), said, *cells)
-    console.print(table)
+        more = f" and {len(targets) - 6} more" if len(targets) > 6 else ""
+        rows.append(
+            {
+                "dimension": Text(name),
+                "in the reward": Text(verdict[i], style=_VERDICT_STYLES[verdict[i]]),
+                "strength": number(strength[i]),
+                "confidence": number(confidence[i]),
+                "feeds next": Text(", ".join(targets[:6]) + more),
+            }
+        )
+    console.print(table(title, rows, ("dimension", "in the reward", "feeds next")))
     for group in data["groups"]:
         members = ", ".join(names[dim] for dim in group)
         console.print(Text(f"One of these feeds the reward, the data cannot tell which: {members}."))
@@ -230,33 +250,32 @@ def kinds(console: Console, data: dict[str, Any]) -> None:
     """What `apportion credit` prints."""
     unit = "episodes of yes" if data["unit"] == "yes" else "the outcome"
     outcomes = f"{data['episodes']:,} episodes, outcomes of {number(data['outcomes'])} together"
-    table = Table(title=Text(f"Credit by {data['by']}, in {unit}: {outcomes}"), title_justify="left")
-    rules = [
-        name for name in ("first", "last", "linear", "time_decay", "removal") if name in data["kinds"][0]
+    parts = ("own", "others", "first", "last", "linear", "time_decay", "removal")
+    rows = [
+        {
+            data["by"]: Text(row["value"]),
+            "n": f"{row['n']:,}",
+            "credit": amount(row["credit"]),
+            "90% interval": f"{amount(row['low'])} to {amount(row['high'])}",
+            "share": f"{row['share']:.0%}",
+            **{name.replace("_", " "): amount(row[name]) for name in parts if name in row},
+        }
+        for row in data["kinds"]
     ]
-    columns = ("n", "credit", "90% interval", "share", "own", "others", *rules)
-    table.add_column(data["by"])
-    for column in columns:
-        table.add_column(column.replace("_", " "), justify="right", no_wrap=True)
-    for row in data["kinds"]:
-        ends = f"{amount(row['low'])} to {amount(row['high'])}"
-        parts = [amount(row[name]) for name in ("own", "others", *rules)]
-        table.add_row(
-            Text(row["value"]), f"{row['n']:,}", amount(row["credit"]), ends, f"{row['share']:.0%}", *parts
-        )
-    console.print(table)
+    title = Text(f"Credit by {data['by']}, in {unit}: {outcomes}")
+    console.print(table(title, rows, (data["by"],), no_wrap=True))
     console.print(
         f"own is the part of {data['by']} itself, others that of all other columns and of what every step "
         "earns. What is left of the outcomes, no step earned."
     )
 
 
-_VERDICT_STYLES = {"present": "bold", "absent": "dim", "undecided": "yellow"}
-
-
-def _shortened(names: list[str], shown: int = 6) -> str:
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
+_DOUBTS = {
+    "undecided": "Undecided: for {} the data cannot tell whether the reward depends on them. What they are "
+    "given here may be the work of a dimension that moves with them.",
+    "denied": "Absent by the graph: {}. They are given something all the same, by rewards that need not keep "
+    "to the graph.",
+}
 
 
 def explanation(console: Console, data: dict[str, Any]) -> None:
@@ -264,16 +283,18 @@ def explanation(console: Console, data: dict[str, Any]) -> None:
     lanes = data["lanes"]
     steps = sum(len(episode["steps"]) for lane in lanes for episode in lane["episodes"])
     title = f"What {data['method']} pays for {moment_in_words(data)}: {steps:,} steps ({data['source']})"
-    table = Table(title=Text(title), title_justify="left")
-    table.add_column("dimension")
-    for column in ("share", "mean |c|", "mean c", "± 90%", "± seeds", "± draw", "read in"):
-        table.add_column(column, justify="right", no_wrap=True)
     keys = ("mean_absolute", "mean", "interval", "between_lanes", "sampling_error")
-    for row in data["dimensions"][:EDGE_ROWS]:
-        share = "-" if row["share"] is None else f"{row['share']:.1%}"
-        cells = [amount(row[key]) for key in keys]
-        table.add_row(Text(row["name"]), share, *cells, f"{row['lanes']}/{len(lanes)}")
-    console.print(table)
+    columns = ("mean |c|", "mean c", "± 90%", "± seeds", "± draw")
+    rows = [
+        {
+            "dimension": Text(row["name"]),
+            "share": "-" if row["share"] is None else f"{row['share']:.1%}",
+            **{column: amount(row[key]) for column, key in zip(columns, keys, strict=True)},
+            "read in": f"{row['lanes']}/{len(lanes)}",
+        }
+        for row in data["dimensions"][:EDGE_ROWS]
+    ]
+    console.print(table(Text(title), rows, ("dimension",), no_wrap=True))
     if len(data["dimensions"]) > EDGE_ROWS:
         console.print(f"... and {len(data['dimensions']) - EDGE_ROWS} more: see --json")
     baselines = ", ".join(amount(lane["baseline"]) for lane in lanes)
@@ -284,28 +305,15 @@ def explanation(console: Console, data: dict[str, Any]) -> None:
     if data["unit"] is not None:
         note += f" All are {data['unit']}: 1 more makes these odds 2.7 times as large."
     console.print(note)
-    if named := _named(data, "undecided"):
-        said = (
-            f"Undecided: for {named} the data cannot tell whether the reward depends on them. What they are "
-            "given here may be the work of a dimension that moves with them."
-        )
-        console.print(Text(said))  # a name is no markup
-    if named := _named(data, "denied"):
-        said = (
-            f"Absent by the graph: {named}. They are given something all the same, by rewards that need not "
-            "keep to the graph."
-        )
-        console.print(Text(said))
+    for doubt, said in _DOUBTS.items():
+        # Those that are given a hundredth of all credit or more although some seed has this doubt about them.
+        doubtful = [row["name"] for row in data["dimensions"] if row[doubt] and (row["share"] or 0) >= 0.01]
+        if doubtful:
+            more = ", ..." if len(doubtful) > EDGE_ROWS else ""
+            console.print(Text(said.format(", ".join(doubtful[:EDGE_ROWS]) + more)))  # a name is no markup
     for lane in lanes:
         if lane["baseline"] is None:
             console.print(f"Seed {lane['seed']} has no finite reward and is left out.")
-
-
-def _named(data: dict[str, Any], doubt: str) -> str:
-    """Dimensions that are given a hundredth of all credit or more although some seed has this doubt about
-    them."""
-    names = [row["name"] for row in data["dimensions"] if row[doubt] and (row["share"] or 0) >= 0.01]
-    return ", ".join(names[:EDGE_ROWS]) + (", ..." if len(names) > EDGE_ROWS else "")
 
 
 def _if_known(name: str, lanes: list[float | None]) -> tuple[str, ...]:
@@ -335,7 +343,6 @@ def number(value: Any) -> str:
 
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 NoEnv = Annotated[Flag, tyro.conf.arg(help="Import no code that the run folder names.")]
-WIDEST = 1_000  # characters of a table where nobody's screen cuts it off
 RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
@@ -368,41 +375,23 @@ def print_data(
     tables: Callable[[Console, dict[str, Any]], None],
     file: Path | None = None,
 ) -> None:
-    """Data as tables or as JSON, and as a JSON file where one is asked for; tables also where the file cannot
-    be written. What is to be said about the files it comes from goes to stderr."""
+    """Data as tables or as JSON, and as a JSON file, in a folder that is made where there is none; tables
+    also where the file cannot be written. What is to be said about the files it is from goes to stderr."""
     try:
         if file is not None:
-            write_data(data, file)
+            file = from_folder(file)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(file, (json.dumps(data, indent=2) + "\n").encode())
     finally:
-        _print(data, output, tables)
-
-
-def _print(data: dict[str, Any], output: Output, tables: Callable[[Console, dict[str, Any]], None]) -> None:
-    if not output.quiet:
-        for line in (*data.get("notes", ()), *data.get("skipped", ())):
+        for line in () if output.quiet else (*data.get("notes", ()), *data.get("skipped", ())):
             say(line)
-    if sys.stdout is None:  # closed before the start
-        return
-    if output.json:
-        print(json.dumps(data))
-    elif not output.quiet:
-        tables(_stdout(), all_inert(data))
-
-
-def _stdout() -> Console:
-    """Files and pipes have no edge: tables there are as wide as they need to be."""
-    if sys.stdout.isatty():
-        return new_console()
-    return new_console(
-        width=int(os.environ["COLUMNS"]) if os.environ.get("COLUMNS", "").isdigit() else WIDEST
-    )
-
-
-def write_data(data: dict[str, Any], file: Path) -> None:
-    """Data as a JSON file, in a folder that is made where there is none."""
-    file = from_folder(file)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(file, (json.dumps(data, indent=2) + "\n").encode())
+        if output.json and sys.stdout is not None:  # it is None where it was closed before the start
+            print(json.dumps(data))
+        elif not output.quiet and sys.stdout is not None:
+            # Files and pipes have no edge: tables there are as wide as they need to be.
+            columns = os.environ.get("COLUMNS", "")
+            width = None if sys.stdout.isatty() else int(columns) if columns.isdigit() else 1000
+            tables(new_console(width=width), all_inert(data))
 
 
 # --- Compiled programs, kept between runs

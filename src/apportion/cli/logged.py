@@ -8,7 +8,7 @@ import tyro
 
 from apportion.cli import display
 from apportion.cli.arguments import flag_value, naming_settings, parse, usage_errors
-from apportion.cli.display import Flag, Output, RunPath, bar, print_data, remember_compilations
+from apportion.cli.display import Flag, Output, RunPath, bar, print_data
 from apportion.core.config import check
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log
@@ -80,7 +80,6 @@ def fit(argv: list[str]) -> int:
             seed=args.seed,
             lanes=args.seeds,
         )
-    remember_compilations()
     with bar("Reading", args.output) as tell:
         read = read_log(args.data, args.columns, tell)
     run = start_fit(config, args.fitting, read, args.out, args.output.quiet)
@@ -140,7 +139,6 @@ class EvaluateOffline:
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     def __call__(self) -> int:
-        remember_compilations()
         data = evaluate_fit(RunFolder.open(self.run), self.data, self.policy)
         print_data(data, self.output, display.worth, self.out)
         return 0
@@ -168,7 +166,6 @@ class Relabel:
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     def __call__(self) -> int:
-        remember_compilations()
         with bar("Relabelling", self.output) as tell:
             written = relabel(
                 self.run,

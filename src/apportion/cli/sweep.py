@@ -116,10 +116,10 @@ class Paper:
     def __call__(self) -> int:
         request = Request(self.scale, self.settings, self.steps, self.seeds)
         folder = self.out or request.folder(self.name)
-        outcome = run_experiment(self.name, request, folder, self.how, self.output.quiet)
-        if outcome.data is None:
-            return _code(outcome.carried, folder)
-        print_data(outcome.data, self.output, tables)
+        carried, data = run_experiment(self.name, request, folder, self.how, self.output.quiet)
+        if data is None:
+            return _code(carried, folder)
+        print_data(data, self.output, tables)
         return 0
 
 

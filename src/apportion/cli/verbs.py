@@ -20,7 +20,6 @@ from apportion.cli.display import (
     RunPath,
     bar,
     print_data,
-    remember_compilations,
 )
 from apportion.core.config import UserError, check
 from apportion.core.registry import from_folder
@@ -52,7 +51,6 @@ def train(argv: list[str]) -> int:
         args, config = _train_settings(argv)
     if config.backbone == "dqn" and not flag_value(argv, "--backbone", "") and not args.output.quiet:
         say(f"{args.id} has discrete actions: --backbone dqn")
-    remember_compilations()
     out = from_folder(args.out or default_path(config.env.id, config.method, from_folder(Path("runs"))))
     with _listeners(args.wandb, out, config.to_dict()) as listeners:
         return _ended(lambda: start(config, args.checkpoints, out, args.output.quiet, listeners), args.output)
@@ -146,7 +144,6 @@ class Resume:
         check(self.steps is None or self.steps >= 1, f"--steps {self.steps} must be at least 1")
 
     def __call__(self) -> int:
-        remember_compilations()
         run = load(self.run)
         with _listeners(self.wandb, run.path, run.config) as listeners:
             callback = listeners[0] if listeners else None
@@ -169,7 +166,6 @@ class Eval:
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     def __call__(self) -> int:
-        remember_compilations()
         run = RunFolder.open(self.run)
         env = read_settings(run)[0].env
         if self.video is not None:
@@ -204,7 +200,6 @@ class Explain:
             check_plot(self.plot)
 
     def __call__(self) -> int:
-        remember_compilations()
         run = RunFolder.open(self.run, trusted=not self.no_env)
         with bar("Explaining", self.output) as tell:
             data = explain_run(run, self.selection, self.precision, self.best, tell)

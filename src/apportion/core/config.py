@@ -34,6 +34,21 @@ def check(condition: bool, message: str) -> None:
         raise UserError(message)
 
 
+def at_least(config: Any, part: str, **least: float) -> None:
+    """Complain of settings below their least, but for None; `part` is what their flags begin with."""
+    for name, bound in least.items():
+        value = getattr(config, name)
+        wanted = f"be at least {bound}" if bound else "not be negative"
+        check(value is None or value >= bound, f"{part}{name}={value} must {wanted}")
+
+
+def positive(config: Any, part: str, *names: str) -> None:
+    """Complain of settings that are neither None nor above 0."""
+    for name in names:
+        value = getattr(config, name)
+        check(value is None or value > 0, f"{part}{name}={value} must be positive")
+
+
 def extra(module: str, why: str, name: str) -> Any:
     """A package of one of our extras, or how to get it."""
     try:

@@ -20,7 +20,6 @@ LOG_BYTES = 4 * 2**30  # of a log of metrics
 TENSOR_BYTES = 8 * 2**30  # of edges and episodes of a moment; of checkpoints what memory holds
 JSON_DEPTH = 32  # of nested lists and objects; what we write has six at the most
 LARGEST_WHOLE = 2**63  # whole numbers must be smaller: beyond, arrays cannot hold them
-ARRAY_HEAD = 10_000  # bytes before the numbers of an .npy; that of a plain array has 128
 UNPACKED = 64 * 2**20  # bytes of arrays that may be compressed as much as they like;
 COMPRESSED = 200  # times, those of more: real data are not, but a trap is
 

@@ -1,6 +1,6 @@
 """Which column of a table is what: as the user says, else by its name."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,10 +27,7 @@ _OPTIONAL = ("step", "terminated")
 _CUTS = ("truncated", "truncation", "truncations", "timeout", "timeouts")
 _ENDS = (*_USUAL["terminated"], *_CUTS)  # never guessed as states: they tell when an episode ends
 FIELDS = ("episode", "step", "states", "actions", "outcome", "terminated")
-_PREFIXES = {
-    "states": ("s_", "state_", "obs_", "observation_"),
-    "actions": ("a_", "act_", "action_"),
-}
+_PREFIXES = {"states": ("s_", "state_", "obs_", "observation_"), "actions": ("a_", "act_", "action_")}
 
 
 @dataclass(frozen=True)
@@ -98,13 +95,11 @@ class Choice:
             "terminated": self.terminated,
         }
         parts = [
-            f"--{field} {said[field]}" for field in said if field in self.guessed and said[field] is not None
+            f"--{field} {name}" for field, name in said.items() if field in self.guessed and name is not None
         ]
         if self.unsure is not None:
-            parts.append(
-                f"{self.unsure!r} is true for every episode, cuts perhaps as well, and left aside: "
-                f"--terminated {self.unsure} if all ended by themselves"
-            )
+            all_true = f"{self.unsure!r} is true for every episode, cuts perhaps as well, and left aside"
+            parts.append(f"{all_true}: --terminated {self.unsure} if all ended by themselves")
         return f"Guessed by names: {'; '.join(parts)}" if parts else None
 
 
@@ -112,20 +107,17 @@ def choose(source: str, given: Columns | Choice, known: list[str], paid: bool = 
     """The columns of a table that are read, among those it has. Of those that were chosen before, the outcome
     may be absent where nobody asks what was `paid`."""
     if isinstance(given, Choice):
-        needed = [name for name in given.names if paid or name != given.outcome]
-        absent = [name for name in needed if name not in known]
-        check(
-            not absent, f"{source} has no column {absent[0] if absent else ''!r}, which the run was fitted to"
-        )
+        for name in given.names:
+            there = name in known or (name == given.outcome and not paid)
+            check(there, f"{source} has no column {name!r}, which the run was fitted to")
         return given
     known = _kept(source, given, known)
     episode = _one(source, "episode", given.episode, known, [given.terminated])
     outcome = _one(source, "outcome", given.outcome, known, [given.terminated])
     if episode is None or outcome is None:
         field = "episode" if episode is None else "outcome"
-        raise UserError(
-            f"{source}: no column looks like the {field}: name it with --{field} ({_listed(known)})"
-        )
+        looked = f"{source}: no column looks like the {field}"
+        raise UserError(f"{looked}: name it with --{field} ({_listed(known)})")
     step = _one(source, "step", given.step, known, [episode, outcome, given.terminated])
     named = [*words(given.states), *words(given.actions)]
     terminated = _one(source, "terminated", given.terminated, known, [episode, outcome, step, *named])
@@ -135,19 +127,19 @@ def choose(source: str, given: Columns | Choice, known: list[str], paid: bool = 
     states = _several(source, "states", given.states, known, [name for name in free if name not in actions])
     if given.states is None and not states:
         states = tuple(name for name in free if name not in actions)
+    roles = (("episode", episode), ("outcome", outcome), ("step", step), ("flag of ends", terminated))
+    _check_apart(source, states, actions, roles)
     guessed = tuple(field for field in FIELDS if getattr(given, field) is None)
-    choice = Choice(episode, step, states, actions, outcome, guessed, terminated)
-    _check_apart(source, choice)
-    return choice
+    return Choice(episode, step, states, actions, outcome, guessed, terminated)
 
 
 def _kept(source: str, given: Columns, known: list[str]) -> list[str]:
     """The columns that nobody left aside."""
     aside = _several(source, "without", given.without or "", known, known)
     for field in FIELDS:
-        named = [name for name in (getattr(given, field), *words(getattr(given, field))) if name in aside]
-        both = f"is named by --{field} and left aside by --without"
-        check(not named, f"{source}: column {named[0] if named else ''!r} {both}: choose")
+        for name in (getattr(given, field), *words(getattr(given, field))):
+            both = f"is named by --{field} and left aside by --without"
+            check(name not in aside, f"{source}: column {name!r} {both}: choose")
     return [name for name in known if name not in aside]
 
 
@@ -170,8 +162,7 @@ def _several(
 ) -> tuple[str, ...]:
     """Columns by their names or prefixes, in the table's order; by the usual prefixes where none is given."""
     if given is None:
-        prefixes = _PREFIXES[field]
-        return tuple(name for name in free if name.lower().startswith(prefixes))
+        return tuple(name for name in free if name.lower().startswith(_PREFIXES[field]))
     found: set[str] = set()
     for word in words(given):
         matching = {word} if word in known else {name for name in free if name.startswith(word)}
@@ -185,26 +176,19 @@ def words(given: str | None) -> list[str]:
     return [word for word in (word.strip() for word in (given or "").split(",")) if word]
 
 
-def _check_apart(source: str, choice: Choice) -> None:
-    both = [name for name in choice.states if name in choice.actions]
-    check(
-        not both,
-        f"{source}: column {both[0] if both else ''!r} is both state and action: leave it out of one",
-    )
-    roles: dict[str, str] = {}
-    for role, name in (
-        ("episode", choice.episode),
-        ("outcome", choice.outcome),
-        ("step", choice.step),
-        ("flag of ends", choice.terminated),
-    ):
-        if name is None:
-            continue
-        used = name in choice.states or name in choice.actions
-        check(not used, f"{source}: column {name!r} is the {role}, and cannot be a state or action as well")
-        first = roles.setdefault(name, role)
+def _check_apart(
+    source: str, states: Sequence[str], actions: Sequence[str], roles: Iterable[tuple[str, str | None]]
+) -> None:
+    for state in states:
+        both = f"{source}: column {state!r} is both state and action: leave it out of one"
+        check(state not in actions, both)
+    firsts: dict[str, str] = {}
+    for role, name in roles:
+        as_well = f"{source}: column {name!r} is the {role}, and cannot be a state or action as well"
+        check(name not in (*states, *actions), as_well)
+        first = role if name is None else firsts.setdefault(name, role)
         check(first == role, f"{source}: column {name!r} is the {first}, and cannot be the {role} as well")
-    check(bool(choice.states), f"{source} has no column with a state: name them with --states")
+    check(bool(states), f"{source} has no column with a state: name them with --states")
 
 
 def _listed(names: list[str], shown: int = 12) -> str:

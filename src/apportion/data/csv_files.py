@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from apportion.core.config import UserError, check
-from apportion.data.rows import Earned
+from apportion.data.rows import Earned, twice
 
 _NEWLINE = "\r\n"
 _FRACTIONS = {mark: re.compile(rf"[+-]?\d*{re.escape(mark)}\d+([eE][+-]?\d+)?") for mark in ".,"}
@@ -63,8 +63,8 @@ def csv_shape(path: Path) -> tuple[Dialect, list[str], int]:
         records = csv_records(path, dialect.mark)
         names = next(records, ("", []))[1]
         check(bool(names), f"{path} is empty: write the names of its columns into its first row")
-        twice = [name for place, name in enumerate(names) if name in names[:place]]
-        check(not twice, f"{path} has two columns {(twice or [''])[0]!r}: rename one")
+        again = twice(names)
+        check(again is None, f"{path} has two columns {again!r}: rename one")
         count = 0
         for count, (_, cells) in enumerate(records, start=1):
             if len(cells) != len(names):

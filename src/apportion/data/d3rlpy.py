@@ -7,7 +7,7 @@ may mean either. For a run that knows from other data what they mean, they mean 
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +49,13 @@ def _arrays(path: Path, file: Any, names: list[str]) -> dict[str, Array]:
     """Arrays of real numbers that stand in the file itself, checked before the first is unpacked."""
     package, found = h5py(), {}
     for name in names:
-        check(
-            isinstance(file.get(name, getlink=True), package.HardLink),
-            f"{path}: {name} is a link to somewhere else: write it as an array",
-        )
+        here = isinstance(file.get(name, getlink=True), package.HardLink)
+        check(here, f"{path}: {name} is a link to somewhere else: write it as an array")
         each = found[name] = file[name]
         plain = isinstance(each, package.Dataset) and not each.is_virtual and not each.external
         check(plain, f"{path}: {name} is no array of this file: write it as one")
-        check(
-            each.dtype.kind in REAL, f"{path}: {name} holds {each.dtype}, not real numbers: convert it first"
-        )
+        real = each.dtype.kind in REAL
+        check(real, f"{path}: {name} holds {each.dtype}, not real numbers: convert it first")
     check_room(str(path), sum(each.size for each in found.values()))
     stored = sum(each.id.get_storage_size() for each in found.values())
     check_unpacked(str(path), sum(each.nbytes for each in found.values()), stored)
@@ -73,30 +70,20 @@ def is_flat(names: Any) -> bool:
 def flat_rows(source: str, arrays: Mapping[str, Array]) -> Rows:
     """Steps from flat arrays."""
     rewards = np.asarray(arrays["rewards"], np.float64).reshape(-1)
-    check(len(rewards) > 0, f"{source} holds no step")
-    lengths = flat_lengths(source, arrays)
-    told = any(name in arrays for name in OTHER_ENDS)
-    terminated = _flags(arrays["terminals"])[np.cumsum(lengths) - 1]
-    return _rows(source, arrays["observations"], arrays["actions"], rewards, lengths, terminated, told)
-
-
-def flat_lengths(source: str, arrays: Mapping[str, Array]) -> NDArray[np.int64]:
-    """[E] steps of each episode: up to and with each end, and what is left after the last one."""
-    count = len(np.asarray(arrays["rewards"]).reshape(-1))
-    for name in ("observations", "actions", "terminals", *OTHER_ENDS):
-        array = np.asarray(arrays.get(name, arrays["terminals"]))
-        rows = array.size if name in ("terminals", *OTHER_ENDS) else len(np.atleast_1d(array))
-        check(rows == count, f"{source}: {name} has {rows} rows, but rewards {count}: mend it")
-    ends = np.zeros(count, np.bool_)
-    for name in ("terminals", *OTHER_ENDS):
-        if name in arrays:
-            ends |= _flags(arrays[name])
+    count = len(rewards)
+    check(count > 0, f"{source} holds no step")
+    flags = {name: arrays[name].reshape(-1) for name in ("terminals", *OTHER_ENDS) if name in arrays}
+    parts = {name: np.atleast_1d(arrays[name]) for name in ("observations", "actions")}
+    for name, array in (parts | flags).items():
+        check(len(array) == count, f"{source}: {name} has {len(array)} rows, but rewards {count}: mend it")
+    # An episode goes up to and with each end, the last one to where the file ends.
+    ends = np.any([array.astype(np.bool_) for array in flags.values()], axis=0)
     ends[-1] = True
-    return np.diff(np.flatnonzero(ends), prepend=-1)
-
-
-def _flags(values: Array) -> NDArray[np.bool_]:
-    return np.asarray(values).reshape(-1).astype(np.bool_)
+    lengths = np.diff(np.flatnonzero(ends), prepend=-1)
+    terminated = flags["terminals"].astype(np.bool_)[ends]
+    return _rows(
+        source, parts["observations"], parts["actions"], rewards, lengths, terminated, len(flags) > 1
+    )
 
 
 def _dumped_names(path: Path, file: Any) -> list[str]:
@@ -109,7 +96,7 @@ def _dumped_names(path: Path, file: Any) -> list[str]:
     names = [f"{part}_{number}" for part in _PARTS for number in range(count)]
     missing = [name for name in names if name not in file]
     says = "only vectors and numbers can be read, not tuples"
-    check(not missing, f"{path} has no {missing[0] if missing else ''!r}: {says}")
+    check(not missing, f"{path} has no {(missing or [''])[0]!r}: {says}")
     return names + [name for name in (f"terminated_{number}" for number in range(count)) if name in file]
 
 
@@ -130,12 +117,10 @@ def _dumped_rows(source: str, file: Mapping[str, Array]) -> Rows:
 
 
 def _joined(source: str, name: str, parts: list[Array]) -> Array:
+    first = parts[0].shape[1:]
     for number, part in enumerate(parts):
-        shapes = f"shape {part.shape[1:]}, those of the first {parts[0].shape[1:]}"
-        check(
-            part.shape[1:] == parts[0].shape[1:],
-            f"{source}: {name} of episode {number} have {shapes}: mend it",
-        )
+        shapes = f"shape {part.shape[1:]}, those of the first {first}"
+        check(part.shape[1:] == first, f"{source}: {name} of episode {number} have {shapes}: mend it")
     return np.concatenate(parts)
 
 
@@ -160,14 +145,10 @@ def counted(source: str, letter: str, values: Array) -> dict[str, Column]:
     values = np.asarray(values)
     shape = f"vectors are needed, and these have shape {values.shape[1:]}"
     check(values.ndim <= 2, f"{source}: {shape}: flatten them")
-    columns = values.reshape(len(values), -1)
-    whole = np.issubdtype(values.dtype, np.integer) and columns.shape[1] == 1
-    as_column: Callable[[Array], Column] = _texts if whole else (lambda column: column.astype(np.float64))
-    return {f"{letter}{place}": as_column(columns[:, place]) for place in range(columns.shape[1])}
-
-
-def _texts(column: Array) -> Column:
-    return np.array([str(value) for value in column.tolist()], object)
+    columns = values.reshape(len(values), -1).T
+    if np.issubdtype(values.dtype, np.integer) and len(columns) == 1:
+        return {f"{letter}0": np.array([str(value) for value in columns[0].tolist()], object)}
+    return {f"{letter}{place}": column.astype(np.float64) for place, column in enumerate(columns)}
 
 
 # --- The same with what steps earned

@@ -14,12 +14,10 @@ import numpy as np
 
 from apportion.core.config import UserError, check, from_dict, nearest, to_dict
 from apportion.data.columns import words
-from apportion.data.rows import Column, Floats, Log, Rows
+from apportion.data.rows import Column, Floats, Log, Rows, twice
 
 MOST_CATEGORIES = 50  # more are names of things, not kinds of them
 UNKNOWN = "(missing)"
-FAR = 1e4  # spreads from zero: farther, single precision would keep less than a column's first three digits
-ROUNDING = 1e-12  # of the mean: a spread that is less is none
 
 
 @dataclass(frozen=True)
@@ -38,22 +36,20 @@ class Coded:
         """As a column needs it."""
         if column.dtype == object and any(value is not None for value in column):
             levels = sorted({UNKNOWN if value is None else str(value) for value in column})
-            if len(levels) > MOST_CATEGORIES:
-                example = next(value for value in column if value is not None)
-                raise UserError(
-                    f"{source}: column {name!r} holds {len(levels):,} different texts, as {example!r}, more "
-                    f"than {MOST_CATEGORIES}: leave it aside by --without, or write numbers as 1234.5"
-                )
+            example = next(value for value in column if value is not None)
+            many = f"column {name!r} holds {len(levels):,} different texts, as {example!r}, more than"
+            fix = "leave it aside by --without, or write numbers as 1234.5"
+            check(len(levels) <= MOST_CATEGORIES, f"{source}: {many} {MOST_CATEGORIES}: {fix}")
             coded = cls(name, tuple(levels))
-            return replace(
-                coded, fill=float(np.argmax(np.bincount(coded._codes(source, column).astype(int))))
-            )
+            counts = np.bincount(coded._codes(source, column).astype(int))
+            return replace(coded, fill=float(np.argmax(counts)))
         values = np.asarray(column, np.float64)
         known = values[~np.isnan(values)]
-        if not known.size:
-            raise UserError(f"{source}: column {name!r} holds no value: leave it out")
+        check(bool(known.size), f"{source}: column {name!r} holds no value: leave it out")
         mean, spread = float(known.mean()), float(known.std())
-        lost = ROUNDING * abs(mean) < spread < abs(mean) / FAR
+        # Less than this share of the mean is rounding. Farther than so many spreads from zero, single
+        # precision would keep less than a column's first three digits.
+        lost = 1e-12 * abs(mean) < spread < abs(mean) / 1e4
         return cls(name, (), mean, known.size < values.size, mean if lost else 0.0)
 
     @property
@@ -76,10 +72,8 @@ class Coded:
         for row, value in enumerate(column):
             text = UNKNOWN if value is None or value != value else str(value)
             if text not in place:
-                known = ", ".join(self.levels)
-                raise UserError(
-                    f"{source}, row {row + 1}: column {self.name!r} holds {text!r}, the run knows {known}"
-                )
+                wrong = f"column {self.name!r} holds {text!r}, the run knows {', '.join(self.levels)}"
+                raise UserError(f"{source}, row {row + 1}: {wrong}")
             codes[row] = place[text]
         return codes
 
@@ -159,11 +153,11 @@ class Encoding:
 
     def apply(self, rows: Rows) -> Log:
         """The episodes as numbers, with notes on what was done to them."""
-        if self.ended and rows.terminated is None:
-            raise UserError(
-                f"{rows.source} does not say which episodes ended by themselves, as the data that the run "
-                "was fitted to did: add terminated, 1 or 0 for each (in a table on its last row)"
-            )
+        unsaid = (
+            f"{rows.source} does not say which episodes ended by themselves, as the data that the run was"
+        )
+        fix = "add terminated, 1 or 0 for each (in a table on its last row)"
+        check(not self.ended or rows.terminated is not None, f"{unsaid} fitted to did: {fix}")
         rows = rows.of_columns(*(tuple(coded.name for coded in part) for part in (self.states, self.actions)))
         columns, dimensions = {**rows.states, **rows.actions}, self._dimensions()
         numbers = {each.name: each.numbers(rows.source, columns[each.name]) for each in self._all()}
@@ -177,7 +171,10 @@ class Encoding:
             observations = [np.concatenate([each, row[None]]) for each, row in pairs]
         names, action_names = [each.name for each in dimensions], [coded.name for coded in self.actions]
         late_names = _lagged_names([*names, *action_names], self.lags)
-        _check_apart(rows.source, (*names, *late_names, *action_names))
+        again = twice((*names, *late_names, *action_names))  # whose credit would be mixed up
+        made = "for missing values and lags become dimensions, too"
+        fix = "rename that column, or leave it out of --states and --actions"
+        check(again is None, f"{rows.source}: two dimensions would be called {again!r}, {made}: {fix}")
         if self.lags:
             start = (np.array([each.start for each in dimensions]), np.array([c.start for c in self.actions]))
             pairs = zip(observations, done, strict=True)
@@ -249,16 +246,6 @@ class Encoding:
         return notes
 
 
-def _check_apart(source: str, names: tuple[str, ...]) -> None:
-    """What is made of columns may be called like another: their credit would be mixed up."""
-    twice = [name for place, name in enumerate(names) if name in names[:place]]
-    if twice:
-        raise UserError(
-            f"{source}: two dimensions would be called {twice[0]!r}, for missing values and lags become "
-            "dimensions, too: rename that column, or leave it out of --states and --actions"
-        )
-
-
 def _lagged_names(names: list[str], lags: int) -> tuple[str, ...]:
     every = ([*(f"{name} t-{lag}" for name in names), f"no t-{lag}"] for lag in range(1, lags + 1))
     return tuple(itertools.chain.from_iterable(every))
@@ -278,12 +265,11 @@ def _with_lags(observations: Floats, actions: Floats, before: tuple[Floats, Floa
 # --- Columns that say nearly the same: which of them feeds the reward, no data can tell
 
 ALIKE = 0.995  # correlation
-_ROWS = 50_000
 
 
 def _equal_groups(names: list[str], values: Floats) -> list[str]:
     """A sentence for each group of columns [N, D] that go along with each other; NaN where one is missing."""
-    alike = np.abs(_correlations(values[:: -(-len(values) // _ROWS)])) > ALIKE
+    alike = np.abs(_correlations(values[:: -(-len(values) // 50_000)])) > ALIKE  # so many rows tell
     sentences, left = [], set(range(len(names)))
     for first in range(len(names)):
         group = [other for other in range(first, len(names)) if other in left and alike[first, other]]
@@ -298,11 +284,8 @@ def _outcomes_told(names: list[str], last: Floats, totals: Floats) -> list[str]:
     """A sentence for each column that goes along with the outcomes [E] of episodes on their last rows [E, D]:
     one that was written afterwards explains all, and what truly earned it nothing."""
     told = np.abs(_correlations(np.column_stack([last, totals]))[-1, :-1]) > ALIKE
-    return [
-        f"{name!r} on the last row of an episode tells the outcome: leave it out if it was known afterwards"
-        for name, tells in zip(names, told, strict=True)
-        if tells
-    ]
+    tells = "on the last row of an episode tells the outcome: leave it out if it was known afterwards"
+    return [f"{names[dim]!r} {tells}" for dim in np.flatnonzero(told)]
 
 
 def _correlations(values: Floats) -> Floats:

@@ -66,15 +66,7 @@ def offer(memory: Memory, segments: Segments, scores: Float[Array, "M"]) -> Memo
     later = jnp.triu(jnp.ones_like(copies), k=1)
     newest = jnp.where(jnp.any(copies & later, axis=1), EMPTY, scores)
     kept = jnp.where(jnp.any(again, axis=1), EMPTY, memory.score)
-    new = Memory(
-        observations=segments.observations,
-        actions=segments.actions,
-        length=segments.length,
-        total=segments.total,
-        terminated=segments.terminated,
-        number=segments.number,
-        score=newest,
-    )
+    new = Memory(**{name: getattr(segments, name) for name in Memory._fields[:-1]}, score=newest)
     everything = jax.tree.map(lambda *x: jnp.concatenate(x), memory._replace(score=kept), new)
     score, places = jax.lax.top_k(everything.score, memory.score.shape[0])
     best = jax.tree.map(lambda x: x[places], everything)
@@ -94,17 +86,10 @@ def draw_segments(memory: Memory, count: int, key: PRNGKeyArray) -> Segments:
 
 def all_segments(memory: Memory) -> Segments:
     """What is in each place; without a single step where it is empty."""
-    places, steps = memory.actions.shape[:2]
-    return Segments(
-        observations=memory.observations,
-        actions=memory.actions,
-        true_rewards=jnp.full((places, steps), jnp.nan),
-        length=memory.length,
-        total=memory.total,
-        mask=jnp.arange(steps)[None, :] < memory.length[:, None],
-        terminated=memory.terminated,
-        number=memory.number,
-    )
+    steps = memory.actions.shape[1]
+    mask = jnp.arange(steps)[None, :] < memory.length[:, None]
+    known = {name: column for name, column in memory._asdict().items() if name != "score"}
+    return Segments(**known, true_rewards=jnp.full(mask.shape, jnp.nan), mask=mask)
 
 
 def draw_transitions(memory: Memory, count: int, key: PRNGKeyArray) -> Transitions:

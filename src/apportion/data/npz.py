@@ -4,18 +4,17 @@ What an array is stands in its first bytes, so that nothing is unpacked before i
 numbers, and as large as it says.
 """
 
-import ast
 import math
+import tokenize
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from zipfile import BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.config import Tell, UserError, check
-from apportion.core.files import ARRAY_HEAD
 from apportion.data import d3rlpy
 from apportion.data.columns import Choice, Columns
 from apportion.data.rows import (
@@ -29,6 +28,7 @@ from apportion.data.rows import (
     check_unpacked,
     in_bytes,
     in_short,
+    twice,
 )
 
 TEXT = "U"
@@ -37,15 +37,13 @@ _KINDS = {
     **dict.fromkeys((*REQUIRED, "terminated", *d3rlpy.FLAT, *d3rlpy.OTHER_ENDS), REAL),
     **dict.fromkeys(("observation_names", "action_names"), TEXT),
 }
-_START = b"\x93NUMPY"
+
+_DAMAGE = (
+    *(BadZipFile, zlib.error, EOFError, OSError),
+    *(ValueError, TypeError, SyntaxError, tokenize.TokenError),  # of what stands before an array's numbers
+)
 
 Arrays = dict[str, NDArray[Any]]
-
-
-class _Head(NamedTuple):
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    bytes: int
 
 
 # --- Arrays
@@ -63,47 +61,34 @@ def load_npz(path: Path, others: bool = False) -> Arrays:
             wanted = {**dict.fromkeys(members if others else (), REAL + TEXT), **_KINDS}
             names = [name for name in wanted if name in members]
             for name in names:  # all of them, before the first is unpacked
-                _check(path, name, _read_head(archive, members[name]), members[name], wanted[name])
+                _check(path, name, archive, members[name], wanted[name])
             chosen = [members[name] for name in names]
             packed = sum(each.compress_size for each in chosen)
             check_unpacked(str(path), sum(each.file_size for each in chosen), packed)
-            return {name: _unpacked(archive, members[name]) for name in names}
-    except (BadZipFile, zlib.error, ValueError, TypeError, EOFError, SyntaxError, OSError) as error:
+            found = {}
+            for name in names:
+                with archive.open(members[name]) as file:
+                    found[name] = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+            return found
+    except _DAMAGE as error:
         raise UserError(f"{path} is damaged ({in_short(error)}): write it again with numpy.savez") from error
     except (NotImplementedError, RuntimeError, MemoryError) as error:  # encrypted, or packed in an odd way
         raise UserError(f"{path} cannot be read ({in_short(error)}): write it with numpy.savez") from error
 
 
-def _read_head(archive: ZipFile, member: ZipInfo) -> _Head:
-    name = member.filename[:40]
+def _check(path: Path, name: str, archive: ZipFile, member: ZipInfo, kinds: str) -> None:
+    """By what stands before its numbers."""
     with archive.open(member) as file:
-        if file.read(len(_START)) != _START:
-            raise ValueError(f"{name} is no array")
-        long = file.read(2)[:1] > b"\x01"
-        length = int.from_bytes(file.read(4 if long else 2), "little")
-        if length > ARRAY_HEAD:
-            raise ValueError(f"{name} has too long a head")
-        head: Any = ast.literal_eval(file.read(length).decode("latin1").strip())
-    if not isinstance(head, dict) or set(head) != {"descr", "fortran_order", "shape"}:
-        raise ValueError(f"{name} has an odd head")
-    shape = head["shape"]
-    if not isinstance(shape, tuple) or not all(type(size) is int and size >= 0 for size in shape):
-        raise ValueError(f"{name} has an odd shape")
-    # A list describes a table of several columns, which is no array of numbers.
-    dtype = np.dtype(head["descr"] if isinstance(head["descr"], str) else "V")
-    return _Head(dtype, shape, dtype.itemsize * math.prod(shape))
-
-
-def _check(path: Path, name: str, head: _Head, member: ZipInfo, kinds: str) -> None:
+        old = np.lib.format.read_magic(file) == (1, 0)  # a plain array's head is never newer than (2, 0)
+        read = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(file)
+    if min(shape, default=0) < 0:
+        raise ValueError(f"{member.filename[:40]} has an odd shape")
     what = {TEXT: "texts", REAL: "real numbers"}.get(kinds, "numbers or texts")
-    check(head.dtype.kind in kinds, f"{path}: {name} holds {head.dtype.name}, not {what}: convert it first")
-    there = f"{in_bytes(head.bytes)}, but there are {member.file_size:,}"
-    check(head.bytes <= member.file_size, f"{path}: {name} says it has {there}")
-
-
-def _unpacked(archive: ZipFile, member: ZipInfo) -> NDArray[Any]:
-    with archive.open(member) as file:
-        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+    check(dtype.kind in kinds, f"{path}: {name} holds {dtype.name}, not {what}: convert it first")
+    said = dtype.itemsize * math.prod(shape)
+    there = f"{in_bytes(said)}, but there are {member.file_size:,}"
+    check(said <= member.file_size, f"{path}: {name} says it has {there}")
 
 
 # --- Episodes
@@ -118,9 +103,8 @@ def read_npz(path: Path, paid: bool = True) -> Log:
 def _log(path: Path, arrays: Arrays, paid: bool) -> Log:
     if not paid and "lengths" in arrays:
         arrays = {"totals": np.full(len(np.atleast_1d(arrays["lengths"])), np.nan), **arrays}
-    missing = [name for name in REQUIRED if name not in arrays]
-    if missing:
-        raise UserError(f"{path} has no array {missing[0]!r}: it needs {', '.join(REQUIRED)}")
+    for name in REQUIRED:
+        check(name in arrays, f"{path} has no array {name!r}: it needs {', '.join(REQUIRED)}")
     observations, actions, lengths, totals = (arrays[name] for name in REQUIRED)
     _check_shapes(path, observations, actions, lengths, totals)
     return Log(
@@ -139,11 +123,9 @@ def _check_shapes(
     shapes = f"{path}: observations must be [E, T+1, S] and actions [E, T, A]"
     check(observations.ndim == actions.ndim == 3, shapes)
     episodes, steps, _ = actions.shape
-    check(
-        observations.shape[:2] == (episodes, steps + 1),
-        f"{path}: observations {observations.shape} and actions {actions.shape} do not fit together: "
-        "each episode has one more observation than actions",
-    )
+    both = f"observations {observations.shape} and actions {actions.shape}"
+    fix = "each episode has one more observation than actions"
+    check(observations.shape[:2] == (episodes, steps + 1), f"{path}: {both} do not fit together: {fix}")
     entries = f"{path}: lengths and totals must have one entry for each of the {episodes} episodes"
     check(lengths.shape == totals.shape == (episodes,), entries)
     check(episodes > 0, f"{path} holds no episode")
@@ -154,9 +136,9 @@ def _check_shapes(
 
 
 def _terminated(path: Path, arrays: Arrays, episodes: int) -> NDArray[np.bool_] | None:
-    if "terminated" not in arrays:
+    terminated = arrays.get("terminated")
+    if terminated is None:
         return None
-    terminated = arrays["terminated"]
     good = terminated.shape == (episodes,) and terminated.dtype.kind in "biu"
     check(good, f"{path}: terminated must say True or False for each of the {episodes} episodes")
     return terminated.astype(np.bool_)
@@ -192,8 +174,8 @@ def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
 
 def _by_name(names: tuple[str, ...], episodes: list[NDArray[Any]]) -> dict[str, Column]:
     """Columns [N, D] under their names."""
-    twice = [name for place, name in enumerate(names) if name in names[:place]]
-    check(not twice, f"two dimensions are called {(twice or [''])[0]!r}: rename one")
+    again = twice(names)
+    check(again is None, f"two dimensions are called {again!r}: rename one")
     return dict(zip(names, np.concatenate(episodes).T, strict=True))
 
 

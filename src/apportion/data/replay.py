@@ -24,6 +24,7 @@ from apportion.core.spec import Spec
 from apportion.core.types import Batch, Record, Sampling, Segments, Survey, Transitions
 
 _COUNTERS = ("rows", "steps", "segments", "oldest")  # columns of a replay that are single numbers
+_ROWS = ("observation", "action", "paid", "true_reward", "terminated", "log_density")  # that a chunk has, too
 
 
 class Chunk(NamedTuple):
@@ -86,27 +87,17 @@ def capacity_for(spec: Spec, replay_steps: int, chunk_steps: int) -> int:
 
 
 def init(spec: Spec, capacity: int, on_policy: bool = False) -> Replay:
-    def zeros(*shape: int, dtype: type = jnp.float32) -> Array:
-        return jnp.zeros(shape, dtype)
-
-    return Replay(
-        observation=zeros(capacity, spec.observation_size),
-        action=zeros(capacity, spec.action_size),
-        paid=zeros(capacity),
-        true_reward=zeros(capacity),
-        terminated=zeros(capacity, dtype=jnp.bool_),
-        credit=zeros(capacity),
-        segment_start=zeros(capacity, dtype=jnp.int32),
-        segment_length=zeros(capacity, dtype=jnp.int32),
-        segment_total=zeros(capacity),
-        segment_first_step=zeros(capacity, dtype=jnp.int32),
-        segment_episode=zeros(capacity, dtype=jnp.int32),
-        rows=zeros(dtype=jnp.int32),
-        steps=zeros(dtype=jnp.int32),
-        segments=zeros(dtype=jnp.int32),
-        oldest=zeros(dtype=jnp.int32),
-        log_density=zeros(capacity) if on_policy else None,
-    )
+    """Nothing yet, with room for so many rows."""
+    whole = ("segment_start", "segment_length", "segment_first_step", "segment_episode", *_COUNTERS)
+    kinds = {**dict.fromkeys(whole, jnp.int32), "terminated": jnp.bool_}
+    sizes: dict[str, tuple[int, ...]] = dict.fromkeys(_COUNTERS, ())
+    sizes |= {"observation": (capacity, spec.observation_size), "action": (capacity, spec.action_size)}
+    columns: dict[str, Any] = {
+        name: jnp.zeros(sizes.get(name, (capacity,)), kinds.get(name, jnp.float32))
+        for name in Replay._fields
+        if on_policy or name != "log_density"
+    }
+    return Replay(**columns)
 
 
 def insert(replay: Replay, chunk: Chunk) -> Replay:
@@ -241,18 +232,8 @@ def _insert_rows(replay: Replay, chunk: Chunk) -> Replay:
     # Rows of padding point past the end, where a scatter drops them.
     target = jnp.where(offsets <= chunk.rows, (replay.rows + offsets) % capacity, capacity)
 
-    def write(column: Array, new: Array) -> Array:
-        return column.at[target].set(new, mode="drop")
-
-    return replay._replace(
-        observation=write(replay.observation, chunk.observation),
-        action=write(replay.action, chunk.action),
-        paid=write(replay.paid, chunk.paid),
-        true_reward=write(replay.true_reward, chunk.true_reward),
-        terminated=write(replay.terminated, chunk.terminated),
-        credit=write(replay.credit, jnp.zeros_like(chunk.paid)),
-        log_density=jax.tree.map(write, replay.log_density, chunk.log_density),
-    )
+    new = {name: array for name, array in chunk._asdict().items() if name in _ROWS and array is not None}
+    return _written(replay, target, {**new, "credit": jnp.zeros_like(chunk.paid)})
 
 
 def _insert_segments(replay: Replay, chunk: Chunk) -> Replay:
@@ -262,19 +243,23 @@ def _insert_segments(replay: Replay, chunk: Chunk) -> Replay:
     target = jnp.where(real, (replay.segments + offsets) % capacity, capacity)
     lengths = jnp.where(real, chunk.segment_length, 0)
     ends = jnp.cumsum(lengths)
+    new = {
+        "segment_start": replay.rows + chunk.segment_start,
+        "segment_length": chunk.segment_length,
+        "segment_total": chunk.segment_total,
+        "segment_first_step": replay.steps + ends - lengths,
+        "segment_episode": replay.rows + chunk.episode_start,
+    }
+    counted = replay._replace(steps=replay.steps + ends[-1], segments=replay.segments + chunk.segments)
+    return _written(counted, target, new)
 
-    def write(column: Array, new: Array) -> Array:
-        return column.at[target].set(new, mode="drop")
 
-    return replay._replace(
-        segment_start=write(replay.segment_start, replay.rows + chunk.segment_start),
-        segment_length=write(replay.segment_length, chunk.segment_length),
-        segment_total=write(replay.segment_total, chunk.segment_total),
-        segment_first_step=write(replay.segment_first_step, replay.steps + ends - lengths),
-        segment_episode=write(replay.segment_episode, replay.rows + chunk.episode_start),
-        steps=replay.steps + ends[-1],
-        segments=replay.segments + chunk.segments,
-    )
+def _written(replay: Replay, target: Int[Array, "K"], new: dict[str, Array]) -> Replay:
+    """Columns with new values in these places; those past the end are dropped."""
+    columns: dict[str, Any] = {
+        name: getattr(replay, name).at[target].set(values, mode="drop") for name, values in new.items()
+    }
+    return replay._replace(**columns)
 
 
 def _draw_steps(replay: Replay, key: PRNGKeyArray, shape: tuple[int, int]) -> tuple[Array, Array]:

@@ -79,9 +79,7 @@ class Log(NamedTuple):
     inputs: tuple[str, ...] = ()  # [S+A] of which input each dimension is a part; empty: each its own
     notes: tuple[str, ...] = ()  # what was done to the data on the way here
     terminated: NDArray[np.bool_] | None = None  # [E] which ended by themselves, where that is known
-    answers: tuple[float, float] | None = (
-        None  # what no and yes are in the data, whose totals are 0 and 1 here
-    )
+    answers: tuple[float, float] | None = None  # what no and yes are in the data, whose totals are 0 and 1
 
     def answered(self, answers: Sequence[float] | None, source: str) -> "Log":
         """With totals 1 for yes and 0 for no, where these two are all that outcomes can be."""
@@ -90,19 +88,13 @@ class Log(NamedTuple):
         no, yes = answers
         other = self.totals[~np.isin(self.totals, answers) & ~np.isnan(self.totals)]
         if other.size:
-            raise UserError(
-                f"{source}: an outcome is {other[0]:g}, but outcomes are {no:g} for no and {yes:g} for yes: "
-                "mend it, or fit with --outcome-kind amount"
-            )
-        said = np.where(np.isnan(self.totals), np.nan, (self.totals == yes).astype(np.float64))
-        return self._replace(totals=said, answers=(no, yes))
+            said = f"an outcome is {other[0]:g}, but outcomes are {no:g} for no and {yes:g} for yes"
+            raise UserError(f"{source}: {said}: mend it, or fit with --outcome-kind amount")
+        totals = np.where(np.isnan(self.totals), np.nan, (self.totals == yes).astype(np.float64))
+        return self._replace(totals=totals, answers=(no, yes))
 
 
-REWARD, PAID, CREDIT = (
-    "reward",
-    "paid_reward",
-    "credit",
-)  # columns that are written, and what was there before
+REWARD, PAID, CREDIT = "reward", "paid_reward", "credit"  # columns that are written; a reward that was there
 
 
 class Earned(NamedTuple):
@@ -122,9 +114,8 @@ class Earned(NamedTuple):
     def renamed(self, names: list[str]) -> list[str]:
         """Names of the columns that were there: a reward is kept as what was paid."""
         before = [PAID if name == REWARD else name for name in names]
-        new = self.columns
-        taken = [name for place, name in enumerate(before) if name in before[:place] or name in new]
-        check(not taken, f"{self.rows.source} has a column {(taken or [''])[0]!r} already: rename it first")
+        taken = twice([*self.columns, *before])
+        check(taken is None, f"{self.rows.source} has a column {taken!r} already: rename it first")
         return before
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -140,22 +131,18 @@ def check_room(source: str, numbers: int) -> None:
     """Complain of a file whose numbers would not fit: four copies of each at the most, read, encoded, in the
     replay and on their way there."""
     need, free = 4 * 8 * numbers, free_bytes()
-    check(
-        need <= free,
-        f"{source} is too large: its {numbers:,} numbers take about {need / 1e9:.1f} GB here, and "
-        f"{free / 1e9:.1f} GB are free: name fewer --states, or take a part of the episodes",
-    )
+    room = f"take about {need / 1e9:.1f} GB here, and {free / 1e9:.1f} GB are free"
+    fix = "name fewer --states, or take a part of the episodes"
+    check(need <= free, f"{source} is too large: its {numbers:,} numbers {room}: {fix}")
 
 
 def check_unpacked(source: str, unpacked: int, packed: int) -> None:
     """Complain of arrays that memory could not hold, or that are a trap: all of a file's together."""
     large = f"{source} has arrays of {in_bytes(unpacked)}, more than this machine's memory"
     check(unpacked <= memory(), large)
-    check(
-        unpacked <= max(UNPACKED, COMPRESSED * packed),
-        f"{source} would unpack to {in_bytes(unpacked)} from {in_bytes(packed)}: if that is right, write it "
-        "without compression",
-    )
+    trap = f"{source} would unpack to {in_bytes(unpacked)} from {in_bytes(packed)}"
+    fix = "if that is right, write it without compression"
+    check(unpacked <= max(UNPACKED, COMPRESSED * packed), f"{trap}: {fix}")
 
 
 def in_bytes(count: int) -> str:
@@ -171,33 +158,26 @@ def episode_lengths(source: str, episode: Column) -> NDArray[np.int64]:
     missing = np.flatnonzero(_absent(episode))
     if missing.size:
         raise UserError(f"{source}, row {missing[0] + 1}: no episode is named: fill it in, or remove the row")
-    starts = np.concatenate([[0], np.flatnonzero(episode[1:] != episode[:-1]) + 1])
+    starts = np.flatnonzero(np.append(True, episode[1:] != episode[:-1]))
     seen: set[Any] = set()
     for start in starts:
-        if episode[start] in seen:
-            raise UserError(
-                f"{source}, row {start + 1}: episode {_shown(episode[start])} goes on after another one: "
-                "sort the file by episode and step"
-            )
+        again = f"{source}, row {start + 1}: episode {_shown(episode[start])} goes on after another one"
+        check(episode[start] not in seen, f"{again}: sort the file by episode and step")
         seen.add(episode[start])
-    return np.diff(np.append(starts, len(episode)))
+    return np.diff(starts, append=len(episode))
 
 
 def check_steps(source: str, name: str, step: Column, starts: NDArray[np.int64]) -> None:
     """Steps of an episode must rise."""
-    if step.dtype == object:
-        raise UserError(
-            f"{source}: column {name!r} holds texts, and steps are numbers or times as 2026-01-31 08:30: "
-            "name another --step, or give --step '' where rows stand in their order"
-        )
+    texts = f"{source}: column {name!r} holds texts, and steps are numbers or times as 2026-01-31 08:30"
+    fix = "name another --step, or give --step '' where rows stand in their order"
+    check(step.dtype != object, f"{texts}: {fix}")
     wrong = ~(step[1:] > step[:-1])  # a difference would be no negative one in an unsigned type
     wrong[starts[1:] - 1] = False
     if wrong.any():
         row = int(np.argmax(wrong)) + 1
-        raise UserError(
-            f"{source}, row {row + 1}: step {_shown(step[row])} of an episode comes after "
-            f"{_shown(step[row - 1])}: sort the file by episode and step"
-        )
+        order = f"step {_shown(step[row])} of an episode comes after {_shown(step[row - 1])}"
+        raise UserError(f"{source}, row {row + 1}: {order}: sort the file by episode and step")
 
 
 def episode_outcomes(
@@ -225,33 +205,30 @@ def episode_outcomes(
 
 def _said(source: str, name: str, outcome: Column) -> NDArray[np.float64]:
     """[N] words for yes and no as 1 and 0."""
-    texts = ["" if value is None else str(value).strip().lower() for value in outcome]
-    strange = next((place for place, text in enumerate(texts) if text not in _OUTCOMES), None)
-    if strange is not None:
-        raise UserError(
-            f"{source}, row {strange + 1}: column {name!r} holds {outcome[strange]!r}, and outcomes are "
-            "numbers, or yes and no: write 1234.5, or yes"
-        )
-    return np.array([_OUTCOMES[text] for text in texts])
+    said = []
+    for row, value in enumerate(outcome, start=1):
+        text = "" if value is None else str(value).strip().lower()
+        if text not in _OUTCOMES:
+            wrong = f"column {name!r} holds {value!r}, and outcomes are numbers, or yes and no"
+            raise UserError(f"{source}, row {row}: {wrong}: write 1234.5, or yes")
+        said.append(_OUTCOMES[text])
+    return np.array(said)
 
 
 def _outcome(source: str, name: str, outcome: Column, start: int, length: int, episode: Any) -> float:
-    said = start + np.flatnonzero(~np.isnan(outcome[start : start + length]))
-    if not said.size:
-        raise UserError(
-            f"{source}, rows {start + 1} to {start + length}: episode {_shown(episode)} has no {name!r}: "
-            "fill it in, or remove the episode"
-        )
-    for before, row in itertools.pairwise(said):
+    filled = start + np.flatnonzero(~np.isnan(outcome[start : start + length]))
+    rows = f"{source}, rows {start + 1} to {start + length}"
+    absent = f"{rows}: episode {_shown(episode)} has no {name!r}: fill it in, or remove the episode"
+    check(bool(filled.size), absent)
+    for before, row in itertools.pairwise(filled):
         if outcome[row] != outcome[before]:
-            raise UserError(
-                f"{source}, row {row + 1}: episode {_shown(episode)} has two outcomes that differ, "
-                f"{_shown(outcome[before])} and {_shown(outcome[row])}: give one, in its last row or in all; "
-                "what is paid within an episode needs an --episode of its own for each payment"
-            )
-    if not np.isfinite(outcome[said[0]]):
-        raise UserError(f"{source}, row {said[0] + 1}: {name!r} is infinite: mend it, or remove the episode")
-    return float(outcome[said[0]])
+            two = f"two outcomes that differ, {_shown(outcome[before])} and {_shown(outcome[row])}"
+            said = f"{source}, row {row + 1}: episode {_shown(episode)} has {two}"
+            several = "what is paid within an episode needs an --episode of its own for each payment"
+            raise UserError(f"{said}: give one, in its last row or in all; {several}")
+    infinite = f"{source}, row {filled[0] + 1}: {name!r} is infinite: mend it, or remove the episode"
+    check(bool(np.isfinite(outcome[filled[0]])), infinite)
+    return float(outcome[filled[0]])
 
 
 def episode_ends(
@@ -264,10 +241,8 @@ def episode_ends(
     last = np.cumsum(lengths) - 1
     missing = last[np.isnan(said[last])]
     if missing.size:
-        raise UserError(
-            f"{source}, row {missing[0] + 1}: the last of its episode has no {name!r}: write 1 if that ended "
-            f"by itself, or 0 if it was cut{way_out}"
-        )
+        fix = f"write 1 if that ended by itself, or 0 if it was cut{way_out}"
+        raise UserError(f"{source}, row {missing[0] + 1}: the last of its episode has no {name!r}: {fix}")
     early = said == 1
     early[last] = False
     count = np.add.reduceat(early.astype(np.int64), last - lengths + 1)
@@ -275,10 +250,9 @@ def episode_ends(
     wrong = (count > 0) & ~(ended & (count == lengths - 1))
     if wrong.any():
         row, end = int(np.argmax(early & np.repeat(wrong, lengths))), int(last[np.argmax(wrong)])
-        raise UserError(
-            f"{source}, row {row + 1}: by {name!r} it ends before its episode does, in row {end + 1}: give "
-            f"what follows another episode, or write 1 in the last row only, or in all{way_out}"
-        )
+        fix = f"give what follows another episode, or write 1 in the last row only, or in all{way_out}"
+        ends = f"by {name!r} it ends before its episode does, in row {end + 1}"
+        raise UserError(f"{source}, row {row + 1}: {ends}: {fix}")
     return ended
 
 
@@ -289,13 +263,11 @@ def _truths(source: str, name: str, flags: Column, way_out: str) -> NDArray[np.f
         said = np.array([_TRUTHS.get(text, np.inf) for text in texts])
     else:
         said = flags.astype(np.float64)
-    other = ~np.isin(said, (0, 1)) & ~np.isnan(said)
-    if other.any():
-        row = int(np.argmax(other))
-        raise UserError(
-            f"{source}, row {row + 1}: column {name!r} holds {_shown(flags[row])}, neither true nor false: "
-            f"write 1 or 0, true or false, yes or no{way_out}"
-        )
+    other = np.flatnonzero(~np.isin(said, (0, 1)) & ~np.isnan(said))
+    if other.size:
+        wrong = f"column {name!r} holds {_shown(flags[other[0]])}, neither true nor false"
+        fix = f"write 1 or 0, true or false, yes or no{way_out}"
+        raise UserError(f"{source}, row {other[0] + 1}: {wrong}: {fix}")
     return said
 
 
@@ -313,6 +285,11 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def twice(names: Sequence[str]) -> str | None:
+    """The first name that was there before; None where each is another."""
+    return next((name for place, name in enumerate(names) if name in names[:place]), None)
+
+
 def in_short(error: Exception) -> str:
-    """What went wrong, in a few words."""
-    return " ".join(str(error).split())[:120] or type(error).__name__
+    """What went wrong, in a few words of its first line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:120]

@@ -24,10 +24,11 @@ from apportion.data.rows import (
     episode_ends,
     episode_lengths,
     episode_outcomes,
+    in_short,
 )
 
 CSV = ".csv"
-MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "-")
+MISSING = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "-"]
 
 
 def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
@@ -98,7 +99,7 @@ def _parquet_shape(path: Path) -> tuple[list[str], int]:
     except FileNotFoundError:
         raise UserError(f"no file {path}") from None
     except (OSError, polars().exceptions.PolarsError) as error:
-        raise UserError(f"{path} cannot be read as Parquet ({_line(error)}): write it again") from error
+        raise UserError(f"{path} cannot be read as Parquet ({in_short(error)}): write it again") from error
 
 
 def _scan(path: Path, dialect: Dialect) -> Any:
@@ -110,7 +111,7 @@ def _scan(path: Path, dialect: Dialect) -> Any:
         separator=dialect.mark,
         decimal_comma=dialect.decimal == ",",
         infer_schema_length=None,
-        null_values=list(MISSING),
+        null_values=MISSING,
         glob=False,
     )
 
@@ -125,7 +126,7 @@ def _read(path: Path, dialect: Dialect, names: list[str], count: int, tell: Tell
             seen += len(batch)
             tell(seen, count)
     except polars().exceptions.PolarsError as error:
-        raise UserError(f"{path} cannot be read ({_line(error)}): mend it") from error
+        raise UserError(f"{path} cannot be read ({in_short(error)}): mend it") from error
     return {name: np.concatenate(part) for name, part in parts.items()}
 
 
@@ -140,9 +141,8 @@ def _as_array(path: Path, name: str, series: Any) -> Column:
         return np.array(series.cast(polars().String).to_list(), object)
     if kind.is_temporal():
         return np.asarray(series.to_physical().cast(polars().Float64).to_numpy())
-    raise UserError(
-        f"{path}: column {name!r} holds {kind}, neither numbers nor texts: leave it aside by --without"
-    )
+    wrong = f"{path}: column {name!r} holds {kind}, neither numbers nor texts"
+    raise UserError(f"{wrong}: leave it aside by --without")
 
 
 def _as_times(column: Column) -> Column:
@@ -167,10 +167,8 @@ def _check_kind(path: Path, name: str, column: Column) -> None:
     texts = np.array([value is not None for value in column]) & ~numeric
     if texts.any() and numeric.sum() > texts.sum():
         row = int(np.argmax(texts))
-        raise UserError(
-            f"{path}, row {row + 1}: column {name!r} holds {column[row]!r} among numbers: "
-            "mend it, or leave the cell empty if it is missing"
-        )
+        fix = "mend it, or leave the cell empty if it is missing"
+        raise UserError(f"{path}, row {row + 1}: column {name!r} holds {column[row]!r} among numbers: {fix}")
 
 
 def _is_number(text: Any) -> bool:
@@ -179,7 +177,3 @@ def _is_number(text: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def _line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -4,6 +4,7 @@ A segment is a run of steps with one payment at its end. It never outlives its e
 by termination or by the time limit still pays, so payments always add up to the true return.
 """
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,8 +15,6 @@ from gymnasium.utils import RecordConstructorArgs
 from apportion.core.config import UserError
 
 Every = None | int | tuple[int, int]  # pay at the episode's end | every k steps | after lo..hi steps
-
-_FOREVER = 2**62  # longer than any episode
 
 
 class DelayedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
@@ -48,18 +47,14 @@ class DelayedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         self._owed += earned
         self._steps_left -= 1
         segment_end = bool(self._steps_left == 0 or terminated or truncated)
-        paid = self._pay() if segment_end else 0.0
+        paid = 0.0
+        if segment_end:
+            paid, self._owed = self._owed, 0.0
+            self._steps_left = self._draw_window()
         if not isinstance(info, Mapping):
-            raise UserError(
-                f"the info of a step is {info!r}: return a dictionary as the last value of step()"
-            )
+            raise UserError(f"the info of a step is {info!r}: return a dictionary as step()'s last value")
         info = {**info, "true_reward": earned, "segment_end": segment_end}
         return observation, paid, terminated, truncated, info
-
-    def _pay(self) -> float:
-        paid, self._owed = self._owed, 0.0
-        self._steps_left = self._draw_window()
-        return paid
 
     def _draw_window(self) -> int:
         return int(self._rng.integers(self._shortest, self._longest, endpoint=True))
@@ -81,7 +76,7 @@ def max_segment_steps(every: Every, max_episode_steps: int) -> int:
 def _window_range(every: Any) -> tuple[int, int]:
     """Shortest and longest window. Pairs may be lists, as JSON has no tuples."""
     if every is None:
-        return _FOREVER, _FOREVER
+        return sys.maxsize, sys.maxsize  # longer than any episode
     lengths = list(every) if isinstance(every, tuple | list) else [every, every]
     whole = all(isinstance(length, int | np.integer) and not isinstance(length, bool) for length in lengths)
     if not whole or len(lengths) != 2 or not 1 <= lengths[0] <= lengths[1]:

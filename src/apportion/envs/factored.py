@@ -19,9 +19,7 @@ Floats = NDArray[np.float64]
 Vector = NDArray[np.float32]
 Reward = Literal["linear", "nonlinear"]
 
-_STATE_GAIN = 0.9  # Σ_i |W_ij|: below one, so that the past fades
-_ACTION_GAIN = 0.9  # Σ_k |V_kj|: as strong as the past, so that acting matters
-_FREQUENCY = 2.5  # of the sines: over [-1, 1] the nonlinear reward rises and falls
+GAIN = 0.9  # Σ_i |W_ij|: below one, so that the past fades; Σ_k |V_kj|: as strong, so that acting matters
 
 
 class Factored(gymnasium.Env[Vector, Vector]):
@@ -44,23 +42,21 @@ class Factored(gymnasium.Env[Vector, Vector]):
         problem: int = 0,
         episode_steps: int = 40,
     ) -> None:
-        for complaint, wrong in {
-            "state_size must be at least 1": state_size < 1,
-            "action_size must be at least 1": action_size < 1,
-            "density is a probability: choose it between 0 and 1": not 0.0 <= density <= 1.0,
-            'reward must be "linear" or "nonlinear"': reward not in ("linear", "nonlinear"),
-            "noise must not be negative": not noise >= 0.0,
-            "dead must leave at least one live dimension: choose 0 to state_size - 1": not 0
-            <= dead
-            < state_size,
-            "episode_steps must be at least 1": episode_steps < 1,
-        }.items():
-            check(not wrong, f"apportion/Factored-v0: {complaint}")
+        for good, need in (
+            (state_size >= 1, "state_size must be at least 1"),
+            (action_size >= 1, "action_size must be at least 1"),
+            (0.0 <= density <= 1.0, "density is a probability: choose it between 0 and 1"),
+            (reward in ("linear", "nonlinear"), 'reward must be "linear" or "nonlinear"'),
+            (noise >= 0.0, "noise must not be negative"),
+            (0 <= dead < state_size, "dead must leave one live dimension: choose 0 to state_size - 1"),
+            (episode_steps >= 1, "episode_steps must be at least 1"),
+        ):
+            check(good, f"apportion/Factored-v0: {need}")
         rng = np.random.default_rng(problem)
         graph = _draw_graph(rng, state_size, action_size, density, dead)
         parents = np.concatenate([graph.state_to_reward, graph.action_to_reward])
-        self._state_weights = _draw_weights(rng, graph.state_to_state, _STATE_GAIN)  # [S, S]
-        self._action_weights = _draw_weights(rng, graph.action_to_state, _ACTION_GAIN)  # [A, S]
+        self._state_weights = _draw_weights(rng, graph.state_to_state, GAIN)  # [S, S]
+        self._action_weights = _draw_weights(rng, graph.action_to_state, GAIN)  # [A, S]
         self._reward_weights = _draw_weights(rng, parents[:, None], 1.0)[:, 0]  # [S + A]
         self._phases = rng.uniform(0.0, 2.0 * np.pi, parents.size)
         self._constants = rng.uniform(-1.0, 1.0, state_size)  # read on dead dimensions only
@@ -105,7 +101,7 @@ class Factored(gymnasium.Env[Vector, Vector]):
         """The reward of one step; it looks at the reward's parents only."""
         causes = np.concatenate([observation, np.clip(action, -1.0, 1.0)]).astype(np.float64)
         if self._sine:
-            causes = np.sin(_FREQUENCY * causes + self._phases)
+            causes = np.sin(2.5 * causes + self._phases)  # over [-1, 1] the reward rises and falls
         return float(self._reward_weights @ causes)
 
 

@@ -32,7 +32,13 @@ def name_factory(factory: Factory) -> str:
     module, name = getattr(factory, "__module__", None), getattr(factory, "__qualname__", None)
     if module and name and module != "__main__" and _imported(module, name) is factory:
         return f"{module}:{name}"
-    return _remember(factory, name or type(factory).__name__)
+    short = (name or type(factory).__name__).rpartition("<locals>.")[2]
+    env_id, number = f"{_SCRIPT}{short}", 1
+    while _HERE.get(env_id, factory) is not factory:
+        number += 1
+        env_id = f"{_SCRIPT}{short} {number}"
+    _HERE[env_id] = factory
+    return env_id
 
 
 def only_here(env_id: str) -> bool:
@@ -43,11 +49,9 @@ def only_here(env_id: str) -> bool:
 def find_factory(env_id: str) -> Factory | None:
     """The function of this id; None where there is none, so that it must be one of Gymnasium's."""
     if only_here(env_id):
-        check(
-            env_id in _HERE,
-            f"the environment of this run was made by {env_id.removeprefix(_SCRIPT)} of a script: "
-            "give it again from Python, as in apportion.load(run, env=make_env)",
-        )
+        made = f"the environment of this run was made by {env_id.removeprefix(_SCRIPT)} of a script"
+        fix = "give it again from Python, as in apportion.load(run, env=make_env)"
+        check(env_id in _HERE, f"{made}: {fix}")
         return _HERE[env_id]
     module, _, name = env_id.rpartition(":")
     found = _imported(module, name) if module and name not in gymnasium.registry else None
@@ -98,13 +102,3 @@ def _imported(module: str, name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
-
-
-def _remember(factory: Factory, name: str) -> str:
-    name = name.rpartition("<locals>.")[2]
-    env_id, number = f"{_SCRIPT}{name}", 1
-    while _HERE.get(env_id, factory) is not factory:
-        number += 1
-        env_id = f"{_SCRIPT}{name} {number}"
-    _HERE[env_id] = factory
-    return env_id

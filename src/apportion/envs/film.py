@@ -18,9 +18,6 @@ from apportion.envs.messages import Arrays
 
 Frame = NDArray[np.uint8]  # [H, W, 3]
 SIZE = (320, 240)
-FPS = 30  # where the environment does not say
-
-_CLOSE = 1e-3  # how far observations may be from the stored ones, which another machine may have computed
 
 
 class Film(NamedTuple):
@@ -32,18 +29,13 @@ class Film(NamedTuple):
 
 def check_renders(config: EnvConfig) -> None:
     """Complain in one line unless the environment declares that it can be rendered into pictures."""
-    env, _ = make(config)
-    modes = env.metadata.get("render_modes") or []
-    env.close()
-    shown = "rgb_array" in modes
+    with contextlib.closing(make(config)[0]) as env:
+        shown = "rgb_array" in (env.metadata.get("render_modes") or [])
     check(shown, f"{config.id} does not render pictures (its render_modes have no rgb_array)")
 
 
 def film(
-    config: EnvConfig,
-    episode: Arrays,
-    steps: Iterable[int] | None = None,
-    size: tuple[int, int] = SIZE,
+    config: EnvConfig, episode: Arrays, steps: Iterable[int] | None = None, size: tuple[int, int] = SIZE
 ) -> Film:
     """Pictures of some steps (by default all) of a stored episode, as large as fits into `size`."""
     check_renders(config)
@@ -56,7 +48,7 @@ def film(
         env, _ = make(_sized(config, size), render_mode="rgb_array")
         with contextlib.closing(env):
             frames = _play_again(config.id, env, episode, wanted)
-        fps = float(env.metadata.get("render_fps") or FPS)
+        fps = float(env.metadata.get("render_fps") or 30)
     return Film({step: fitted(frame, size) for step, frame in frames.items()}, fps)
 
 
@@ -78,11 +70,9 @@ def _play_again(env_id: str, env: AnyEnv, episode: Arrays, wanted: set[int]) -> 
     for step, expected in enumerate(episode["observations"]):
         if step > 0:
             observation, *_ = env.step(episode["actions"][step - 1])
-        check(
-            np.allclose(observation, expected, rtol=_CLOSE, atol=_CLOSE),
-            f"{env_id} did something else at step {step} than in the stored episode: "
-            "the same seed and actions must lead to the same observations for it to be filmed",
-        )
+        same = np.allclose(observation, expected, rtol=1e-3, atol=1e-3)  # another machine may have stored it
+        fix = "the same seed and actions must lead to the same observations for it to be filmed"
+        check(same, f"{env_id} did something else at step {step} than in the stored episode: {fix}")
         if step in wanted:
             frames[step] = _render(env_id, env)
     return frames
@@ -90,17 +80,15 @@ def _play_again(env_id: str, env: AnyEnv, episode: Arrays, wanted: set[int]) -> 
 
 def _render(env_id: str, env: AnyEnv) -> Frame:
     try:
-        frame: Any = env.render()
+        picture = np.asarray(env.render())
     except Exception as error:  # drivers fail in many ways
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise UserError(
             f"{env_id} cannot be rendered on this machine ({reason}). MuJoCo without a screen needs "
             "MUJOCO_GL=egl and the system's EGL library (Debian and Ubuntu: apt install libegl1)"
         ) from error
-    picture = np.asarray(frame)
-    proper = picture.ndim == 3 and picture.shape[2] == 3 and picture.dtype == np.uint8
-    kind = f"{picture.dtype}{picture.shape}"
-    check(proper, f"{env_id} renders no pictures [H, W, 3] of bytes, but {kind}")
+    proper = picture.shape[2:] == (3,) and picture.dtype == np.uint8
+    check(proper, f"{env_id} renders no pictures [H, W, 3] of bytes, but {picture.dtype}{picture.shape}")
     return picture
 
 

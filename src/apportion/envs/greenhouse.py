@@ -31,11 +31,8 @@ CAUSES = {
     "temperature": {"temperature": 0.6, "light": 0.15, "outside temperature": 0.4, "heater": 0.6},
     "moisture": {"moisture": 0.7, "temperature": -0.25, "leaf mass": -0.2, "valve": 0.5},
     "light": {"light": 0.3, "sunlight": 0.7, "shade": -0.6},
-    "co2": {
-        "co2": 0.7,
-        "leaf mass": -0.2,
-        "heater": 0.3,
-    },  # leaves breathe it in, the gas heater gives it off
+    # Leaves breathe it in, the gas heater gives it off.
+    "co2": {"co2": 0.7, "leaf mass": -0.2, "heater": 0.3},
     "leaf mass": {"leaf mass": 0.8, "moisture": 0.1, "light": 0.2},
     "outside temperature": {"outside temperature": 0.95},
     "sunlight": {"sunlight": 0.9},
@@ -47,11 +44,8 @@ OBSERVATION_NAMES = tuple(CAUSES)
 NOISE = np.array([0.2, 0.25, 0.2, 0.2, 0.2, 0.4, 0.5, 0.4, 0.6, 0.5])  # standard deviation, per gauge
 START = np.array([0.8, 0.8, 0.8, 0.8, 0.8, 0.9, 0.8, 0.8, 0.9, 0.9])  # the same, of the first observation
 
-COMFORT = {
-    "temperature": (0.4, 0.5),
-    "moisture": (0.3, 0.5),
-    "light": (0.3, 0.4),
-}  # gauge: best value, weight
+# Of each gauge its best value, and a weight.
+COMFORT = {"temperature": (0.4, 0.5), "moisture": (0.3, 0.5), "light": (0.3, 0.4)}
 BENEFIT = {"co2": 0.15, "leaf mass": 0.1}  # more is better, less and less so
 GAS_PRICE = 0.08
 
@@ -75,25 +69,18 @@ _BENEFIT_DIMS = _indices(BENEFIT)
 _BENEFIT_WEIGHTS = np.array(list(BENEFIT.values()))
 
 
-def _true_graph() -> Graph:
-    return Graph(
-        state_to_reward=np.array([name in COMFORT or name in BENEFIT for name in OBSERVATION_NAMES]),
+class Greenhouse(gymnasium.Env[Vector, Vector]):
+    """The tomato grower's task. Episodes end only by their time limit, set at registration: 40 steps."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012 - Gymnasium's
+    observation_names = OBSERVATION_NAMES
+    action_names = ACTION_NAMES
+    true_graph = Graph(
+        state_to_reward=np.isin(OBSERVATION_NAMES, [*COMFORT, *BENEFIT]),
         action_to_reward=np.array([name == "heater" for name in ACTION_NAMES]),
         state_to_state=_STATE_WEIGHTS != 0,
         action_to_state=_ACTION_WEIGHTS != 0,
     )
-
-
-class Greenhouse(gymnasium.Env[Vector, Vector]):
-    """The tomato grower's task. Episodes end only by their time limit, set at registration: 40 steps."""
-
-    metadata: dict[str, Any] = {  # noqa: RUF012 - Gymnasium's own declaration
-        "render_modes": ["rgb_array"],
-        "render_fps": 8,
-    }
-    observation_names = OBSERVATION_NAMES
-    action_names = ACTION_NAMES
-    true_graph = _true_graph()
 
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode

@@ -35,17 +35,13 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float32]
 
 STEPS = 40
-KEY_UNTIL, DOOR_FROM = 10, 30  # steps: the key is gone after the first, the door is shut before the second
-KEY_AT, DOOR_AT = -0.6, 0.6  # reached by who stands there or farther out
+KEY_UNTIL, DOOR_FROM = STEPS // 4, STEPS - STEPS // 4  # the key is gone from the first, the door shut before
+NEAR = 0.6  # key at the left end and door at the right are reached by who stands so far out, or farther
 SPEED = 0.4  # of a full step
 DOOR_PAYS = 5.0
 COINS_AT = (14, 26)  # steps at which the first and the second coin are seen
 STAKE = 20.0  # of the lottery in KeyDoorLottery: an episode without it seldom pays more than 5
 FIREFLY_PAYS = 0.05  # at its place, less around it
-FIREFLY_WIDTH = 0.2
-SLIP, FLUTTER, DRAUGHT = 0.02, 0.1, 0.5  # standard deviations of the noise of each step
-
-OBSERVATION_NAMES = ("place", "clock", "firefly", "draught")
 
 
 class KeyDoor(gymnasium.Env[Vector, Vector]):
@@ -55,13 +51,11 @@ class KeyDoor(gymnasium.Env[Vector, Vector]):
     action_names = ("walk",)
 
     def __init__(self, show_key: bool = False, lottery: float = 0.0) -> None:
-        shown = {"key": show_key, "coin": lottery != 0.0}
-        self.observation_names = (*OBSERVATION_NAMES, *(name for name, is_shown in shown.items() if is_shown))
+        shown = (("key",) if show_key else ()) + (("coin",) if lottery else ())
+        self.observation_names = ("place", "clock", "firefly", "draught", *shown)
         self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (len(self.observation_names),), np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
         self._show_key, self._lottery = show_key, lottery
-        self._place, self._firefly, self._draught = 0.0, 0.0, 0.0
-        self._steps, self._key, self._opened = 0, False, False
         self._coins: dict[int, float] = {}  # by the step that shows them
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Vector, dict[str, Any]]:
@@ -77,17 +71,17 @@ class KeyDoor(gymnasium.Env[Vector, Vector]):
 
     def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
         slip, flutter, draught = self.np_random.standard_normal(3).tolist()
-        walked = SPEED * float(np.clip(action[0], -1.0, 1.0)) + SLIP * slip
+        walked = SPEED * float(np.clip(action[0], -1.0, 1.0)) + 0.02 * slip
         self._place = float(np.clip(self._place + walked, -1.0, 1.0))
-        reward = FIREFLY_PAYS * float(np.exp(-(((self._place - self._firefly) / FIREFLY_WIDTH) ** 2)))
-        self._key = self._key or (self._steps < KEY_UNTIL and self._place <= KEY_AT)
-        if self._key and not self._opened and self._steps >= DOOR_FROM and self._place >= DOOR_AT:
+        reward = FIREFLY_PAYS * float(np.exp(-(((self._place - self._firefly) / 0.2) ** 2)))
+        self._key = self._key or (self._steps < KEY_UNTIL and self._place <= -NEAR)
+        if self._key and not self._opened and self._steps >= DOOR_FROM and self._place >= NEAR:
             self._opened = True
             reward += DOOR_PAYS
         if self._steps == COINS_AT[1]:
             reward += self._lottery * math.prod(self._coins.values())
-        self._firefly = float(np.clip(0.9 * self._firefly + FLUTTER * flutter, -1.0, 1.0))
-        self._draught = float(np.clip(0.5 * self._draught + DRAUGHT * draught, -1.0, 1.0))
+        self._firefly = float(np.clip(0.9 * self._firefly + 0.1 * flutter, -1.0, 1.0))
+        self._draught = float(np.clip(0.5 * self._draught + 0.5 * draught, -1.0, 1.0))
         self._steps += 1
         return self._observation(), reward, False, False, {"success": self._opened}
 

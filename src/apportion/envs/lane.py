@@ -22,53 +22,35 @@ from apportion.envs.spaces import not_finite
 # --- Chunks of steps, as the replay takes them
 
 
+_ROW = {"observation": "f4", "action": "f4", "paid": "f4", "true_reward": "f4", "terminated": "?"}
+_SEGMENT = {"segment_start": "i4", "segment_length": "i4", "segment_total": "f4", "episode_start": "i4"}
+
+
 class ChunkWriter:
     """Fills the padded arrays of replay.Chunk, row by row."""
 
     def __init__(self, steps: int, states: int, actions: int) -> None:
-        rows = (
-            2 * steps + 1
-        )  # the worst case: every episode has one step, and a row for its final observation
-        self.arrays: Arrays = {
-            "observation": np.zeros((rows, states), np.float32),
-            "action": np.zeros((rows, actions), np.float32),
-            "paid": np.zeros(rows, np.float32),
-            "true_reward": np.zeros(rows, np.float32),
-            "terminated": np.zeros(rows, np.bool_),
-            "segment_start": np.zeros(steps, np.int32),
-            "segment_length": np.zeros(steps, np.int32),
-            "segment_total": np.zeros(steps, np.float32),
-            "episode_start": np.zeros(steps, np.int32),
-        }
+        rows = 2 * steps + 1  # the worst case: each episode one step, and a row for its final observation
+        sizes = {"observation": (rows, states), "action": (rows, actions)}
+        self.arrays: Arrays = {name: np.zeros(sizes.get(name, rows), kind) for name, kind in _ROW.items()}
+        self.arrays |= {name: np.zeros(steps, kind) for name, kind in _SEGMENT.items()}
         self.rows = 0
         self.segments = 0
         self.steps = steps
         self.taken = 0  # of these
 
-    def step(
-        self,
-        observation: NDArray[np.float32],
-        action: NDArray[np.float32],
-        paid: float,
-        true_reward: float,
-        terminated: bool,
-    ) -> None:
-        row = self.rows
-        self.arrays["observation"][row] = observation
-        self.arrays["action"][row] = action
-        self.arrays["paid"][row] = paid
-        self.arrays["true_reward"][row] = true_reward
-        self.arrays["terminated"][row] = terminated
+    def step(self, *row: Any) -> None:
+        """An observation, the action, what was paid and earned, and whether the episode terminated."""
+        for name, value in zip(_ROW, row, strict=True):
+            self.arrays[name][self.rows] = value
         self.rows += 1
         self.taken += 1
 
     def segment(self, length: int, total: float, steps_in_episode: int) -> None:
         """The rows just written close a segment."""
-        slot = self.segments
-        self.arrays["segment_start"][slot] = self.rows - length
-        self.arrays["segment_length"][slot] = length
-        self.arrays["segment_total"][slot] = total
-        self.arrays["episode_start"][slot] = self.rows - steps_in_episode
+        values = (self.rows - length, length, total, self.rows - steps_in_episode)
+        for name, value in zip(_SEGMENT, values, strict=True):
+            self.arrays[name][self.segments] = value
         self.segments += 1
 
     def final(self, observation: NDArray[np.float32]) -> None:
@@ -166,7 +148,10 @@ class Lane:
         # Another stream where an environment goes on with a chunk in which one has failed.
         again = [writer.taken] if writer.taken else []
         rng = np.random.default_rng([self.seed, _EXPLORATION, iteration, *again])
-        noise = self._noise(actor, writer.steps, iteration)
+        noise = None
+        if actor is not None and "longest_repeat" in actor:  # a draw serves several steps
+            seeds, steps, longest = (self.seed, _REPEATED), writer.steps, int(actor["longest_repeat"])
+            noise = repeated_noise(seeds, iteration * steps, steps, self.spec.action_size, longest)
         if writer.taken < writer.steps and self.left is not None:
             writer.failed(self.left["observation"])
             self.left = None
@@ -175,19 +160,9 @@ class Lane:
                 actor = {**actor, "drawn_noise": noise[writer.taken]}
             self._collect_step(actor, rng, writer)
 
-    def _noise(self, actor: Actor | None, steps: int, iteration: int) -> NDArray[np.float32] | None:
-        """For each step of a chunk, where a draw serves several of them."""
-        if actor is None or "longest_repeat" not in actor:
-            return None
-        seeds, longest = (self.seed, _REPEATED), int(actor["longest_repeat"])
-        return repeated_noise(seeds, iteration * steps, steps, self.spec.action_size, longest)
-
     def _collect_step(self, actor: Actor | None, rng: np.random.Generator, writer: ChunkWriter) -> None:
-        if actor is None:
-            action = random_action(self.spec, rng)
-        else:
-            action = act(actor, self.head, self.observation, rng)
         before = self.observation
+        action = act(actor, self.head, before, rng) if actor is not None else random_action(self.spec, rng)
         paid, info, terminated, truncated = self.step(action)
         writer.step(before, action, paid, info["true_reward"], terminated)
         if info["segment_end"]:
@@ -201,10 +176,8 @@ class Lane:
         """One checked step: payment, info, terminated, truncated."""
         self.activity[BEATS] += 1
         if action.shape != (self.spec.action_size,):
-            raise UserError(
-                f"the head {self.head} gave an action of shape {action.shape}: give one number for "
-                f"each of {self.spec.action_size}"
-            )
+            fix = f"give one number for each of {self.spec.action_size}"
+            raise UserError(f"the head {self.head} gave an action of shape {action.shape}: {fix}")
         # A copy: an environment may write into what it is given, and what was chosen is to be stored.
         observation, paid, terminated, truncated, info = self.env.step(action.copy())
         self.actions.append(action)
@@ -260,12 +233,9 @@ class Lane:
             if info["segment_end"]:
                 self.steps_in_segment, self.total = 0, 0.0
         if not np.array_equal(self.observation, where["observation"]):
-            raise UnrepeatableError(
-                self._complaint(
-                    "is not deterministic (the same seed and actions led elsewhere), so the run "
-                    "cannot continue exactly: make reset(seed=...) fix all of its randomness"
-                )
-            )
+            elsewhere = "is not deterministic (the same seed and actions led elsewhere), so the run "
+            fix = "cannot continue exactly: make reset(seed=...) fix all of its randomness"
+            raise UnrepeatableError(self._complaint(elsewhere + fix))
 
     def leave(self, where: Arrays) -> None:
         """Begin the episode after the one that was under way there."""
@@ -291,9 +261,8 @@ class Lane:
         return observation
 
     def _complaint(self, what: str) -> str:
-        return (
-            f"{self.spec.env_id}, seed {self.seed}, episode {self.episode}, step {len(self.actions)}: {what}"
-        )
+        moment = f"seed {self.seed}, episode {self.episode}, step {len(self.actions)}"
+        return f"{self.spec.env_id}, {moment}: {what}"
 
 
 def play_one(
@@ -308,28 +277,23 @@ def play_one(
     seed = _seed(lane.seed, *again, *moment)
     lane.activity[EPISODE] = moment[1]
     lane.begin(seed)
-    # With its seed an episode can be played again, to be filmed.
     rng = np.random.default_rng([lane.seed, _NOISE, *moment])
-    return {"seed": np.asarray(seed, np.int64), **_play_on(lane, actor, noise, rng)}
-
-
-def _play_on(lane: Lane, actor: Actor | None, noise: Noise | None, rng: np.random.Generator) -> Arrays:
-    first, steps = lane.observation, []
-    reported: set[bool] = set()
-    ended = False
+    observations, steps, reported, ended = [lane.observation], [], set[bool](), False
     while not ended:
         if actor is None:
             action = random_action(lane.spec, rng)
         else:
             action = act(actor, lane.head, _perturbed(lane.observation, noise, rng), None)
         paid, info, terminated, truncated = lane.step(action)
-        steps.append((lane.observation, action, paid, info["true_reward"], info["segment_end"]))
+        observations.append(lane.observation)
+        steps.append((action, paid, info["true_reward"], info["segment_end"]))
         reported |= _success(info)
         ended = terminated or truncated
-    observations, actions, payments, true_rewards, segment_end = zip(*steps, strict=True)
+    actions, payments, true_rewards, segment_end = zip(*steps, strict=True)
     outcome = {"success": np.asarray(True in reported)} if reported else {}
     return {
-        "observations": np.asarray((first, *observations), np.float32),
+        "seed": np.asarray(seed, np.int64),  # with which the episode can be played again, to be filmed
+        "observations": np.asarray(observations, np.float32),
         "actions": np.asarray(actions, np.float32),
         "paid": np.asarray(payments, np.float32),
         "true_rewards": np.asarray(true_rewards, np.float32),
@@ -353,7 +317,7 @@ def _perturbed(
 ) -> NDArray[np.float32]:
     if noise is None:
         return observation
-    dims = np.asarray(noise.dims if noise.dims else range(observation.size))
+    dims = np.asarray(noise.dims or range(observation.size))
     seen = observation.copy()
     seen[dims] += noise.std * rng.standard_normal(dims.size, dtype=np.float32)
     return seen

@@ -12,7 +12,6 @@ import importlib
 import math
 import re
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -32,7 +31,6 @@ from apportion.envs.mujoco import TASKS, MujocoTask
 from apportion.envs.spaces import (
     Names,
     check_graph,
-    check_names,
     documented,
     flattened_names,
     numbered,
@@ -109,9 +107,7 @@ def make(config: EnvConfig, render_mode: str | None = None) -> tuple[AnyEnv, Spe
         raise UserError(f"{config.id} has no time limit: set one, such as --env.max-episode-steps 1000")
     own = spec_of(config.id, env.observation_space, env.action_space, limit)
     names, true_graph = _names(config, env), _declared(env, "true_graph")
-    env = _canonical(env)
-    if config.paper and config.task:
-        env = _as_the_paper_did(config.task, env)
+    env = _observing(config, _acting(env))
     padded = size_of(env.observation_space) - own.observation_size
     padding = tuple(f"padding {index}" for index in range(padded))
     check_graph(config.id, true_graph, own.observation_size + padded, own.action_size)
@@ -145,11 +141,11 @@ def list_environments() -> list[tuple[str, str]]:
 def _build(config: EnvConfig, render_mode: str | None) -> AnyEnv:
     """gymnasium.make or a factory, with every failure that the user can mend turned into one line."""
     with in_this_folder() if _split_id(config.id)[0] else contextlib.nullcontext():
-        name = config.id if only_here(config.id) else _registered(config.id)
-        return _build_named(config, name, render_mode)
+        return _build_named(config, render_mode)
 
 
-def _build_named(config: EnvConfig, name: str, render_mode: str | None) -> AnyEnv:
+def _build_named(config: EnvConfig, render_mode: str | None) -> AnyEnv:
+    name = config.id if only_here(config.id) else _registered(config.id)
     factory = find_factory(config.id)
     _check_version(name)
     name, arguments = by_task(name, _parse_kwargs(config.kwargs))
@@ -163,7 +159,7 @@ def _build_named(config: EnvConfig, name: str, render_mode: str | None) -> AnyEn
             warnings.filterwarnings("ignore", ".*is out of date", DeprecationWarning)
             limit = config.max_episode_steps
             if limit is None and config.paper and config.task:
-                limit = config.task.max_episode_steps
+                limit = 1000
             env = gymnasium.make(name, max_episode_steps=limit, disable_env_checker=True, **arguments)
             return SeededTasks(env) if name.startswith(PREFIX) else env
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
@@ -206,13 +202,11 @@ def _check_version(name: str) -> None:
 
 
 def _parse_kwargs(text: str) -> dict[str, Any]:
+    fix = "write it like '{\"noise\": 0.1}'"
     try:
         arguments = parse_json(text)
     except ValueError as error:
-        raise UserError(
-            f"--env.kwargs '{text}' is not JSON ({error}): write it like '{{\"noise\": 0.1}}'"
-        ) from error
-    fix = "write it like '{\"noise\": 0.1}'"
+        raise UserError(f"--env.kwargs '{text}' is not JSON ({error}): {fix}") from error
     check(isinstance(arguments, dict), f"--env.kwargs '{text}' is not a JSON object: {fix}")
     return dict(arguments)
 
@@ -220,8 +214,8 @@ def _parse_kwargs(text: str) -> dict[str, Any]:
 def _unknown_id(env_id: str) -> str:
     module, name = _split_id(env_id)
     # Compared without case, namespace and version: people misremember these first.
-    known = {_bare(env_id): env_id for env_id in gymnasium.registry}
-    known |= {_bare(env_id): env_id for env_id, _ in list_environments()}
+    listed = [env_id for env_id, _ in list_environments()]
+    known = {_bare(env_id): env_id for env_id in [*gymnasium.registry, *listed]}
     nearest = difflib.get_close_matches(_bare(name), known, n=1, cutoff=0.5)
     guess = f"did you mean {known[nearest[0]]}? If not, " if nearest else ""
     if module:
@@ -237,41 +231,36 @@ def _bare(env_id: str) -> str:
 # --- Wrappers
 
 
-def _canonical(env: AnyEnv) -> AnyEnv:
-    """Actions in [-1, 1] or one-hot, observations in float32."""
-    actions, observations = env.action_space, env.observation_space
-    assert isinstance(observations, spaces.Box)
-    if isinstance(actions, spaces.Discrete):
+def _acting(env: AnyEnv) -> AnyEnv:
+    """Actions in [-1, 1] or one-hot."""
+    space = env.action_space
+    if isinstance(space, spaces.Discrete):
         # The largest entry of a vector is the action; of a policy that gives zeros only, the first one.
-        first, one_hot = int(actions.start), spaces.Box(0.0, 1.0, (int(actions.n),), np.float32)
-        env = TransformAction(env, lambda action: first + int(np.argmax(action)), one_hot)
-    elif isinstance(actions, spaces.Box) and not ((actions.low == -1).all() and (actions.high == 1).all()):
-        env = RescaleAction(env, -np.ones_like(actions.low), np.ones_like(actions.low))
-    with np.errstate(over="ignore"):  # a bound beyond float32 is no bound
-        low, high = observations.low.astype(np.float32), observations.high.astype(np.float32)
-    # Always a new array: some environments write each observation into the same buffer.
-    return _observing(env, lambda seen: np.array(seen, np.float32), low, high)
+        first, one_hot = int(space.start), spaces.Box(0.0, 1.0, (int(space.n),), np.float32)
+        return TransformAction(env, lambda action: first + int(np.argmax(action)), one_hot)
+    assert isinstance(space, spaces.Box)
+    if (space.low == -1).all() and (space.high == 1).all():
+        return env
+    return RescaleAction(env, -np.ones_like(space.low), np.ones_like(space.low))
 
 
-def _as_the_paper_did(task: MujocoTask, env: AnyEnv) -> AnyEnv:
-    """Zeros appended, or written over the last dimensions."""
+def _observing(config: EnvConfig, env: AnyEnv) -> AnyEnv:
+    """Observations in float32; the paper's tasks with zeros appended, or in place of the last dimensions."""
     space = env.observation_space
     assert isinstance(space, spaces.Box)
-    size = space.shape[0]
-    kept, wanted = task.zero_from or size, task.pad_to or size
+    size, task = size_of(space), config.task if config.paper else None
+    kept, wanted = (task.zero_from or size, task.pad_to or size) if task else (size, size)
     fix = "pass --env.no-paper to keep it as it is"
     check(wanted >= size, f"cannot pad an observation of {size} dimensions to {wanted}: {fix}")
-    if kept == wanted:
-        return env
 
-    def changed(seen: Any) -> Any:
-        return np.concatenate([seen[:kept], np.zeros(wanted - kept, np.float32)])
+    def change(seen: Any) -> Any:
+        # Always a new array: some environments write each observation into the same buffer.
+        seen = np.array(seen, np.float32)
+        return seen if kept == wanted else np.append(seen[:kept], np.zeros(wanted - kept, np.float32))
 
-    return _observing(env, changed, changed(space.low), changed(space.high))
-
-
-def _observing(env: AnyEnv, change: Callable[[Any], Any], low: Any, high: Any) -> AnyEnv:
-    return TransformObservation(env, change, spaces.Box(low, high, dtype=np.float32))
+    with np.errstate(over="ignore"):  # a bound beyond float32 is no bound
+        own = spaces.Box(change(space.low), change(space.high), dtype=np.float32)
+    return TransformObservation(env, change, own)
 
 
 # --- Facts
@@ -284,27 +273,24 @@ def _declared(env: AnyEnv, attribute: str) -> Any:
 
 def time_limit(env: AnyEnv) -> int | None:
     """After how many steps its episodes end at the latest, where anybody says so."""
-    limits = (
-        env.spec.max_episode_steps if env.spec else None,
-        _declared(env, "max_episode_steps"),
-        _declared(env, "_max_episode_steps"),  # of Gymnasium's TimeLimit, around what has no spec
-    )
-    known = [int(limit) for limit in limits if limit is not None]
-    return min(known, default=None)
+    of_wrapper = _declared(env, "_max_episode_steps")  # Gymnasium's TimeLimit, around what has no spec
+    registered = env.spec.max_episode_steps if env.spec else None
+    limits = (registered, _declared(env, "max_episode_steps"), of_wrapper)
+    return min((int(limit) for limit in limits if limit is not None), default=None)
 
 
 def _names(config: EnvConfig, env: AnyEnv) -> Names:
     """What the environment declares, or else its documentation says or its flattened parts are called, where
     constructor arguments have not changed what is seen or done; or numbers."""
-    name = _split_id(config.id)[1]
-    known = config.task.names if config.task else documented(name)
+    known = config.task.names if config.task else documented(_split_id(config.id)[1])
     seen, done = known or (flattened_names(env), None)
 
     def chosen(attribute: str, size: int, others: tuple[str, ...] | None, letter: str) -> tuple[str, ...]:
         declared = _declared(env, attribute)
         if declared is None:
             return others if others and len(others) == size else numbered(letter, size)
-        check_names(config.id, attribute, declared, size)
+        given = f"{config.id} declares {attribute} = {declared!r}"
+        check(not isinstance(declared, str) and len(declared) == size, f"{given}: give exactly {size} names")
         return tuple(map(str, declared))
 
     return Names(
@@ -317,7 +303,6 @@ def _names(config: EnvConfig, env: AnyEnv) -> Names:
 
 
 PREFIX = "Meta-World/"
-_SINGLE = "Meta-World/MT1"  # one task, with 50 places for its goal and its objects
 
 
 def by_task(name: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -330,7 +315,8 @@ def by_task(name: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
     task = name.removeprefix(PREFIX)
     check(task in ALL_V3_ENVIRONMENTS, f"MetaWorld has no task {task!r}{nearest(task, ALL_V3_ENVIRONMENTS)}")
-    return _SINGLE, {"env_name": task, "seed": 0, **arguments}
+    # One task, with 50 places for its goal and its objects.
+    return f"{PREFIX}MT1", {"env_name": task, "seed": 0, **arguments}
 
 
 class SeededTasks(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
@@ -342,6 +328,5 @@ class SeededTasks(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
         if seed is not None:
-            inner: Any = self.unwrapped
-            inner.seed(seed)
+            self.get_wrapper_attr("seed")(seed)
         return super().reset(seed=seed, options=options)

@@ -61,7 +61,7 @@ def strip_prefix(arrays: Arrays, prefix: str) -> Arrays:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def prefixed(groups: Mapping[int, Arrays]) -> Arrays:
+def prefixed(groups: Mapping[Any, Arrays]) -> Arrays:
     """Arrays of several groups together: those of group i are called `i/...`."""
     return {f"{i}/{name}": array for i, group in groups.items() for name, array in group.items()}
 

@@ -29,8 +29,6 @@ from apportion.envs.messages import (
 from apportion.envs.worker import Worker
 
 TO_START = 120.0  # seconds for a new process to come to its environments, however short their own time is
-SPARE_NICENESS = 10  # of those that only evaluate, so that the training's own need not wait for them
-PIPE_BYTES = 1 << 20  # what Linux gives to anyone; a policy with two layers of 256 takes 300 kB, SimBa's 550
 
 
 class LostError(Exception):
@@ -93,10 +91,13 @@ class Process:
         self._quiet = 0.0  # seconds that somebody has waited for a sign of life
         self._beats = 0
         self._ending = threading.Lock()  # who asks and who closes may both find that it is over
-        for pipe in (self._stdin, self._stdout):
-            _widen(pipe)
-        if spare:
-            niceness = os.getpriority(os.PRIO_PROCESS, 0) + SPARE_NICENESS
+        for pipe in (self._stdin, self._stdout) if hasattr(fcntl, "F_SETPIPE_SZ") else ():  # on Linux
+            with contextlib.suppress(OSError):  # more than this user may have
+                # What Linux gives to anyone. A whole policy fits into it, of two layers of 256 (300 kB) or
+                # SimBa's (550), so that nobody waits while it is being read.
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 2**20)
+        if spare:  # it only evaluates, and the training's own need not wait for it
+            niceness = os.getpriority(os.PRIO_PROCESS, 0) + 10
             os.setpriority(os.PRIO_PROCESS, self.process.pid, niceness)
         self.request({"config": asdict(config), "seeds": seeds, "head": head}, {})
 
@@ -170,10 +171,3 @@ class Process:
     def _lost(self, reason: str) -> LostError:
         lane = self._activity[LANE]
         return LostError(reason, None if lane == NO_LANE else lane, self._activity[EPISODE])
-
-
-def _widen(pipe: BinaryIO) -> None:
-    """Let a pipe hold a whole policy of the usual size, so that nobody waits while it is being read."""
-    if hasattr(fcntl, "F_SETPIPE_SZ"):  # on Linux
-        with contextlib.suppress(OSError):  # more than this user may have
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError
+from apportion.core.config import UserError, check
 from apportion.core.spec import BLOCKS, Graph, Spec
 
 MOST_FLATTENED = 1_000  # numbers of a table or picture that it makes sense to take as a vector
@@ -38,32 +38,21 @@ def check_action_space(env_id: str, space: spaces.Space[Any]) -> None:
         kind = f"Box of {space.dtype}" if isinstance(space, spaces.Box) else type(space).__name__
         fix = "wrap it in gymnasium.wrappers.TransformAction, or choose another environment"
         if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
-            count = _combinations(space)
+            choices = space.nvec if isinstance(space, spaces.MultiDiscrete) else np.full(space.shape, 2)
+            count = math.prod(choices.ravel().tolist())
             choice = f"number its {count:,} combinations in a Discrete({count})"
             fix = f"{choice} by gymnasium.wrappers.TransformAction"
-        raise UserError(
-            f"{env_id} takes actions from a {kind}, but a Box of floats or a Discrete space is needed: {fix}"
-        )
-    if 0 in space.shape:
-        raise UserError(f"{env_id} has no action to choose (shape {space.shape}): add at least one")
-    if len(space.shape) != 1:
-        raise UserError(
-            f"{env_id} takes actions of shape {space.shape}, but a vector (one axis) is needed: "
-            "reshape them with gymnasium.wrappers.TransformAction"
-        )
-    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        raise UserError(
-            f"{env_id} has an action without bounds: declare finite ones in its action_space, "
-            "which gymnasium.wrappers.RescaleAction can then map to [-1, 1] (ClipAction enforces them)"
-        )
-    if not (space.low < space.high).all():
-        raise UserError(f"{env_id} has an action whose low bound is not below its high one: widen or drop it")
-
-
-def _combinations(space: spaces.MultiDiscrete | spaces.MultiBinary) -> int:
-    if isinstance(space, spaces.MultiDiscrete):
-        return math.prod(space.nvec.ravel().tolist())
-    return int(2 ** math.prod(space.shape))
+        need = "but a Box of floats or a Discrete space is needed"
+        raise UserError(f"{env_id} takes actions from a {kind}, {need}: {fix}")
+    shape, bounded = space.shape, bool(np.isfinite(space.low).all() and np.isfinite(space.high).all())
+    check(0 not in shape, f"{env_id} has no action to choose (shape {shape}): add at least one")
+    need = "but a vector (one axis) is needed: reshape them with gymnasium.wrappers.TransformAction"
+    check(len(shape) == 1, f"{env_id} takes actions of shape {shape}, {need}")
+    fix = "gymnasium.wrappers.RescaleAction can then map to [-1, 1] (ClipAction enforces them)"
+    declare = f"declare finite ones in its action_space, which {fix}"
+    check(bounded, f"{env_id} has an action without bounds: {declare}")
+    wide = bool((space.low < space.high).all())
+    check(wide, f"{env_id} has an action whose low bound is not below its high one: widen or drop it")
 
 
 def not_finite(observation: NDArray[Any], names: Sequence[str] = ()) -> str | None:
@@ -75,23 +64,16 @@ def not_finite(observation: NDArray[Any], names: Sequence[str] = ()) -> str | No
     return f"{observation[bad[0]]} in dimension {which}: give its last good number instead"
 
 
-def check_names(env_id: str, attribute: str, names: Any, size: int) -> None:
-    if isinstance(names, str) or len(names) != size:
-        raise UserError(f"{env_id} declares {attribute} = {names!r}: give exactly {size} names")
-
-
 def check_graph(env_id: str, graph: Any, states: int, actions: int) -> None:
     """None is fine: few environments know their graph."""
     if graph is None:
         return
-    if not isinstance(graph, Graph):
-        found = type(graph).__name__
-        raise UserError(f"{env_id} declares a true_graph of type {found}: make it apportion.core.spec.Graph")
+    fix = "make it apportion.core.spec.Graph"
+    check(isinstance(graph, Graph), f"{env_id} declares a true_graph of type {type(graph).__name__}: {fix}")
     shapes = ((states,), (actions,), (states, states), (actions, states))
     for block, shape in zip(BLOCKS, shapes, strict=True):
         found = np.shape(getattr(graph, block))
-        if found != shape:
-            raise UserError(f"{env_id} declares true_graph.{block} of shape {found}: make it {shape}")
+        check(found == shape, f"{env_id} declares true_graph.{block} of shape {found}: make it {shape}")
 
 
 def size_of(space: spaces.Space[Any]) -> int:
@@ -181,12 +163,8 @@ def each_named(phrase: str, parts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 _OBJECT = (*AXES, *(f"quaternion {part}" for part in range(4)))
-_FRAME = (
-    *each_named("hand", AXES),
-    "gripper opening",
-    *each_named("object 1", _OBJECT),
-    *each_named("object 2", _OBJECT),
-)
+_OBJECTS = (*each_named("object 1", _OBJECT), *each_named("object 2", _OBJECT))
+_FRAME = (*each_named("hand", AXES), "gripper opening", *_OBJECTS)
 
 # All of MetaWorld's tasks have the same dimensions: this frame and the last one, then the goal.
 METAWORLD = Names(

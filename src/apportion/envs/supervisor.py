@@ -92,16 +92,15 @@ class Pool:
 
     def finish_chunk(self) -> Arrays:
         """The stacked arrays of replay.Chunk. A lane that stands still has no rows in them."""
-        answers = self._moved(self._chunk)
-        chunks = [self._chunk_of(lane, answers.get(lane)) for lane in range(self.lanes)]
-        return {name: np.stack([chunk[name] for chunk in chunks]) for name in chunks[0]}
-
-    def _chunk_of(self, lane: int, answer: Message | None) -> Arrays:
-        if answer is not None and answer.arrays:
-            return {name: array for name, array in answer.arrays.items() if not name.startswith("where/")}
-        blank = blank_chunk(self.spec, self._chunk.facts["steps"])
-        blank["observation"][0] = self._where[lane]["observation"]
-        return blank
+        answers, chunks = self._moved(self._chunk), []
+        for lane in range(self.lanes):
+            chunk = answers[lane].arrays if lane in answers else {}
+            if not chunk:
+                chunk = blank_chunk(self.spec, self._chunk.facts["steps"])
+                chunk["observation"][0] = self._where[lane]["observation"]
+            chunks.append(chunk)
+        names = [name for name in chunks[0] if not name.startswith("where/")]
+        return {name: np.stack([chunk[name] for chunk in chunks]) for name in names}
 
     def episodes(
         self,
@@ -125,14 +124,14 @@ class Pool:
         shares = [share.tolist() for share in np.array_split(np.arange(episodes), len(teams)) if share.size]
         missing, failed = set(absent), np.zeros((self.lanes, episodes), np.int64)
         facts = {"noise": None if noise is None else noise._asdict()}
-        requests = [
-            (team, Request("episodes", stage, {"numbers": numbers, **facts}, actors, missing, failed))
+        requests = {
+            team: Request("episodes", stage, {"numbers": numbers, **facts}, actors, missing, failed)
             for team, numbers in zip(teams, shares, strict=False)
-        ]
-        for team, each in requests:
+        }
+        for team, each in requests.items():
             self._ask(team, each)
         played: list[list[Arrays]] = [[] for _ in range(self.lanes)]
-        for team, each in requests:
+        for team, each in requests.items():
             for lane, answer in self._answers(team, each).items():
                 numbers = each.facts["numbers"] if answer.arrays else []
                 played[lane] += [strip_prefix(answer.arrays, f"{number}/") for number in numbers]
@@ -246,9 +245,9 @@ class Pool:
         for lane in slot.asked:
             allowed = 0 if "opening" in request.facts else self.faults.allowed(lane)
             heads.append({"lane": lane, "allowed": allowed, "failed": request.failed[lane].tolist()})
-            arrays[lane] = {f"actor/{name}": each[lane] for name, each in (request.actors or {}).items()}
-            if request.want == "steps" and lane not in slot.known:
-                arrays[lane] |= {f"where/{name}": each for name, each in self._where[lane].items()}
+            actor = {name: each[lane] for name, each in (request.actors or {}).items()}
+            lost = request.want == "steps" and lane not in slot.known
+            arrays[lane] = prefixed({"actor": actor, "where": self._where[lane] if lost else {}})
         common = {"want": request.want, "iteration": request.iteration, **request.facts}
         slot.worker.request({**common, "lanes": heads}, prefixed(arrays))
 
@@ -289,9 +288,8 @@ class Pool:
         lane = slot.asked[0] if lost.lane is None else lost.lane
         slot.worker.end(PATIENCE)
         with self._lock:
-            if self._closed:
-                raise UserError(str(lost)) from None
-        if "opening" in request.facts:
+            closed = self._closed
+        if closed or "opening" in request.facts:
             raise UserError(str(lost)) from None
         self.faults.happened(lane, request.iteration, str(lost))
         if lane in self.faults.frozen:

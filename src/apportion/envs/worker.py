@@ -78,7 +78,7 @@ class Worker:
                 found = self.lanes[lane]
                 writer = writer or found.writer(head["steps"])
                 found.collect(actor, head["iteration"], writer)
-                return writer.finish(found.observation) | _named("where", found.where())
+                return writer.finish(found.observation) | prefixed({"where": found.where()})
             except UnrepeatableError:
                 raise
             except FAILURES as error:
@@ -89,11 +89,11 @@ class Worker:
             return {}
         if len(where["actions"]):  # its closed segments stay: the last of them needs the observation after it
             writer.final(where["observation"])
-        return writer.finish(where["observation"]) | _named("where", where)
+        return writer.finish(where["observation"]) | prefixed({"where": where})
 
     def _episodes(self, lane: int, head: dict[str, Any], arrays: Arrays, faults: list[str]) -> Arrays:
         """Evaluation episodes of these numbers, each of which may have failed before."""
-        noise = Noise(head["noise"]["std"], tuple(head["noise"]["dims"])) if head["noise"] else None
+        noise = Noise(**head["noise"]) if head["noise"] else None
         played: dict[int, Arrays] = {}
         for number in head["numbers"]:
             failed = head["failed"][number]
@@ -117,10 +117,6 @@ class Worker:
     def _drop(self, lanes: dict[int, Lane], lane: int) -> None:
         if lane in lanes:
             lanes.pop(lane).close()
-
-
-def _named(group: str, arrays: Arrays) -> Arrays:
-    return {f"{group}/{name}": array for name, array in arrays.items()}
 
 
 def serve(stdin: BinaryIO, stdout: BinaryIO, activity: Activity) -> None:

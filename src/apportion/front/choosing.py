@@ -14,9 +14,12 @@ from apportion.training.presets import default_backbone, paper, preset
 from apportion.training.settings import NO_POLICY, Config
 
 PRESETS = ("default", "paper")
-_UNPREFIXED = ("whole", "schedule", "checkpoints", "fitting")  # whose flags stand by themselves: --steps
-
 Parts = dict[str, Any]  # groups of settings, by the first word of their flags
+
+_UNPREFIXED = ("whole", "schedule", "checkpoints", "fitting")  # whose flags stand by themselves: --steps
+# Where a Config has its groups.
+_FIELDS = {name: name for name in ("env", "imagine", "schedule")}
+_FIELDS |= {name: f"{name}_config" for name in ("method", "backbone")}
 
 
 class Chosen(NamedTuple):
@@ -54,17 +57,9 @@ class Job:
         config = starting_point(self.env, self.method, backbone, self.preset)
         steps = {} if self.steps is None else {"steps": self.steps}
         parts = with_settings(_parts(config), {**self.settings, **steps})
-        config = replace(
-            config,
-            env=parts["env"],
-            method_config=parts["method"],
-            backbone_config=parts["backbone"],
-            imagine=parts["imagine"],
-            schedule=parts["schedule"],
-            seed=self.seed,
-            lanes=self.seeds,
-            normalise=parts["whole"].normalise,
-        )
+        groups = {field: parts[part] for part, field in _FIELDS.items()}
+        normalise = parts["whole"].normalise
+        config = replace(config, seed=self.seed, lanes=self.seeds, normalise=normalise, **groups)
         return Chosen(config, parts["checkpoints"])
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,15 +114,8 @@ def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(config: Config) -> Parts:
-    return {
-        "env": config.env,
-        "method": config.method_config,
-        "backbone": config.backbone_config,
-        "imagine": config.imagine,
-        "schedule": config.schedule,
-        "checkpoints": Checkpoints(),
-        "whole": _Whole(config.normalise),
-    }
+    groups = {part: getattr(config, field) for part, field in _FIELDS.items()}
+    return groups | {"checkpoints": Checkpoints(), "whole": _Whole(config.normalise)}
 
 
 def _places(parts: Parts) -> dict[str, tuple[str, str]]:

@@ -59,15 +59,11 @@ def fit(
     if config.has_policy:
         parts["backbone"] = config.backbone_config
     parts = with_settings(parts, settings or {})
-    config = dataclasses.replace(
-        config,
-        method_config=parts["method"],
-        backbone_config=parts.get("backbone", config.backbone_config),
-        seed=seed,
-        lanes=seeds,
-    )
+    fitting = parts.pop("fitting")
+    groups = {f"{name}_config": part for name, part in parts.items()}
+    config = dataclasses.replace(config, seed=seed, lanes=seeds, **groups)
     read = read_log(config.env.id, columns)
-    return start_fit(config, parts["fitting"], read, None if out is None else Path(out), quiet)
+    return start_fit(config, fitting, read, None if out is None else Path(out), quiet)
 
 
 def start_fit(config: Config, fitting: Fitting, read: Read, out: Path | None, quiet: bool) -> Run:

@@ -177,7 +177,7 @@ class Run:
     ) -> dict[str, Any]:
         """Scores of every lane over fresh episodes: what `apportion eval --json` prints."""
         playing = EvaluationSettings(episodes, seed, noise, tuple(noise_dims))
-        return evaluate_run(self.folder, playing, best).data
+        return evaluate_run(self.folder, playing, best)[0]
 
     def evaluate_offline(
         self, data: str | os.PathLike[str] | None = None, policy: str | os.PathLike[str] | None = None

@@ -11,7 +11,7 @@ from apportion.core.config import UserError, check
 from apportion.core.types import single_steps
 from apportion.envs.make import time_limit
 from apportion.envs.spaces import learners_actions, spec_of
-from apportion.runs.contributions import Steps, why_not_alone
+from apportion.runs.contributions import why_not_alone
 from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training.learner import RewardLearner, Unfinished
@@ -45,7 +45,9 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         super().__init__(env)
         check(first_episodes >= 1, f"first_episodes={first_episodes} must be at least 1")
         check(updates_per_step > 0, f"updates_per_step={updates_per_step} must be positive")
-        limit = _time_limit(env) if max_episode_steps is None else max_episode_steps
+        limit = time_limit(env) if max_episode_steps is None else max_episode_steps
+        if limit is None:
+            raise UserError("the environment does not say how long its episodes are: give max_episode_steps")
         spec = spec_of("the environment", env.observation_space, env.action_space, limit)
         self.learner = RewardLearner.of(
             spec, method, settings or {}, replay_steps=replay_steps, seed=seed, normalise=normalise
@@ -75,14 +77,12 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         learned = self.episodes >= self.first_episodes
         given = self._reward(before, taken, after, bool(terminated)) if learned else reward
         if terminated or truncated:
-            self._learn(bool(terminated))
+            episode = self._unfinished.end(bool(terminated))
+            self.learner.add(episode)
+            self.episodes += 1
+            updates = max(1, round(self.updates_per_step * len(episode["paid"])))
+            self.learner.learn(updates, self.batch_size)
         return after, given, terminated, truncated, {**info, "paid": reward}
-
-    def _learn(self, terminated: bool) -> None:
-        episode = self._unfinished.end(terminated)
-        self.learner.add(episode)
-        self.episodes += 1
-        self.learner.learn(max(1, round(self.updates_per_step * len(episode["paid"]))), self.batch_size)
 
     def _reward(self, before: Any, action: Any, after: Any, terminated: bool) -> float:
         seen, reached = (np.asarray(each, np.float32)[None] for each in (before, after))
@@ -93,15 +93,8 @@ class RewardModelWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         """Complain of a method that needs the whole segment: its end is not known inside `step`."""
         spec = self.learner.spec
         state = devices.one_lane(self.learner.agent, 0)
-        seen = np.zeros((1, spec.observation_size), np.float32)
-        step = Steps(seen, np.zeros((1, spec.action_size), np.float32), seen)
-        reason = why_not_alone(method, agents.in_own_units(self.learner.method), state, step)
+        step = np.zeros((1, 2 * spec.observation_size + spec.action_size), np.float32)
+        own = agents.in_own_units(self.learner.method)
+        reason = why_not_alone(method, own, state, step, spec.observation_size)
         if reason is not None:
             raise UserError(f"{reason}: inside step() use grd, rd or rrd")
-
-
-def _time_limit(env: gymnasium.Env[Any, Any]) -> int:
-    limit = time_limit(env)
-    if limit is None:
-        raise UserError("the environment does not say how long its episodes are: give max_episode_steps")
-    return limit

@@ -14,21 +14,18 @@ from threadpoolctl import threadpool_limits
 
 from apportion.core.config import UserError, check
 from apportion.core.spec import BLOCKS, Graph
-from apportion.graph.candidates import Candidates
 from apportion.graph.certificate import Certificate, certify
 from apportion.graph.dynamics import Moments, dynamics_edges
 from apportion.graph.endings import Endings as Endings
-from apportion.graph.endings import ending_dimensions as ending_dimensions
 from apportion.graph.endings import find_endings as find_endings
-from apportion.graph.evidence import Columns
-from apportion.graph.features import MAX_PAIRED, Dictionary, Floats, Scale, rows_of
-from apportion.graph.model import RewardModel as RewardModel
+from apportion.graph.features import MAX_PAIRED, Floats, Scale, rows_of
 from apportion.graph.moved import in_their_stead
 from apportion.graph.priors import DOUBT
 from apportion.graph.priors import ENOUGH_SEGMENTS as ENOUGH_SEGMENTS
 from apportion.graph.refine import Fit, refine, refit
+from apportion.graph.refine import RewardModel as RewardModel
 from apportion.graph.ridge import ridge
-from apportion.graph.screen import Segments
+from apportion.graph.segments import Segments
 from apportion.graph.select import first_claims
 from apportion.graph.verdict import Judged, judge, with_copies, words
 from apportion.graph.verdict import Reason as Reason
@@ -90,18 +87,14 @@ def _identify(
     names: Sequence[str],
 ) -> Identification:
     states, rng = observations[0].shape[1], np.random.default_rng(seed)
-    dictionary = Dictionary.over(Scale.over(rows))
-    segments = Segments(rows, totals, dictionary.scale, ends)
-    sums = dictionary.sums(rows)
-    columns = Columns.of(sums, segments.offsets)
-    fit = refine(segments, first_claims(columns, segments.offsets.remove(totals), dictionary), rng)
-    everything = ridge(sums, totals, segments.offsets).error / segments.variance
-    candidates = Candidates.of(segments, dictionary, sums, columns, fit.basis.dims)
-    reward = judge(segments, candidates, fit, negligible, rng)
+    segments = Segments(rows, totals, Scale.over(rows), ends)
+    dictionary = segments.columns.dictionaries[0]
+    fit = refine(segments, first_claims(segments), rng)
+    everything = ridge(segments.columns.sums, totals, segments.offsets).error / segments.variance
+    reward = judge(segments, fit, negligible, rng)
     again = _with_overlooked(segments, fit, reward, rng)
     if again is not fit:
-        fit, candidates = again, Candidates.of(segments, dictionary, sums, columns, again.basis.dims)
-        reward = judge(segments, candidates, fit, negligible, rng)
+        fit, reward = again, judge(segments, again, negligible, rng)
     fit = refit(segments, fit, np.flatnonzero(reward.edges), rng)
     x, following = _transitions(rows, observations, rng)
     dynamics = dynamics_edges(Moments.of(dictionary.shortened(), x, following), negligible)

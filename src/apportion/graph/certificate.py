@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from apportion.graph.features import Dictionary
+from apportion.graph.dictionary import Dictionary
 from apportion.graph.priors import DOUBT, ENOUGH_SEGMENTS, WORTH
 from apportion.graph.refine import Fit
 
@@ -91,7 +91,7 @@ def certify(
 
 def _scope(fit: Fit, dictionary: Dictionary, negligible: float, only_from_totals: int, not_told: int) -> str:
     """In words, with the share that stays unexplained: what cannot be excluded there."""
-    partner = "another dimension" if len(dictionary.pairs) else "a dimension found"
+    partner = "another dimension" if dictionary.products else "a dimension found"
     words = [
         f'"absent" means worth less than {negligible:.2g} of the totals\' variance, '
         f"as a main effect or in a pair with {partner}"

@@ -4,8 +4,8 @@ One regression of all next states on the same features shares one inverse. What 
 is how much worse the fit gets without every feature that touches it: given all others, so correlation between
 sources does little harm. Edges that pass are then thinned, target by target, on the features of the parents
 alone. Of sources that say nearly the same, such as two sensors of one thing, none is missed beside the
-others: what the parents leave unexplained is offered to them, one by one, and who comes in is compared with
-each that could stand in its place.
+others: where parents leave more unexplained than all sources do, these are thinned out with them, and who
+stays is compared with each that could stand in its place.
 """
 
 from collections.abc import Iterable
@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from apportion.graph.features import MAX_PAIRED, ROWS, THREADS, Dictionary, Floats, Units
+from apportion.graph.dictionary import Dictionary, Dims
+from apportion.graph.features import MAX_PAIRED, ROWS, THREADS, Floats, Units
 from apportion.graph.priors import ALIKE, DOUBT, MISFIT, WORTH
 
 EXACT = MISFIT**2  # a target explained this well follows a formula; nothing finer is asked of its edges
-
-Dims = NDArray[np.int64]
 
 
 class Moments(NamedTuple):
@@ -92,16 +91,15 @@ def dynamics_edges(moments: Moments, negligible: float = 0.01) -> DynamicsEdges:
     explained, alike = np.zeros(len(live)), told_by_others(moments)
     for number in np.flatnonzero(live):
         target = Target(moments, moments.cross[:, number], float(moments.variance[number]))
-        kept, explained[number] = target.thinned(np.flatnonzero(edges[:, number]))
-        came = np.zeros(0, np.int64)
+        missed = np.flatnonzero(edges[:, number])
+        kept, explained[number] = target.thinned(missed)
         if moments.variance[number] * (1 - explained[number]) > (1 + WORTH) * rest[number]:
-            came = np.setdiff1d(target.with_overlooked(kept, alike), kept)
-        if len(came):
-            kept, explained[number] = target.thinned(np.union1d(kept, came))
+            kept, explained[number] = target.thinned(np.union1d(missed, alike))
         edges[:, number] = np.isin(np.arange(len(edges)), kept)
         confidence[kept, number] = special.expit(odds[kept, number])
-        confidence[np.intersect1d(came, kept), number] = 1.0  # beside their like they are not missed
-        for dim in np.intersect1d(came, kept):
+        came = np.setdiff1d(kept, missed)
+        confidence[came, number] = 1.0  # beside their like they are not missed
+        for dim in came:
             for other, sure in target.confidences(kept, int(dim), alike).items():
                 confidence[other, number] = min(sure, confidence[other, number])
     return DynamicsEdges(edges, np.where(edges, strength, 0.0), confidence, explained)
@@ -157,18 +155,6 @@ class Target:
         kept = np.concatenate([np.zeros(0, np.int64), *teams])
         return kept, float(1 - rest / self.variance) if self.variance > 0 else 0.0
 
-    def with_overlooked(self, kept: Dims, offered: Dims) -> Dims:
-        """The dimensions kept, and of those offered the ones that explain more beside them: each must lower
-        the unexplained variance visibly, and the information criterion."""
-        price = self.moments.price(0)
-        while len(left := np.setdiff1d(offered, kept)):
-            more = np.append(kept, self._most_telling(kept, left))
-            growth = self._rest(self._columns(kept)) / self._rest(self._columns(more)) - 1
-            if growth <= WORTH or self._score(kept) - self._score(more) <= price:
-                break
-            kept = more
-        return kept
-
     def confidences(self, kept: Dims, dim: int, offered: Dims) -> dict[int, float]:
         """That a dimension which came in is an edge, and that those which could take its place are none."""
         others, own = np.setdiff1d(kept, [dim]), self._score(kept)
@@ -194,17 +180,6 @@ class Target:
         cross = self.cross[columns]
         weights = np.linalg.solve(self.moments.gram[np.ix_(columns, columns)], cross)
         return max(self.variance - float(weights @ cross), EXACT)
-
-    def _most_telling(self, kept: Dims, offered: Dims) -> int:
-        """Who has the function that alone explains most of what is left."""
-        dictionary, gram = self.moments.dictionary, self.moments.gram
-        columns, starts = self._columns(kept), np.searchsorted(dictionary.scale.dims, offered)
-        mine = (1 + dictionary.functions * starts[:, None] + np.arange(dictionary.functions)).ravel()
-        known = gram[np.ix_(columns, mine)]
-        share = np.linalg.solve(gram[np.ix_(columns, columns)], known)
-        left = np.diag(gram)[mine] - np.sum(known * share, axis=0)
-        gains = (self.cross[mine] - share.T @ self.cross[columns]) ** 2 / np.maximum(left, EXACT)
-        return int(offered[np.argmax(gains) // dictionary.functions])
 
     def _alike(self, dim: int, offered: Dims) -> Dims:
         """Of those offered, the ones with which a dimension shares its variance."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from apportion.graph.features import CLIP, ROWS, Floats, rows_of, varies
+from apportion.graph.features import CLIP, ROWS, Floats, evenly, rows_of, varies
 
 FEWEST = 30  # ends; fewer cannot be told from chance
 SIGNIFICANT = 0.001  # over all dimensions, and over all pairs of them
@@ -39,14 +39,7 @@ class Endings(NamedTuple):
         return Endings(self.matters | later.matters, max(self.ends, later.ends))
 
 
-def ending_dimensions(
-    observations: list[NDArray[Any]], terminated: NDArray[np.bool_], seed: int = 0
-) -> NDArray[np.bool_]:
-    """Dimensions [S] that tell of an end: see `find_endings`."""
-    return find_endings(observations, terminated, seed).matters
-
-
-def find_endings(observations: list[NDArray[Any]], terminated: NDArray[np.bool_], seed: int = 0) -> Endings:
+def find_endings(observations: list[NDArray[Any]], terminated: NDArray[np.bool_]) -> Endings:
     """Dimensions whose values where an episode ended are distributed unlike elsewhere (two-sample
     Kolmogorov-Smirnov test), and pairs that move together unlike elsewhere, as at a collision, |x - y| < ε.
     From segments: observations [T+1, S] of each, and whether it ended by itself.
@@ -60,19 +53,11 @@ def find_endings(observations: list[NDArray[Any]], terminated: NDArray[np.bool_]
     last = [each[-1] for each, end in zip(observations, terminated, strict=True) if end]
     if len(last) < FEWEST:
         return Endings(np.full(states, len(last) > 0), len(last))
-    ends, others = np.stack(last), _some(observations, np.random.default_rng(seed))
+    before = [each[:-1] for each in observations]
+    ends, others = np.stack(last), rows_of(before, evenly(MAX_OTHERS, sum(map(len, before))))
     level = SIGNIFICANT / states
     alone = [stats.ks_2samp(ends[:, d], others[:, d], method="asymp").pvalue < level for d in range(states)]
     return Endings(np.array(alone) | _together(ends, others), len(last))
-
-
-def _some(observations: list[NDArray[Any]], rng: np.random.Generator) -> NDArray[Any]:
-    """States before the last of each segment: all, or MAX_OTHERS of them."""
-    before = [each[:-1] for each in observations]
-    count = sum(map(len, before))
-    if count <= MAX_OTHERS:
-        return np.concatenate(before)
-    return rows_of(before, np.sort(rng.choice(count, MAX_OTHERS, replace=False)))
 
 
 def _together(ends: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:

@@ -1,15 +1,11 @@
-"""The dictionary in which reward and dynamics are searched: functions of one dimension, and products of two.
+"""What is known of each dimension before features are made of it: unit, range, copies, one-hot vectors.
 
-Each dimension is standardised and clipped; then come x, x² - 1, cos(πk F(x)) for k = 1..4 with F its
-empirical distribution function, and x_i x_j for every pair. Constant dimensions have no features, nor have
-copies: of dimensions that are equal but for their unit, the first stands for all.
+Constant dimensions have no features, nor have copies: of dimensions that are equal but for their unit, the
+first stands for all.
 """
 
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,12 +15,9 @@ from apportion.graph.priors import MISFIT
 
 Floats = NDArray[np.float64]
 
-COSINES = 4
-UNIVARIATE = 2 + COSINES  # features of one dimension
 QUANTILES = 33
 CLIP = 5.0
 MAX_PAIRED = 40  # beyond so many live dimensions, products of two would be too many to tell apart
-FEW = 3  # functions of each, among which dynamics of so many dimensions are searched
 THREADS = 4  # that compute features of blocks of rows; how many there are changes no result
 NUMBERS_AT_ONCE = 1_000_000  # what bounds the memory of features: larger arrays are new pages every time
 DIMS_AT_ONCE = MAX_PAIRED  # whose functions are summed up together
@@ -71,13 +64,9 @@ class Scale(Units):
     team: NDArray[np.int64]  # [D] its own number, or that of the first entry of its one-hot vector
 
     @classmethod
-    def fit(cls, x: NDArray[Any]) -> "Scale":
-        """From samples [N, D] of any size and unit."""
-        return cls.over([np.asarray(x)])
-
-    @classmethod
     def over(cls, parts: list[NDArray[Any]]) -> "Scale":
-        """The same from samples in parts, which are never put together: there may be many."""
+        """From samples [N, D] of any size and unit, in parts, which are never put together: there may be
+        many."""
         extremes = _extremes(parts)
         units = Units.of(parts, extremes)
         some = evenly(SAMPLE, sum(len(x) for x in parts))
@@ -208,140 +197,3 @@ def _one_hot(
             if members is not None:
                 return members
     return None
-
-
-def cosines(ranks: Floats, count: int) -> Iterator[NDArray[np.float32]]:
-    """cos(πkF) for k = 1..count, [N, K] each, by the recurrence of Chebyshev's polynomials."""
-    first = np.cos(np.float32(np.pi) * ranks.astype(np.float32))
-    before: NDArray[np.float32] | float
-    before, wave = 1.0, first
-    for _ in range(count):
-        yield wave
-        before, wave = wave, 2 * first * wave - before
-
-
-@dataclass(frozen=True, eq=False)
-class Dictionary:
-    """Features of samples, and which dimensions each of them belongs to."""
-
-    scale: Scale
-    pairs: NDArray[np.int64]  # [P, 2] dimensions multiplied with each other
-    functions: int = UNIVARIATE  # of each dimension
-
-    @classmethod
-    def over(cls, scale: Scale) -> "Dictionary":
-        """With all pairs where there are not too many."""
-        dims = scale.dims
-        if len(dims) > MAX_PAIRED:
-            return cls(scale, np.zeros((0, 2), np.int64))
-        first, second = np.triu_indices(len(dims), k=1)
-        return cls(scale, np.stack([dims[first], dims[second]], axis=1))
-
-    def shortened(self) -> "Dictionary":
-        """With fewer functions of each dimension, where there are very many."""
-        few = FEW if len(self.scale.dims) > MAX_PAIRED else UNIVARIATE
-        return Dictionary(self.scale, self.pairs, few)
-
-    @property
-    def size(self) -> int:
-        return self.functions * len(self.scale.dims) + len(self.pairs)
-
-    @cached_property
-    def owners(self) -> NDArray[np.int64]:
-        """[size, 2] the dimensions of each feature; twice the same where there is but one."""
-        single = np.repeat(self.scale.dims, self.functions)
-        return np.concatenate([np.stack([single, single], axis=1), self.pairs])
-
-    @cached_property
-    def _touching(self) -> dict[int, NDArray[np.int64]]:
-        """Of each dimension the features that involve it."""
-        starts = self.functions * np.arange(len(self.scale.dims))
-        alone = starts[:, None] + np.arange(self.functions)
-        pairs = [np.flatnonzero((self.pairs == dim).any(axis=1)) for dim in self.scale.dims]
-        first = self.functions * len(self.scale.dims)
-        columns = [np.concatenate([mine, first + more]) for mine, more in zip(alone, pairs, strict=True)]
-        return dict(zip(self.scale.dims.tolist(), columns, strict=True))
-
-    def touching(self, dims: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Numbers of all features that involve any of these dimensions."""
-        if len(dims) == 1:
-            return self._touching[int(dims[0])]
-        return np.unique(np.concatenate([self._touching[int(dim)] for dim in dims]))
-
-    def within(self, dims: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Numbers of all features that involve these dimensions only."""
-        wanted = np.zeros(len(self.scale.live), np.bool_)
-        wanted[dims] = True
-        return np.flatnonzero(wanted[self.owners].all(axis=1))
-
-    def features(self, x: NDArray[Any], out: Floats | None = None) -> Floats:
-        """Of samples [N, D]: [N, size]; x, x² - 1 and cosines of each dimension, then products of pairs.
-        They are written to `out`, if it is given."""
-        dims, place = self.scale.dims, np.searchsorted(self.scale.dims, self.pairs).T
-        # Samples of one feature lie side by side in memory, as those of a dimension do in `columns`.
-        features = np.empty((self.size, len(x))).T if out is None else out
-        columns, singles = np.asarray(x)[:, dims], self.functions * len(dims)
-        for number, function in enumerate(self._functions(columns, dims)):
-            features[:, number : singles : self.functions] = function
-        z = features[:, : singles : self.functions]
-        np.multiply(z[:, place[0]], z[:, place[1]], out=features[:, singles:])
-        return features
-
-    def sums(self, segments: list[NDArray[Any]]) -> Floats:
-        """Features of each segment's rows [T, D], summed: [E, size]."""
-        with ThreadPoolExecutor(THREADS) as pool:
-            parts = list(pool.map(self._sums, batches(segments, UNIVARIATE * DIMS_AT_ONCE)))
-        return np.concatenate(parts) if parts else np.zeros((0, self.size))
-
-    def _sums(self, segments: list[NDArray[Any]]) -> Floats:
-        blocks = np.split(self.scale.dims, range(DIMS_AT_ONCE, len(self.scale.dims), DIMS_AT_ONCE))
-        sums = [self._function_sums(segments, dims) for dims in blocks]
-        return np.concatenate([*sums, self._product_sums(segments)], axis=1)
-
-    def _function_sums(self, segments: list[NDArray[Any]], dims: NDArray[np.int64]) -> Floats:
-        """The functions of some dimensions, summed."""
-        columns = np.concatenate([rows[:, dims] for rows in segments])
-        starts = np.cumsum([0, *(len(rows) for rows in segments)])
-        sums = [summed(function, starts) for function in self._functions(columns, dims)]
-        return np.stack(sums, axis=2).reshape(len(segments), -1)
-
-    def _product_sums(self, segments: list[NDArray[Any]]) -> Floats:
-        """The products of pairs, summed."""
-        if not len(self.pairs):
-            return np.zeros((len(segments), 0))
-        first, second = np.searchsorted(self.scale.dims, self.pairs).T
-        z = self.scale.standardise(np.concatenate(segments))
-        parts = np.split(z, np.cumsum([len(rows) for rows in segments[:-1]]))
-        return np.stack([(part.T @ part)[first, second] for part in parts])  # each product has all pairs
-
-    def _functions(self, columns: NDArray[Any], dims: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-        """[N, K] each function of some dimensions, from their columns."""
-        z = self.scale.standardised(columns, dims)
-        yield z
-        yield z**2 - 1
-        yield from cosines(self.scale.ranks(columns, dims), self.functions - 2)
-
-
-def summed(x: NDArray[Any], starts: NDArray[np.int64]) -> Floats:
-    """Rows [N, P] added up from each start to the next: [len(starts) - 1, P]."""
-    x = x.astype(np.float64, copy=False)  # and not by `reduceat`, during which no other thread runs
-    return np.stack([np.add.reduce(x[start:end]) for start, end in pairwise(starts)])
-
-
-def rows_at_once(features: int) -> int:
-    """How many rows of so many features are computed together."""
-    return max(NUMBERS_AT_ONCE // max(features, 1), 100)
-
-
-def batches(segments: Iterable[NDArray[Any]], features: int) -> Iterator[list[NDArray[Any]]]:
-    """Consecutive segments, as many as have rows_at_once."""
-    batch: list[NDArray[Any]] = []
-    rows, enough = 0, rows_at_once(features)
-    for segment in segments:
-        batch.append(segment)
-        rows += len(segment)
-        if rows >= enough:
-            yield batch
-            batch, rows = [], 0
-    if batch:
-        yield batch

@@ -25,8 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LARGE = 5 * NUMBERS_AT_ONCE  # numbers; of a smaller look, to start a process would be a large part
-SEGMENTS_PER_DIMENSION = 5  # that varies: with fewer, an edge to the reward seldom goes
-FAR_BETTER = 0.3  # ratio of squared errors at which one goes nevertheless
+SEGMENTS_PER_DIMENSION = 5  # that varies: with fewer, no edge to the reward goes
 
 
 class Seen(NamedTuple):
@@ -125,9 +124,13 @@ def _known(result: Identification) -> list[NDArray[np.float32]]:
     """Verdicts as numbers. An edge that was not found may be there where a certificate is missing; and one to
     the reward where only totals exclude it, for a policy learns from single steps."""
     certificate, states = result.certificate, len(result.graph.state_to_reward)
-    of_reward = certificate.reward & result.nowhere
-    sure = (of_reward[:states], of_reward[states:], *[np.asarray(certificate.dynamics)] * 2)
-    return [_numbers(getattr(result.verdict, name), each) for name, each in zip(BLOCKS, sure, strict=True)]
+    of_reward, of_dynamics = certificate.reward & result.nowhere, np.asarray(certificate.dynamics)
+    known = []
+    for name, sure in zip(BLOCKS, (*np.split(of_reward, [states]), of_dynamics, of_dynamics), strict=True):
+        verdict = getattr(result.verdict, name)
+        numbers = np.select([verdict == "present", (verdict == "absent") & sure], [1.0, 0.0], 0.5)
+        known.append(numbers.astype(np.float32))
+    return known
 
 
 def _as_far_as_known(known: list[NDArray[np.float32]], seen: Seen) -> list[NDArray[np.float32]]:
@@ -137,7 +140,7 @@ def _as_far_as_known(known: list[NDArray[np.float32]], seen: Seen) -> list[NDArr
     to_reward, steps = np.concatenate(known[: len(REWARD_BLOCKS)]), seen.some_steps(SAMPLE)
     live, left = varies(steps.min(axis=0), steps.max(axis=0)), to_reward > 0
     few = len(seen.totals) < SEGMENTS_PER_DIMENSION * np.sum(live)
-    kept = live if few and not _proves_itself(left, seen) else goes_with(steps, left)
+    kept = live if few else goes_with(steps, left)
     to_reward = np.where((to_reward == 0) & kept, 0.5, to_reward).astype(np.float32)
     return [*np.split(to_reward, [len(known[0])]), *known[len(REWARD_BLOCKS) :]]
 
@@ -149,21 +152,3 @@ def goes_with(rows: NDArray[Any], chosen: NDArray[np.bool_]) -> NDArray[np.bool_
     z = (x - x.mean(axis=0)) / np.where(live, x.std(axis=0), 1.0)
     shared = (z.T @ z[:, chosen & live] / len(z)) ** 2
     return np.asarray(live & np.any(shared > ALIKE, axis=1))
-
-
-def _proves_itself(left: NDArray[np.bool_], seen: Seen) -> bool:
-    """Whether an additive reward of what is left explains the totals far better than one of everything, or as
-    well as can be."""
-    rows = seen.rows(np.ones(len(seen.totals), np.bool_))
-    measured = Measured.of(rows)
-
-    def error(allowed: NDArray[np.bool_]) -> float:
-        return float(additive_fit.fit(rows, seen.totals, np.append(allowed, True), measured).error)
-
-    nothing, everything = error(np.zeros_like(left)), error(np.ones_like(left))
-    return error(left) < max(np.sqrt(FAR_BETTER) * everything, 1.01 * additive_fit.LEAST_ERROR * nothing)
-
-
-def _numbers(verdict: NDArray[Any], sure: NDArray[np.bool_]) -> NDArray[np.float32]:
-    known = [verdict == "present", (verdict == "absent") & sure]
-    return np.select(known, [1.0, 0.0], 0.5).astype(np.float32)

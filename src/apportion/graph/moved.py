@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.candidates import Dims
+from apportion.graph.dictionary import Dims
 from apportion.graph.dynamics import DynamicsEdges
 from apportion.graph.priors import CHANCE, DOUBT, SURE
 from apportion.graph.refine import RICH, Fit, growth
 from apportion.graph.ridge import ridge
-from apportion.graph.screen import Segments
+from apportion.graph.segments import Segments
 
 
 def in_their_stead(
@@ -74,9 +74,8 @@ def _is_clock(rows: list[NDArray[Any]], dim: int) -> bool:
 
 def _reads_before(segments: Segments, fit: Fit, observations: list[NDArray[Any]], dims: Dims) -> bool:
     """Whether left-out totals are predicted worse, by more than chance, from the next values of a parent."""
-    places = np.searchsorted(fit.basis.dims, dims)
     sums = fit.sums.copy()
-    sums[:, fit.basis.owners[places].any(axis=0)] = fit.basis.touching(places).sums(
+    sums[:, fit.basis.touching(dims)] = fit.basis.restricted(dims).sums(
         _a_step_later(segments.rows, observations, dims)
     )
     return growth(ridge(sums, segments.totals, segments.offsets), fit.ridge)[1] > CHANCE

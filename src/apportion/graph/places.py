@@ -2,23 +2,47 @@
 compared with the rivals that might stand there in its stead.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from apportion.graph.candidates import Candidates, Dims, Known
-from apportion.graph.evidence import Columns, Remainder
+from apportion.graph.dictionary import Dims
+from apportion.graph.evidence import Remainder
 from apportion.graph.features import Floats
 from apportion.graph.priors import DOUBT, MISFIT, PARENTS, SURE
 from apportion.graph.refine import RICH, Fit, gaussian_ratio
-from apportion.graph.ridge import Ridge, ridge
-from apportion.graph.screen import Segments
+from apportion.graph.ridge import Ridge, Spectrum, ridge
+from apportion.graph.segments import Columns, Segments
 
 MOST = 8  # dimensions that come in; that leave, or give their place to another; that are rivals of a parent
 SWAPS = 3  # rivals that are compared with a parent by putting them in its place
+
+
+class Known(NamedTuple):
+    """What has been found to feed the reward: summed features, and which dimensions each looks at."""
+
+    sums: Floats  # [E, F]
+    owners: NDArray[np.bool_]  # [D, F]
+
+    @property
+    def found(self) -> NDArray[np.bool_]:
+        """[D] the dimensions."""
+        return np.asarray(self.owners.any(axis=1))
+
+    def also(self, columns: Columns, team: Dims) -> Self:
+        """With functions of these dimensions."""
+        more = columns.alone(team)
+        owners = np.zeros((len(self.owners), len(more)), np.bool_)
+        owners[team] = True
+        sums = np.concatenate([self.sums, columns.sums[:, more]], axis=1)
+        return type(self)(sums, np.concatenate([self.owners, owners], axis=1))
+
+    def without(self, team: Dims) -> Self:
+        left = ~self.owners[team].any(axis=0)
+        return type(self)(self.sums[:, left], self.owners[:, left])
 
 
 class Place(NamedTuple):
@@ -58,82 +82,71 @@ class Place(NamedTuple):
         return [self.team, *(self.rivals[k - 1] for k in order[before < SURE])]
 
 
-class Settled(NamedTuple):
-    """Who has a place, and what is left beside them."""
-
-    places: list[Place]
-    others: list[Dims]
-    effects: Floats  # log ratio of the evidence with an effect of each of the others to that without
-    found: NDArray[np.bool_]  # [D]
-    remainder: Remainder
-    added: dict[int, float]  # what a parent that was overlooked is worth, by the first of its entries
-
-
 @dataclass(frozen=True, eq=False)
 class Contest:
     """The data of the comparison."""
 
     segments: Segments
-    candidates: Candidates
+    columns: Columns
     fit: Fit
     rng: np.random.Generator
 
-    def settle(self) -> Settled:
+    def settle(self) -> tuple[list[Place], Known]:
         """Add what was overlooked; let the weakest go, or its better take its place; and look again."""
-        known, barred, added = Known.of(self.fit), list[int](), dict[int, float]()
+        known, barred = Known(self.fit.sums, self.fit.basis.owners), list[int]()
         while True:
-            known, remainder = self._with_overlooked(known, barred, added)
+            known = self._with_overlooked(known, barred)
             found = known.found
             places = [self._place(known, team) for team in self.segments.scale.teams if found[team].any()]
             leaving = [place for place in places if place.leaves]
             if not leaving or len(barred) >= MOST:
-                others = self._others(found)
-                effects = remainder.for_effects([self.candidates.families(team, found) for team in others])
-                return Settled(self._sobered(known, places), others, effects, found, remainder, added)
+                return self._sobered(known, places), known
             weakest = min(leaving, key=lambda place: place.presence)
             known = known.without(weakest.team)
             barred.append(int(weakest.team[0]))
             if weakest.better is not None:
-                rest = known.remainder(self.segments, self.candidates.columns)
-                added[int(weakest.better[0])] = rest.share(self.candidates.alone(weakest.better))[0]
-                known = known.also(self.candidates, weakest.better)
+                known = known.also(self.columns, weakest.better)
 
-    def _others(self, found: NDArray[np.bool_]) -> list[Dims]:
-        return [team for team in self.segments.scale.teams if not found[team].any()]
+    def remainder(self, known: Known, unit: Floats | None = None) -> Remainder:
+        """What is left of the totals beside what is known, as it bears on all columns or on others."""
+        spectrum = Spectrum.of(known.sums, self.segments.offsets)
+        return Remainder.of(self.columns.unit if unit is None else unit, spectrum, self.segments.totals)
+
+    def others(self, known: Known) -> list[Dims]:
+        """Who has no place."""
+        return [team for team in self.segments.scale.teams if not known.found[team].any()]
+
+    def effects(self, remainder: Remainder, known: Known, teams: list[Dims]) -> Floats:
+        """Log ratio of the evidence with an effect of each team, alone or beside what is known, to that
+        without."""
+        return remainder.for_effects([self.columns.families(team, known.found) for team in teams])
 
     @property
     def _prior(self) -> float:
         """Log odds of a dimension to feed the reward."""
         return float(special.logit(min(0.5, PARENTS / max(len(self.segments.scale.teams), 1))))
 
-    def _with_overlooked(
-        self, known: Known, barred: list[int], added: dict[int, float]
-    ) -> tuple[Known, Remainder]:
+    def _with_overlooked(self, known: Known, barred: list[int]) -> Known:
         """Add dimensions that surely have an effect on what is left, one by one, the clearest first."""
-        remainder = known.remainder(self.segments, self.candidates.columns)
         for _ in range(MOST):
-            others = [team for team in self._others(known.found) if int(team[0]) not in barred]
-            families = [self.candidates.families(team, known.found) for team in others]
-            effects = remainder.for_effects(families)
+            others = [team for team in self.others(known) if int(team[0]) not in barred]
+            effects = self.effects(self.remainder(known), known, others)
             if not others or special.expit(effects.max() + self._prior) < 1 - DOUBT:
                 break
-            team = others[int(np.argmax(effects))]
-            added[int(team[0])] = remainder.share(self.candidates.alone(team))[0]
-            known = known.also(self.candidates, team)
-            remainder = known.remainder(self.segments, self.candidates.columns)
-        return known, remainder
+            known = known.also(self.columns, others[int(np.argmax(effects))])
+        return known
 
     def _place(self, known: Known, team: Dims) -> Place:
         """Rivals are the dimensions that would explain most of what is left without the parent."""
-        candidates, rest, others = self.candidates, known.without(team), self._others(known.found)
-        without = rest.remainder(self.segments, candidates.columns)
-        mine = without.for_effects([candidates.families(team, rest.found)])[0]
-        own = Columns.of(known.sums[:, known.owners[team].any(axis=0)], self.segments.offsets)
-        rich = max(mine, rest.remainder(self.segments, own).for_any())
+        columns, rest, others = self.columns, known.without(team), self.others(known)
+        without = self.remainder(rest)
+        mine = self.effects(without, rest, [team])[0]
+        own = self.segments.offsets.normalised(known.sums[:, known.owners[team].any(axis=0)])[0]
+        rich = max(mine, self.remainder(rest, own).for_any())
         fits = without.linear**2 / np.maximum(without.curvature, 1e-9)
-        best = [float(np.max(fits[candidates.alone(other)], initial=0.0)) for other in others]
+        best = [float(np.max(fits[columns.alone(other)], initial=0.0)) for other in others]
         rivals = [others[place] for place in np.argsort(best)[::-1][:MOST]]
-        effects = without.for_effects([candidates.families(rival, rest.found) for rival in rivals])
+        effects = self.effects(without, rest, rivals)
         close = np.flatnonzero(effects > max(mine + np.log(MISFIT), -self._prior))
         if np.isin(team, self.fit.basis.dims).any():
             for place in close[np.argsort(-effects[close])][:SWAPS]:
@@ -149,7 +162,7 @@ class Contest:
         the same ones if it is one column for another, so that chance has no part in it."""
         segments, fit = self.segments, self.fit
         if len(rival) == len(team) == 1:
-            basis = fit.basis._replace(dims=np.where(fit.basis.dims == team[0], rival[0], fit.basis.dims))
+            basis = replace(fit.basis, dims=np.where(fit.basis.dims == team[0], rival[0], fit.basis.dims))
             swapped = ridge(basis.sums(segments.rows), segments.totals, segments.offsets)
         else:
             dims = fit.parents.difference(team.tolist()).union(rival.tolist())

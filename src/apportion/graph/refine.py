@@ -2,26 +2,43 @@
 add what explains the remainder. What is left is a reward function, too."""
 
 from collections.abc import Iterable
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.graph.dictionary import WAVES, Dictionary, rows_at_once
 from apportion.graph.features import Floats
-from apportion.graph.model import WAVES, Basis, RewardModel
 from apportion.graph.priors import CHANCE, MISFIT, OF_REST, WORTH
 from apportion.graph.ridge import Ridge, Spectrum, ridge
-from apportion.graph.screen import Segments, best_addition, best_product, product_degrees
+from apportion.graph.screen import best_addition, best_product, product_degrees
+from apportion.graph.segments import Segments
 
 UNEXPLAINED = 0.01  # share of the variance; while more is left, dimensions and products are looked for
 CLAIMED = 0.5  # of what the first selection gave to a dimension: with so much left it stays
 RICH = 16  # dimensions: of more, interactions are too many to tell apart, and none is added
 
 
+class RewardModel(NamedTuple):
+    """A reward function of state-action rows, in closed form: r̂(x) = per_step + Σ_k w_k φ_k(x)."""
+
+    basis: Dictionary
+    weights: Floats  # [P]
+    per_step: float  # a constant in every step
+    per_segment: float  # a constant in every total, which belongs to no step
+    per_end: float  # what a step pays besides that ends an episode by itself
+
+    def predict(self, x: NDArray[Any]) -> Floats:
+        """Reward of each row [N, D], without what an end pays: [N]."""
+        x, rows = np.asarray(x), rows_at_once(len(self.weights))
+        parts = [self.basis.features(x[start : start + rows]) for start in range(0, len(x), rows)]
+        return self.per_step + np.concatenate([np.zeros(0), *(part @ self.weights for part in parts)])
+
+
 class Fit(NamedTuple):
     """Ridge regression of totals on rich features of some dimensions."""
 
-    basis: Basis
+    basis: Dictionary
     spectrum: Spectrum
     ridge: Ridge
     unexplained: float  # share of the totals' variance, on segments left out
@@ -38,11 +55,11 @@ class Fit(NamedTuple):
     ) -> Self:
         chosen = np.array(sorted(dims), np.int64)
         waves = min(WAVES, segments.count // 4) if len(chosen) <= RICH else 0
-        basis = Basis.of(segments.scale, chosen, waves, rng, noted or [])
+        basis = Dictionary.rich(segments.scale, chosen, waves, rng, noted or [])
         return cls._to(segments, basis, basis.sums(segments.rows), noted or [])
 
     @classmethod
-    def _to(cls, segments: Segments, basis: Basis, sums: Floats, noted: list[NDArray[np.int64]]) -> Self:
+    def _to(cls, segments: Segments, basis: Dictionary, sums: Floats, noted: list[NDArray[np.int64]]) -> Self:
         spectrum = Spectrum.of(sums, segments.offsets)
         found = spectrum.fit(segments.totals)
         return cls(basis, spectrum, found, found.error / segments.variance, noted)
@@ -57,20 +74,22 @@ class Fit(NamedTuple):
 
     @property
     def model(self) -> RewardModel:
-        return RewardModel.of(self.basis, self.ridge)
+        found = self.ridge
+        return RewardModel(self.basis, found.weights, found.per_step, found.per_segment, found.per_end)
 
     def plainest(self, segments: Segments) -> Self:
         """Without waves, where they do not help to predict segments left out."""
         basis = self.basis.without_waves()
-        plain = self._to(segments, basis, self.sums[:, : basis.owners.shape[1]], self.noted)
+        plain = self._to(segments, basis, self.sums[:, : basis.size], self.noted)
         return plain if plain.ridge.error <= self.ridge.error else self
 
     def worths(self, segments: Segments) -> dict[int, tuple[float, float]]:
         """Of each dimension the share of the variance that is lost without it, on segments left out, and the
         standard error of that."""
         found = {}
-        for dim, owned in zip(self.basis.dims.tolist(), self.basis.owners, strict=True):
-            loss, sure = growth(ridge(self.sums[:, ~owned], segments.totals, segments.offsets), self.ridge)
+        for dim in self.basis.dims.tolist():
+            left = self.sums[:, ~self.basis.owners[dim]]
+            loss, sure = growth(ridge(left, segments.totals, segments.offsets), self.ridge)
             share, error = loss / segments.variance, loss / (sure or 1.0) / segments.variance
             found[dim] = (float(np.clip(share, 0.0, 1.0)), error)
         return found
@@ -132,7 +151,7 @@ def _weakest(segments: Segments, fit: Fit) -> int:
     gram = left.T @ left + np.diag(max(fit.ridge.penalty, 1e-9) * spread)
     inverse = np.linalg.inv(gram / np.sqrt(np.outer(spread, spread)))
     weights = fit.ridge.weights * np.sqrt(spread)
-    blocks = [np.flatnonzero(touched) for touched in fit.basis.owners]
+    blocks = [np.flatnonzero(touched) for touched in fit.basis.owners[fit.basis.dims]]
     losses = [weights[mine] @ np.linalg.solve(inverse[np.ix_(mine, mine)], weights[mine]) for mine in blocks]
     return int(np.argmin(losses))
 

@@ -51,6 +51,15 @@ class Offsets(NamedTuple):
     def remove(self, x: Floats) -> Floats:
         return np.asarray(x - self.basis @ (self.basis.T @ x))
 
+    def normalised(self, sums: Floats) -> tuple[Floats, Floats]:
+        """Columns [E, P] without what offsets explain, of length 1, or 0 where nothing is left; and what they
+        were multiplied with [P]."""
+        left = self.remove(sums)
+        length = np.sqrt(np.sum(left**2, axis=0))
+        alive = length > 1e-6 * np.sqrt(np.sum(sums**2, axis=0))
+        per_sum = np.where(alive, 1 / np.where(alive, length, 1.0), 0.0)
+        return left * per_sum, per_sum
+
 
 class Spectrum(NamedTuple):
     """Summed features by their principal directions: what all penalties and all totals have in common."""
@@ -63,11 +72,9 @@ class Spectrum(NamedTuple):
 
     @classmethod
     def of(cls, sums: Floats, offsets: Offsets) -> "Spectrum":
-        left = offsets.remove(sums)
-        spread = np.sqrt(np.mean(left**2, axis=0))
-        alive = spread > 1e-6 * np.sqrt(np.mean(sums**2, axis=0))
-        scale = np.where(alive, 1 / np.where(alive, spread, 1.0), 0.0)
-        return cls(offsets, sums, scale, *_principal(left * scale))
+        unit, per_sum = offsets.normalised(sums)
+        root = np.sqrt(len(sums))
+        return cls(offsets, sums, root * per_sum, *_principal(root * unit))
 
     def kept_back(self, penalty: float) -> Floats:
         """[K] the share of each direction that the penalty keeps out of the fit."""

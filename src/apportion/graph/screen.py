@@ -2,46 +2,17 @@
 works together with those found."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.features import MAX_PAIRED, Floats, Scale, batches
-from apportion.graph.model import Basis, subsets
-from apportion.graph.ridge import Offsets, ridge
+from apportion.graph.dictionary import Dictionary, batches, subsets
+from apportion.graph.features import MAX_PAIRED, Floats
+from apportion.graph.ridge import ridge
+from apportion.graph.segments import Segments
 
 _MOST_WORK = 4e9  # multiplications that the search for products of four may take
 _CONTEXT = 30  # waves of the dimensions found that a new one is multiplied with
-
-
-@dataclass(frozen=True, eq=False)
-class Segments:
-    """The data of a search."""
-
-    rows: list[NDArray[Any]]  # [T, D] of each segment
-    totals: Floats  # [E]
-    scale: Scale
-    ends: NDArray[np.bool_] | None = None  # [E] which of them ended by themselves, if that is known
-
-    @property
-    def count(self) -> int:
-        return len(self.totals)
-
-    @cached_property
-    def lengths(self) -> NDArray[np.int64]:
-        return np.array([len(rows) for rows in self.rows])
-
-    @cached_property
-    def offsets(self) -> Offsets:
-        return Offsets.of(self.lengths, self.ends)
-
-    @cached_property
-    def variance(self) -> float:
-        """Of the totals, but for offsets; never zero, so that shares of it can be taken."""
-        return max(float(np.mean(self.offsets.remove(self.totals) ** 2)), 1e-300)
 
 
 def product_degrees(segments: Segments) -> list[int]:
@@ -96,7 +67,7 @@ def best_addition(
     """The dimension that explains most of the errors together with those found: its number, the share of the
     squared error it would cut on segments left out, and how many standard errors that is."""
     dims = segments.scale.dims
-    basis = Basis.of(segments.scale, found, min(_CONTEXT, segments.count // 8), rng)
+    basis = Dictionary.rich(segments.scale, found, min(_CONTEXT, segments.count // 8), rng)
     sums = _context_sums(segments, basis)
     others = [place for place, dim in enumerate(dims) if dim not in found]
     best = (-1, 0.0, 0.0)
@@ -109,13 +80,13 @@ def best_addition(
     return best
 
 
-def _context_sums(segments: Segments, basis: Basis) -> Floats:
+def _context_sums(segments: Segments, basis: Dictionary) -> Floats:
     """[E, 2M, K] of each dimension's z and z² - 1, times 1, the values found and their waves, summed."""
     parts = []
     for batch in batches(segments.rows, 4 * len(segments.scale.dims)):
         x = np.concatenate(batch)
         z = segments.scale.standardise(x).astype(np.float32)
-        own = basis.values(x)[0]
+        own = segments.scale.standardised(x[:, basis.dims], basis.dims).astype(np.float32)
         waves = np.cos(own @ basis.directions.astype(np.float32) + basis.phases.astype(np.float32))
         context = np.concatenate([np.ones((len(x), 1), np.float32), own, waves], axis=1)
         square, end = z**2 - 1, 0

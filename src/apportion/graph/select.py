@@ -6,22 +6,24 @@ Forward, the group that lowers an information criterion most enters; then the sa
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.evidence import Columns
-from apportion.graph.features import UNIVARIATE, Dictionary, Floats
+from apportion.graph.dictionary import UNIVARIATE, Dictionary
+from apportion.graph.features import Floats
 from apportion.graph.priors import MISFIT, OF_REST, WORTH
+from apportion.graph.segments import Segments
 
 _RIDGE = 1e-6  # of a column's square, that keeps equal columns apart
 
 Block = NDArray[np.int64]
 
 
-def first_claims(columns: Columns, totals: Floats, dictionary: Dictionary) -> dict[int, float]:
-    """The dimensions of the features selected for totals [E], which are without offsets; with the share of
-    their variance that goes with all chosen features of each."""
-    chosen = _Pursuit(columns.unit, totals, dictionary).select()
-    owners = dictionary.owners[chosen]
+def first_claims(segments: Segments) -> dict[int, float]:
+    """The dimensions of the features selected for totals; with the share of their variance that goes with all
+    chosen features of each."""
+    columns, totals = segments.columns, segments.offsets.remove(segments.totals)
+    chosen = _Pursuit(columns.unit, totals, columns.dictionaries[0]).select()
+    owners = columns.owners[:, chosen]
     everything = _explained(columns.unit[:, chosen], totals)
-    without = {int(dim): chosen[~(owners == dim).any(axis=1)] for dim in np.unique(owners)}
+    without = {int(dim): chosen[~(owners == dim).any(axis=0)] for dim in np.unique(owners)}
     return {dim: everything - _explained(columns.unit[:, left], totals) for dim, left in without.items()}
 
 
@@ -47,7 +49,7 @@ class _Pursuit:
         self.columns, self.totals = columns, totals
         self.squares = float(totals @ totals)
         self.groups = _groups(dictionary)
-        self.price = 2 * np.log(max(len(dictionary.scale.dims) + len(dictionary.pairs), 1))
+        self.price = 2 * np.log(max(len(dictionary.scale.dims) + sum(map(len, dictionary.products)), 1))
 
     def select(self) -> Block:
         """The chosen columns, sorted."""

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from apportion.graph.candidates import Candidates, Dims
+from apportion.graph.dictionary import Dims
 from apportion.graph.evidence import log_mean
-from apportion.graph.features import ROWS, UNIVARIATE, Dictionary, Floats, evenly, rows_of
-from apportion.graph.places import Contest, Settled
+from apportion.graph.features import ROWS, Floats, evenly, rows_of
+from apportion.graph.places import Contest
 from apportion.graph.priors import DOUBT, MISFIT, RELEVANT, SURE, UNSURE
 from apportion.graph.refine import UNEXPLAINED, Fit
-from apportion.graph.screen import Segments
+from apportion.graph.segments import Columns, Segments
 
 INTERVAL = 0.9  # of the probability: how wide the interval of a share is
 
@@ -59,30 +59,33 @@ class Judged(NamedTuple):
         return self._replace(confidence=confidence, nowhere=nowhere, reasons=reasons)
 
 
-def judge(
-    segments: Segments, candidates: Candidates, fit: Fit, negligible: float, rng: np.random.Generator
-) -> Judged:
+def judge(segments: Segments, fit: Fit, negligible: float, rng: np.random.Generator) -> Judged:
     """`negligible` is a share of the totals' variance."""
-    settled = Contest(segments, candidates, fit, rng).settle()
-    dims, worths = len(settled.found), fit.worths(segments)
+    columns = segments.columns_beside(fit.basis.dims)
+    contest = Contest(segments, columns, fit, rng)
+    places, known = contest.settle()
+    remainder, others = contest.remainder(known), contest.others(known)
+    dims, worths = len(known.found), fit.worths(segments)
     presence, strength, edges = np.zeros(dims), np.zeros(dims), np.zeros(dims, np.bool_)
     reasons, groups = dict[int, Reason](), list[tuple[int, ...]]()
-    least = (negligible, in_totals(segments, candidates, fit, negligible))
-    ratios = np.stack([settled.remainder.against(each) for each in least])
+    least = (negligible, in_totals(segments, columns, fit, negligible))
+    ratios = np.stack([remainder.against(each) for each in least])
     absence = np.ones((2, dims))  # from totals, and from single steps as well
     hidden = DOUBT * min(fit.unexplained / (3 * UNEXPLAINED), 1.0)
-    for team, effect in zip(settled.others, settled.effects, strict=True):
-        odds = _log_odds_of_worth(settled, candidates, ratios, team)
+    for team, effect in zip(others, contest.effects(remainder, known, others), strict=True):
+        odds = _log_odds_of_worth(known.found, columns, ratios, team)
         absence[:, team] = special.expit(-odds)[:, None] * (1 - hidden)
-        share = settled.remainder.share(candidates.alone(team))
+        share = remainder.share(columns.alone(team))
         reasons |= {int(dim): _reason(effect, *share, odds[0]) for dim in team}
-    for place in settled.places:
+    for place in places:
         # Something is there, and it may well be this, even if a rival is likelier.
         edges[place.team] = place.some >= 0.5
         absence[:, place.team] = 1 - place.some * max(float(place.share[0]), 1 - SURE)
         presence[place.team] = place.presence
         found = [worths[dim] for dim in place.team.tolist() if dim in worths]
-        share = max(found) if found else (settled.added.get(int(place.team[0]), 0.0), 0.0)
+        if not found:
+            found = [contest.remainder(known.without(place.team)).share(columns.alone(place.team))]
+        share = max(found)
         strength[place.team] = share[0]
         reasons |= {int(dim): _reason(place.ratio, *share, -np.inf) for dim in place.team}
         for rival, part in zip(place.rivals, place.share[1:], strict=True):
@@ -131,16 +134,16 @@ def with_copies(judged: Judged, copies: dict[int, int]) -> list[tuple[int, ...]]
     return sorted(tuple(sorted(group)) for group in groups)
 
 
-def _log_odds_of_worth(settled: Settled, candidates: Candidates, ratios: Floats, team: Dims) -> Floats:
+def _log_odds_of_worth(found: NDArray[np.bool_], columns: Columns, ratios: Floats, team: Dims) -> Floats:
     """[2] log odds that the team is worth so much, in totals and in steps: from ratios [2, P] of each column,
     of its own, in products with dimensions found, or with others: one of these is as likely as the others. In
     steps, of which totals say little, an effect is as likely as not."""
     ways = [
         ratios[:, columns]
         for columns in (
-            candidates.alone(team),
-            candidates.products(team, settled.found),
-            candidates.products(team, ~settled.found),
+            columns.alone(team),
+            columns.products(team, found),
+            columns.products(team, ~found),
         )
         if len(columns)
     ]
@@ -150,18 +153,14 @@ def _log_odds_of_worth(settled: Settled, candidates: Candidates, ratios: Floats,
     return np.asarray(log_mean(np.stack(logs)) + special.logit([RELEVANT, 0.5]))
 
 
-def in_totals(segments: Segments, candidates: Candidates, fit: Fit, share: float) -> Floats:
+def in_totals(segments: Segments, columns: Columns, fit: Fit, share: float) -> Floats:
     """[P] the share of the totals' variance that the effect of a column has which is worth so large a share
     of the totals' variance, or of the steps', whatever is less. Over an episode swings cancel out: a leg that
     moves back and forth hardly changes a total, though it may decide what each step earns. Rewards of steps
     vary as those of the fit do."""
     rows = rows_of(segments.rows, evenly(ROWS, int(segments.lengths.sum())))
-    alone = Dictionary(segments.scale, np.zeros((0, 2), np.int64)).features(rows)
-    z = alone[:, ::UNIVARIATE]
-    products = (z**2).T @ z**2 / len(rows) - (z.T @ z / len(rows)) ** 2
-    first, second = np.searchsorted(segments.scale.dims, candidates.owners[alone.shape[1] :]).T
-    variances = np.concatenate([alone.var(axis=0), products[first, second]])
+    variances = np.concatenate([each.features(rows).var(axis=0) for each in columns.dictionaries])
     paid = segments.count * segments.variance
     varied = max(float(np.var(fit.model.predict(rows))), 1e-18 * paid)
-    ratios = variances * candidates.columns.per_sum**2 * paid / varied
+    ratios = variances * columns.per_sum**2 * paid / varied
     return share / np.clip(ratios, 1.0, 1 / MISFIT)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 from scipy.cluster.vq import vq
 
-from apportion.core.config import check
+from apportion.core.config import at_least, check
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Method, Metrics, Record, Revision, Sampling, Segments, Transitions
 from apportion.data.memory import Centres
@@ -47,9 +47,7 @@ class Config:
 
     def __post_init__(self) -> None:
         check(self.best >= 2, f"method.best={self.best} must be at least 2: one sequence cannot be aligned")
-        check(self.symbols >= 2, f"method.symbols={self.symbols} must be at least 2")
-        for name in ("columns", "segments", "update_every"):
-            check(getattr(self, name) >= 1, f"method.{name}={getattr(self, name)} must be at least 1")
+        at_least(self, "method.", symbols=2, columns=1, segments=1, update_every=1)
 
 
 class State(NamedTuple):

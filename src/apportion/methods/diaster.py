@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from apportion.core.config import check
+from apportion.core.config import at_least
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
 from apportion.methods import foresight
@@ -42,7 +42,7 @@ class Config(ForesightConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self.cells >= 1, f"method.cells={self.cells} must be at least 1")
+        at_least(self, "method.", cells=1)
         check_layers("method.hidden", self.hidden)
 
 

@@ -3,6 +3,7 @@
 They differ in how they foresee. Inputs and targets are brought to size one by running statistics.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,10 +12,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from apportion.core.config import check
-from apportion.core.types import Segments
+from apportion.core.spec import Spec
+from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
+from apportion.data import memory as memories
+from apportion.data.memory import Memory
+from apportion.methods.regression import FittedConfig
+from apportion.nn import optimise
 from apportion.nn.losses import masked_mean, sum_exactly
 from apportion.nn.networks import dense, init_dense
+from apportion.nn.optimise import Optimiser
 
 MOST_UPDATES = 1000  # running statistics forget what is older
 FARTHEST = 10.0  # standard deviations: inputs are cut there
@@ -24,20 +30,13 @@ Scalar = float | Float[Array, ""]
 
 
 @dataclass(frozen=True)
-class ForesightConfig:
+class ForesightConfig(FittedConfig):
     """The settings that they have in common."""
 
     segments: int = 8
     """Segments (whole episodes when the reward comes at the end) per update, drawn from the replay: M."""
-    update_every: int = 10
-    """Updates of the policy for one of the networks."""
     learning_rate: float = 1e-3
     """Adam's step."""
-
-    def __post_init__(self) -> None:
-        for name in ("segments", "update_every"):
-            check(getattr(self, name) >= 1, f"method.{name}={getattr(self, name)} must be at least 1")
-        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
 
 
 class Statistics(NamedTuple):
@@ -133,6 +132,49 @@ def rescale(state: Any, factor: Float[Array, ""], shift: Float[Array, ""]) -> An
     known: Statistics = state.statistics
     now = known._replace(rate=known.rate * factor + shift, surplus=known.surplus * factor**2)
     return state._replace(statistics=now)
+
+
+# --- Methods that pay for what changes in a foreseen total, and that remember segments
+
+
+class State(NamedTuple):
+    network: Any
+    optimiser: Optimiser
+    statistics: Statistics
+    memory: Memory
+
+
+Learn = Callable[[State, Segments, PRNGKeyArray], tuple[State, Metrics]]  # by the statistics of now
+
+
+def build(
+    config: ForesightConfig,
+    network: Callable[[PRNGKeyArray, int], Any],  # with so many inputs
+    places: int,  # of the memory
+    learn: Learn,
+    foresee: Callable[[State, Segments], Float[Array, "M T"]],
+) -> Method:
+    """A method whose credit is the rise of what it foresees."""
+
+    def init(key: PRNGKeyArray, spec: Spec) -> State:
+        inputs = 2 * spec.observation_size + spec.action_size
+        fresh = network(key, inputs)
+        optimiser = optimise.start(fresh, config.learning_rate)
+        return State(fresh, optimiser, unknown(inputs), memories.init(spec, places))
+
+    def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
+        assert batch.segments is not None
+        statistics = follow(state.statistics, batch.segments)
+        return learn(state._replace(statistics=statistics), batch.segments, key)
+
+    def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
+        return transitions.credit
+
+    def credit(state: State, segments: Segments) -> Float[Array, "M T"]:
+        return redistribute(foresee(state, segments), segments, state.statistics)
+
+    sampling = Sampling(config.segments, "uniform", config.update_every)
+    return Method(init, update, reward, sampling, credit=credit, rescale=rescale)
 
 
 # --- A network that reads segments step by step

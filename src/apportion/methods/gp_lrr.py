@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from apportion.core.config import check
+from apportion.core.config import positive
 from apportion.core.spec import Spec
 from apportion.core.types import Method, Segments, Transitions
 from apportion.methods import regression
@@ -39,7 +39,7 @@ class Config(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self.length_scale > 0, f"method.length_scale={self.length_scale} must be positive")
+        positive(self, "method.", "length_scale")
 
 
 class Kernel(NamedTuple):

@@ -12,24 +12,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from apportion.core.config import check
-from apportion.core.spec import Spec
-from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
+from apportion.core.config import at_least
+from apportion.core.types import Method, Metrics, Segments
 from apportion.data import memory as memories
-from apportion.data.memory import Memory
 from apportion.methods import foresight
 from apportion.methods.foresight import (
     ForesightConfig,
+    State,
     Statistics,
-    follow,
     inputs_of,
-    redistribute,
     squared_errors,
     target_of,
 )
 from apportion.nn import optimise
 from apportion.nn.networks import MLP
-from apportion.nn.optimise import Optimiser
 
 
 @dataclass(frozen=True)
@@ -45,9 +41,7 @@ class Config(ForesightConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self.stored >= 1, f"method.stored={self.stored} must be at least 1")
-        check(self.width >= 2, f"method.width={self.width} must be at least 2")
-        check(self.prefix_weight >= 0, f"method.prefix_weight={self.prefix_weight} is negative")
+        at_least(self, "method.", stored=1, width=2, prefix_weight=0)
 
 
 class Hopfield(NamedTuple):
@@ -55,54 +49,29 @@ class Hopfield(NamedTuple):
     log_sharpness: Float[Array, ""]  # log β: how much more alike the retrieved are than others
 
 
-class State(NamedTuple):
-    network: Hopfield
-    optimiser: Optimiser
-    statistics: Statistics
-    stored: Memory
-
-
 def make(config: Config) -> Method:
-    def init(key: PRNGKeyArray, spec: Spec) -> State:
-        inputs = 2 * spec.observation_size + spec.action_size
-        network = Hopfield(MLP.init(key, (inputs, config.width, config.width)), jnp.zeros(()))
-        return State(
-            network=network,
-            optimiser=optimise.start(network, config.learning_rate),
-            statistics=foresight.unknown(inputs),
-            stored=memories.init(spec, config.stored),
-        )
+    def network(key: PRNGKeyArray, inputs: int) -> Hopfield:
+        return Hopfield(MLP.init(key, (inputs, config.width, config.width)), jnp.zeros(()))
 
-    def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
-        segments = batch.segments
-        assert segments is not None
-        statistics = follow(state.statistics, segments)
+    def learn(state: State, segments: Segments, key: PRNGKeyArray) -> tuple[State, Metrics]:
         # Each has the same chance to stay, however early it came: the highest of random scores do.
-        stored = memories.offer(state.stored, segments, jax.random.uniform(key, segments.total.shape))
+        stored = memories.offer(state.memory, segments, jax.random.uniform(key, segments.total.shape))
+        state = state._replace(memory=stored)
 
         def loss(network: Hopfield) -> tuple[Float[Array, ""], Metrics]:
-            foreseen = foresee(network, statistics, stored, segments)
-            last, prefix = (jnp.mean(x) for x in squared_errors(foreseen, segments, statistics))
+            foreseen = foresee(state._replace(network=network), segments)
+            last, prefix = (jnp.mean(x) for x in squared_errors(foreseen, segments, state.statistics))
             return last + config.prefix_weight * prefix, {"last_loss": last, "prefix_loss": prefix}
 
-        network, optimiser, metrics = optimise.descend_with(state.optimiser, state.network, loss)
-        return State(network, optimiser, statistics, stored), metrics
+        fitted, optimiser, metrics = optimise.descend_with(state.optimiser, state.network, loss)
+        return state._replace(network=fitted, optimiser=optimiser), metrics
 
-    def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
-        return transitions.credit
-
-    def credit(state: State, segments: Segments) -> Float[Array, "M T"]:
-        foreseen = foresee(state.network, state.statistics, state.stored, segments)
-        return redistribute(foreseen, segments, state.statistics)
-
-    sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, sampling, credit=credit, rescale=foresight.rescale)
+    return foresight.build(config, network, config.stored, learn, foresee)
 
 
-def foresee(
-    network: Hopfield, statistics: Statistics, stored: Memory, segments: Segments
-) -> Float[Array, "M T"]:
+def foresee(state: State, segments: Segments) -> Float[Array, "M T"]:
     """y_t: what the stored segments that began like the first t + 1 steps paid, in the targets' unit."""
+    network, statistics, stored = state.network, state.statistics, state.memory
     known = memories.all_segments(stored)
     values = target_of(statistics, known)
     # Nobody is asked about himself: he would know the total from the first step on.

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from apportion.core.config import check
+from apportion.core.config import at_least, check
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, EpisodeMemory, Method, Metrics, Sampling, Survey, Transitions
 from apportion.data import memory as memories
@@ -31,7 +31,7 @@ class Config:
     """What is scaled to [0, 1]: the total per step, or the plain total (the RRD authors' variant)."""
 
     def __post_init__(self) -> None:
-        check(self.best >= 1, f"method.best={self.best} must be at least 1")
+        at_least(self, "method.", best=1)
         check(0 <= self.best_share < 1, f"method.best_share={self.best_share} must be in [0, 1)")
 
 

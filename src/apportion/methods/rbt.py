@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from equinox import Module
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from apportion.core.config import check
+from apportion.core.config import at_least
 from apportion.core.spec import Spec
 from apportion.core.types import Method, Segments
 from apportion.methods import regression
@@ -31,7 +31,7 @@ class Config(TransformerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self.state_weight >= 0, f"method.state_weight={self.state_weight} must not be negative")
+        at_least(self, "method.", state_weight=0)
 
 
 class BagTransformer(Module):

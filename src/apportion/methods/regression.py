@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from apportion.core.config import check
+from apportion.core.config import at_least, check, positive
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
 from apportion.nn import optimise
@@ -16,50 +16,53 @@ from apportion.nn.optimise import Optimiser
 
 
 @dataclass(frozen=True)
-class NetworkConfig:
-    """The settings of a reward network, and of how it is fitted."""
-
-    segments: int = 4
-    """Segments (whole episodes when the reward comes at the end) per update: M."""
-    update_every: int = 1
-    """Updates of the policy for one of the reward model; fewer where these do not divide an iteration's."""
-    hidden: tuple[int, ...] = (256, 256)
-    """Hidden layers of the reward network."""
-    learning_rate: float = 3e-4
-    """Adam's step."""
-
-    def __post_init__(self) -> None:
-        check(self.segments >= 1, f"method.segments={self.segments} must be at least 1")
-        check(self.update_every >= 1, f"method.update_every={self.update_every} must be at least 1")
-        check_layers("method.hidden", self.hidden)
-        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
-
-
-@dataclass(frozen=True)
-class TransformerConfig:
-    """The settings of a transformer, and of how it is fitted."""
+class FittedConfig:
+    """How networks are fitted to segments."""
 
     segments: int = 4
     """Segments (whole episodes when the reward comes at the end) per update: M."""
     update_every: int = 10
-    """Updates of the policy for one of the transformer."""
+    """Updates of the policy for one of the reward model; fewer where these do not divide an iteration's."""
+    learning_rate: float = 3e-4
+    """Adam's step."""
+
+    def __post_init__(self) -> None:
+        at_least(self, "method.", segments=1, update_every=1)
+        positive(self, "method.", "learning_rate")
+
+
+@dataclass(frozen=True)
+class NetworkConfig(FittedConfig):
+    """The settings of a reward network, and of how it is fitted."""
+
+    update_every: int = 1
+    """Updates of the policy for one of the reward model; fewer where these do not divide an iteration's."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers of the reward network."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_layers("method.hidden", self.hidden)
+
+
+@dataclass(frozen=True)
+class TransformerConfig(FittedConfig):
+    """The settings of a transformer, and of how it is fitted."""
+
     width: int = 64
     """Numbers that stand for a step inside the network."""
     heads: int = 2
     """Attention heads; they share the width."""
     layers: int = 2
     """Causal layers of attention."""
-    learning_rate: float = 3e-4
-    """Adam's step."""
 
     def __post_init__(self) -> None:
-        for name in ("segments", "update_every", "width", "heads", "layers"):
-            check(getattr(self, name) >= 1, f"method.{name}={getattr(self, name)} must be at least 1")
+        super().__post_init__()
+        at_least(self, "method.", width=1, heads=1, layers=1)
         check(
             self.width % self.heads == 0,
             f"method.width={self.width} is no multiple of method.heads={self.heads}: change either",
         )
-        check(self.learning_rate > 0, f"method.learning_rate={self.learning_rate} must be positive")
 
 
 class State(NamedTuple):
@@ -71,7 +74,7 @@ Loss = tuple[Float[Array, ""], Metrics]
 
 
 def build(
-    config: Any,  # with segments, update_every and learning_rate
+    config: FittedConfig,
     network: Callable[[PRNGKeyArray, Spec], Any],
     loss: Callable[[Any, Segments, PRNGKeyArray], Loss],
     last: Callable[[Any], MLP],  # that the network's rewards come from

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from apportion.core.config import check
+from apportion.core.config import at_least
 from apportion.core.spec import Spec
 from apportion.core.types import Method, Segments, Transitions
 from apportion.methods import regression
@@ -32,11 +32,8 @@ class Config(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        least = 2 if self.unbiased else 1  # one step has no variance to estimate
-        check(
-            self.steps_per_segment >= least,
-            f"method.steps_per_segment={self.steps_per_segment} must be at least {least}",
-        )
+        # One step has no variance to estimate.
+        at_least(self, "method.", steps_per_segment=2 if self.unbiased else 1)
 
 
 @dataclass(frozen=True)

@@ -5,30 +5,18 @@ expectation is its reward; what the LSTM failed to foresee is shared equally, so
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from apportion.core.config import check
-from apportion.core.spec import Spec
-from apportion.core.types import Batch, Method, Metrics, Sampling, Segments, Transitions
+from apportion.core.config import at_least
+from apportion.core.types import Method, Metrics, Segments
 from apportion.data import memory as memories
-from apportion.data.memory import Memory
 from apportion.methods import foresight
-from apportion.methods.foresight import (
-    LSTM,
-    ForesightConfig,
-    Statistics,
-    follow,
-    inputs_of,
-    redistribute,
-    squared_errors,
-)
+from apportion.methods.foresight import LSTM, ForesightConfig, State, inputs_of, squared_errors
 from apportion.nn import optimise
 from apportion.nn.losses import masked_mean
-from apportion.nn.optimise import Optimiser
 
 
 @dataclass(frozen=True)
@@ -46,39 +34,18 @@ class Config(ForesightConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("lessons", "cells"):
-            check(getattr(self, name) >= 1, f"method.{name}={getattr(self, name)} must be at least 1")
-        for name in ("lessons_per_update", "prefix_weight"):
-            check(getattr(self, name) >= 0, f"method.{name}={getattr(self, name)} is negative")
-
-
-class State(NamedTuple):
-    network: LSTM
-    optimiser: Optimiser
-    statistics: Statistics
-    lessons: Memory
+        at_least(self, "method.", lessons=1, cells=1, lessons_per_update=0, prefix_weight=0)
 
 
 def make(config: Config) -> Method:
-    def init(key: PRNGKeyArray, spec: Spec) -> State:
-        inputs = 2 * spec.observation_size + spec.action_size
-        network = LSTM.init(key, inputs, config.cells)
-        return State(
-            network=network,
-            optimiser=optimise.start(network, config.learning_rate),
-            statistics=foresight.unknown(inputs),
-            lessons=memories.init(spec, config.lessons),
-        )
-
-    def update(state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Metrics]:
-        segments = batch.segments
-        assert segments is not None
-        statistics = follow(state.statistics, segments)
-        lessons = memories.draw_segments(state.lessons, config.lessons_per_update, key)
+    def learn(state: State, segments: Segments, key: PRNGKeyArray) -> tuple[State, Metrics]:
+        statistics = state.statistics
+        lessons = memories.draw_segments(state.memory, config.lessons_per_update, key)
         segments = jax.tree.map(lambda *x: jnp.concatenate(x), segments, lessons)
 
         def loss(network: LSTM) -> tuple[Float[Array, ""], tuple[Array, Metrics]]:
-            last, prefix = squared_errors(foresee(network, statistics, segments), segments, statistics)
+            foreseen = foresee(state._replace(network=network), segments)
+            last, prefix = squared_errors(foreseen, segments, statistics)
             real = jnp.any(segments.mask, axis=1)  # not so the lessons before there are any
             metrics = {"last_loss": masked_mean(last, real), "prefix_loss": masked_mean(prefix, real)}
             wrong = jnp.where(real, last, -jnp.inf)
@@ -87,21 +54,17 @@ def make(config: Config) -> Method:
         network, optimiser, (wrong, metrics) = optimise.descend_with(
             state.optimiser, state.network, loss, foresight.LONGEST_GRADIENT
         )
-        remembered = memories.offer(state.lessons, segments, wrong)
+        remembered = memories.offer(state.memory, segments, wrong)
         return State(network, optimiser, statistics, remembered), metrics
 
-    def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
-        return transitions.credit
+    def network(key: PRNGKeyArray, inputs: int) -> LSTM:
+        return LSTM.init(key, inputs, config.cells)
 
-    def credit(state: State, segments: Segments) -> Float[Array, "M T"]:
-        foreseen = foresee(state.network, state.statistics, segments)
-        return redistribute(foreseen, segments, state.statistics)
-
-    sampling = Sampling(config.segments, "uniform", config.update_every)
-    return Method(init, update, reward, sampling, credit=credit, rescale=foresight.rescale)
+    return foresight.build(config, network, config.lessons, learn, foresee)
 
 
-def foresee(network: LSTM, statistics: Statistics, segments: Segments) -> Float[Array, "M T"]:
+def foresee(state: State, segments: Segments) -> Float[Array, "M T"]:
     """y_t: by how much the total will be above T times the usual reward, in the targets' unit."""
     # Lessons have the padding of the longest segment that there can be, and so has what comes beside them.
-    return network(inputs_of(statistics, segments), segments.mask.shape[1] ** -0.5)
+    found: Array = state.network(inputs_of(state.statistics, segments), segments.mask.shape[1] ** -0.5)
+    return found

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from apportion.core.config import check
+from apportion.core.config import at_least
 from apportion.core.spec import Spec
 from apportion.core.types import Method, Segments
 from apportion.methods import regression
@@ -26,8 +26,7 @@ class Config(TransformerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        penalty = self.variance_penalty
-        check(penalty >= 0, f"method.variance_penalty={penalty} must not be negative")
+        at_least(self, "method.", variance_penalty=0)
 
 
 def make(config: Config) -> Method:

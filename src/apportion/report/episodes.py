@@ -16,7 +16,7 @@ from apportion.report import packing
 from apportion.report.statistics import thinned
 from apportion.runs import atomic
 from apportion.runs.atomic import Arrays
-from apportion.runs.contributions import Precision, Steps
+from apportion.runs.contributions import Precision, steps_of
 from apportion.runs.explaining import Explainer
 from apportion.runs.folder import Episode, RunFolder
 from apportion.runs.settings import read_settings
@@ -235,12 +235,12 @@ def _explainer(run: RunFolder, newest: int, always: bool, say: Say) -> Explainer
 
 def _credit(explainer: Explainer, lane: int, episode: Episode) -> tuple[NDArray[np.float64], float]:
     """Contributions [T, S+A], NaN at the steps that were left out, and the baseline."""
-    steps = Steps.of_episodes([episode])
-    length, dimensions = len(steps.actions), explainer.spec.observation_size + explainer.spec.action_size
+    steps = steps_of([episode])
+    length, dimensions = len(steps), explainer.spec.observation_size + explainer.spec.action_size
     at_once = 2 ** min(dimensions, PRECISION.exact_up_to)
     rows = PRECISION.steps_behind(dimensions) * max(at_once, 2 * PRECISION.rounds * (dimensions + 1))
     chosen = thinned(min(length, STEPS), min(STEPS_EXPLAINED, max(2, ROWS // rows)))
-    explanation = explainer.explain(lane, steps.take(chosen))
+    explanation = explainer.explain(lane, steps[chosen])
     contributions = np.full((length, dimensions), np.nan)
     contributions[chosen] = explanation.contributions
     return contributions, explanation.baseline

@@ -22,8 +22,7 @@ from apportion.report.overview import per_lane
 from apportion.report.statistics import band, mean, thinned
 from apportion.report.structure import mostly_undecided
 from apportion.runs.folder import RunFolder
-from apportion.runs.summary import step_rewards
-from apportion.runs.words import moment_in_words
+from apportion.runs.summary import moment_in_words, step_rewards
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,12 +22,12 @@ from apportion.report.overview import curves, scores, sentence, structure_table
 from apportion.report.packing import compressed, compressed_json
 from apportion.report.structure import drivers, structure
 from apportion.runs.folder import RunFolder, notes
-from apportion.runs.summary import summarise
-from apportion.runs.words import (
+from apportion.runs.summary import (
     certificates_in_words,
     faults_in_words,
     fit_in_words,
     misses_in_words,
+    summarise,
     unlearned_in_words,
 )
 

@@ -1,25 +1,38 @@
 """Checkpoints: a pytree of arrays, beside others and a note, in one file `step_000000020000.safetensors`.
 
 It is never half written: a crash at any moment leaves the earlier ones as they were. What is damaged, or does
-not fit, is passed over for the one before.
+not fit, is passed over for the one before. That of a training has its agents, each lane's best one so far,
+and everything else as arrays; of the replay only the rows in use, so early checkpoints are small.
 """
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NotRequired, TypedDict, TypeVar
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
-from apportion.core.config import UserError, conform
+from apportion.core.config import UserError, check, conform, from_dict
 from apportion.core.files import memory
+from apportion.core.spec import Spec
+from apportion.data import replay as replays
+from apportion.data.replay import Replay
+from apportion.envs.lane import blank_chunk
 from apportion.envs.messages import strip_prefix
 from apportion.runs import atomic
 from apportion.runs.atomic import Arrays, place
 from apportion.runs.atomic import steps as steps
+from apportion.training import loop as train
+from apportion.training import offline
+from apportion.training.agent import AgentState
+from apportion.training.evaluate import Report
+from apportion.training.loop import Saved
+from apportion.training.settings import Config
 
 FORMAT = 3
+_LOG = "log"  # the array with the bytes of what was logged until then
 
 T = TypeVar("T")
 
@@ -66,27 +79,33 @@ def load(folder: Path, template: Any = None) -> Loaded:
 def newest(folder: Path, read: Callable[[Loaded], T]) -> tuple[T, list[str]]:
     """What `read` makes of the newest checkpoint that it accepts, and a line for each that is damaged or that
     it refused, with a UserError."""
-    skipped: list[str] = []
-    for step in reversed(steps(folder)):
-        try:
-            arrays, note = atomic.read_arrays(place(folder, step), memory())
-            raw, keys = strip_prefix(arrays, "raw."), _checked(note)["keys"]
-            return read(Loaded(step, strip_prefix(arrays, "tree."), note["meta"], raw, keys, [])), skipped
-        except (UserError, OSError, ValueError) as error:
-            skipped.append(f"checkpoint {place(folder, step).stem} skipped: {atomic.in_a_line(error)}")
-    if not skipped:
-        raise UserError(f"no checkpoint in {folder}: start a new run")
-    raise UserError(f"no valid checkpoint in {folder}, start a new run: {'; '.join(skipped)}")
+
+    def whole(path: Path, step: int) -> T:
+        arrays, note = atomic.read_arrays(path, memory())
+        tree, raw = (strip_prefix(arrays, prefix) for prefix in ("tree.", "raw."))
+        return read(Loaded(step, tree, _checked(note)["meta"], raw, note["keys"], []))
+
+    found, skipped = _first(folder, whole)
+    if found is not None:
+        return found, skipped
+    none = f"no checkpoint in {folder}: start a new run"
+    raise UserError(
+        f"no valid checkpoint in {folder}, start a new run: {'; '.join(skipped)}" if skipped else none
+    )
 
 
 def newest_meta(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
     """The meta of the newest checkpoint that has a readable one, and a line for each that has not; the arrays
     are not looked at."""
+    return _first(folder, lambda path, step: _checked(atomic.read_note(path))["meta"])
+
+
+def _first(folder: Path, read: Callable[[Path, int], T]) -> tuple[T | None, list[str]]:
+    """Of the newest checkpoint that can be read, and a line for each that cannot."""
     skipped: list[str] = []
     for step in reversed(steps(folder)):
         try:
-            meta: dict[str, Any] = _checked(atomic.read_note(place(folder, step)))["meta"]
-            return meta, skipped
+            return read(place(folder, step), step), skipped
         except (UserError, OSError, ValueError) as error:
             skipped.append(f"checkpoint {place(folder, step).stem} skipped: {atomic.in_a_line(error)}")
     return None, skipped
@@ -167,3 +186,195 @@ def _dotted(path: tuple[Any, ...]) -> str:
 
 def _is_key(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+# --- A training's state
+
+
+class FaultsMeta(TypedDict):
+    """What went wrong in the lanes of a training, as `Faults.to_dict` says it."""
+
+    restarts: tuple[int, ...]
+    reasons: tuple[str | None, ...]
+    frozen: tuple[tuple[int, int], ...]  # lane, and the iteration from which on it stands still
+
+
+class BestMeta(TypedDict):
+    """When each lane was best."""
+
+    steps: tuple[int, ...]
+    returns: tuple[float | None, ...]  # None while every return was NaN
+
+
+class Meta(TypedDict):
+    """What a checkpoint of a training says beside its arrays."""
+
+    iteration: int
+    seconds: float
+    settings: dict[str, Any]
+    faults: FaultsMeta
+    best: NotRequired[BestMeta]  # once there was an evaluation
+
+
+class Best(NamedTuple):
+    """Each lane's agent at its best evaluation: lanes are trainings of their own, so at a step of its own."""
+
+    agent: AgentState  # [L, ...] on the host
+    steps: NDArray[np.int64]  # [L]
+    returns: NDArray[np.float64]  # [L]; -inf while every return was NaN
+
+
+class Read(NamedTuple):
+    """A training as a checkpoint has it."""
+
+    step: int
+    saved: Saved
+    best: Best | None
+    seconds: float
+    log: bytes
+    skipped: list[str]  # one line for each newer checkpoint that could not be used
+
+
+def better(best: Best | None, report: Report) -> Best:
+    """The best so far, with one more evaluation. Of equal ones the first stays."""
+    steps = np.full(len(report.evaluation.returns), report.step, np.int64)
+    returns = np.nan_to_num(report.evaluation.returns, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+    if best is None:
+        return Best(jax.tree.map(np.array, report.agent), steps, returns)
+    improved = returns > best.returns
+    if not improved.any():
+        return best
+
+    def choose(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+        return np.where(improved.reshape(-1, *[1] * (np.ndim(new) - 1)), new, old)
+
+    now: Best = jax.tree.map(choose, best, Best(report.agent, steps, returns))
+    return now
+
+
+def write_training(
+    folder: Path,
+    step: int,
+    saved: Saved,
+    best: Best | None,
+    seconds: float,
+    keep: int,
+    settings: dict[str, Any],
+    log: bytes,
+) -> None:
+    """One checkpoint of everything, with the settings it was made by and the log that led to it."""
+    groups = {"replay": replays.filled(saved.replay), "pending": saved.pending}
+    groups |= {f"where/{lane}": where for lane, where in enumerate(saved.where)}
+    raw = {f"{group}/{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
+    raw[_LOG] = np.frombuffer(log, np.uint8)
+    tree = {"agent": saved.agent, **({} if best is None else {"best": best.agent})}
+    when = {} if best is None else {"best": {"steps": best.steps, "returns": best.returns}}
+    meta = {"iteration": saved.iteration, "seconds": seconds, "settings": settings, "faults": saved.faults}
+    save(folder, step, tree, {**meta, **when}, keep, raw)
+
+
+def read_training(folder: Path, config: Config, spec: Spec) -> Read:
+    """The newest checkpoint that holds a whole training, as it was left."""
+    agent, replay = _template(config, spec)
+    chunk = blank_chunk(spec, config.schedule.steps_per_iteration)
+    ahead = {name: np.broadcast_to(blank, (config.lanes, *blank.shape)) for name, blank in chunk.items()}
+
+    def whole(loaded: Loaded) -> Read:
+        meta = from_dict(Meta, loaded.meta, "meta")
+        faults = meta["faults"]
+        wanted = meta["iteration"] * config.schedule.steps_per_iteration
+        check(wanted == loaded.step, f"iteration {meta['iteration']} ends at step {wanted}")
+        check(_LOG in loaded.raw, f"{_LOG} is missing")
+        for name, entries in (("restarts", faults["restarts"]), ("reasons", faults["reasons"])):
+            check(len(entries) == config.lanes, f"faults.{name} must have {config.lanes} entries")
+        inside = all(0 <= lane < config.lanes for lane, _ in faults["frozen"])
+        check(inside, "faults.frozen names a lane that is not there")
+        saved = Saved(
+            iteration=meta["iteration"],
+            agent=restore({"agent": agent}, loaded)["agent"],
+            replay=_unfilled(strip_prefix(loaded.raw, "replay/"), replay),
+            pending=_fitting(loaded.raw, "pending/", ahead),
+            where=[_where(loaded.raw, f"where/{lane}/", spec) for lane in range(config.lanes)],
+            faults=dict(faults),
+        )
+        best = None
+        if "best" in meta:
+            _check_best(meta["best"], config.lanes)
+            returns = [-np.inf if value is None else value for value in meta["best"]["returns"]]
+            agents = restore({"best": agent}, loaded)["best"]
+            best = Best(agents, np.array(meta["best"]["steps"], np.int64), np.array(returns, np.float64))
+        return Read(loaded.step, saved, best, meta["seconds"], loaded.raw[_LOG].tobytes(), [])
+
+    found, skipped = newest(folder, whole)
+    return found._replace(skipped=skipped)
+
+
+def trained_settings(folder: Path) -> dict[str, Any] | None:
+    """What the agents in the newest readable checkpoint were trained with; None where there is none."""
+    found = (newest_meta(folder)[0] or {}).get("settings")
+    return found if isinstance(found, dict) else None
+
+
+def read_agent(folder: Path, config: Config, spec: Spec, best: bool = False) -> tuple[AgentState, Loaded]:
+    """Only the agent of the newest checkpoint that can be read, or the best one that it has; one that was
+    fitted to logged episodes may have no policy."""
+    name = "best" if best else "agent"
+    if config.from_log:
+        template: AgentState = jax.eval_shape(lambda: offline.start(config, spec))
+    else:
+        template = _template(config, spec)[0]
+    loaded = load(folder, {name: template})
+    return loaded.tree[name], loaded
+
+
+def best_moments(folder: Path, lanes: int) -> list[dict[str, Any]] | None:
+    """Step and return of each lane's best evaluation, by the newest checkpoint; None where it has none."""
+    meta = newest_meta(folder)[0]
+    if meta is None or "best" not in meta:
+        return None
+    found = from_dict(BestMeta, meta["best"], "best")
+    _check_best(found, lanes)
+    pairs = zip(found["steps"], found["returns"], strict=True)
+    return [{"step": step, "return": value} for step, value in pairs]
+
+
+def _check_best(found: BestMeta, lanes: int) -> None:
+    fits = len(found["steps"]) == len(found["returns"]) == lanes
+    check(fits, f"best has not {lanes} steps and returns, one for each lane")
+
+
+def _template(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
+    """Shapes and types of a training's state, without its memory."""
+    shapes: tuple[AgentState, Replay] = jax.eval_shape(lambda: train.start(config, spec))
+    return shapes
+
+
+def _fitting(arrays: Arrays, prefix: str, wanted: Arrays) -> Arrays:
+    """Those under a prefix, if they are of the wanted shapes and types."""
+    for name, like in wanted.items():
+        check(prefix + name in arrays, f"{prefix}{name} is missing")
+        check_like(prefix + name, arrays[prefix + name], like)
+    return strip_prefix(arrays, prefix)
+
+
+def _unfilled(columns: Arrays, template: Replay) -> Replay:
+    """The columns of the replay at full size again, if they are those of such a replay."""
+    for name in replays.present(template):
+        check(name in columns, f"replay/{name} is missing")
+    full = replays.unfilled(columns, template)
+    for name, wanted in replays.present(template).items():
+        check_like(f"replay/{name}", getattr(full, name), wanted)
+    return full
+
+
+def _where(arrays: Arrays, prefix: str, spec: Spec) -> Arrays:
+    """Where a lane's environment is, if it can be there."""
+    steps = len(np.atleast_1d(arrays.get(f"{prefix}actions", np.zeros(0))))
+    wanted: Arrays = {
+        "episode": np.zeros((), np.int64),
+        "restarts": np.zeros((), np.int64),
+        "left": np.zeros((), np.bool_),
+        "actions": np.zeros((min(steps, spec.max_episode_steps), spec.action_size), np.float32),
+        "observation": np.zeros(spec.observation_size, np.float32),
+    }
+    return _fitting(arrays, prefix, wanted)

@@ -6,7 +6,7 @@ both of its values, or with neither. Only dimensions that the reward reads play;
 which, all that vary. The others earn nothing. What a reward gives for the end of an episode is left out.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,18 +17,19 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import NDArray
 
-from apportion.core.config import Tell, UserError, check, silent
-from apportion.core.types import Method, State, Transitions
+from apportion.core.config import Tell, check, silent
+from apportion.core.types import Method, State, Transitions, single_steps
 from apportion.graph.posterior import Shares, spread
 from apportion.runs import shapley
 from apportion.runs.credit import MOST_BEHIND, Credit, as_rows
-from apportion.runs.shapley import Doubles, Players
+from apportion.runs.shapley import Doubles
 
-LEAST_BEHIND = 64  # steps to compare with, by default
-BEHIND_ALL = 4096  # of them for all dimensions together, within these limits
+LEAST_BEHIND = MOST_BEHIND // 4  # steps to compare with, by default,
+BEHIND_ALL = 16 * MOST_BEHIND  # and those for all dimensions together, within these limits
 _BLOCK = 8192  # rows of one call of the compiled reward, which bounds the memory of its hidden layers
 
-RewardOf = Callable[[State, NDArray[Any]], NDArray[Any]]  # of rows [N, S+A+S]
+Steps = NDArray[np.float32]  # [N, S+A+S] state, action and next state: what is explained, or compared with
+RewardOf = Callable[[State, Steps], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -55,30 +56,11 @@ class Precision:
         return self.background or max(LEAST_BEHIND, min(MOST_BEHIND, BEHIND_ALL // max(players, 1)))
 
 
-class Steps(NamedTuple):
-    """Steps to explain, or to compare with."""
-
-    observations: NDArray[Any]  # [T, S]
-    actions: NDArray[Any]  # [T, A]
-    next_observations: NDArray[Any]  # [T, S]
-
-    @classmethod
-    def of_episodes(cls, episodes: Sequence[Mapping[str, NDArray[Any]]]) -> "Steps":
-        """All steps of episodes: observations [T+1, S] each, actions [T, A]."""
-        seen = [each["observations"] for each in episodes]
-        return cls(
-            np.concatenate([each[:-1] for each in seen]),
-            np.concatenate([each["actions"] for each in episodes]),
-            np.concatenate([each[1:] for each in seen]),
-        )
-
-    def take(self, chosen: Any) -> "Steps":
-        """Some of them."""
-        return Steps(*(part[chosen] for part in self))
-
-    def rows(self) -> NDArray[np.float32]:
-        """[T, S+A+S]"""
-        return np.concatenate(self, axis=1, dtype=np.float32)
+def steps_of(episodes: Iterable[Mapping[str, NDArray[Any]]]) -> Steps:
+    """All steps of episodes: observations [T+1, S] each, actions [T, A]."""
+    parts = [(each["observations"], each["actions"]) for each in episodes]
+    whole = [np.concatenate([seen[:-1], done, seen[1:]], axis=1) for seen, done in parts]
+    return np.concatenate(whole, dtype=np.float32)
 
 
 class Explanation(NamedTuple):
@@ -97,14 +79,13 @@ class Explanation(NamedTuple):
 
 
 def compile_reward(method: Method, states: int) -> RewardOf:
-    """r̂ of rows, compiled once for all lanes. Blocks of rows keep shapes few and memory small."""
+    """r̂ of steps, compiled once for all lanes. Blocks of steps keep shapes few and memory small."""
 
     @jax.jit
     def block(state: State, rows: Float[Array, "N C"]) -> Float[Array, "N"]:
-        before, action, after = rows[:, :states], rows[:, states:-states], rows[:, -states:]
-        return method.reward(state, _transitions(before, action, after, 0))
+        return method.reward(state, _transitions(rows, states))
 
-    def reward_of(state: State, rows: NDArray[Any]) -> NDArray[Any]:
+    def reward_of(state: State, rows: Steps) -> NDArray[Any]:
         size = min(_BLOCK, 1 << max(0, len(rows) - 1).bit_length())
         padded = np.pad(rows.astype(np.float32), ((0, -len(rows) % size), (0, 0)))
         blocks = [block(state, padded[start : start + size]) for start in range(0, len(padded), size)]
@@ -113,28 +94,23 @@ def compile_reward(method: Method, states: int) -> RewardOf:
     return reward_of
 
 
-def check_explainable(name: str, method: Method, state: State, steps: Steps) -> None:
+def check_explainable(name: str, method: Method, state: State, steps: Steps, states: int) -> None:
     """Complain unless the method has learned a reward of single steps."""
-    reason = why_not_alone(name, method, state, steps)
-    if reason is None:
-        return
-    if method.credit is not None:
-        raise UserError(
-            f"{reason}: only rewards of single steps can be explained, such as those of grd, rd and rrd"
-        )
-    raise UserError(f"{reason}: there is nothing to explain. Explain a run of grd, rd or rrd")
+    reason = why_not_alone(name, method, state, steps, states)
+    nothing = "there is nothing to explain. Explain a run of grd, rd or rrd"
+    whole = "only rewards of single steps can be explained, such as those of grd, rd and rrd"
+    check(reason is None, f"{reason}: {nothing if method.credit is None else whole}")
 
 
-def why_not_alone(name: str, method: Method, state: State, steps: Steps) -> str | None:
+def why_not_alone(name: str, method: Method, state: State, steps: Steps, states: int) -> str | None:
     """Why the method has no reward of single steps; None where it has one."""
     if method.credit is not None:
         return f"the credit of {name} depends on the whole segment"
-    before, action, after = (jnp.asarray(part, jnp.float32) for part in steps)
+    given = _transitions(jnp.asarray(steps), states)
+    facts = ("paid", "true_reward", "segment_total", "segment_length", "step_in_segment", "step_in_episode")
+    other = given._replace(**{fact: getattr(given, fact) + 1 for fact in (*facts, "credit")})
     reward = jax.jit(method.reward)  # op by op, each would be compiled by itself
-    without, with_facts = (
-        np.asarray(reward(state, _transitions(before, action, after, fact))) for fact in (0, 1)
-    )
-    if not np.array_equal(without, with_facts, equal_nan=True):
+    if not np.array_equal(reward(state, given), reward(state, other), equal_nan=True):
         return f"{name} takes its rewards from the episode and learns none"
     return None
 
@@ -147,28 +123,32 @@ def explain_reward(
     background: Steps,
     precision: Precision,
     rng: np.random.Generator,
-    owners: NDArray[np.int64] | None = None,
+    owners: NDArray[np.int64],
     tell: Tell = silent,
 ) -> Explanation:
     """Contributions at each step, relative to the background; `reward_of` is the method's, compiled. Entries
-    [D] of a one-hot vector have the same owner, and are one player."""
-    rows, behind = steps.rows(), background.rows()
-    states = steps.observations.shape[1]
-    entries = _players(method, state, np.concatenate([rows, behind]), states)
-    owners = np.arange(len(entries)) if owners is None else owners
-    on = np.bincount(owners, entries) > 0
+    [S+A] of a one-hot vector have the same owner, and are one player."""
+    states = steps.shape[1] - len(owners)
+    on = np.bincount(owners, _read(method, state, np.concatenate([steps, background]), states)) > 0
     number = np.where(on, np.cumsum(on) - 1, -1)[owners]
-    players = Players(int(on.sum()), np.concatenate([number, number[:states]]))
-    behind = behind[: precision.steps_behind(players.size)]
-    exact, function = players.size <= precision.exact_up_to, partial(reward_of, state)
+    players, count = np.concatenate([number, number[:states]]), int(on.sum())
+    behind = background[: precision.steps_behind(count)]
+    exact, function = count <= precision.exact_up_to, partial(reward_of, state)
     if exact:
-        found = shapley.exact(function, rows, behind, players, tell)
+        found = shapley.exact(function, steps, behind, players, tell)
     else:
-        found = shapley.sampled(function, rows, behind, players, precision.rounds, rng, tell)
+        found = shapley.sampled(function, steps, behind, players, precision.rounds, rng, tell)
+
+    def of_all(values: Doubles) -> Doubles:
+        """[..., P] → [..., D], zero for those who do not play."""
+        whole = np.zeros((*values.shape[:-1], len(on)))
+        whole[..., on] = values
+        return whole
+
     return Explanation(
-        contributions=_spread(found.contributions, on),
-        standard_errors=_spread(found.standard_errors, on),
-        mean_errors=_spread(found.mean_errors, on),
+        contributions=of_all(found.contributions),
+        standard_errors=of_all(found.standard_errors),
+        mean_errors=of_all(found.mean_errors),
         redistributed=found.values,
         baseline=found.baseline,
         background=len(behind),
@@ -177,46 +157,30 @@ def explain_reward(
     )
 
 
-def _players(method: Method, state: State, rows: NDArray[Any], states: int) -> NDArray[np.bool_]:
-    """[D] dimensions that the method's reward reads; where it does not say which, those that ever vary."""
+def _read(method: Method, state: State, rows: Steps, states: int) -> NDArray[np.bool_]:
+    """[S+A] what the method's reward reads; where it does not say, what ever varies."""
     if method.graph is not None:
         return np.asarray(method.graph.reads(state)) >= 0.5
     varies = ~(rows == rows[0]).all(axis=0)
     return np.concatenate([varies[:states] | varies[-states:], varies[states:-states]])
 
 
-def _spread(values: Doubles, on: NDArray[np.bool_]) -> Doubles:
-    """[..., P] → [..., D], zero for those who do not play."""
-    spread = np.zeros((*values.shape[:-1], len(on)))
-    spread[..., on] = values
-    return spread
-
-
-def _transitions(before: Array, action: Array, after: Array, fact: int) -> Transitions:
-    """Steps whose other facts (what was paid, where in a segment, ...) are all the same number."""
-    number = jnp.full(len(before), fact, jnp.float32)
-    count = jnp.full(len(before), fact, jnp.int32)
-    return Transitions(
-        observation=before,
-        action=action,
-        next_observation=after,
-        paid=number,
-        true_reward=number,
-        terminated=jnp.zeros(len(before), jnp.bool_),
-        segment_total=number,
-        segment_length=count,
-        step_in_segment=count,
-        step_in_episode=count,
-        credit=number,
-    )
+def _transitions(rows: Float[Array, "N C"], states: int) -> Transitions:
+    """Of which nothing else is known."""
+    before, action, after = rows[:, :states], rows[:, states:-states], rows[:, -states:]
+    return single_steps(before, action, after, jnp.zeros(len(rows), jnp.bool_))
 
 
 # --- By the posterior
 
 
 def by_posterior(credit: Credit, steps: Steps, background: Steps, owners: NDArray[np.int64]) -> Explanation:
-    """Contributions at each step; entries of a one-hot vector [D] have the same owner."""
-    found, rows, behind = credit.posterior, _rows(steps), _rows(background)
+    """Contributions at each step; entries of a one-hot vector [S+A] have the same owner."""
+    found, states = credit.posterior, steps.shape[1] - len(owners)
+    rows, behind = (
+        as_rows(each[:, :states], each[:, states:-states], np.zeros((len(each), 1)), each[:, -states:])
+        for each in (steps, background)
+    )  # none of them is an end
     whole = _owned(found.shares(rows, behind), owners)
     # Two halves of the background tell how far another one would move them.
     halves = [_owned(found.shares(rows, behind[first::2]), owners) for first in (0, 1)]
@@ -236,30 +200,19 @@ def by_posterior(credit: Credit, steps: Steps, background: Steps, owners: NDArra
     )
 
 
-def mixed(credit: Credit, known: Explanation, learned: Explanation) -> Explanation:
-    """Of the posterior's credit and the method's, as they count; what they differ by is doubt."""
-    share, rest = credit.share, 1 - credit.share
+def mixed(share: float, known: Explanation, learned: Explanation) -> Explanation:
+    """Of the posterior's credit, which has this share, and the method's; what they differ by is doubt."""
+    weighted = ("contributions", "standard_errors", "mean_errors", "redistributed", "baseline")
+    both = {name: (getattr(known, name), getattr(learned, name)) for name in weighted}
     apart = learned.contributions - known.contributions
     assert known.deviations is not None
     assert known.mean_deviations is not None
-    return Explanation(
-        contributions=known.contributions + rest * apart,
-        standard_errors=share * known.standard_errors + rest * learned.standard_errors,
-        mean_errors=share * known.mean_errors + rest * learned.mean_errors,
-        redistributed=share * known.redistributed + rest * learned.redistributed,
-        baseline=share * known.baseline + rest * learned.baseline,
-        background=learned.background,
+    return learned._replace(
+        **{name: share * mine + (1 - share) * other for name, (mine, other) in both.items()},
         players=known.players | learned.players if share > 0 else learned.players,
-        exact=learned.exact,
-        deviations=np.sqrt(known.deviations**2 + rest * apart**2),
-        mean_deviations=np.sqrt(known.mean_deviations**2 + rest * apart.mean(axis=0) ** 2),
+        deviations=np.sqrt(known.deviations**2 + (1 - share) * apart**2),
+        mean_deviations=np.sqrt(known.mean_deviations**2 + (1 - share) * apart.mean(axis=0) ** 2),
     )
-
-
-def _rows(steps: Steps) -> Doubles:
-    """[N, 2 S + A + 1]; none of them is an end."""
-    end = np.zeros((len(steps.actions), 1))
-    return as_rows(steps.observations, steps.actions, end, steps.next_observations)
 
 
 def _owned(shares: Shares, owners: NDArray[np.int64]) -> Shares:

@@ -30,16 +30,11 @@ SURE = 2.0  # standard errors that a gain over the mean must have
 KNOWN = 0.95  # probability from which an input of yes and no matters, or does not
 INTERVAL = 0.9  # of the probability, where nobody asks for another
 SPEAKS = ("grd",)  # methods whose credit is the posterior's where that explains as much
-_CHECKED = 20_000  # steps of held-out episodes that tell how far totals determine credit
-_AT_ONCE = 10_000  # steps whose credit is computed together
+STEPS = 20_000  # whose credit is computed together, and which are enough to tell shares from
 MOST_BEHIND = 256  # steps to compare with, by default
-_EXPLAINED = 1000  # steps that are compared, to name dimensions
 _NAMED = 0.2  # of what is not determined, that a dimension must have to be named
 _WELL = 0.9  # determined: nothing needs to be named
 _LEVEL = 0.3  # of the outcomes' spread: a level that is less is not worth a word
-_CANCELLED = 1e-6  # log odds: steps that come to less cancel each other
-_GROUPS = 5  # of held-out episodes, that tell whether probabilities are right
-_SAME = 0.02  # of a dimension's variance that is between episodes: less is the same in each
 
 
 class Credit(NamedTuple):
@@ -75,12 +70,12 @@ class Credit(NamedTuple):
         first = 0
         while first < len(episodes):
             before = ends[first] - len(episodes[first])
-            last = max(first + 1, int(np.searchsorted(ends, before + _AT_ONCE, side="right")))
+            last = max(first + 1, int(np.searchsorted(ends, before + STEPS, side="right")))
             rows = np.concatenate(episodes[first:last])
             whole = self.of_steps(rows, None if learned is None else np.concatenate(learned[first:last]))
             for number in range(first, last):
                 start = int(ends[number]) - len(episodes[number]) - before
-                own = whole.part(slice(start, int(ends[number]) - before))
+                own = whole.of(slice(start, int(ends[number]) - before))
                 known = np.isfinite(earned[number])
                 yield own.paid(float(earned[number]), constant - constant[0]) if known else own
             first = last
@@ -97,8 +92,8 @@ class Credit(NamedTuple):
         (Aumann and Shapley): r_t (σ(b + Σ r) - σ(b)) / Σ r."""
         drawn, base = steps.drawn(), self.posterior.per_segment
         total = drawn.sum(axis=0)
-        slope = expit(base) * expit(-base)  # where all cancel each other
-        large = np.abs(total) > _CANCELLED
+        large = np.abs(total) > 1e-6  # else all cancel each other, and the slope is the limit
+        slope = expit(base) * expit(-base)
         rate = np.where(large, (expit(base + total) - expit(base)) / np.where(large, total, 1.0), slope)
         return np.asarray(drawn * rate * (1 - 2 * self.posterior.flips))
 
@@ -121,9 +116,9 @@ class Steps(NamedTuple):
     apart: Floats  # [N] squares of what the method's rewards differ by, as far as they count
     widening: float
 
-    def part(self, which: slice) -> "Steps":
+    def of(self, some: slice) -> "Steps":
         return self._replace(
-            reward=self.reward[which], deviations=self.deviations[which], apart=self.apart[which]
+            reward=self.reward[some], deviations=self.deviations[some], apart=self.apart[some]
         )
 
     def paid(self, earned: float, besides: Floats) -> "Steps":
@@ -189,8 +184,7 @@ def fit_credit(
     whose, moves = np.append(input_owners(spec), len(input_names(spec))), learned[0].observations.shape[1]
     whose = np.append(whose, whose[:moves] + len(input_names(spec)) + 1)
     found = posteriors.fit(rows, totals, np.random.default_rng(seed), yes_no, whose, moves)
-    judged = _judged_answers if yes_no else _judged_amounts
-    left, plain, widening, more = judged(found, behind, paid, float(totals.mean()))
+    left, plain, widening, more = _judged(found, behind, paid, float(totals.mean()))
     credit = Credit(found, 1.0, widening, {})
     determined, allowed = _determined(credit, behind, paid)
     level = float(found.per_segment[0])
@@ -208,26 +202,22 @@ def fit_credit(
     return credit._replace(facts=facts)
 
 
-Judged = tuple[Floats, Floats, float, dict[str, Any]]
-
-
-def _judged_amounts(found: Posterior, behind: list[NDArray[Any]], paid: Floats, usual: float) -> Judged:
+def _judged(
+    found: Posterior, behind: list[NDArray[Any]], paid: Floats, usual: float
+) -> tuple[Floats, Floats, float, dict[str, Any]]:
     """Squared errors of held-out outcomes [E], those of the mean, how much too narrow intervals are, and what
-    else there is to say."""
-    mean, variance = found.totals(behind)
-    left, plain = (paid - mean) ** 2, (paid - usual) ** 2
-    return left, plain, float(np.sqrt(max(1.0, float(np.mean(left / np.maximum(variance, 1e-300)))))), {}
-
-
-def _judged_answers(found: Posterior, behind: list[NDArray[Any]], said: Floats, usual: float) -> Judged:
-    """The same of yes and no, with log losses."""
+    else there is to say; of yes and no, log losses."""
+    if not found.yes_no:
+        mean, variance = found.totals(behind)
+        left, plain = (paid - mean) ** 2, (paid - usual) ** 2
+        return left, plain, float(np.sqrt(max(1.0, float(np.mean(left / np.maximum(variance, 1e-300)))))), {}
     probability = found.probabilities(behind)
-    left, plain = log_losses(logit(probability), said), log_losses(logit(usual), said)
+    left, plain = log_losses(logit(probability), paid), log_losses(logit(usual), paid)
     facts = {
         "log_loss": float(left.mean()),
         "constant_log_loss": float(plain.mean()),
         "flips": found.flips,
-        "calibration": calibration(probability, said),
+        "calibration": calibration(probability, paid),
     }
     return left, plain, 1.0, facts
 
@@ -238,7 +228,7 @@ def calibration(probability: Floats, said: Floats) -> list[dict[str, float]]:
     order = np.argsort(probability, kind="stable")
     return [
         {"episodes": len(part), "expected": float(probability[part].mean()), "said": float(said[part].mean())}
-        for part in np.array_split(order, min(_GROUPS, len(order)))
+        for part in np.array_split(order, min(5, len(order)))
     ]
 
 
@@ -267,7 +257,7 @@ def weighed(credit: Credit, method: str, unexplained: Floats, varied: Floats) ->
 def _determined(credit: Credit, segments: list[NDArray[Any]], paid: Floats) -> tuple[float, float]:
     """The share of the variance of steps' credit that is not doubt, and how much steps may vary, doubt
     included, as a standard deviation."""
-    some = 1 + int(np.searchsorted(np.cumsum([len(rows) for rows in segments]), _CHECKED))
+    some = 1 + int(np.searchsorted(np.cumsum([len(rows) for rows in segments]), STEPS))
     steps = list(credit.of_episodes(segments[:some], None, paid))
     known = float(np.var(np.concatenate([each.reward for each in steps])))
     whole = max(known + float(np.mean(np.concatenate([each.variance for each in steps]))), 1e-300)
@@ -276,13 +266,14 @@ def _determined(credit: Credit, segments: list[NDArray[Any]], paid: Floats) -> t
 
 def _undetermined(spec: Spec, found: Posterior, segments: list[NDArray[Any]]) -> list[dict[str, Any]]:
     """Dimensions whose part in the credit totals tell least of, and whether they are the same in every
-    episode."""
+    episode: next to nothing of their variance is between episodes."""
     rows = np.concatenate(segments)
     chosen = np.random.default_rng(0).permutation(len(rows))
-    doubt = found.shares(rows[chosen[:_EXPLAINED]], rows[chosen[-MOST_BEHIND:]]).variance.mean(axis=0)
+    compared = rows[chosen[: 4 * MOST_BEHIND]]
+    doubt = found.shares(compared, rows[chosen[-MOST_BEHIND:]]).variance.mean(axis=0)
     between = np.var([each.mean(axis=0) for each in segments], axis=0) / np.maximum(rows.var(axis=0), 1e-300)
     whose, names = np.append(input_owners(spec), -1), (*input_names(spec), "an end")
-    alike = {names[dim]: bool(share < _SAME) for dim, share in zip(whose, between, strict=False)}
+    alike = {names[dim]: bool(share < 0.02) for dim, share in zip(whose, between, strict=False)}
     parts: dict[str, float] = {}
     for dim, value in zip(whose, doubt, strict=True):
         parts[names[dim]] = parts.get(names[dim], 0.0) + float(value)

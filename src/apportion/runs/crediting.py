@@ -5,22 +5,23 @@ what its method has learned.
 """
 
 import itertools
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.categories import expanded, input_names, input_owners
+from apportion.core.categories import input_names, input_owners
 from apportion.core.config import Tell, check, nearest, silent
 from apportion.core.spec import Spec
 from apportion.data.encoding import MOST_CATEGORIES, UNKNOWN
 from apportion.data.rows import CREDIT, REWARD, Column, Earned, Log, Rows
-from apportion.runs.contributions import Precision, Steps
+from apportion.runs.contributions import Precision, steps_of
 from apportion.runs.credit import (
     INTERVAL,
     MOST_BEHIND,
+    STEPS,
     Credit,
+    Steps,
     half_width,
     need_credit,
     quantiles,
@@ -29,17 +30,12 @@ from apportion.runs.credit import (
 )
 from apportion.runs.explaining import Explainer
 from apportion.runs.folder import RunFolder
-from apportion.runs.learned import Learned, read_learned
-from apportion.runs.logged import learners_record, plain_episode, read_facts, read_for, records_of
+from apportion.runs.learned import read_learned
+from apportion.runs.logged import plain_episode, read_facts, read_for, records_of
 from apportion.runs.summary import fit_warnings
-from apportion.training.evaluate import make_redistribute
-from apportion.training.offline import episode_arrays
-from apportion.training.uneven import groups, padded_to
 
 HALF_LIFE = 3.0  # steps in which the weight of time decay halves
-_STEPS_AT_ONCE = 100_000  # whose rewards are computed together, padding included
-_STEPS_EXPLAINED = 500  # at once, or those of one longer episode
-_APART = 20_000  # steps whose own part is told from that of other columns
+_EXPLAINED = 500  # steps at once, or those of one longer episode
 _CHANGE = "probability_change"  # the column that is written for outcomes of yes and no
 
 Floats = NDArray[np.float64]
@@ -61,10 +57,21 @@ def relabel_rows(
     both = "shares are log odds, and --exact makes amounts: leave out one"
     check(not (answered and exact and credit), both)
     learned = read_learned(run)
-    rewards = np.concatenate(method_rewards(run, learned, log, tell))
+    records = records_of(run.read_spec(), log)
+    rewards = np.concatenate(learned.mean_rewards(records, tell))
     needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
     check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
-    columns = _rewards(run, log, rows, rewards, exact)
+    known = read_credit(run)
+    if known is None:
+        without = f"{run.path} has no intervals, without which yes and no are not made"
+        check(not (exact and answered), without)
+        columns = {REWARD: rewards}
+    else:
+        steps = list(known.of_records(records, rows.split(rewards), paid=True))
+        columns = _columns(known, steps, log.answers, exact)
+    if exact:  # with what is missing of each outcome spread evenly
+        missing = (rows.totals - np.add.reduceat(columns[REWARD], rows.starts)) / rows.lengths
+        columns = {name: values + np.repeat(missing, rows.lengths) for name, values in columns.items()}
     reward, shares = columns.pop(REWARD), Columns()
     if credit:
         shares, more = _shares(run, learned.sound, log, precision, tell)
@@ -76,25 +83,16 @@ def relabel_rows(
     return Earned(rows, reward, shares, columns)
 
 
-def _rewards(run: RunFolder, log: Log, rows: Rows, learned: Floats, exact: bool) -> Columns:
+def _columns(credit: Credit, steps: list[Steps], answers: tuple[float, float] | None, exact: bool) -> Columns:
     """[N] the credit of each step, and the ends of its interval. Of yes and no these are log odds, and how
     much each step changed the probability; or, exactly, parts of the outcome in the data's own numbers."""
-    credit, spec = read_credit(run), run.read_spec()
-    if credit is None:
-        check(
-            not exact or log.answers is None,
-            f"{run.path} has no intervals, without which yes and no are not made",
-        )
-        return _exactly(rows, {REWARD: learned}) if exact else {REWARD: learned}
-    steps = list(credit.of_records(records_of(spec, log), rows.split(learned), paid=True))
-    if log.answers is not None and exact:
-        no, yes = log.answers
-        parts = np.concatenate([credit.divided(each) for each in steps]) * (yes - no)
-        return _exactly(rows, _with_ends(REWARD, [(parts[:, 0], *quantiles(parts, INTERVAL))]))
+    if answers is not None and exact:
+        parts = np.concatenate([credit.divided(each) for each in steps]) * (answers[1] - answers[0])
+        return _with_ends(REWARD, [(parts[:, 0], *quantiles(parts, INTERVAL))])
     found = _with_ends(REWARD, [(each.reward, *each.within(INTERVAL)) for each in steps])
-    if log.answers is not None:
+    if answers is not None:
         found |= _with_ends(_CHANGE, [credit.changes(each, INTERVAL) for each in steps])
-    return _exactly(rows, found) if exact else found
+    return found
 
 
 def _with_ends(name: str, parts: list[tuple[Floats, Floats, Floats]]) -> Columns:
@@ -103,42 +101,17 @@ def _with_ends(name: str, parts: list[tuple[Floats, Floats, Floats]]) -> Columns
     return {name: middle, f"{name}_low": low, f"{name}_high": high}
 
 
-def _exactly(rows: Rows, columns: Columns) -> Columns:
-    """With what is missing of each outcome spread evenly."""
-    missing = (rows.totals - np.add.reduceat(columns[REWARD], rows.starts)) / rows.lengths
-    more = np.repeat(missing, rows.lengths)
-    return {name: values + more for name, values in columns.items()}
-
-
-def method_rewards(run: RunFolder, learned: Learned, log: Log, tell: Tell = silent) -> list[Floats]:
-    """[T] of each episode, by what the run's method has learned: the mean over sound lanes."""
-    spec, lengths = run.read_spec(), np.array([len(each) for each in log.actions], np.int64)
-    found: dict[int, Floats] = {}
-    for group in groups(lengths, int(lengths.max())):
-        redistribute = make_redistribute(learned.method, padded_to(expanded(spec), group.steps))
-        at_once = max(1, _STEPS_AT_ONCE // group.steps)
-        for first in range(0, len(group.numbers), at_once):
-            numbers = group.numbers[first : first + at_once].tolist()
-            some = [episode_arrays(learners_record(spec, log, number, number)) for number in numbers]
-            # The last part is filled up: another number of episodes would be another program.
-            some += some[:1] * (at_once - len(some) if first else 0)
-            lanes = redistribute(learned.models, [some] * learned.config.lanes)
-            for place, number in enumerate(numbers):
-                mean = np.mean([lanes[lane][place] for lane in learned.sound], axis=0)
-                found[number] = np.asarray(mean, np.float64)
-                tell(len(found), len(lengths))
-    return [found[number] for number in range(len(lengths))]
-
-
 def _shares(
     run: RunFolder, lanes: list[int], log: Log, precision: Precision, tell: Tell
 ) -> tuple[Columns, Columns]:
     """[N] of each dimension, the mean over lanes, and the ends of their intervals."""
     explainer, spec = Explainer(run, precision), run.read_spec()
     found, spreads = [], []
-    for numbers in _together(np.array([len(each) for each in log.actions], np.int64)):
-        shown = [plain_episode(spec, log, number) for number in numbers]
-        steps = Steps.of_episodes(shown)
+    lengths = np.array([len(each) for each in log.actions], np.int64)
+    # Some episodes in one call, for each call takes a while of its own.
+    firsts = np.flatnonzero(np.diff((np.cumsum(lengths) - lengths) // _EXPLAINED, prepend=-1)).tolist()
+    for numbers in itertools.starmap(range, itertools.pairwise([*firsts, len(lengths)])):
+        steps = steps_of(plain_episode(spec, log, number) for number in numbers)
         explained = [explainer.explain(lane, steps) for lane in lanes]
         found.append(np.mean([each.contributions for each in explained], axis=0))
         if explainer.credit is not None:
@@ -150,13 +123,6 @@ def _shares(
         bounds[f"{CREDIT}_{name}_low"] = values[:, place] - half
         bounds[f"{CREDIT}_{name}_high"] = values[:, place] + half
     return dict(zip(explainer.names, values.T, strict=True)), bounds
-
-
-def _together(lengths: NDArray[np.int64]) -> Iterator[range]:
-    """Numbers of episodes that are explained in one call, for each call takes a while of its own."""
-    before = np.cumsum(lengths) - lengths
-    firsts = np.flatnonzero(np.diff(before // _STEPS_EXPLAINED, prepend=-1)).tolist()
-    return itertools.starmap(range, itertools.pairwise([*firsts, len(lengths)]))
 
 
 # --- By kind of step
@@ -182,9 +148,10 @@ class _Kinds(NamedTuple):
         check(len(names) <= MOST_CATEGORIES, f"{many}: group them")
         return cls(names.tolist(), codes)
 
-    def sums(self, values: Floats) -> Floats:
-        """[V] of values [N]."""
-        return np.asarray(np.bincount(self.codes, values, len(self.names)), np.float64)
+    def sums(self, values: Floats | None = None) -> Floats:
+        """[V] of values [N], or how many steps there are."""
+        found: NDArray[Any] = np.bincount(self.codes, values, len(self.names))
+        return found
 
 
 def credit_by(run: RunFolder, data: str | None, by: str, tell: Tell = silent) -> dict[str, Any]:
@@ -193,7 +160,9 @@ def credit_by(run: RunFolder, data: str | None, by: str, tell: Tell = silent) ->
     credit = need_credit(run)
     source = str(read_facts(run)["data"]) if data is None else data
     rows, log = read_for(run, source)
-    learned = None if credit.share == 1 else method_rewards(run, read_learned(run), log)
+    spec, learned = run.read_spec(), None
+    if credit.share < 1:
+        learned = read_learned(run).mean_rewards(records_of(spec, log))
     return {
         "run": str(run.path),
         "data": source,
@@ -201,7 +170,7 @@ def credit_by(run: RunFolder, data: str | None, by: str, tell: Tell = silent) ->
         "unit": "outcome" if log.answers is None else "yes",
         "episodes": len(rows.lengths),
         "outcomes": float(np.nansum(log.totals)),
-        "kinds": credit_of_kinds(run.read_spec(), credit, rows, log, by, learned, tell),
+        "kinds": credit_of_kinds(spec, credit, rows, log, by, learned, tell),
         "notes": fit_warnings(run),
     }
 
@@ -226,7 +195,7 @@ def credit_of_kinds(
     mine = input_owners(spec) == input_names(spec).index(by)
     own = _own(credit, np.concatenate(episodes), kinds, mine, rates)
     columns = {
-        "n": np.bincount(kinds.codes, minlength=len(kinds.names)),
+        "n": kinds.sums(),
         "credit": drawn[:, 0],
         "low": low,
         "high": high,
@@ -274,11 +243,11 @@ def _earned(
 def _own(credit: Credit, rows: Floats, kinds: _Kinds, mine: NDArray[np.bool_], rates: Floats) -> Floats:
     """[V] of the credit what the column itself has: its Shapley values, as `relabel --credit` writes them."""
     order = np.random.default_rng(0).permutation(len(rows))
-    some = np.sort(order[:_APART])
+    some = np.sort(order[:STEPS])
     shares = credit.posterior.shares(rows[some], rows[order[-MOST_BEHIND:]]).mean[:, :-1]
     fewer = kinds._replace(codes=kinds.codes[some])
-    seen, count = (np.bincount(each.codes, minlength=len(kinds.names)) for each in (fewer, kinds))
-    return np.asarray(fewer.sums(shares[:, mine].sum(axis=1) * rates[some]) * count / np.maximum(seen, 1))
+    own = fewer.sums(shares[:, mine].sum(axis=1) * rates[some])
+    return np.asarray(own * kinds.sums() / np.maximum(fewer.sums(), 1))
 
 
 def _rules(kinds: _Kinds, rows: Rows, log: Log) -> Columns:
@@ -296,8 +265,9 @@ def _rules(kinds: _Kinds, rows: Rows, log: Log) -> Columns:
         "time_decay": each * decayed / whole,
     }
     rules = {name: kinds.sums(values) for name, values in found.items()}
-    removal = {} if log.answers is None else {"removal": removal_effects(kinds.codes, starts, totals)}
-    return {**rules, **removal}
+    return (
+        rules if log.answers is None else {**rules, "removal": removal_effects(kinds.codes, starts, totals)}
+    )
 
 
 def removal_effects(codes: NDArray[np.int64], starts: NDArray[np.int64], said: Floats) -> Floats:

@@ -1,6 +1,7 @@
 """What is the agent of a run paid for? Contributions of each dimension to its learned reward, in episodes."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,7 @@ from numpy.typing import NDArray
 
 from apportion.core.categories import expand_actions, expand_observations, input_names, input_owners
 from apportion.core.config import Tell, check, silent
-from apportion.core.spec import REWARD_BLOCKS, Spec
-from apportion.core.types import State
+from apportion.core.spec import REWARD_BLOCKS
 from apportion.data.npz import read_npz
 from apportion.envs.messages import Arrays
 from apportion.runs.atomic import plain
@@ -24,6 +24,7 @@ from apportion.runs.contributions import (
     compile_reward,
     explain_reward,
     mixed,
+    steps_of,
 )
 from apportion.runs.credit import INTERVAL, half_width, read_credit
 from apportion.runs.folder import RunFolder
@@ -33,8 +34,6 @@ from apportion.runs.policy import play
 from apportion.runs.summary import UNDECIDED, fit_warnings
 
 _BACKGROUND, _ORDERS = range(2)  # separate streams of randomness for one lane's seed
-
-DIGITS = 7  # of the numbers in files: those of single precision
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,7 @@ class Explainer:
     """The learned rewards of a run's newest agents, or of its best, ready to be asked about steps."""
 
     def __init__(self, run: RunFolder, precision: Precision, best: bool = False) -> None:
-        self.run = run
-        self.precision = precision
+        self.run, self.precision = run, precision
         self.learned = read_learned(run, best)
         self.config, self.method = self.learned.config, self.learned.method
         self.spec = run.read_spec()  # with a category as one dimension
@@ -72,42 +70,30 @@ class Explainer:
         stored = [run.read_episodes(step) for step in run.episode_steps()]
         check(bool(stored), f"{run.path} has no stored episodes to compare with: train until an evaluation")
         self.background = [self._background(stored, lane) for lane in range(self.config.lanes)]
-        self._models: dict[int, State] = {}  # of lanes that were asked about: to take one out takes a while
-        check_explainable(self.config.method, self.method, self.learned.model(0), self.background[0])
-        self.reward_of = compile_reward(self.method, self.learned.spec.observation_size)
+        self.model = cache(self.learned.model)  # of a lane: to take one out takes a while
+        states = self.learned.spec.observation_size
+        check_explainable(self.config.method, self.method, self.model(0), self.background[0], states)
+        self.reward_of = compile_reward(self.method, states)
         self.credit = read_credit(run)
 
     def explain(self, lane: int, steps: Steps, tell: Tell = silent) -> Explanation:
         """Contributions to the reward that this lane has learned."""
-        background, seen = self.background[lane], self._learners(steps)
-        if self.credit is None:
-            return self._by_method(lane, seen, background, tell)
-        known = by_posterior(self.credit, seen, background, self.owners)
-        tell(1, 1)
-        if self.credit.share == 1:
-            return known
-        return mixed(self.credit, known, self._by_method(lane, seen, background, tell))
-
-    def _by_method(self, lane: int, seen: Steps, background: Steps, tell: Tell) -> Explanation:
+        background, seen, known = self.background[lane], self._learners(steps), None
+        if self.credit is not None:
+            known = by_posterior(self.credit, seen, background, self.owners)
+            tell(1, 1)
+            if self.credit.share == 1:
+                return known
         rng = np.random.default_rng([self.config.seeds[lane], _ORDERS])
-        if lane not in self._models:
-            self._models[lane] = self.learned.model(lane)
-        return explain_reward(
-            self.method,
-            self.reward_of,
-            self._models[lane],
-            seen,
-            background,
-            self.precision,
-            rng,
-            self.owners,
-            tell,
+        model, precision = self.model(lane), self.precision
+        learned = explain_reward(
+            self.method, self.reward_of, model, seen, background, precision, rng, self.owners, tell
         )
+        return learned if known is None or self.credit is None else mixed(self.credit.share, known, learned)
 
     def few(self) -> list[str]:
         """A sentence where little is stored to compare with."""
-        found = min(len(each.actions) for each in self.background)
-        wanted = self.precision.steps_behind()
+        found, wanted = min(map(len, self.background)), self.precision.steps_behind()
         if found >= min(wanted, LEAST_BEHIND):
             return []
         return [
@@ -131,30 +117,23 @@ class Explainer:
 
     def _learners(self, steps: Steps) -> Steps:
         """Steps as learners see them."""
-        before, actions, after = steps
-        return Steps(
-            expand_observations(self.spec, before),
-            expand_actions(self.spec, actions),
-            expand_observations(self.spec, after),
-        )
+        states = self.spec.observation_size
+        before, actions, after = np.split(steps, [states, steps.shape[1] - states], axis=1)
+        seen = (expand_observations(self.spec, each) for each in (before, after))
+        return np.concatenate([next(seen), expand_actions(self.spec, actions), *seen], axis=1)
 
-    def _background(self, stored: list[Any], lane: int) -> Steps:
-        """Steps drawn from everything this lane's policies did in stored episodes, early ones included."""
-        episodes = [episode for snapshot in stored for episode in snapshot[lane]]
-        if not episodes:  # of a lane that was frozen before the first evaluation: what the others did
-            episodes = [episode for snapshot in stored for others in snapshot for episode in others]
-        whole = Steps.of_episodes(episodes)
+    def _background(self, stored: list[list[list[Arrays]]], lane: int) -> Steps:
+        """Steps drawn from everything this lane's policies did in stored episodes, early ones included; of a
+        lane that was frozen before the first evaluation, from what the others did."""
+        own = [episode for snapshot in stored for episode in snapshot[lane]]
+        whole = steps_of(own or [each for snapshot in stored for other in snapshot for each in other])
         rng = np.random.default_rng([self.config.seeds[lane], _BACKGROUND])
-        count = min(self.precision.steps_behind(), len(whole.actions))
-        return self._learners(whole.take(rng.choice(len(whole.actions), count, replace=False)))
+        chosen = rng.choice(len(whole), min(self.precision.steps_behind(), len(whole)), replace=False)
+        return self._learners(whole[chosen])
 
 
 def explain_run(
-    run: RunFolder,
-    selection: Selection,
-    precision: Precision,
-    best: bool = False,
-    tell: Tell = silent,
+    run: RunFolder, selection: Selection, precision: Precision, best: bool = False, tell: Tell = silent
 ) -> dict[str, Any]:
     """Plain data for JSON: contributions at each step, by lane and episode, and what they come to."""
     explainer = Explainer(run, precision, best)
@@ -169,9 +148,10 @@ def explain_run(
             tell(before * whole + done, len(lanes) * whole)
 
         per_lane.append(_explain_lane(explainer, lane, episodes[lane], selection.step, on))
+    said = [*explainer.learned.skipped, *explainer.few(), *fit_warnings(run)]
     data: dict[str, Any] = plain(
         {
-            "run": str(run.path),
+            "run": run.path,
             **explainer.learned.moment(),
             "env": explainer.spec.env_id,
             "method": explainer.config.method,
@@ -183,27 +163,31 @@ def explain_run(
             "action_names": explainer.spec.action_names,
             "dimensions": _over_lanes(per_lane, explainer.names),
             "lanes": per_lane,
+            "skipped": list(dict.fromkeys(said)),
         }
     )
-    said = [*explainer.learned.skipped, *explainer.few(), *fit_warnings(run)]
-    return {**data, "skipped": list(dict.fromkeys(said))}
+    return data
 
 
 def _episodes(explainer: Explainer, selection: Selection) -> tuple[str, list[list[Arrays]]]:
     """Where the episodes come from, and those of each lane."""
-    config, spec, run = explainer.config, explainer.spec, explainer.run
-    if selection.episode is not None and config.from_log:
-        log = read_for(run, str(selection.episode))[1]
+    config, spec, run, path = explainer.config, explainer.spec, explainer.run, selection.episode
+    if path is not None and config.from_log:
+        log = read_for(run, str(path))[1]
         logged = [plain_episode(spec, log, number) for number in range(len(log.totals))]
-        return str(selection.episode), [logged] * config.lanes
-    if selection.episode is not None:
-        log = read_npz(selection.episode)
-        _check_sizes(selection.episode, log.observations[0], log.actions[0], spec)
+        return str(path), [logged] * config.lanes
+    if path is not None:
+        log = read_npz(path)
+        states, actions = log.observations[0].shape[1], log.actions[0].shape[1]
+        check(
+            (states, actions) == (spec.observation_size, spec.action_size),
+            f"{path} has {states} observed dimensions and {actions} actions, but {spec.env_id} has "
+            f"{spec.observation_size} and {spec.action_size}: give episodes of that environment",
+        )
         finite = all(np.isfinite(each).all() for each in (*log.observations, *log.actions))
-        check(finite, f"{selection.episode} holds NaN or infinity: remove those episodes first")
+        check(finite, f"{path} holds NaN or infinity: remove those episodes first")
         pairs = zip(log.observations, log.actions, strict=True)
-        given = [{"observations": seen, "actions": done} for seen, done in pairs]
-        return str(selection.episode), [given] * config.lanes
+        return str(path), [[{"observations": seen, "actions": done} for seen, done in pairs]] * config.lanes
     if selection.seed is not None:
         run.need_trust("the environment")
         return f"seed {selection.seed}", play(explainer.learned, 1, selection.seed, None)
@@ -211,31 +195,17 @@ def _episodes(explainer: Explainer, selection: Selection) -> tuple[str, list[lis
     return f"stored at step {last}", run.read_episodes(last)
 
 
-def _check_sizes(path: Path, observations: NDArray[Any], actions: NDArray[Any], spec: Spec) -> None:
-    sizes, wanted = (observations.shape[1], actions.shape[1]), (spec.observation_size, spec.action_size)
-    check(
-        sizes == wanted,
-        f"{path} has {sizes[0]} observed dimensions and {sizes[1]} actions, "
-        f"but {spec.env_id} has {wanted[0]} and {wanted[1]}: give episodes of that environment",
-    )
-
-
 def _explain_lane(
     explainer: Explainer, lane: int, episodes: list[Arrays], wanted: tuple[int, ...], tell: Tell
 ) -> dict[str, Any]:
     """One lane: its summary over all explained steps, and the steps themselves."""
     lengths = [len(episode["actions"]) for episode in episodes]
-    beyond = [step for step in wanted if step >= max(lengths)]
-    check(
-        not beyond,
-        f"--step {beyond[0] if beyond else 0} is beyond every episode, of {max(lengths)} steps at most",
-    )
-    steps = [
-        np.array([step for step in wanted or range(length) if step < length], np.int64) for length in lengths
-    ]
-    starts = np.cumsum([0, *lengths[:-1]])
-    chosen = np.concatenate([start + rows for start, rows in zip(starts, steps, strict=True)])
-    found = explainer.explain(lane, Steps.of_episodes(episodes).take(chosen), tell)
+    beyond = max(wanted, default=0)
+    check(beyond < max(lengths), f"--step {beyond} is beyond every episode, of {max(lengths)} steps at most")
+    steps = [[step for step in wanted or range(length) if step < length] for length in lengths]
+    starts = np.cumsum(lengths) - lengths
+    chosen = [start + step for start, own in zip(starts, steps, strict=True) for step in own]
+    found = explainer.explain(lane, steps_of(episodes)[chosen], tell)
     absolute = np.abs(found.contributions).mean(axis=0)
     total = absolute.sum()
     per_step = {
@@ -244,7 +214,7 @@ def _explain_lane(
         "standard_errors": found.standard_errors,
         "intervals": _half_widths(found.deviations),
     }
-    ends = np.cumsum([len(rows) for rows in steps])[:-1]
+    ends = np.cumsum([len(own) for own in steps])[:-1]
     parts = {
         name: [None] * len(steps) if values is None else np.split(values, ends)
         for name, values in per_step.items()
@@ -263,8 +233,8 @@ def _explain_lane(
         "interval": _half_widths(found.mean_deviations),
         "ranking": [explainer.names[i] for i in np.argsort(-absolute, kind="stable")],
         "episodes": [
-            {"steps": rows, **{name: _short(part[number]) for name, part in parts.items()}}
-            for number, rows in enumerate(steps)
+            {"steps": own, **{name: _short(part[number]) for name, part in parts.items()}}
+            for number, own in enumerate(steps)
         ],
         **explainer.doubts(lane),
     }
@@ -279,18 +249,20 @@ def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str,
     """What the agents are paid for, most important first; lanes without a finite reward are left out."""
     finite = [lane for lane in lanes if np.isfinite(lane["mean"]).all()]
     if not finite:
-        nothing = dict.fromkeys(
-            ("mean", "mean_absolute", "share", "interval", "between_lanes", "sampling_error")
-        )
-        return [
-            {"name": name, "index": i, **nothing, "lanes": 0, "undecided": None, "denied": None}
-            for i, name in enumerate(names)
-        ]
+        keys = ("mean", "mean_absolute", "share", "interval", "between_lanes", "sampling_error")
+        nothing = {**dict.fromkeys(keys), "lanes": 0, "undecided": None, "denied": None}
+        return [{"name": name, "index": i, **nothing} for i, name in enumerate(names)]
     mean, absolute, error = (
         np.stack([lane[key] for lane in finite]) for key in ("mean", "mean_absolute", "sampling_error")
     )
     count, total = len(finite), absolute.mean(axis=0).sum()
     between = mean.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else [None] * len(names)
+
+    def in_doubt(doubt: str, i: int) -> int | None:
+        """How many lanes whose reward reads it have this doubt whether it should; None where none asks."""
+        asked = [lane for lane in finite if lane[doubt] is not None]
+        return sum(bool(lane[doubt][i] and lane["players"][i]) for lane in asked) if asked else None
+
     rows = [
         {
             "name": name,
@@ -304,25 +276,16 @@ def _over_lanes(lanes: list[dict[str, Any]], names: list[str]) -> list[dict[str,
             "between_lanes": between[i],  # standard error of the mean over lanes
             "sampling_error": np.sqrt((error[:, i] ** 2).sum()) / count,
             "lanes": sum(bool(lane["players"][i]) for lane in finite),  # whose reward reads it
-            "undecided": _lanes_in_doubt(finite, "undecided", i),
-            "denied": _lanes_in_doubt(finite, "denied", i),
+            "undecided": in_doubt("undecided", i),
+            "denied": in_doubt("denied", i),
         }
         for i, name in enumerate(names)
     ]
     return sorted(rows, key=lambda row: -row["mean_absolute"])
 
 
-def _lanes_in_doubt(lanes: list[dict[str, Any]], doubt: str, dimension: int) -> int | None:
-    """Of those whose reward reads it, how many have this doubt whether it should; None where none asks."""
-    asked = [lane for lane in lanes if lane[doubt] is not None]
-    reads = [lane for lane in asked if lane["players"][dimension]]
-    return sum(bool(lane[doubt][dimension]) for lane in reads) if asked else None
-
-
 def _short(values: NDArray[np.float64] | None) -> Any:
-    """As nested lists, with as many digits as single precision has."""
+    """As nested lists, with the seven digits that single precision has."""
     if values is None:
         return None
-    if values.ndim > 1:
-        return [_short(row) for row in values]
-    return [float(f"{value:.{DIGITS}g}") for value in values]
+    return [_short(row) for row in values] if values.ndim > 1 else [float(f"{each:.7g}") for each in values]

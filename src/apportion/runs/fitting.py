@@ -1,6 +1,6 @@
 """Fitting into a run folder: what is learned from logged episodes is logged and saved like a training."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from apportion.runs.credit import (
     MOST_BEHIND,
     SPEAKS,
     Credit,
-    Steps,
     edges_told,
     fit_credit,
     supported,
@@ -31,6 +30,7 @@ from apportion.runs.credit import (
 )
 from apportion.runs.folder import RunFolder
 from apportion.runs.identifying import check_answers
+from apportion.runs.learned import Learned
 from apportion.runs.listeners import Events
 from apportion.runs.logged import learners_record, plain_episode, spec_of
 from apportion.runs.offline import check_policy, evaluate_fit, recommended, with_policy
@@ -47,41 +47,38 @@ SHOWN = 16  # held-out episodes of each lane at least, for pages and explanation
 _NOT_LEARNING = ("observed", "oracle")
 # Their rewards are moved to sum to what a segment paid, held-out ones included: nothing would be held out.
 _SEES_OUTCOMES = ("rudder", "hopfield-rudder", "align-rudder", "ircr")
-ANSWERING = (
-    "grd",
-    "rd",
-    "transformer",
-    "rbt",
-)  # methods with a loss for yes and no, as losses.return_loss has
+ANSWERING = ("grd", "rd", "transformer", "rbt")  # with a loss for yes and no, as losses.return_loss has
 
 
 def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool) -> RunFolder:
     """Learn from the episodes into a new run folder."""
     source, choice, encoding, log = read
+    method, count = config.method, len(log.totals)
+    check(method not in _NOT_LEARNING, f"{method} learns nothing from a log: choose another --method")
     check(
-        config.method not in _NOT_LEARNING,
-        f"{config.method} learns nothing from a log: choose another --method",
-    )
-    check(
-        config.method not in _SEES_OUTCOMES,
-        f"{config.method} makes the rewards of every episode sum to its outcome, so none could judge it: "
+        method not in _SEES_OUTCOMES,
+        f"{method} makes the rewards of every episode sum to its outcome, so none could judge it: "
         "choose another --method, and `relabel --exact` afterwards",
     )
-    count = len(log.totals)
     check(count >= FEWEST, f"{source} holds {count} episodes: at least {FEWEST} are needed")
     if log.answers is not None:
         ways = f"choose --method {', '.join(ANSWERING)}, or --outcome-kind amount"
-        answers = config.method in ANSWERING
-        check(answers, f"{config.method} has no loss for outcomes that are yes or no: {ways}")
+        check(method in ANSWERING, f"{method} has no loss for outcomes that are yes or no: {ways}")
         check_answers(log, source)
         what = "policies are learned from amounts only: leave out --backbone, or say --outcome-kind amount"
         check(not config.has_policy, f"{source} has outcomes that are yes or no, and {what}")
     spec = spec_of(source, log)
     check_policy(config, spec)
-    held_out = _held_out(log, fitting.held_out, np.random.default_rng(config.seed))
-    config = replace(config, schedule=_schedule(fitting))
+    every = fitting.check_every
+    # As a training would have it, for those who read the settings: a step is an update.
+    schedule = Schedule(fitting.updates, every, every, warmup_steps=0, evaluate_every=every)
+    config = replace(config, schedule=schedule)
     run = RunFolder.create(out, as_data(config, Checkpoints()), spec)
-    data = _divided(spec, log, held_out)
+    held_out = _held_out(log, fitting.held_out, np.random.default_rng(config.seed))
+    kept = np.setdiff1d(np.arange(count), held_out)
+    learned = [learners_record(spec, log, number, place) for place, number in enumerate(kept)]
+    judged = [learners_record(spec, log, number, 0) for number in held_out]
+    data = Logged(learned, judged, measure(learned, log.answers is not None))
     facts = {
         "data": source,
         "columns": None if choice is None else to_dict(choice),
@@ -94,7 +91,10 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
         "notes": log.notes,
     }
     write_json(run.data, facts)
-    shown = [plain_episode(spec, log, number) for number in _shown_ones(log, held_out)]
+    # The first ones: a few, or as many as explanations have to compare with where they are short.
+    steps = np.cumsum([len(log.actions[number]) for number in held_out])
+    first = held_out[: max(SHOWN, int(np.searchsorted(steps, MOST_BEHIND)) + 1)]
+    shown = [plain_episode(spec, log, number) for number in first]
     with run.lock():
         _Fit(run, config, fitting, spec, data, shown).record(quiet)
     return run
@@ -103,53 +103,22 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
 def _held_out(log: Log, share: float, rng: np.random.Generator) -> NDArray[np.int64]:
     """In no order: a log may begin otherwise than it ends, and the first of these are shown and judged by. Of
     yes and no, the same share of both."""
-    count = len(log.totals)
-    order = rng.permutation(count)
+    order = rng.permutation(len(log.totals))
     kinds = [order] if log.answers is None else [order[log.totals[order] == said] for said in (0, 1)]
     chosen = np.concatenate([kind[: max(1, round(share * len(kind)))] for kind in kinds])
     return chosen if log.answers is None else rng.permutation(chosen)
 
 
-def _divided(spec: Spec, log: Log, held_out: NDArray[np.int64]) -> Logged:
-    """What is learned from, and what it is judged by; the unit of outcomes is that of the former."""
-    kept = np.setdiff1d(np.arange(len(log.totals)), held_out)
-    learned = [learners_record(spec, log, number, place) for place, number in enumerate(kept)]
-    judged = [learners_record(spec, log, number, 0) for number in held_out]
-    return Logged(learned, judged, measure(learned, log.answers is not None))
-
-
-def _shown_ones(log: Log, held_out: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first ones: a few, or as many as explanations have to compare with where they are short."""
-    steps = np.cumsum([len(log.actions[number]) for number in held_out])
-    return held_out[: max(SHOWN, int(np.searchsorted(steps, MOST_BEHIND)) + 1)]
-
-
-def _schedule(fitting: Fitting) -> Schedule:
-    """As a training would have it, for those who read the settings: a step is an update."""
-    every = fitting.check_every
-    return Schedule(
-        steps=fitting.updates,
-        steps_per_iteration=every,
-        updates_per_iteration=every,
-        warmup_steps=0,
-        evaluate_every=every,
-    )
-
-
+@dataclass
 class _Fit:
     """Writes what learning yields into the run folder."""
 
-    def __init__(
-        self,
-        run: RunFolder,
-        config: Config,
-        fitting: Fitting,
-        spec: Spec,
-        data: Logged,
-        shown: list[Arrays],
-    ) -> None:
-        self.run, self.config, self.fitting, self.spec = run, config, fitting, spec
-        self.data, self.shown = data, shown
+    run: RunFolder
+    config: Config
+    fitting: Fitting
+    spec: Spec
+    data: Logged
+    shown: list[Arrays]
 
     def record(self, quiet: bool) -> None:
         step, config, found = 0, self.config, None
@@ -166,7 +135,8 @@ class _Fit:
                     lanes = [[each["redistributed"] for each in lane] for lane in look.evaluation.episodes]
                     varied = np.array([np.concatenate(lane).std() for lane in lanes])
                     found = weighed(credit, config.method, look.unexplained, varied)
-                    look = self._with_policy(look, found, progress)
+                    if config.has_policy:
+                        look = self._with_policy(look, found, progress)
                     write_credit(self.run, found)
                 self._write(look, credit if found is None else found)
                 progress.update(step)
@@ -181,15 +151,15 @@ class _Fit:
             write_json(self.run.worth, evaluate_fit(self.run))
 
     def _with_policy(self, look: Look, credit: Credit, progress: Progress) -> Look:
-        """The last look with a policy, where one is asked for; what it is worth is written beside."""
-        if not self.config.has_policy:
-            return look
-        progress.message(
-            f"Learning a policy: {self.config.backbone}, {self.fitting.policy_updates:,} updates."
+        """The last look with a policy; what it is worth is written beside."""
+        updates = self.fitting.policy_updates
+        progress.message(f"Learning a policy: {self.config.backbone}, {updates:,} updates.")
+        learned = Learned(
+            self.config, expanded(self.spec), look.agent, look.step, None, [], self.data.outcomes
         )
-        agent, metrics = with_policy(self.config, self.fitting, self.spec, self.data, look.agent, credit)
-        learned = {f"policy_{name}": values for name, values in metrics.items()}
-        return look._replace(agent=agent, metrics={**look.metrics, **learned})
+        agent, metrics = with_policy(self.fitting, self.spec, self.data.learned, learned, credit)
+        more = {f"policy_{name}": values for name, values in metrics.items()}
+        return look._replace(agent=agent, metrics={**look.metrics, **more})
 
     def _write(self, look: Look, credit: Credit) -> None:
         scores = {
@@ -204,8 +174,7 @@ class _Fit:
             edges = edges_told(credit, self.spec, edges)
         files: dict[str, Write] = {self.run.edges.name: partial(self.run.write_edges, look.step, edges)}
         if look.last:
-            episodes = self._episodes(look, credit)
-            files[self.run.episodes.name] = partial(self._save, look, episodes)
+            files[self.run.episodes.name] = partial(self._save, look, self._episodes(look, credit))
         self.recorder.train_line(look.step, jax.device_get(look.metrics))
         self.recorder.eval_line(look.step, scores, files)
 
@@ -218,11 +187,15 @@ class _Fit:
             episodes = [episode | shown for episode, shown in zip(lane, self.shown, strict=False)]
             if credit is not None:
                 learned = [episode["redistributed"] for episode in episodes]
-                found = credit.of_records(records, learned, paid=False)
-                episodes = [each | _shown(steps) for each, steps in zip(episodes, found, strict=True)]
+                steps = credit.of_records(records, learned, paid=False)
+                for episode, found in zip(episodes, steps, strict=True):
+                    values = (found.reward, *found.within(INTERVAL))
+                    for end, each in zip(("", "_low", "_high"), values, strict=True):
+                        episode[f"redistributed{end}"] = each.astype(np.float32)
             if credit is not None and self.config.has_policy:
                 told = recommended(self.config, self.spec, look.agent, number, records)
-                episodes = [each | {"recommended": done} for each, done in zip(episodes, told, strict=True)]
+                for episode, done in zip(episodes, told, strict=True):
+                    episode["recommended"] = done
             lanes.append(episodes)
         return lanes
 
@@ -231,10 +204,3 @@ class _Fit:
         settings = as_data(self.config, Checkpoints())
         meta = {"best_looks": look.best, "seconds": self.recorder.seconds, "settings": settings}
         checkpoint.save(self.run.checkpoints, look.step, {"agent": look.agent}, meta, keep=1)
-
-
-def _shown(steps: Steps) -> Arrays:
-    """The credit of an episode's steps, and between which ends it is."""
-    low, high = steps.within(INTERVAL)
-    found = {"redistributed": steps.reward, "redistributed_low": low, "redistributed_high": high}
-    return {name: each.astype(np.float32) for name, each in found.items()}

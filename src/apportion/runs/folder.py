@@ -37,14 +37,23 @@ _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 @contextmanager
 def held(folder: Path, what: str) -> Iterator[None]:
-    """Holds a folder for writing; `what` names it to others. The kernel lets go of the lock if the process
-    dies in any way.
+    """Holds a folder for writing; `what` names it to others, and the lock our process. The kernel lets go of
+    it if the process dies in any way.
 
     A forked child keeps the lock of its parent alive; spawned ones do not.
     """
     descriptor = files.own(folder / LOCK, os.O_RDWR)
     try:
-        _claim(descriptor, what)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            owner = os.read(descriptor, 32).decode().strip() or "unknown"
+            raise UserError(f"{what} is being written by process {owner}: wait for it, or stop it") from error
+        except OSError as error:
+            if error.errno not in _WITHOUT_LOCKS:  # some network disks: better unlocked than unusable
+                raise
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
         yield
         os.ftruncate(descriptor, 0)
     finally:
@@ -61,20 +70,6 @@ def is_held(folder: Path) -> bool:
     except OSError:  # none there, or a disk without locks
         return False
     return False
-
-
-def _claim(descriptor: int, what: str) -> None:
-    """Takes the lock and leaves our process number in it for others to name."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        owner = os.read(descriptor, 32).decode().strip() or "unknown"
-        raise UserError(f"{what} is being written by process {owner}: wait for it, or stop it") from error
-    except OSError as error:
-        if error.errno not in _WITHOUT_LOCKS:  # some network disks have none; better unlocked than unusable
-            raise
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()}\n".encode())
 
 
 PACKAGES = ("jax", "jaxlib", "optax", "equinox", "gymnasium", "mujoco", "numpy")
@@ -133,10 +128,8 @@ class RunFolder:
     metrics = _Within("metrics.jsonl")
     status = _Within("status.json")
     data = _Within("data.json")  # what a run was fitted to, and how that became numbers; trainings have none
-    credit = _Within(
-        "credit.safetensors"
-    )  # what a log tells of single steps, where the run was fitted to one
-    worth = _Within("offline_evaluation.json")  # what policies are worth by the log they were learned from
+    credit = _Within("credit.safetensors")  # what the log tells of single steps,
+    worth = _Within("offline_evaluation.json")  # and what policies are worth by it
     tensorboard = _Within("tensorboard")
     edges = _Within(snapshots.EDGES)
     episodes = _Within("episodes")
@@ -238,8 +231,15 @@ class RunFolder:
         return Sizes(self.read_config()["lanes"], spec.observation_size, spec.action_size)
 
     def write_edges(self, step: int, edges: Mapping[str, NDArray[Any]]) -> None:
-        """Stores edge probabilities [L, ...] at one step; half precision is plenty for a page."""
-        write_arrays(place(self.edges, step), {name: _half(block) for name, block in edges.items()})
+        """Stores edge probabilities [L, ...] at one step; half precision is plenty for a page, but does not
+        lift an edge that is off (P < 0.5) to the threshold by rounding."""
+        below = np.nextafter(np.float16(0.5), np.float16(0))
+        halves = {name: np.asarray(block, np.float16) for name, block in edges.items()}
+        kept = {
+            name: np.where(np.asarray(edges[name]) < 0.5, np.minimum(half, below), half)
+            for name, half in halves.items()
+        }
+        write_arrays(place(self.edges, step), kept)
 
     def read_edges(self) -> tuple[NDArray[np.int64], Arrays]:
         """Steps [K] of all snapshots, and each block of edges over them [K, L, ...]."""
@@ -301,22 +301,20 @@ def _blamed_on(path: Path) -> Iterator[None]:
 
 def notes(run: RunFolder) -> list[str]:
     """A line for all that is damaged or gone, but for arrays of checkpoints: their readers say so."""
-    sizes, entries = run.sizes(), run.read_metrics()
-    said: list[str] = []
+    sizes, said = run.sizes(), list[str]()
+    found = logs.examine(run.metrics, sizes.lanes)
     try:
         read_json(run.config)
     except UserError:  # what cannot be read at all has been refused before
         said += [f"{run.config} was changed after it was written: the run was trained with other settings"]
     said += run._optional(run.status, StatusFile)[1] + run._optional(run.versions, VersionsFile)[1]
-    promised, found = run.read_status().get("lines", 0), logs.examine(run.metrics, sizes.lanes)
-    lost = len(found.lines) < promised and not found.notes
-    said += [*found.notes, *([f"{run.metrics} has {len(found.lines)} of {promised} lines"] if lost else [])]
-    said += snapshots.damaged(run.edges, sizes)
-    said += snapshots.damaged(run.episodes, sizes)
-    stored = [
-        place(run.path / name, entry["step"]) for entry in entries for name in entry.get(logs.STORED, ())
-    ]
-    if any("unexplained" in entry for entry in entries):  # it was fitted to a log
+    promised, count = run.read_status().get("lines", 0), len(found.lines)
+    lost = [f"{run.metrics} has {count} of {promised} lines"] if count < promised else []
+    said += found.notes or lost
+    said += [*snapshots.damaged(run.edges, sizes), *snapshots.damaged(run.episodes, sizes)]
+    named = ((name, entry["step"]) for entry in found.entries for name in entry.get(logs.STORED, ()))
+    stored = [place(run.path / name, step) for name, step in named]
+    if any("unexplained" in entry for entry in found.entries):  # it was fitted to a log
         stored += [run.data, *([run.credit] if run.read_status().get("state") == "finished" else [])]
     said += [f"{path} is missing" for path in stored if not path.exists()]
     saved = checkpoint.steps(run.checkpoints)
@@ -382,10 +380,3 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return answer.stdout.strip()
-
-
-def _half(probabilities: NDArray[Any]) -> NDArray[np.float16]:
-    """In half precision, without lifting an edge that is off (P < 0.5) to the threshold by rounding."""
-    halves = np.asarray(probabilities, np.float16)
-    below = np.nextafter(np.float16(0.5), np.float16(0))
-    return np.where(np.asarray(probabilities) < 0.5, np.minimum(halves, below), halves)

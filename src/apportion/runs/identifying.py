@@ -12,13 +12,12 @@ from scipy.special import logit
 from apportion.core.categories import collapsed, expanded, one_hot, owners
 from apportion.core.config import check
 from apportion.core.spec import BLOCKS, Graph, Spec
-from apportion.core.types import Record
 from apportion.data.rows import Log
 from apportion.graph import Identification, Reason, identify
 from apportion.graph.priors import RELEVANT
-from apportion.runs.credit import KNOWN, MOST_BEHIND, Credit, fit_credit, rows_of
+from apportion.runs.credit import KNOWN, MOST_BEHIND, fit_credit, rows_of
 from apportion.runs.logged import learners_record, spec_of
-from apportion.runs.words import answer_doubts, answers_in_words
+from apportion.runs.summary import answer_doubts, answers_in_words
 
 FEWEST_ANSWERS = 5  # of yes, and of no
 _RANKS = ("absent", "undecided", "present")  # of entries of one category the last counts
@@ -52,7 +51,7 @@ def identify_log(log: Log, negligible: float) -> dict[str, Any]:
         "graph": _own(spec, found.graph).to_dict(),
         "strength": _own(spec, found.strength).to_dict(),
         "confidence": _own(spec, found.confidence).to_dict(),
-        "verdict": _own_verdicts(spec, found.verdict).to_dict(),
+        "verdict": _own(spec, found.verdict).to_dict(),
         "groups": _own_groups(found.groups, whose),
         "reasons": _own_reasons(found, whose),
         "negligible": negligible,
@@ -79,19 +78,20 @@ def _of_answers(log: Log, spec: Spec, found: Identification) -> tuple[Identifica
     records = [learners_record(whole, log, number, number) for number in order]
     apart = max(FEWEST_ANSWERS, len(records) // 5)
     credit = fit_credit(whole, records[apart:], records[:apart], 0, yes_no=True)
-    matters = credit.posterior.matters[:-1]
-    split = len(found.graph.state_to_reward)
+    matters, split = credit.posterior.matters[:-1], len(found.graph.state_to_reward)
+    rows = np.concatenate([rows_of(record) for record in records[:apart]])[:2000]
+    # The share of the variance of steps' log odds that each dimension alone makes, by its Shapley values.
+    parts = credit.posterior.shares(rows, rows[-MOST_BEHIND:]).mean[:, :-1].var(axis=0)
     blocks = {
         "graph": matters > 0.5,
         "confidence": np.maximum(matters, 1 - matters),
         "verdict": np.select([matters >= KNOWN, matters <= 1 - KNOWN], ["present", "absent"], "undecided"),
-        "strength": np.where(matters > 0.5, _worth(credit, records[:apart]), 0.0),
+        "strength": np.where(matters > 0.5, parts / max(float(parts.sum()), 1e-300), 0.0),
     }
+    own = {name: (values[:split], values[split:]) for name, values in blocks.items()}
     graphs = {
-        name: dataclasses.replace(
-            getattr(found, name), state_to_reward=values[:split], action_to_reward=values[split:]
-        )
-        for name, values in blocks.items()
+        name: dataclasses.replace(getattr(found, name), state_to_reward=states, action_to_reward=actions)
+        for name, (states, actions) in own.items()
     }
     doubts = answer_doubts(credit.facts)
     scope = '"absent" means that log odds are told as well without it, by odds of 19 to 1'
@@ -106,24 +106,15 @@ def _of_answers(log: Log, spec: Spec, found: Identification) -> tuple[Identifica
     return told, [answers_in_words(credit.facts, apart, f"{left:.0%}")]
 
 
-def _worth(credit: Credit, records: list[Record]) -> NDArray[np.float64]:
-    """[D] share of the variance of steps' log odds that each dimension alone makes, by its Shapley values."""
-    rows = np.concatenate([rows_of(record) for record in records])[:2000]
-    parts = credit.posterior.shares(rows, rows[-MOST_BEHIND:]).mean[:, :-1].var(axis=0)
-    return np.asarray(parts / max(float(parts.sum()), 1e-300))
-
-
 def _own(spec: Spec, graph: Graph) -> Graph:
-    return Graph(**collapsed(spec, {name: np.asarray(getattr(graph, name)) for name in BLOCKS}))
-
-
-def _own_verdicts(spec: Spec, verdicts: Graph) -> Graph:
-    ranks = {name: _rank(np.asarray(getattr(verdicts, name))) for name in BLOCKS}
-    return Graph(**{name: np.array(_RANKS)[block] for name, block in collapsed(spec, ranks).items()})
-
-
-def _rank(words: NDArray[Any]) -> NDArray[np.int64]:
-    return np.select([words == word for word in _RANKS], list(range(len(_RANKS))))
+    """Of dimensions instead of entries; of words, the last that an entry has."""
+    blocks = {name: np.asarray(getattr(graph, name)) for name in BLOCKS}
+    words = graph.state_to_reward.dtype.kind == "U"
+    if words:
+        ranks = list(range(len(_RANKS)))
+        blocks = {name: np.select([x == word for word in _RANKS], ranks) for name, x in blocks.items()}
+    own = collapsed(spec, blocks)
+    return Graph(**({name: np.array(_RANKS)[block] for name, block in own.items()} if words else own))
 
 
 def _own_reasons(found: Identification, whose: NDArray[np.int64]) -> list[dict[str, Any] | None]:

@@ -1,6 +1,7 @@
 """What the lanes of a run have learned: their agents in the newest checkpoint, or each at its best."""
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -11,24 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.categories import expand_actions, expand_observations, expanded
-from apportion.core.config import UserError, check
+from apportion.core.config import Tell, UserError, check, silent
 from apportion.core.spec import Spec
-from apportion.core.types import Method, State
+from apportion.core.types import Method, Record, State
 from apportion.envs.make import EnvConfig
 from apportion.envs.messages import Arrays
 from apportion.envs.spaces import learners_actions
-from apportion.runs import saved as saving
+from apportion.runs import checkpoint
 from apportion.runs.atomic import read_json
-from apportion.runs.contributions import RewardOf, Steps, compile_reward, why_not_alone
-from apportion.runs.credit import INTERVAL, as_rows, need_credit, read_credit
+from apportion.runs.contributions import RewardOf, compile_reward, why_not_alone
+from apportion.runs.credit import INTERVAL, STEPS, as_rows, need_credit, read_credit
 from apportion.runs.folder import RunFolder, on_age
 from apportion.runs.logged import from_origins
 from apportion.runs.settings import as_data, changes, read_settings
 from apportion.training import agent as agents
 from apportion.training.agent import AgentState
-from apportion.training.offline import with_last
+from apportion.training.offline import episode_arrays, with_last
 from apportion.training.outcomes import Outcomes
 from apportion.training.settings import Config
+from apportion.training.uneven import padded_to, redistribute_in_groups
 
 Rewards = NDArray[np.float32]
 
@@ -85,6 +87,20 @@ class Learned:
         """What one lane's method knows."""
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[lane]), self.models)
 
+    def rewards(self, records: Sequence[Record], tell: Tell = silent) -> list[list[Rewards]]:
+        """By lane and episode, what the method gives to steps [T]."""
+        lengths = np.array([len(record.actions) for record in records], np.int64)
+        longest = padded_to(self.spec, max(self.spec.max_episode_steps, int(lengths.max())))
+        redistribute = redistribute_in_groups(self.method, longest, lengths, 5 * STEPS, tell)
+        episodes = [episode_arrays(record) for record in records]
+        return redistribute(self.models, [episodes] * self.config.lanes)
+
+    def mean_rewards(self, records: Sequence[Record], tell: Tell = silent) -> list[NDArray[np.float64]]:
+        """[T] of each episode, the mean over sound lanes."""
+        lanes = self.rewards(records, tell)
+        parts = zip(*(lanes[lane] for lane in self.sound), strict=True)
+        return [np.asarray(np.mean(each, axis=0), np.float64) for each in parts]
+
     def moment(self) -> dict[str, Any]:
         """When that was, for JSON."""
         return {"step": self.step, "best_steps": self.best_steps}
@@ -102,22 +118,18 @@ def read_learned(run: RunFolder, best: bool = False) -> Learned:
 def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
     config, checkpoints = read_settings(run)
     spec = expanded(run.read_spec())
-    changes(run, saving.settings(run.checkpoints), as_data(config, checkpoints))
-    moments = saving.best_moments(run.checkpoints, config.lanes) if best else []
+    changes(run, checkpoint.trained_settings(run.checkpoints), as_data(config, checkpoints))
+    moments = checkpoint.best_moments(run.checkpoints, config.lanes) if best else []
     if moments is None:
         raise UserError(
             f"{run.path} has kept no best policy (it was not evaluated and saved yet): take the newest one "
             "instead, without --best or best=True"
         )
-    agent, loaded = saving.read_agent(run.checkpoints, config, spec, best)
+    agent, loaded = checkpoint.read_agent(run.checkpoints, config, spec, best)
     notes = loaded.skipped or on_age(run, loaded.step)
     step, steps = (None, list(loaded.meta["best"]["steps"])) if best else (loaded.step, None)
-    return Learned(config, spec, agent, step, steps, notes, _outcomes(run))
-
-
-def _outcomes(run: RunFolder) -> Outcomes:
-    """As they were where the run was fitted to a log."""
-    return Outcomes(**read_json(run.data)["outcomes"]) if run.data.exists() else Outcomes()
+    outcomes = Outcomes(**read_json(run.data)["outcomes"]) if run.data.exists() else Outcomes()
+    return Learned(config, spec, agent, step, steps, notes, outcomes)
 
 
 def _state_of_files(run: RunFolder) -> tuple[Any, ...]:
@@ -161,24 +173,22 @@ def learned_rewards(
         f"{len(seen)} observations and {len(taken)} actions: give one observation for each action, "
         "and the last one, if it is known",
     )
-    state = learned.model(lane)
-    followed = len(seen) > len(taken)
+    state, states, count = learned.model(lane), learned.spec.observation_size, len(taken)
+    followed = len(seen) > count
+    # Of a last step that leads nobody knows where, the next observation is NaN, or all are as they were.
     after = seen[1:] if followed else np.full_like(seen, np.nan)
-    steps = Steps(seen[: len(taken)], taken, after)
-    whole = steps if followed else steps._replace(next_observations=seen)
-    reason = why_not_alone(learned.config.method, learned.method, state, whole)
+    steps, still = (np.concatenate([seen[:count], taken, x], axis=1) for x in (after, seen[:count]))
+    reason = why_not_alone(learned.config.method, learned.method, state, steps if followed else still, states)
     if reason is not None:
         raise UserError(f"{reason}: see what it gave to stored episodes, `redistributed` in Run.episodes()")
-    reward_of = _compiled(learned.config, learned.outcomes, learned.spec.observation_size)
-    rewards = reward_of(state, steps.rows())
-    # A method that reads the next observation makes NaN of one that is not there.
-    unknown = not followed and np.isnan(rewards).any() and not np.isnan(reward_of(state, whole.rows())).any()
+    reward_of = _compiled(learned.config, learned.outcomes, states)
+    rewards = reward_of(state, steps)
+    unknown = not followed and np.isnan(rewards).any() and not np.isnan(reward_of(state, still)).any()
     name = learned.config.method
     check(not unknown, f"{name} also looks at where a step leads: give observations [T+1, S]")
     if credit is None:
         return rewards, None, None
-    following = with_last(seen, len(taken))[1:]
-    rows = as_rows(steps.observations, steps.actions, np.zeros((len(taken), 1)), following)
+    rows = as_rows(seen[:count], taken, np.zeros((count, 1)), with_last(seen, count)[1:])
     found = credit.of_steps(rows, rewards)
     low, high = found.within(interval or INTERVAL)
     return found.reward.astype(np.float32), low.astype(np.float32), high.astype(np.float32)

@@ -16,23 +16,19 @@ from apportion.envs.acting import Actor, act, standardise
 from apportion.envs.spaces import learners_actions
 from apportion.runs.credit import INTERVAL, Credit, need_credit
 from apportion.runs.folder import RunFolder
-from apportion.runs.learned import read_learned
+from apportion.runs.learned import Learned, read_learned
 from apportion.runs.logged import read_facts, read_for, records_of
-from apportion.training import agent as agents
 from apportion.training import devices, off_policy
 from apportion.training.agent import AgentState
 from apportion.training.off_policy import Features
-from apportion.training.offline import Fitting, Logged, episode_arrays
+from apportion.training.offline import Fitting
 from apportion.training.offline_policy import all_steps, learn_policy, scaled
 from apportion.training.settings import Config
-from apportion.training.uneven import redistribute_in_groups
 
 FEWEST = 60  # episodes, below which nothing is said of a gain
 DRAWS = 40  # of episodes and rewards
-PERCENTILES = (5.0, 95.0)  # of draws: the ends of intervals
 MOST_UNTRIED = 0.25  # of a policy's actions: more, and values are guesses
 FEWEST_EFFECTIVE = 10.0  # episodes that importance sampling must rest on to be shown
-_RARELY = 0.05  # probability of all actions together that a policy does not choose, for importance sampling
 _NEAR_ZERO = 0.1  # of the outcomes' spread: a mean that is less makes no percentages
 
 Floats = NDArray[np.float64]
@@ -44,11 +40,8 @@ def check_policy(config: Config, spec: Spec) -> None:
     """Complain of a backbone that cannot act as the log does."""
     if not config.has_policy:
         return
-    categories = [
-        name
-        for name, count in zip(spec.action_names, spec.levels[spec.observation_size :], strict=False)
-        if count > 0
-    ]
+    levels = zip(spec.action_names, spec.levels[spec.observation_size :], strict=False)
+    categories = [name for name, count in levels if count > 0]
     check(
         bool(spec.choices) or not categories,
         f"{', '.join(categories)} are categories and were combined in too many ways to choose among: leave "
@@ -70,21 +63,6 @@ def policy_actions(spec: Spec, actions: NDArray[Any]) -> NDArray[np.float32]:
     return np.eye(len(known), dtype=np.float32)[nearest]
 
 
-def learned_rewards(
-    config: Config, spec: Spec, data: Logged, agent: AgentState, records: list[Record], credit: Credit
-) -> list[list[NDArray[Any]]] | None:
-    """By lane and episode, what the method gives to steps; None where the credit is the posterior's alone."""
-    if credit.share == 1:
-        return None
-    method = data.outcomes.in_outcome_units(agents.in_own_units(config.make_method()))
-    lengths = np.array([len(record.actions) for record in records], np.int64)
-    redistribute = redistribute_in_groups(method, expanded(spec), lengths)
-    found = redistribute(
-        agent._replace(backbone=None), [[episode_arrays(each) for each in records]] * config.lanes
-    )
-    return [list(lane) for lane in found]
-
-
 def pessimistic(
     credit: Credit, records: list[Record], learned: list[NDArray[Any]] | None, pessimism: float
 ) -> Floats:
@@ -100,39 +78,33 @@ def recommended(
     config: Config, spec: Spec, agent: AgentState, lane: int, records: list[Record]
 ) -> list[NDArray[np.float32]]:
     """[T, A] of each episode what a lane's policy would have done, in the form that stored actions have."""
-    one = devices.one_lane(agent, lane)
-    actor = {name: np.asarray(array) for name, array in config.make_backbone().actor(one.backbone).items()}
+    backbone, one = config.make_backbone(), devices.one_lane(agent, lane)
+    actor = {name: np.asarray(array) for name, array in backbone.actor(one.backbone).items()}
     if one.scaling is not None:
         actor |= {"mean": np.asarray(one.scaling.mean), "scale": np.asarray(one.scaling.scale)}
     actor["mask"] = np.ones(expanded(spec).observation_size, np.float32)
-    head, found = config.make_backbone().head, []
+    found = []
     for record in records:
         seen = np.asarray(record.observations[: len(record.actions)], np.float32)
-        done = np.stack([act(actor, head, each, None) for each in seen])
+        done = np.stack([act(actor, backbone.head, each, None) for each in seen])
         chosen = np.array(spec.choices)[done.argmax(axis=1)] if spec.choices else None
         found.append(done if chosen is None else learners_actions(spec, chosen))
     return found
 
 
 def with_policy(
-    config: Config, fitting: Fitting, spec: Spec, data: Logged, agent: AgentState, credit: Credit
+    fitting: Fitting, spec: Spec, records: list[Record], learned: Learned, credit: Credit
 ) -> tuple[AgentState, Metrics]:
     """The agents of all lanes with a policy that has learned from the episodes that they have, too."""
-    records = data.learned
-    learned = learned_rewards(config, spec, data, agent, records, credit)
-    rewards = np.stack(
-        [
-            pessimistic(credit, records, None if learned is None else learned[lane], fitting.pessimism)
-            for lane in range(config.lanes if learned is not None else 1)
-        ]
-    )
+    config, agent = learned.config, learned.agent
+    by_lane = [None] if credit.share == 1 else learned.rewards(records)
+    rewards = np.stack([pessimistic(credit, records, each, fitting.pessimism) for each in by_lane])
     actions = [policy_actions(spec, record.actions) for record in records]
     scaling = None if agent.scaling is None else devices.one_lane(agent.scaling, 0)
-    steps = scaled(all_steps(records, actions), scaling)
     state, metrics = learn_policy(
         config.make_backbone(),
         policy_spec(spec),
-        steps,
+        scaled(all_steps(records, actions), scaling),
         np.broadcast_to(rewards, (config.lanes, rewards.shape[1])),
         config.seeds,
         fitting.policy_updates,
@@ -143,52 +115,47 @@ def with_policy(
 # --- What it is worth
 
 
-class Log(NamedTuple):
-    """Episodes, and the credit of their steps, in the form that evaluation takes."""
+class Judged(NamedTuple):
+    """Episodes to judge policies by, with the credit of their steps."""
 
-    steps: Transitions  # with actions as a policy knows them, observations standardised
-    seen: NDArray[np.float32]  # [N, S] observations as they are,
-    after: NDArray[np.float32]  # and those that follow
+    steps: Transitions  # with actions as a policy knows them
     rewards: Floats  # [N, 1+B] expected, then draws
     totals: Floats  # [E]
-    horizon: int
 
 
-def make_log(spec: Spec, records: list[Record], credit: Credit, learned: list[NDArray[Any]] | None) -> Log:
+def judged_by(
+    spec: Spec, records: list[Record], credit: Credit, learned: list[NDArray[Any]] | None
+) -> Judged:
     """From episodes whose outcomes are known; `learned` [T] each are the method's rewards, if they count."""
-    rng = np.random.default_rng(0)
     lengths = np.array([len(record.actions) for record in records], np.int64)
-    some = off_policy.chosen_episodes(lengths, rng)
+    some = off_policy.chosen_episodes(lengths, np.random.default_rng(0))
     records = [records[number] for number in some]
-    totals = np.array([record.total for record in records], np.float64)
     own = None if learned is None else [learned[number] for number in some]
     credited = credit.of_records(records, own, paid=True)
     draws = [each.reward[:, None] + each.widening * each.deviations[:, : DRAWS + 1] for each in credited]
     steps = all_steps(records, [policy_actions(spec, record.actions) for record in records])
-    seen, after = np.asarray(steps.observation), np.asarray(steps.next_observation)
-    mean, spread = seen.mean(axis=0), seen.std(axis=0)
-    scale = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 1.0)
-    found: dict[str, Any] = {
-        "observation": standardise(seen, mean, scale),
-        "next_observation": standardise(after, mean, scale),
-    }
-    return Log(steps._replace(**found), seen, after, np.concatenate(draws), totals, int(lengths.max()))
+    return Judged(steps, np.concatenate(draws), np.array([record.total for record in records], np.float64))
 
 
-def evaluate_policy(log: Log, actor: Actor, head: str, supported: bool, discrete: bool) -> dict[str, Any]:
+def evaluate_policy(log: Judged, actor: Actor, head: str, supported: bool, discrete: bool) -> dict[str, Any]:
     """Values of a policy and of behaviour, ready for JSON."""
     rng = np.random.default_rng(1)
-    steps, count = log.steps, len(log.totals)
-    action, later = (np.stack([act(actor, head, x, None) for x in part]) for part in (log.seen, log.after))
+    seen, after = np.asarray(log.steps.observation), np.asarray(log.steps.next_observation)
+    action, later = (np.stack([act(actor, head, x, None) for x in part]) for part in (seen, after))
+    mean, spread = seen.mean(axis=0), seen.std(axis=0)
+    scale = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 1.0)
+    observations: Any = (standardise(each, mean, scale) for each in (seen, after))
+    steps = log.steps._replace(observation=next(observations), next_observation=next(observations))
+    horizon = int(np.asarray(steps.segment_length).max())
     with threadpool_limits(2, "blas"):
-        valued = off_policy.evaluate(steps, log.rewards[:, 1:], action, later, log.horizon, rng)
+        valued = off_policy.evaluate(steps, log.rewards[:, 1:], action, later, horizon, rng)
         untried = off_policy.untried(steps, action, rng)
     gains = valued.policy - valued.behaviour
     behaviour, gain = float(log.totals.mean()), float(np.median(gains))
-    low, high = (float(end) for end in np.percentile(gains, PERCENTILES))
-    value, effective = _by_importance(log, action, discrete, rng)
+    low, high = (float(end) for end in np.quantile(gains, [0.5 - INTERVAL / 2, 0.5 + INTERVAL / 2]))
+    value, effective = _by_importance(log._replace(steps=steps), action, discrete, rng)
     data: dict[str, Any] = {
-        "episodes": count,
+        "episodes": len(log.totals),
         "behaviour": behaviour,
         "spread": float(log.totals.std()),
         "policy": behaviour + gain,
@@ -206,10 +173,8 @@ def evaluate_policy(log: Log, actor: Actor, head: str, supported: bool, discrete
 def verdict(data: dict[str, Any]) -> tuple[str, str]:
     """better, no better, or unknown; and a sentence that says so."""
     if data["single_action"]:
-        return (
-            "no better",
-            "no better by these data: only one action was ever taken, so there is nothing to choose",
-        )
+        alone = "only one action was ever taken, so there is nothing to choose"
+        return "no better", f"no better by these data: {alone}"
     doubts = {
         f"{data['episodes']} episodes are too few (at least {FEWEST})": data["episodes"] < FEWEST,
         "the learned rewards do not explain held-out outcomes": not data["supported"],
@@ -230,7 +195,7 @@ def verdict(data: dict[str, Any]) -> tuple[str, str]:
 
 
 def _by_importance(
-    log: Log, action: NDArray[Any], discrete: bool, rng: np.random.Generator
+    log: Judged, action: NDArray[Any], discrete: bool, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Weighted importance sampling. Behaviour is estimated: Gaussian about a regression on features of
     states, or one of the probabilities of discrete actions; the policy has the same spread about its own."""
@@ -240,10 +205,11 @@ def _by_importance(
     gram += 1e-3 * np.mean(np.diag(gram)) * np.eye(len(gram))
     usual = features @ np.linalg.solve(gram, features.T @ done)
     if discrete:
+        rarely = 0.05  # probability of all actions together that a policy does not choose
         likely = np.maximum(usual, 0.01)
         other = np.log(np.sum(likely / likely.sum(axis=1, keepdims=True) * done, axis=1))
-        rare = _RARELY / max(done.shape[1] - 1, 1)
-        own = np.log(np.where(np.sum(action * done, axis=1) > 0.5, 1 - _RARELY, rare))
+        rare = rarely / max(done.shape[1] - 1, 1)
+        own = np.log(np.where(np.sum(action * done, axis=1) > 0.5, 1 - rarely, rare))
     else:
         spread = np.maximum((done - usual).std(axis=0), 1e-3)
         own, other = (-0.5 * np.sum(((done - middle) / spread) ** 2, axis=1) for middle in (action, usual))
@@ -263,21 +229,17 @@ def evaluate_fit(run: RunFolder, data: str | None = None, policy: Path | None = 
     check(
         bool(np.isfinite(log.totals).all()), "outcomes are missing: an evaluation needs those of all episodes"
     )
-    records = records_of(spec, log)
-    rewards = learned_rewards(
-        learned.config, spec, Logged([], [], learned.outcomes), learned.agent, records, credit
-    )
-    lanes = 1 if policy is not None else learned.config.lanes
+    records, supported = records_of(spec, log), bool(credit.facts["supported"])
+    rewards = None if credit.share == 1 else learned.rewards(records)
     found = []
-    for lane in range(lanes):
+    for lane in range(learned.config.lanes if policy is None else 1):
         if policy is None:
             actor = {name: array[lane] for name, array in learned.actors.items()}
             head = learned.config.make_backbone().head
         else:
             actor, head = _exported(policy, spec)
-        made = make_log(spec, records, credit, None if rewards is None else rewards[lane])
-        supported = bool(credit.facts["supported"])
-        found.append(evaluate_policy(made, actor, head, supported, bool(spec.choices)))
+        judged = judged_by(spec, records, credit, None if rewards is None else rewards[lane])
+        found.append(evaluate_policy(judged, actor, head, supported, bool(spec.choices)))
     return {
         "run": str(run.path),
         "data": facts["data"] if data is None else data,

@@ -8,7 +8,7 @@ neither JAX nor this package.
 import io
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -110,7 +110,7 @@ def export_policy(policy: Policy, path: Path) -> int:
     np.savez(content, allow_pickle=False, **arrays)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, content.getvalue())
-    return len(content.getvalue())
+    return content.getbuffer().nbytes
 
 
 def check_export(path: Path) -> None:
@@ -161,15 +161,17 @@ class EvaluationSettings:
         return Noise(self.noise, dims) if self.noise > 0 else None
 
 
-class Evaluated(NamedTuple):
-    """How each lane's policy did in fresh episodes."""
+_SCORES = (
+    *("returns", "return_std", "lengths", "success", "episode_correlation"),
+    *("return_error", "constant_error", "step_rewards"),
+)
 
-    data: dict[str, Any]  # the scores, ready for JSON
-    episodes: list[list[Arrays]]  # of each lane, with `redistributed`
 
-
-def evaluate_run(run: RunFolder, playing: EvaluationSettings, best: bool = False) -> Evaluated:
-    """Scores of each lane over fresh episodes of its newest policy, or of its best one."""
+def evaluate_run(
+    run: RunFolder, playing: EvaluationSettings, best: bool = False
+) -> tuple[dict[str, Any], list[list[Arrays]]]:
+    """Scores of each lane over fresh episodes of its newest policy, or of its best one, ready for JSON; and
+    its episodes, with `redistributed`."""
     run.need_trust("the environment")
     noise = playing.perturbation(run.read_spec())
     learned = read_learned(run, best)
@@ -185,18 +187,11 @@ def evaluate_run(run: RunFolder, playing: EvaluationSettings, best: bool = False
             "seed": playing.seed,
             "training_seeds": learned.config.seeds,
             "noise": None if noise is None else noise._asdict(),
-            "returns": scores.returns,
-            "return_std": scores.return_std,
-            "lengths": scores.lengths,
-            "success": scores.success,
-            "episode_correlation": scores.episode_correlation,
-            "return_error": scores.return_error,
-            "constant_error": scores.constant_error,
-            "step_rewards": scores.step_rewards,
+            **{name: getattr(scores, name) for name in _SCORES},
             "skipped": learned.skipped,
         }
     )
-    return Evaluated(data, scores.episodes)
+    return data, scores.episodes
 
 
 def play(learned: Learned, episodes: int, seed: int, noise: Noise | None) -> list[list[Arrays]]:

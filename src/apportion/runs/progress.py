@@ -5,7 +5,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -18,10 +17,7 @@ from apportion.envs.faults import Fault, Faults
 
 LANES_SHOWN = 4  # more than this many are summed up
 SECONDS_BETWEEN_LINES = 10.0
-PACE_REPORTS = 50  # how many reports back the speed is measured
 _SHOWN = ("{task.completed:,.0f}/{task.total:,.0f} steps", "{task.fields[pace]}", "{task.fields[score]}")
-
-Clock = Callable[[], float]
 
 
 class Progress:
@@ -33,15 +29,13 @@ class Progress:
         lanes: int,
         quiet: bool,
         start_step: int = 0,
-        clock: Clock = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._total = total_steps
-        self._lanes = lanes
-        self._clock = clock
+        self._total, self._lanes, self._start, self._clock = total_steps, lanes, start_step, clock
         self._silent = quiet or sys.stderr is None  # it is None where it was closed before the start
         self._bar: RichProgress | None = None
-        self._start = start_step
-        self._marks: deque[tuple[float, int]] = deque(maxlen=PACE_REPORTS)  # (seconds, step)
+        # Seconds and step of as many reports as the speed is measured over.
+        self._marks: deque[tuple[float, int]] = deque(maxlen=50)
         self._score = self._metrics = self._frozen = ""
         self._printed_at = -math.inf
         self._waiting = ""  # the newest line, if it was too soon to print it
@@ -63,9 +57,7 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._waiting:
             self.message(self._waiting)
         if self._bar is not None:
@@ -109,7 +101,12 @@ class Progress:
     def _show(self, step: int, evaluated: bool) -> None:
         now = self._clock()
         self._marks.append((now, step))
-        pace, bar = self._pace(), self._bar
+        pace, bar = "", self._bar
+        began, first = self._marks[0]
+        if now > began and step > first:  # speed over these reports, and the time that the rest will take
+            rate = (step - first) / (now - began)
+            minutes, seconds = divmod(round((self._total - step) / rate), 60)
+            pace = f"{rate:,.0f} steps/s  {minutes // 60}:{minutes % 60:02d}:{seconds:02d} left"
         if bar is not None:
             facts: dict[str, Any] = {"pace": pace, "score": self._score, "frozen": self._frozen}
             self._tell(lambda: bar.update(self._task, completed=step, **facts))
@@ -129,16 +126,6 @@ class Progress:
                 what()
         except OSError:
             self._silent = True
-
-    def _pace(self) -> str:
-        """Speed over the last reports of this process, and the time that the rest will take."""
-        (began, first), (now, last) = self._marks[0], self._marks[-1]
-        if now <= began or last <= first:
-            return ""
-        rate = (last - first) / (now - began)
-        minutes, seconds = divmod(round((self._total - last) / rate), 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{rate:,.0f} steps/s  {hours}:{minutes:02d}:{seconds:02d} left"
 
 
 def over_lanes(values: Sequence[float | None], lanes: int) -> str:
@@ -168,13 +155,11 @@ def _number(value: float | None) -> str:
 def fault_facts(faults: Faults, seeds: Sequence[int], steps_per_iteration: int) -> list[dict[str, Any]]:
     """One entry for each lane that had a fault: how often it was restarted, and since when it is frozen."""
     found = []
-    for lane, (restarts, reason) in enumerate(zip(faults.restarts, faults.reasons, strict=True)):
-        if reason is None:
-            continue
-        frozen = faults.frozen.get(lane)
-        since = None if frozen is None else _step(frozen, steps_per_iteration)
-        entry = {"lane": lane, "seed": seeds[lane], "restarts": restarts, "frozen_since": since}
-        found.append(entry | {"reason": reason})
+    for lane, reason in enumerate(faults.reasons):
+        if reason is not None:
+            since = _step(faults.frozen[lane], steps_per_iteration) if lane in faults.frozen else None
+            entry = {"lane": lane, "seed": seeds[lane], "restarts": faults.restarts[lane]}
+            found.append({**entry, "frozen_since": since, "reason": reason})
     return found
 
 
@@ -204,13 +189,10 @@ def _step(iteration: int, steps_per_iteration: int) -> int:
 GROWTH = 1_000.0  # times its median, at which a critic's loss has exploded
 ENOUGH = 20  # lines of the log before which nothing is usual
 LASTING = 3  # lines in a row: one bad batch is no divergence
-SMALLEST = 100.0  # a loss below may be a first reward that was found: learners get rewards of size 0.1 to 10
-
-_NAME = "critic_loss"
 
 
 class Watch:
-    """Follows the training metrics of all lanes, and has something to say when a lane diverges."""
+    """Follows the critics' losses of all lanes, and has something to say when one diverges."""
 
     def __init__(self, seeds: Sequence[int], normalised: bool) -> None:
         self.seeds = seeds
@@ -222,22 +204,22 @@ class Watch:
 
     def remember(self, entries: list[dict[str, Any]]) -> None:
         """What a resumed run logged before."""
-        before = [entry[_NAME] for entry in entries if _NAME in entry]
+        before = [entry["critic_loss"] for entry in entries if "critic_loss" in entry]
         self.losses = [np.array(lanes, np.float64) for lanes in before]  # None becomes NaN
 
     def look(self, step: int, metrics: dict[str, NDArray[Any]]) -> list[str]:
         """What to say after one more line."""
-        losses = metrics.get(_NAME)
-        if losses is None:
+        if "critic_loss" not in metrics:
             return []
-        self.losses.append(np.array(losses, np.float64))
+        self.losses.append(np.array(metrics["critic_loss"], np.float64))
         if len(self.losses) < ENOUGH + LASTING:
             return []
         # Of all lines so far: a loss that grows slowly, but without end, leaves their median behind as well.
         usual = np.median(np.nan_to_num(self.losses[:-LASTING], nan=np.inf), axis=0)
         now = np.min(self.losses[-LASTING:], axis=0)
-        # False where a number is gone: such a lane is frozen, or has not begun to learn.
-        large = now > np.maximum(GROWTH * usual, SMALLEST)
+        # False where a number is gone: such a lane is frozen, or has not begun to learn. A loss below 100 may
+        # be a first reward that was found: learners get rewards of size 0.1 to 10.
+        large = now > np.maximum(GROWTH * usual, 100.0)
         new = sorted(set(np.flatnonzero(large).tolist()) - self.exploded)
         self.exploded |= set(new)
         return [

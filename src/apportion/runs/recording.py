@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array
 from numpy.typing import NDArray
 
 from apportion.core.children import StopRequest
@@ -19,19 +18,18 @@ from apportion.core.types import Metrics
 from apportion.envs.factories import only_here
 from apportion.envs.supervisor import Pool
 from apportion.runs import checkpoint, progress
-from apportion.runs import saved as saving
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, notes, on_age
 from apportion.runs.listeners import Events, Listener
 from apportion.runs.logs import STORED, MetricsLog
 from apportion.runs.progress import Progress, Watch, over_some
 from apportion.runs.settings import Checkpoints, as_data, changes, read_settings
-from apportion.runs.words import faults_in_words
+from apportion.runs.summary import faults_in_words
 from apportion.training import devices, loop
 from apportion.training.conformance import check_own
 from apportion.training.evaluate import Report
 from apportion.training.loop import Saved, Snapshot
-from apportion.training.settings import Config
+from apportion.training.settings import Config, Schedule
 
 Write = Callable[[], None]
 
@@ -75,14 +73,16 @@ def resume(
     config, checkpoints = read_settings(run)
     with run.lock():
         spec = run.read_spec()
-        edited = changes(run, saving.settings(run.checkpoints), as_data(config, checkpoints))
-        found = saving.read(run.checkpoints, config, spec)
+        edited = changes(run, checkpoint.trained_settings(run.checkpoints), as_data(config, checkpoints))
+        found = checkpoint.read_training(run.checkpoints, config, spec)
         if steps is not None:
             config = replace(config, schedule=replace(config.schedule, steps=steps))
         behind = config.schedule.iterations < found.saved.iteration
         wanted = f"--steps {steps}" if steps is not None else f"steps={config.schedule.steps} in {run.config}"
         check(not behind, f"{wanted} is behind the run, which is at step {found.step}: raise it")
-        check(len(found.saved.faults["frozen"]) < config.lanes, _stuck(run))
+        why = faults_in_words(run.read_status().get("faults", []))
+        stuck = f"every seed of {run.path} is frozen{f': {why[0]}' if why else '.'} Start a new run"
+        check(len(found.saved.faults["frozen"]) < config.lanes, stuck)
         with loop.open_pool(config, found.saved.faults) as pool:
             spec.check_same(pool.spec)
             training = _Training(run, config, checkpoints, quiet, listeners, pool)
@@ -90,13 +90,6 @@ def resume(
             pool.put_back(found.saved.where)
             training.go_back_to(found)
             return training.record(found.saved)
-
-
-def _stuck(run: RunFolder) -> str:
-    """Why a run whose seeds are all frozen cannot go on."""
-    why = faults_in_words(run.read_status().get("faults", []))
-    said = f": {why[0]}" if why else "."
-    return f"every seed of {run.path} is frozen{said} Start a new run"
 
 
 class Recorder:
@@ -162,15 +155,6 @@ class Recorder:
             self.wants_stop |= False in answers
 
 
-class _Line(NamedTuple):
-    """What a line about training says; numbers that are still being computed."""
-
-    step: int
-    metrics: Metrics  # [L]
-    sound: Array  # [L]
-    frozen: NDArray[np.bool_]  # [L]
-
-
 class _Training:
     """Writes what a training yields into its run folder."""
 
@@ -192,10 +176,11 @@ class _Training:
         self.recorder.faults = self._faults
         self.notes: list[str] = []
         self.watch = Watch(config.seeds, config.normalise)
-        self.best: saving.Best | None = None
-        self.metrics_to_come: _Line | None = None  # not written yet
+        self.best: checkpoint.Best | None = None
+        # A step, its metrics [L] that are still being computed, and which lanes stand still: not written yet.
+        self.to_come: tuple[int, Metrics, Callable[[], NDArray[np.bool_]]] | None = None
 
-    def go_back_to(self, found: saving.Read) -> None:
+    def go_back_to(self, found: checkpoint.Read) -> None:
         """Make the folder what it was at a checkpoint, and note what had been damaged since."""
         run, step = self.run, found.step
         self.recorder.began = time.monotonic() - found.seconds
@@ -240,7 +225,9 @@ class _Training:
                     break
             self._tell_faults()
             stuck = len(self.pool.faults.frozen) == self.config.lanes
-            self._finish("frozen" if stuck else "finished" if step >= total else "stopped", step)
+            self.recorder.status("frozen" if stuck else "finished" if step >= total else "stopped", step)
+            problem, fix = self.recorder.problem, f"make room, then `apportion resume {self.run.path}`"
+            check(problem is None, f"{problem} after the last checkpoint: {fix}")
         if stuck:
             why = faults_in_words(self._faults())[0]
             raise UserError(f"no seed is left to train in {self.run.path}. {why}")
@@ -249,7 +236,8 @@ class _Training:
     def _write(self, snapshot: Snapshot) -> None:
         self._write_metrics()  # of an earlier iteration: by now they are there
         if snapshot.metrics and snapshot.iteration % -(-self.config.schedule.iterations // TRAIN_LINES) == 0:
-            self.metrics_to_come = _Line(snapshot.step, snapshot.metrics, snapshot.sound, snapshot.frozen)
+            sound, frozen = snapshot.sound, snapshot.frozen
+            self.to_come = snapshot.step, snapshot.metrics, lambda: frozen | ~np.asarray(sound)
         self._tell_faults()
         self.progress.update(snapshot.step)
         for report in snapshot.reports:
@@ -259,12 +247,11 @@ class _Training:
 
     def _write_metrics(self) -> None:
         """The numbers of the last iteration that has a line. To read them is to wait for the device."""
-        if self.metrics_to_come is None:
+        if self.to_come is None:
             return
-        step, values, sound, frozen = self.metrics_to_come
-        self.metrics_to_come = None
+        (step, values, still), self.to_come = self.to_come, None
         metrics: dict[str, NDArray[np.float32]] = jax.device_get(values)
-        metrics |= _frozen(frozen | ~np.asarray(sound))
+        metrics |= _frozen(still())
         self.recorder.train_line(step, metrics)
         self._say(self.watch.look(step, metrics))
         shown = ("reward_loss", "critic_loss")
@@ -272,7 +259,7 @@ class _Training:
 
     def _write_report(self, report: Report) -> None:
         step, evaluation = report.step, report.evaluation
-        self.best = saving.better(self.best, report)
+        self.best = checkpoint.better(self.best, report)
         scores: dict[str, Any] = {
             **evaluation.scores,
             "policy_mask_on": report.policy_mask.mean(axis=1),
@@ -288,10 +275,10 @@ class _Training:
         step, schedule = report.step, self.config.schedule
         last = step >= schedule.iterations * schedule.steps_per_iteration
         files: dict[str, Write] = {}
-        if last or _thinned(step, schedule.steps, schedule.evaluate_every, EDGE_SNAPSHOTS):
+        if last or _thinned(step, schedule, EDGE_SNAPSHOTS):
             edges = {**report.edges, "policy_mask": report.policy_mask}
             files[self.run.edges.name] = partial(self.run.write_edges, step, edges)
-        if last or _thinned(step, schedule.steps, schedule.evaluate_every, EPISODE_SNAPSHOTS):
+        if last or _thinned(step, schedule, EPISODE_SNAPSHOTS):
             kept = [lane[:EPISODES_KEPT] for lane in report.evaluation.episodes]
             files[self.run.episodes.name] = partial(self.run.write_episodes, step, kept)
         return files
@@ -320,15 +307,11 @@ class _Training:
         settings, keep = as_data(self.config, self.checkpoints), self.checkpoints.keep
         try:
             seconds, log, place = self.recorder.seconds, self.recorder.log.content(), self.run.checkpoints
-            saving.write(place, snapshot.step, snapshot.save(), self.best, seconds, keep, settings, log)
+            state = snapshot.save()
+            checkpoint.write_training(place, snapshot.step, state, self.best, seconds, keep, settings, log)
         except OSError as error:
             return error.strerror or str(error)
         return None
-
-    def _finish(self, state: str, step: int) -> None:
-        self.recorder.status(state, step)
-        problem, fix = self.recorder.problem, f"make room, then `apportion resume {self.run.path}`"
-        check(problem is None, f"{problem} after the last checkpoint: {fix}")
 
     def _what_is_saved(self) -> str:
         """For those whose training has ended in the middle."""
@@ -359,7 +342,7 @@ def _frozen(lanes: NDArray[np.bool_]) -> dict[str, NDArray[np.float32]]:
     return {"frozen": lanes.astype(np.float32)} if lanes.any() else {}
 
 
-def _thinned(step: int, steps: int, every: int, at_most: int) -> bool:
+def _thinned(step: int, schedule: Schedule, at_most: int) -> bool:
     """True for at most about `at_most` evenly spaced evaluations."""
-    stride = max(1, -(-(steps // every) // at_most))
-    return (step // every) % stride == 0
+    stride = max(1, -(-(schedule.steps // schedule.evaluate_every) // at_most))
+    return (step // schedule.evaluate_every) % stride == 0

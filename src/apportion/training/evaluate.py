@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS, Graph, Spec
-from apportion.core.types import Method, Sampling, Segments, State, Transitions
+from apportion.core.types import Method, Sampling, Segments, State, Transitions, single_steps
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
 from apportion.envs.messages import Arrays
@@ -231,20 +231,18 @@ def _as_transitions(episode: Arrays, max_steps: int) -> Transitions:
     """An episode's steps, padded with zeros to `max_steps`."""
     total, length, position = _segment_facts(episode["paid"], episode["segment_end"])
     columns: dict[str, Any] = {
-        "observation": episode["observations"][:-1],
-        "action": episode["actions"],
-        "next_observation": episode["observations"][1:],
         "paid": episode["paid"],
         "true_reward": episode["true_rewards"],
-        "terminated": _ends(episode, len(total)),
         "segment_total": total,
         "segment_length": length,
         "step_in_segment": position,
         "step_in_episode": np.arange(len(total), dtype=np.int32),
         "credit": total / length.astype(np.float32),
     }
-    padded: dict[str, Any] = {name: _pad(column, max_steps) for name, column in columns.items()}
-    return Transitions(**padded)
+    seen, ends = episode["observations"], _ends(episode, len(total))
+    steps = single_steps(seen[:-1], episode["actions"], seen[1:], ends)._replace(**columns)
+    padded: Transitions = jax.tree.map(lambda column: _pad(column, max_steps), steps)
+    return padded
 
 
 def _as_segments(episode: Arrays, max_steps: int) -> list[Segments]:
@@ -308,20 +306,16 @@ class Report(NamedTuple):
     frozen: NDArray[np.bool_]  # [L] lanes that stood still
 
 
-class _Programs(NamedTuple):
+def _compile(
+    config: Config, spec: Spec
+) -> tuple[Redistribute, Callable[..., Array], Callable[..., dict[str, Array]]]:
     """What an evaluation computes, over all lanes. Nothing of it depends on the backbone."""
-
-    redistribute: Redistribute
-    correlate: Callable[..., Array]
-    edges: Callable[..., dict[str, Array]]
-
-
-def _compile(config: Config, spec: Spec) -> _Programs:
     method = agents.in_own_units(config.make_method())
-    return _Programs(
-        redistribute=make_redistribute(method, spec),
-        correlate=devices.compiled(partial(replay_correlation, method), config.lanes),
-        edges=devices.compiled(partial(beliefs, method), config.lanes),
+    of_replay, of_model = (partial(each, method) for each in (replay_correlation, beliefs))
+    return (
+        make_redistribute(method, spec),
+        devices.compiled(of_replay, config.lanes),
+        devices.compiled(of_model, config.lanes),
     )
 
 
@@ -332,7 +326,7 @@ class Evaluator:
         self.pool = pool
         self.islands = islands
         self.episodes = config.schedule.evaluation_episodes
-        self._programs = _compile(config, pool.spec)
+        self._redistribute, self._correlate, self._beliefs = _compile(config, pool.spec)
         self._thread = ThreadPoolExecutor(1)
         self._under_way: Future[Report] | None = None
 
@@ -348,7 +342,7 @@ class Evaluator:
         """Start to evaluate the agent as it is now; call `wait` first."""
         assert self._under_way is None
         model = agent._replace(backbone=None)
-        parts = (agent, actor, self._programs.correlate(model, replay, keys), self._programs.edges(model))
+        parts = (agent, actor, self._correlate(model, replay, keys), self._beliefs(model))
         agent, arrays, correlation, edges = jax.device_get(parts)
         self.islands.settle()
         frozen = self.islands.frozen(iteration)
@@ -360,10 +354,10 @@ class Evaluator:
             episodes = self.pool.episodes(
                 arrays, iteration, self.episodes, beside_training=True, absent=absent
             )
-            redistributed: list[list[NDArray[np.float32]]] = [[] for _ in episodes]
+            rewards: list[list[Any]] = [[] for _ in episodes]
             if any(episodes):
-                redistributed = self._programs.redistribute(agent._replace(backbone=None), episodes)
-            return report(evaluation=judge(episodes, redistributed, correlation))
+                rewards = self._redistribute(agent._replace(backbone=None), episodes)
+            return report(evaluation=judge(episodes, rewards, correlation))
 
         self._under_way = self._thread.submit(judged)
         if not self.pool.has_spare_workers:

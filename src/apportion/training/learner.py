@@ -20,7 +20,7 @@ from apportion.core.registry import own
 from apportion.core.spec import Spec
 from apportion.core.types import Method, Metrics, Sampling, Transitions
 from apportion.data import replay as replays
-from apportion.data.replay import Chunk, Replay
+from apportion.data.replay import Replay
 from apportion.envs.lane import LARGEST_REWARD
 from apportion.envs.make import EnvConfig
 from apportion.envs.messages import Arrays
@@ -61,39 +61,35 @@ class Unfinished:
             abs(paid) <= LARGEST_REWARD,
             f"a reward of the environment is {paid}: give finite numbers up to {LARGEST_REWARD:g}",
         )
-        if self.observations and not np.array_equal(self.observations[-1], before):
+        if self.steps and not np.array_equal(self.steps[-1]["observations"], before):
             self.forget()  # the environment was reset meanwhile: what the steps before earned is unknown
         check(
-            len(self.actions) < self.max_steps,
+            len(self.steps) < self.max_steps,
             f"an episode has more than max_episode_steps={self.max_steps} steps: raise it",
         )
-        self.observations += [after] if self.observations else [before, after]
-        self.actions.append(np.array(action, np.float32))
-        self.paid.append(float(paid))
-        self.true_rewards.append(float(info.get("true_reward", paid)))
-        self.segment_end.append(bool(info.get("segment_end", False)))
+        if not self.steps:
+            self.first = before
+        step: Arrays = {
+            "observations": after,
+            "actions": np.array(action, np.float32),
+            "paid": np.array(paid, np.float32),
+            "true_rewards": np.array(info.get("true_reward", paid), np.float32),
+            "segment_end": np.array(info.get("segment_end", False), np.bool_),
+        }
+        self.steps.append(step)
 
     def end(self, terminated: bool) -> Arrays:
         """The whole episode; from here on the next one. Its last step closes a segment."""
-        self.segment_end[-1] = True
-        episode = {
-            "observations": np.stack(self.observations),
-            "actions": np.stack(self.actions),
-            "paid": np.array(self.paid, np.float32),
-            "true_rewards": np.array(self.true_rewards, np.float32),
-            "segment_end": np.array(self.segment_end),
-            "terminated": np.asarray(terminated),
-        }
+        episode = {name: np.stack([step[name] for step in self.steps]) for name in self.steps[0]}
+        episode["observations"] = np.concatenate([self.first[None], episode["observations"]])
+        episode["segment_end"][-1] = True
         self.forget()
-        return episode
+        return episode | {"terminated": np.asarray(terminated)}
 
     def forget(self) -> None:
         """Begin anew: the episode was left before its end."""
-        self.observations: list[NDArray[np.float32]] = []
-        self.actions: list[NDArray[np.float32]] = []
-        self.paid: list[float] = []
-        self.true_rewards: list[float] = []
-        self.segment_end: list[bool] = []
+        self.steps: list[Arrays] = []
+        self.first = np.zeros(0, np.float32)  # observation
 
 
 # --- The learner
@@ -128,6 +124,7 @@ class RewardLearner:
             f"a buffer of {size} steps cannot hold two episodes of {spec.max_episode_steps}: "
             f"raise its size to at least {least}",
         )
+        self._compile()
         self.agent, self.replay = self._start()
         self.segments = 0  # closed so far
         self.updates = 0
@@ -163,26 +160,26 @@ class RewardLearner:
         places = 1 << (int(episode["segment_end"].sum()) - 1).bit_length()
         # Rows of the longest episode, so that one program serves all.
         chunk = chunk_of([episode], self.spec.max_episode_steps + 2, places)
-        self.replay = self._programs.insert(self.replay, jax.tree.map(lambda x: x[None], chunk))
+        self.replay = self._insert(self.replay, jax.tree.map(lambda x: x[None], chunk))
         self.segments += int(chunk.segments)
 
         def due(first: float, growth: float) -> bool:
             return bool(reached(np.array([self.segments]), first, growth) > reached(before, first, growth))
 
         if self.config.normalise and due(scales.FIRST, scales.GROWTH):
-            self.agent = self._programs.measure(self.agent, self.replay)
+            self.agent = self._measure(self.agent, self.replay)
         revision = self.method.revision
         if revision is not None and due(revision.first, revision.growth):
             records = replays.records(replays.of_lane(self.replay, 0), revision.max_rows)
             self.agent = looked_at_once(revision, self.agent, records, self.segments, 1)
         if self.method.memory is not None:
-            self.agent = self._programs.survey(self.agent, self.replay)
+            self.agent = self._survey(self.agent, self.replay)
 
     def learn(self, count: int, batch_size: int) -> dict[str, float]:
         """So many updates of the method; what the last one measured."""
         first = self._origin(_UPDATE, self.updates)
-        learn = self._programs.learn(batch_size)
-        self.agent, credit, metrics = learn(self.agent, self.replay, first, np.int32(count))
+        learned = self._learn(batch_size, self.agent, self.replay, first, np.int32(count))
+        self.agent, credit, metrics = learned
         self.replay = self.replay._replace(credit=credit)
         self.updates += count
         return {name: float(value) for name, value in jax.device_get(metrics).items()}
@@ -191,21 +188,21 @@ class RewardLearner:
         """Steps of closed segments, drawn uniformly, with the method's rewards of now."""
         if self.config.normalise and self.draws % _WATCH_EVERY == 0:
             origin = self._origin(_WATCH, self.draws)
-            self.agent = self._programs.watch(self.agent, self.replay, origin)
+            self.agent = self._watch(self.agent, self.replay, origin)
         origin = self._origin(_DRAW, self.draws)
         self.draws += 1
-        found = jax.device_get(self._programs.draw(batch_size)(self.agent, self.replay, origin))
+        found = jax.device_get(self._draw(batch_size)(self.agent, self.replay, origin))
         return Drawn(*jax.tree.map(lambda x: x[0], found))
 
     def rewards(self, steps: Transitions) -> NDArray[np.float32]:
         """[B] what the method gives to steps in the environment's own units."""
         one = jax.tree.map(lambda x: np.asarray(x)[None], steps)
-        return np.asarray(self._programs.rewards(self.agent, one))[0]
+        return np.asarray(self._rewards(self.agent, one))[0]
 
     @property
     def view(self) -> View:
         """As it is now: mean and scale are 0 and 1 where units are left alone."""
-        return View(*(part[0] for part in jax.device_get(self._programs.view(self.agent))))
+        return View(*(part[0] for part in jax.device_get(self._view(self.agent))))
 
     # --- Saving: plain arrays and settings; programs are compiled again
 
@@ -243,50 +240,28 @@ class RewardLearner:
     def _origin(self, stream: int, number: int) -> NDArray[np.uint32]:
         return np.array([(self.config.seed, stream, number)], np.uint32)
 
-    @cached_property
-    def _programs(self) -> "_Programs":
-        return _compile(self.method, self.spec)
+    def _compile(self) -> None:
+        method, spec = self.method, self.spec
 
+        def watch(agent: AgentState, replay: Replay, origin: UInt32[Array, "3"]) -> AgentState:
+            return watch_rewards(method, agent, replay, key_from(origin))
 
-class _Programs(NamedTuple):
-    """The compiled functions of one learner."""
+        def view(agent: AgentState) -> tuple[Array, Array, Array]:
+            units = scales.unknown(spec) if agent.scaling is None else agent.scaling
+            return units.mean, units.scale, agents.policy_mask(method, spec.observation_size, agent.method)
 
-    insert: Callable[[Replay, Chunk], Replay]
-    measure: Callable[[AgentState, Replay], AgentState]
-    survey: Callable[[AgentState, Replay], AgentState]
-    watch: Callable[[AgentState, Replay, Any], AgentState]
-    rewards: Callable[[AgentState, Transitions], Array]
-    view: Callable[[AgentState], tuple[Array, Array, Array]]
-    learn: Callable[[int], Callable[..., Any]]  # by batch size, as the next
-    draw: Callable[[int], Callable[..., Any]]
+        @lru_cache(maxsize=8)
+        def draw(batch_size: int) -> Callable[..., Any]:
+            return devices.compiled(partial(_draw, method, batch_size), 1)
 
-
-def _compile(method: Method, spec: Spec) -> _Programs:
-    def watch(agent: AgentState, replay: Replay, origin: UInt32[Array, "3"]) -> AgentState:
-        return watch_rewards(method, agent, replay, key_from(origin))
-
-    def view(agent: AgentState) -> tuple[Array, Array, Array]:
-        units = scales.unknown(spec) if agent.scaling is None else agent.scaling
-        return units.mean, units.scale, agents.policy_mask(method, spec.observation_size, agent.method)
-
-    @lru_cache(maxsize=8)
-    def learn(batch_size: int) -> Callable[..., Any]:
-        return jax.jit(partial(_learn, method, spec, batch_size), donate_argnums=0)
-
-    @lru_cache(maxsize=8)
-    def draw(batch_size: int) -> Callable[..., Any]:
-        return devices.compiled(partial(_draw, method, batch_size), 1)
-
-    return _Programs(
-        insert=devices.compiled(replays.insert, 1, donate=(0,)),
-        measure=devices.compiled(partial(agents.measured, method), 1),
-        survey=devices.compiled(partial(agents.surveyed, method, spec), 1),
-        watch=devices.compiled(watch, 1),
-        rewards=devices.compiled(agents.in_own_units(method).reward, 1),
-        view=devices.compiled(view, 1),
-        learn=learn,
-        draw=draw,
-    )
+        self._insert = devices.compiled(replays.insert, 1, donate=(0,))
+        self._measure = devices.compiled(partial(agents.measured, method), 1)
+        self._survey = devices.compiled(partial(agents.surveyed, method, spec), 1)
+        self._watch = devices.compiled(watch, 1)
+        self._rewards = devices.compiled(agents.in_own_units(method).reward, 1)
+        self._view = devices.compiled(view, 1)
+        self._learn = jax.jit(partial(_learn, method, spec), static_argnums=0, donate_argnums=1)
+        self._draw = draw
 
 
 def _learn(

@@ -39,11 +39,7 @@ from apportion.training.updates import Islands, keep_if_finite, key_from, update
 # --- Steps beside the updates: workers act with one policy while lanes learn from earlier steps
 
 
-class _Collected(NamedTuple):
-    """What all lanes' environments did in one iteration."""
-
-    arrays: Arrays  # of the chunk, on the host
-    chunk: Chunk  # [L, ...] on the devices
+_Collected = tuple[Arrays, Chunk]  # what all lanes' environments did: on the host, [L, ...] on the devices
 
 
 class Collector:
@@ -79,7 +75,7 @@ class Collector:
 
     def wait(self) -> Arrays:
         """Until no chunk is under way, so that the workers can be asked for other things."""
-        return self._under_way().arrays
+        return self._under_way()[0]
 
     def close(self) -> None:
         """Without waiting: closing the pool dismisses who never answers, and so ends the thread."""
@@ -94,7 +90,7 @@ class Collector:
 
     def _on_devices(self, arrays: Arrays) -> _Collected:
         fields: dict[str, Any] = arrays
-        return _Collected(arrays, devices.spread(Chunk(**fields), self.pool.lanes))
+        return arrays, devices.spread(Chunk(**fields), self.pool.lanes)
 
 
 _INIT, _UPDATE, _EVALUATE = range(3)  # separate streams of randomness for one lane
@@ -142,7 +138,7 @@ def open_pool(config: Config, faults: dict[str, Any] | None = None) -> Pool:
 def start(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
     """Fresh state of all lanes."""
     config.check_actions(spec)
-    agent = _compile_init(config, spec)(_lane_keys(config.seeds, _INIT, 0))
+    agent = _compile_init(config, spec)(_keys(_origins(config.seeds, _INIT, 0)))
     where = devices.sharding(config.lanes)
     replay = jax.tree.map(
         lambda x: jnp.zeros((config.lanes, *x.shape), x.dtype, device=where), _empty_replay(config, spec)
@@ -173,7 +169,7 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
 
     To continue, the pool must be where it was: call `pool.put_back(saved.where)` first.
     """
-    schedule, programs = config.schedule, _compile(config, pool.spec)
+    schedule, (learn, insert, actor_of) = config.schedule, _compile(config, pool.spec)
     overlap = schedule.overlap and config.make_backbone().log_density is None
     islands = Islands(pool.faults, config.lanes)
     with (
@@ -181,7 +177,15 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
         closing(Collector(pool, schedule)) as collector,
         closing(Evaluator(config, pool, islands)) as evaluator,
     ):
-        agent, replay, actor = _begin(config, collector, reviser, programs, saved)
+        if saved is None:
+            agent, replay = start(config, pool.spec)
+        else:
+            agent, replay = devices.spread((saved.agent, saved.replay), config.lanes)
+            collector.go_on_from(saved.pending, saved.replay.segments)
+            reviser.go_on_from(saved.agent)
+        actor = actor_of(agent)
+        if saved is None:
+            collector.begin(actor, 0)
         for iteration in range(0 if saved is None else saved.iteration, schedule.iterations):
             segments_before = collector.segments
             chunk = collector.take()
@@ -196,16 +200,16 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
             ready = segments_before if config.normalise else collector.segments
             learns = islands.learning(iteration, ready)
             if step >= schedule.warmup_steps and np.any(learns):
-                agent, replay, metrics, actor, sound = programs.learn(
+                agent, replay, metrics, actor, sound = learn(
                     agent, replay, chunk, origins, learns, islands.sound
                 )
                 islands.updated(iteration, sound)
             else:
-                replay = programs.insert(agent, replay, chunk, origins)
+                replay = insert(agent, replay, chunk, origins)
             revised = reviser.revise(agent, replay, iteration, segments_before, collector.segments)
             if revised is not agent:
                 agent = revised
-                actor = programs.actor(agent)  # units and mask follow: at once, as after a resume
+                actor = actor_of(agent)  # units and mask follow: at once, as after a resume
             if not overlap:
                 collector.begin(actor, iteration + 1)
 
@@ -214,7 +218,7 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
                 reports += evaluator.wait()
                 if not pool.has_spare_workers:
                     collector.wait()
-                keys = _lane_keys(config.seeds, _EVALUATE, iteration)
+                keys = _keys(_origins(config.seeds, _EVALUATE, iteration))
                 evaluator.begin(agent, replay, actor, keys, iteration, step)
             if iteration + 1 == schedule.iterations:
                 reports += evaluator.wait()
@@ -230,22 +234,6 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
             )
 
 
-def _begin(
-    config: Config, collector: Collector, reviser: Reviser, programs: "_Programs", saved: Saved | None
-) -> tuple[AgentState, Replay, dict[str, Array]]:
-    """The state of all lanes and their actor, with the first chunk under way."""
-    if saved is None:
-        agent, replay = start(config, collector.pool.spec)
-        actor = programs.actor(agent)
-        collector.begin(actor, 0)
-    else:
-        agent, replay = devices.spread((saved.agent, saved.replay), config.lanes)
-        actor = programs.actor(agent)
-        collector.go_on_from(saved.pending, saved.replay.segments)
-        reviser.go_on_from(saved.agent)
-    return agent, replay, actor
-
-
 def _save(
     iteration: int,
     agent: AgentState,
@@ -259,17 +247,11 @@ def _save(
     return Saved(iteration, agent, replay, pending, collector.pool.where(), islands.faults.to_dict())
 
 
-class _Programs(NamedTuple):
-    """The compiled functions of one training, each over all lanes."""
-
-    learn: Callable[..., tuple[AgentState, Replay, Metrics, dict[str, Array], Array]]
-    insert: Callable[..., Replay]
-    actor: Callable[[AgentState], dict[str, Array]]
-
-
-def _compile(config: Config, spec: Spec) -> _Programs:
-    method, backbone = config.make_method(), config.make_backbone()
-    schedule = config.schedule
+def _compile(
+    config: Config, spec: Spec
+) -> tuple[Callable[..., Any], Callable[..., Replay], Callable[[AgentState], dict[str, Array]]]:
+    """What learns from a chunk, what only keeps it, and what brings an actor's arrays, over all lanes."""
+    method, backbone, schedule = config.make_method(), config.make_backbone(), config.schedule
 
     def insert(agent: AgentState, replay: Replay, chunk: Chunk, origin: UInt32[Array, "3"]) -> Replay:
         random = origin[2] * schedule.steps_per_iteration < schedule.warmup_steps
@@ -297,10 +279,10 @@ def _compile(config: Config, spec: Spec) -> _Programs:
     def actor(agent: AgentState) -> dict[str, Array]:
         return agents.actor(method, backbone, agent, spec.observation_size)
 
-    return _Programs(
-        learn=devices.compiled(learn, config.lanes, donate=(0, 1)),
-        insert=devices.compiled(insert, config.lanes, donate=(1,)),
-        actor=devices.compiled(actor, config.lanes),
+    return (
+        devices.compiled(learn, config.lanes, donate=(0, 1)),
+        devices.compiled(insert, config.lanes, donate=(1,)),
+        devices.compiled(actor, config.lanes),
     )
 
 
@@ -311,13 +293,9 @@ def _evaluation_due(iteration: int, schedule: Schedule) -> bool:
     return crossed or iteration + 1 == schedule.iterations
 
 
-def _lane_keys(seeds: list[int], stream: int, iteration: int) -> PRNGKeyArray:
-    """One key per lane, from its seed, the use it is for and the iteration."""
-    return _keys(_origins(seeds, stream, iteration))
-
-
 def _origins(seeds: list[int], stream: int, iteration: int) -> NDArray[np.uint32]:
-    """[L, 3]: what each lane's key is made from, for programs that make it themselves: one call less."""
+    """[L, 3]: what each lane's key is made from: its seed, the use it is for and the iteration. Programs that
+    make the key themselves save a call."""
     return np.array([(seed, stream, iteration) for seed in seeds], np.uint32)
 
 

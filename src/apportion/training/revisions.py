@@ -8,7 +8,7 @@ however fast the machine is, and only waits where a look takes longer than that.
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from apportion.core.types import Findings, Record, Revision, State
+from apportion.core.types import Findings, Method, Record, Revision, State
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
 from apportion.nn.lanes import choose
@@ -26,7 +26,7 @@ from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.scaling import Scaling
-from apportion.training.settings import Config, Schedule
+from apportion.training.settings import Config
 
 NOTHING = -1  # in place of an iteration: nothing is awaited
 
@@ -45,7 +45,7 @@ class Reviser:
         self._threads = ThreadPoolExecutor(min(config.lanes, os.cpu_count() or 1))
         # A look brings a few threads of its own: those that BLAS would add get in each other's way.
         self._blas = threadpool_limits(None if self.revision is None else 1, "blas")
-        self._programs = _compile(config)
+        self._measure, self._accept = _compile(config)
 
     def close(self) -> None:
         """Looks that nobody waits for any more are not begun."""
@@ -66,7 +66,7 @@ class Reviser:
         looks, stale = self._due(iteration, before, after)
         if self.config.normalise and (looks | stale).any():
             # Whoever looks does so in the new units, and learns in the old ones until the look counts.
-            agent = self._programs.measure(agent, replay, stale & (~looks | (before == 0)), looks)
+            agent = self._measure(agent, replay, stale & (~looks | (before == 0)), looks)
         if looks.any():
             agent = self._begin(agent, replay, iteration, np.flatnonzero(looks).tolist())
         return self._count(agent, iteration)
@@ -83,14 +83,20 @@ class Reviser:
         return agent._replace(awaited=agent.awaited._replace(findings=findings))
 
     def _due(self, iteration: int, before: Counts, after: Counts) -> tuple[Lanes, Lanes]:
-        """Lanes that look, and lanes whose units are measured: none that still awaits something."""
-        free, revision = self.at == NOTHING, self.revision
-        delay = (lambda iteration: 0) if revision is None else _delay
+        """Lanes that look, and lanes whose units are measured: none that still awaits something, each time
+        its closed segments reach another one of first, first * growth, ... Of those in the warm-up one is
+        enough, that counts when the updates begin."""
+        schedule, revision, nobody = self.config.schedule, self.revision, np.zeros(len(after), np.bool_)
+
+        def serves(iteration: int) -> bool:
+            """Whether what begins now counts before the updates do, or later."""
+            counts_at = iteration + (0 if revision is None else _delay(iteration))
+            return iteration >= 0 and (counts_at + 2) * schedule.steps_per_iteration >= schedule.warmup_steps
 
         def due(first: float, growth: float) -> Lanes:
-            return free & lanes_due(first, growth, self.config.schedule, iteration, before, after, delay)
+            new = reached(after, first, growth) > reached(before, first, growth) * serves(iteration - 1)
+            return np.asarray((self.at == NOTHING) & serves(iteration) & new)
 
-        nobody = np.zeros_like(free)
         return (
             nobody if revision is None else due(revision.first, revision.growth),
             due(scales.FIRST, scales.GROWTH) if self.config.normalise else nobody,
@@ -118,7 +124,7 @@ class Reviser:
         ready = self.at == iteration
         if not ready.any():
             return agent
-        agent = self._programs.accept(self.settled(agent, ready), ready)
+        agent = self._accept(self.settled(agent, ready), ready)
         self.at[ready] = NOTHING
         self._looks = {lane: look for lane, look in self._looks.items() if not ready[lane]}
         return agent
@@ -145,74 +151,38 @@ def looked_at_once(
     return agent._replace(method=devices.spread(accepted, lanes))
 
 
-class _Programs(NamedTuple):
-    """The compiled functions of a reviser, each over all lanes."""
-
-    measure: Callable[..., AgentState]
-    accept: Callable[..., AgentState]
-
-
-def _compile(config: Config) -> _Programs:
-    method = config.make_method()
-
-    def measured(
-        agent: AgentState, replay: Replay, now: Bool[Array, ""], later: Bool[Array, ""]
-    ) -> AgentState:
-        """One lane's agent with its units measured anew, for now or for when its look will count."""
-        assert agent.scaling is not None
-        moved, awaited = agents.measured(method, agent, replay), agent.awaited
-        if awaited is not None:
-            found = scales.measured(agent.scaling, replay)
-            awaited = awaited._replace(scaling=choose(later, found, awaited.scaling))
-        return choose(now, moved, agent)._replace(awaited=awaited)
-
-    def accepted(agent: AgentState, ready: Bool[Array, ""]) -> AgentState:
-        """One lane's agent with what it awaited, if that is ready."""
-        awaited, revision = agent.awaited, method.revision
-        assert revision is not None
-        assert awaited is not None
-        found = agent
-        if agent.scaling is not None and awaited.scaling is not None:
-            now = agent.scaling  # what is known of rewards by now
-            units = awaited.scaling._replace(
-                reward_square=now.reward_square, level=now.level, returns=now.returns
-            )
-            found = agents.rescaled(method, agent, units)
-        model = revision.accept(found.method, awaited.findings)
-        nothing = awaited._replace(at=jnp.full_like(awaited.at, NOTHING))
-        return choose(ready, found._replace(method=model, awaited=nothing), agent)
-
-    return _Programs(
-        measure=devices.compiled(measured, config.lanes, donate=(0,)),
-        accept=devices.compiled(accepted, config.lanes, donate=(0,)),
-    )
+def _compile(config: Config) -> list[Callable[..., AgentState]]:
+    """What measures units, and what accepts findings, over all lanes."""
+    programs = [partial(each, config.make_method()) for each in (measured, accepted)]
+    return [devices.compiled(each, config.lanes, donate=(0,)) for each in programs]
 
 
-def lanes_due(
-    first: float,
-    growth: float,
-    schedule: Schedule,
-    iteration: int,
-    before: Counts,
-    after: Counts,
-    delay: Callable[[int], int],
-) -> Lanes:
-    """Lanes whose number of closed segments has reached another one of first, first * growth, ...
+def measured(
+    method: Method, agent: AgentState, replay: Replay, now: Bool[Array, ""], later: Bool[Array, ""]
+) -> AgentState:
+    """One lane's agent with its units measured anew, for now or for when its look will count."""
+    assert agent.scaling is not None
+    moved, awaited = agents.measured(method, agent, replay), agent.awaited
+    if awaited is not None:
+        found = scales.measured(agent.scaling, replay)
+        awaited = awaited._replace(scaling=choose(later, found, awaited.scaling))
+    return choose(now, moved, agent)._replace(awaited=awaited)
 
-    Of those in the warm-up one is enough, that counts when the updates begin.
-    """
 
-    def serves(iteration: int) -> bool:
-        """Whether what begins now counts before the updates do, or later."""
-        counts_at = iteration + delay(iteration)
-        return (counts_at + 2) * schedule.steps_per_iteration >= schedule.warmup_steps
-
-    if not serves(iteration):
-        return np.zeros(len(after), np.bool_)
-    seen = (
-        reached(before, first, growth) if iteration > 0 and serves(iteration - 1) else np.zeros_like(before)
-    )
-    return np.asarray(reached(after, first, growth) > seen)
+def accepted(method: Method, agent: AgentState, ready: Bool[Array, ""]) -> AgentState:
+    """One lane's agent with what it awaited, if that is ready."""
+    awaited, revision, found = agent.awaited, method.revision, agent
+    assert revision is not None
+    assert awaited is not None
+    if agent.scaling is not None and awaited.scaling is not None:
+        now = agent.scaling  # what is known of rewards by now
+        units = awaited.scaling._replace(
+            reward_square=now.reward_square, level=now.level, returns=now.returns
+        )
+        found = agents.rescaled(method, agent, units)
+    model = revision.accept(found.method, awaited.findings)
+    nothing = awaited._replace(at=jnp.full_like(awaited.at, NOTHING))
+    return choose(ready, found._replace(method=model, awaited=nothing), agent)
 
 
 def _delay(iteration: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.core.config import Tell, silent
 from apportion.core.spec import Spec
 from apportion.core.types import Method, Sampling, State
 from apportion.envs.messages import Arrays
@@ -61,18 +62,33 @@ def groups(lengths: NDArray[np.int64], longest: int) -> list[Group]:
     return [Group(np.sort(part), int(lengths[part].max())) for part in np.split(order, [short + 1])]
 
 
-def redistribute_in_groups(method: Method, spec: Spec, lengths: NDArray[np.int64]) -> Redistribute:
-    """As `make_redistribute`, of episodes with these lengths in every lane."""
+def redistribute_in_groups(
+    method: Method,
+    spec: Spec,
+    lengths: NDArray[np.int64],
+    at_once: int | None = None,
+    tell: Tell = silent,
+) -> Redistribute:
+    """As `make_redistribute`, of episodes with these lengths in every lane; of no more than so many steps
+    `at_once`, padding included."""
     every = groups(lengths, spec.max_episode_steps)
     made = [make_redistribute(method, padded_to(spec, group.steps)) for group in every]
 
     def redistribute(states: State, lanes: list[list[Arrays]]) -> list[list[NDArray[np.float32]]]:
         found: list[list[Any]] = [[None] * len(lane) for lane in lanes]
+        done = 0
         for group, one in zip(every, made, strict=True):
-            given = one(states, [[lane[number] for number in group.numbers] for lane in lanes])
-            for mine, rewards in zip(found, given, strict=True):
-                for number, each in zip(group.numbers, rewards, strict=True):
-                    mine[number] = each
+            count = len(group.numbers) if at_once is None else max(1, at_once // group.steps)
+            for first in range(0, len(group.numbers), count):
+                numbers = group.numbers[first : first + count].tolist()
+                # The last part is filled up: another number of episodes would be another program.
+                filled = numbers + numbers[:1] * (count - len(numbers) if first else 0)
+                given = one(states, [[lane[number] for number in filled] for lane in lanes])
+                for mine, rewards in zip(found, given, strict=True):
+                    for number, each in zip(numbers, rewards, strict=False):
+                        mine[number] = each
+                done += len(numbers)
+                tell(done, len(lengths))
         return found
 
     return redistribute

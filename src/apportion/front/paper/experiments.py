@@ -1,5 +1,6 @@
 """What the paper ran, as experiments.toml has it, and the jobs of a sweep that runs it."""
 
+import itertools
 import tomllib
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -8,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 
 from apportion.core.config import check, from_dict, nearest
 from apportion.front.choosing import Job, known_settings
-from apportion.front.sweep import planning as sweeps
 from apportion.runs.folder import readable_name
 from apportion.training.presets import default_backbone
 
@@ -16,7 +16,6 @@ Scale = Literal["smoke", "half", "full"]
 Settings = Literal["published", "ours"]
 Choice = Literal["published", "ours", "both"]
 PRESETS: dict[Settings, Literal["paper", "default"]] = {"published": "paper", "ours": "default"}
-SMOKE_STEPS, SMOKE_SEEDS = 600, 2
 
 
 # --- What the paper ran
@@ -59,6 +58,7 @@ class Experiment:
     backbones: tuple[str, ...] = ()
     metric: Literal["return", "success"] = "return"
     sparsity: bool = False
+    noise: tuple[float, ...] = ()  # standard deviations, at evaluation
     printed: tuple[Printed, ...] = ()
 
 
@@ -95,7 +95,7 @@ class Request(NamedTuple):
         """What is left of the experiment, and the seeds of each training. Steps are those of whole
         iterations, which is what trainings make."""
         smoke, every = self.scale == "smoke", int(_DATA["smoke"]["steps_per_iteration"])
-        usual = SMOKE_STEPS if smoke else experiment.steps // (2 if self.scale == "half" else 1)
+        usual = int(_DATA["smoke_steps"]) if smoke else experiment.steps // (2 if self.scale == "half" else 1)
         tasks, variants = experiment.smoke if smoke else (None, None)
         kept = replace(
             experiment,
@@ -103,7 +103,7 @@ class Request(NamedTuple):
             variants=experiment.variants[:variants],
             steps=-(-(self.steps or usual) // every) * every,
         )
-        return kept, self.seeds or (SMOKE_SEEDS if smoke else int(_DATA["seeds"]))
+        return kept, self.seeds or int(_DATA["smoke_seeds" if smoke else "seeds"])
 
     @property
     def settings(self) -> tuple[Settings, ...]:
@@ -139,16 +139,20 @@ class Planned(NamedTuple):
 def plan(experiment: Experiment, request: Request) -> list[Planned]:
     """A job for each kind of settings, task, variant and backbone; seeds are its lanes."""
     kept, seeds = request.of(experiment)
+    tiny = _DATA["smoke"] if request.scale == "smoke" else {}
     planned = []
-    for settings in request.settings:
-        for variant in _variants(kept, settings):
-            for job in _jobs(kept, variant, seeds, PRESETS[settings], request.scale == "smoke"):
-                panel = f"{job.env}, {str(job.backbone).upper()}" if kept.backbones else job.env
-                words = [settings, job.env.rpartition("/")[2], variant.name.replace("λ", "lambda")]
-                name = readable_name(*words, *([str(job.backbone)] if kept.backbones else []))
-                planned.append(Planned(replace(job, name=name), variant, settings, panel))
-    # As the tables have them: by settings, then by task.
-    return sorted(planned, key=lambda each: (each.settings == "ours", kept.tasks.index(each.job.env)))
+    for settings, task in itertools.product(request.settings, kept.tasks):
+        preset = PRESETS[settings]
+        backbones = kept.backbones or (default_backbone(task, preset),)
+        for variant, backbone in itertools.product(_variants(kept, settings), backbones):
+            several = [backbone] if kept.backbones else []
+            words = [settings, task.rpartition("/")[2], variant.name.replace("λ", "lambda"), *several]
+            known = known_settings(task, variant.method, backbone)
+            own = {name: value for name, value in tiny.items() if name in known} | variant.set
+            about = (variant.method, backbone, seeds, 0, kept.steps, preset, own)
+            panel = ", ".join([task, *map(str.upper, several)])
+            planned.append(Planned(Job(readable_name(*words), task, *about), variant, settings, panel))
+    return planned
 
 
 def _variants(experiment: Experiment, settings: Settings) -> list[Variant]:
@@ -158,22 +162,3 @@ def _variants(experiment: Experiment, settings: Settings) -> list[Variant]:
     kept = [variant for variant in experiment.variants if not variant.published]
     methods = dict.fromkeys(variant.method for variant in experiment.variants if variant.published)
     return kept + [Variant(method.upper(), method) for method in methods]
-
-
-def _jobs(experiment: Experiment, variant: Variant, seeds: int, preset: str, smoke: bool) -> list[Job]:
-    backbones = list(experiment.backbones)
-    known = known_settings(
-        experiment.tasks[0],
-        variant.method,
-        backbones[0] if backbones else default_backbone(experiment.tasks[0], preset),
-    )
-    tiny = {name: value for name, value in _DATA["smoke"].items() if name in known} if smoke else {}
-    sweep = {
-        "tasks": list(experiment.tasks),
-        "methods": [variant.method],
-        "backbones": backbones,
-        "seeds": seeds,
-        "steps": experiment.steps,
-        "preset": preset,
-    }
-    return sweeps.plan({"sweep": sweep, "set": {**tiny, **variant.set}})

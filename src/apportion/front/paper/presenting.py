@@ -1,8 +1,8 @@
 """An experiment whose trainings are done beside what the paper prints: table, figures, page, results.json."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,14 +14,10 @@ from apportion.core.spec import BLOCKS
 from apportion.front.paper.experiments import Experiment, Planned, Request, Settings, find, plan
 from apportion.front.sweep.carrying import Carried, How, carry_out
 from apportion.front.sweep.folder import SweepFolder
-from apportion.report import drawing
 from apportion.report.comparison import TOGETHER, Compared, compare_curves
 from apportion.report.curves import curves_of
-from apportion.report.figures import (
-    draw_rewards,
-    draw_robustness,
-    draw_structure,
-)
+from apportion.report.drawing import need_matplotlib
+from apportion.report.figures import draw_rewards, draw_robustness, draw_structure
 from apportion.report.overview import per_lane
 from apportion.report.statistics import interval, mean
 from apportion.runs.atomic import plain, read_json, write_json
@@ -30,7 +26,7 @@ from apportion.runs.policy import EvaluationSettings, evaluate_run
 from apportion.training.evaluate import pearson
 
 RUNS, PAGE, RESULTS = "runs", "README.md", "results.json"  # within an experiment's folder
-NOISE, EPISODES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), 10  # of Figure 6; episodes for each seed and each noise
+EPISODES = 10  # under each noise, of each seed
 DEAD = tuple(range(27, 111))  # of Ant's 111 dimensions; the paper counts from one, and says 28 to 111
 _ARROWS = dict(zip(("s→r", "a→r", "s→s", "a→s"), BLOCKS, strict=True))
 _SMOKE_NOTE = (
@@ -79,7 +75,6 @@ def present(experiment: Experiment, request: Request, done: Sequence[Done], fold
     compared = {name: _compared(experiment, done, name) for name in kinds}
     notes = dict.fromkeys(line for each in compared.values() for line in each.notes)
     alone = [line for line in notes if not line.startswith(TOGETHER)]  # nothing here is over all tasks
-    figures = _figures(experiment, compared, done, rows, folder)
     data: dict[str, Any] = plain(
         {
             "experiment": experiment.name,
@@ -92,7 +87,7 @@ def present(experiment: Experiment, request: Request, done: Sequence[Done], fold
             "seeds": seeds,
             "out": str(folder),
             "page": str(folder / PAGE),
-            "figures": [str(figure) for figure in figures],
+            "figures": [str(figure) for figure in _figures(experiment, compared, done, rows, folder)],
             "ours": [row._asdict() for row in rows],
             "compared": {name: each.summary() for name, each in compared.items()},
             "paper": [vars(printed) for printed in experiment.printed],
@@ -104,7 +99,7 @@ def present(experiment: Experiment, request: Request, done: Sequence[Done], fold
     )
     write_json(folder / RESULTS, data)
     table = _table(experiment, moments, rows)
-    (folder / PAGE).write_text("\n".join(_page(experiment, data, table)) + "\n", encoding="utf-8")
+    (folder / PAGE).write_text(_page(experiment, data, table), encoding="utf-8")
     return data
 
 
@@ -119,65 +114,53 @@ def _rows(
     experiment: Experiment, moments: dict[int, int], done: Sequence[Done], folder: Path, smoke: bool
 ) -> list[Row]:
     rows = []
-    for each in done:
-        planned = each.planned
+    for planned, run in done:
         head = (planned.panel, planned.variant.name, planned.settings)
-        if experiment.shows == "curves":
-            rows.append(Row(*head, *_at_moments(experiment, each, moments)))
-        elif experiment.shows == "noise":
-            rows.append(Row(*head, _under_noise(each, folder, smoke)))
+        if experiment.shows == "noise":
+            stds = experiment.noise[:: len(experiment.noise) - 1] if smoke else experiment.noise
+            rows.append(Row(*head, _under_noise(planned, run, stds, 1 if smoke else EPISODES, folder)))
         elif experiment.shows == "rewards":
-            rows.append(Row(*head, _agreement(each)))
+            rows.append(Row(*head, _agreement(run)))
+        elif experiment.shows == "edges":
+            steps, edges = run.read_edges()
+            for place in (_nearest(steps, moment) for moment in moments.values()):
+                off = {arrow: np.array([_off(edges[block][place])]) for arrow, block in _ARROWS.items()}
+                rows.append(Row(head[0], f"{head[1]} at {steps[place]:,}", head[2], off))
         else:
-            rows += _shares_off(each, moments)
+            entries = run.evaluations()
+            scores = per_lane(entries, experiment.metric, planned.job.seeds)
+            at = np.array([entry["step"] for entry in entries])
+            places = {f"{step:,}": _nearest(at, moment) for step, moment in moments.items()}
+            beside = {}
+            if experiment.sparsity:  # the paper's S, the share of s→r edges that are on
+                steps, edges = run.read_edges()
+                blocks = {
+                    k: edges["state_to_reward"][_nearest(steps, at[place])] for k, place in places.items()
+                }
+                beside = {column: 1 - _off(block) for column, block in blocks.items()}
+            rows.append(Row(*head, {column: scores[place] for column, place in places.items()}, beside))
     return rows
 
 
-def _at_moments(
-    experiment: Experiment, each: Done, moments: dict[int, int]
-) -> tuple[Values, dict[str, float]]:
-    """Scores [L] of the evaluations nearest to the moments and, where asked for, the share of s→r edges
-    that are on: the paper's sparsity S."""
-    entries = each.run.evaluations()
-    scores = per_lane(entries, experiment.metric, each.planned.job.seeds)
-    at = np.array([entry["step"] for entry in entries])
-    places = {f"{step:,}": _nearest(at, moment) for step, moment in moments.items()}
-    values = {column: scores[place] for column, place in places.items()}
-    if not experiment.sparsity:
-        return values, {}
-    steps, edges = each.run.read_edges()
-    on = {column: edges["state_to_reward"][_nearest(steps, at[place])] for column, place in places.items()}
-    return values, {column: 1 - _off(block) for column, block in on.items()}
-
-
-def _under_noise(each: Done, folder: Path, smoke: bool) -> Values:
+def _under_noise(
+    planned: Planned, run: RunFolder, stds: Sequence[float], episodes: int, folder: Path
+) -> Values:
     """Mean returns [L] of fresh episodes by the standard deviation of the noise; those of an earlier call,
     where they are of the same policy."""
-    episodes = 1 if smoke else EPISODES
     values = {}
-    for std in (NOISE[0], NOISE[-1]) if smoke else NOISE:
-        file = folder / "noise" / f"{each.planned.job.name}-{std:g}.json"
-        wanted = {"step": each.run.evaluations()[-1]["step"], "episodes": episodes}
+    for std in stds:
+        file = folder / "noise" / f"{planned.job.name}-{std:g}.json"
+        wanted = {"step": run.evaluations()[-1]["step"], "episodes": episodes}
         data: dict[str, Any] = {}
         with suppress(OSError, UserError):
             data = read_json(file)
         if any(data.get(name) != value for name, value in wanted.items()):
             dims = tuple(str(dim) for dim in DEAD) if std else ()
-            data = evaluate_run(each.run, EvaluationSettings(episodes, noise=std, noise_dims=dims)).data
+            data, _ = evaluate_run(run, EvaluationSettings(episodes, noise=std, noise_dims=dims))
             file.parent.mkdir(exist_ok=True)
             write_json(file, data)
         values[f"{std:g}"] = np.asarray(data["returns"], np.float64)
     return values
-
-
-def _shares_off(each: Done, moments: dict[int, int]) -> Iterator[Row]:
-    """Of each block of edges, the share that is off at the snapshots nearest to the moments."""
-    steps, edges = each.run.read_edges()
-    for moment in moments.values():
-        place = _nearest(steps, moment)
-        off = {arrow: np.array([_off(edges[block][place])]) for arrow, block in _ARROWS.items()}
-        name = f"{each.planned.variant.name} at {steps[place]:,}"
-        yield Row(each.planned.panel, name, each.planned.settings, off)
 
 
 def _off(block: NDArray[Any]) -> float:
@@ -186,10 +169,10 @@ def _off(block: NDArray[Any]) -> float:
     return float(np.mean(known < 0.5)) if known.size else float("nan")
 
 
-def _agreement(each: Done) -> Values:
+def _agreement(run: RunFolder) -> Values:
     """Of redistributed and true rewards [L] in the last stored episode; a seed that was frozen by then has
     none."""
-    lanes = each.run.read_episodes(each.run.episode_steps()[-1])
+    lanes = run.read_episodes(run.episode_steps()[-1])
     pairs = [(lane[0]["redistributed"], lane[0]["true_rewards"]) for lane in lanes if lane]
     return {
         "correlation over steps": np.array([pearson(ours, true) for ours, true in pairs]),
@@ -209,25 +192,24 @@ def _figures(
     rows: list[Row],
     folder: Path,
 ) -> list[Path]:
-    if experiment.shows == "curves":
-        return [each.figure(folder / f"curves-{name}.svg") for name, each in compared.items()]
+    files = {each.planned.job.name: folder / f"{each.planned.job.name}.svg" for each in done}
+    found: list[Path | None] = [each.figure(folder / f"curves-{name}.svg") for name, each in compared.items()]
     if experiment.shows == "noise":
-        labels = [each.planned.label for each in done]
         played = [{float(std): returns for std, returns in row.values.items()} for row in rows]
-        found = [draw_robustness(list(zip(labels, played, strict=True)), folder / "robustness.svg")]
-    else:
-        places = [(each, folder / f"{each.planned.job.name}.svg") for each in done]
-        if experiment.shows == "edges":
-            found = [draw_structure(each.run, each.planned.label, path) for each, path in places]
-        else:
-            found = [draw_rewards(each.run, path) for each, path in places]
+        labels = [each.planned.label for each in done]
+        found.append(draw_robustness(list(zip(labels, played, strict=True)), folder / "robustness.svg"))
+    elif experiment.shows == "edges":
+        found += [draw_structure(run, planned.label, files[planned.job.name]) for planned, run in done]
+    elif experiment.shows == "rewards":
+        found += [draw_rewards(run, files[planned.job.name]) for planned, run in done]
     return [file for file in found if file is not None]
 
 
 def _compared(experiment: Experiment, done: Sequence[Done], settings: Settings) -> Compared:
     curves = [
         curve
-        for run, planned in ((each.run, each.planned) for each in done if each.planned.settings == settings)
+        for planned, run in done
+        if planned.settings == settings
         for curve in curves_of(run, run.read_config(), run.evaluations(), planned.panel, planned.variant.name)
     ]
     return compare_curves(curves, experiment.metric, trusted=False)
@@ -290,14 +272,14 @@ def _cell(experiment: Experiment, row: Row, column: str) -> str:
     return f"{known.mean():{form}} ± {known.std():{form}}{beside}{around}"
 
 
-def _page(experiment: Experiment, data: dict[str, Any], table: list[str]) -> list[str]:
+def _page(experiment: Experiment, data: dict[str, Any], table: list[str]) -> str:
     made = data["versions"]
     commit = (made["commit"] or "unknown")[:12] + (" with changes" if made["dirty"] else "")
     packages = ", ".join(f"{name} {made[name]}" for name in ("jax", "mujoco"))
     caption = _CAPTIONS[experiment.shows].replace("{metric}", experiment.metric)
     aside = " In brackets the share of s→r edges that are on." if experiment.sparsity else ""
     figures = [f"![{Path(figure).stem}]({Path(figure).name})" for figure in data["figures"]]
-    return [
+    lines = [
         f"# {experiment.title}",
         "",
         f"{experiment.source} of the paper, by `{data['command']}`: {data['steps']:,} steps, {data['seeds']} "
@@ -311,55 +293,33 @@ def _page(experiment: Experiment, data: dict[str, Any], table: list[str]) -> lis
         "## What differs from the paper",
         "",
         *(f"- {line}" for line in data["differs"]),
+        "",
     ]
+    return "\n".join(lines)
 
 
 # --- Running an experiment
 
 
-class Outcome(NamedTuple):
-    """How the trainings ended, and the result, where all of them are done."""
-
-    carried: Carried
-    data: dict[str, Any] | None
-
-
 def run_experiment(
     name: str, request: Request, out: Path | None = None, how: How | None = None, quiet: bool = False
-) -> Outcome:
-    """Train what the experiment needs, or go on with it, and present it. What is trained stays as it is."""
+) -> tuple[Carried, dict[str, Any] | None]:
+    """Train what the experiment needs, or go on with it, and present it: how the trainings ended and, where
+    all of them are done, the result. What is trained stays as it is."""
     experiment = find(name)
-    drawing.need_matplotlib()  # before hours of training
+    need_matplotlib()  # before hours of training
     planned = plan(experiment, request)
     folder = out or request.folder(name)
-    _check_own(folder)
-    with _quick_to_compile(request.scale == "smoke"):
-        carried = carry_out([each.job for each in planned], folder / RUNS, how, quiet)
-    if not carried.done:
-        return Outcome(carried, None)
-    runs = {standing.job.name: RunFolder.open(standing.run) for standing in carried.standings}
-    done = [Done(each, runs[each.job.name]) for each in planned]
-    return Outcome(carried, present(experiment, request, done, folder))
-
-
-def _check_own(folder: Path) -> None:
-    """Nobody's README.md is written over: the folder is new, or an experiment has been begun there."""
-    begun = SweepFolder(folder / RUNS).manifest.exists()
-    if not begun and folder.is_dir():
+    # Nobody's README.md is written over: the folder is new, or an experiment has been begun there.
+    if folder.is_dir() and not SweepFolder(folder / RUNS).manifest.exists():
         others = [path.name for path in folder.iterdir() if path.name != RUNS]
         check(not others, f"{folder} holds no experiment, but other files: choose another --out")
-
-
-@contextmanager
-def _quick_to_compile(wanted: bool) -> Iterator[None]:
-    """Trainings that start inside the block do not wait for programs that compute fast, unless the user has
-    said otherwise: those of scale smoke compute next to nothing."""
-    name = "JAX_DISABLE_MOST_OPTIMIZATIONS"
-    if not wanted or name in os.environ:
-        yield
-        return
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[name]
+    if request.scale == "smoke":  # trainings that compute next to nothing wait for no program that is fast
+        os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    carried = carry_out([each.job for each in planned], folder / RUNS, how, quiet)
+    if not carried.done:
+        return carried, None
+    runs = {standing.job.name: RunFolder.open(standing.run) for standing in carried.standings}
+    return carried, present(
+        experiment, request, [Done(each, runs[each.job.name]) for each in planned], folder
+    )

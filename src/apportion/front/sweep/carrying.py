@@ -1,15 +1,15 @@
 """Carry out jobs: those that are finished stay as they are, the others begin or go on where they stopped."""
 
-import math
 import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 from rich.live import Live
 from rich.table import Table
@@ -35,7 +35,6 @@ from apportion.front.sweep.process import Local, Task
 from apportion.runs.folder import is_held
 
 SECONDS_BETWEEN_LOOKS = 0.25  # whether a job has ended
-SECONDS_BETWEEN_READS = 2.0  # of what each has logged: there may be hundreds, on a slow disk
 ENGINES = ("local", "ray")
 
 
@@ -75,9 +74,6 @@ class Carried(NamedTuple):
         return [each for each in self.standings if each.state == "failed"]
 
 
-Engine = Local | on_ray.OnRay  # runs jobs, inside a `with` block; what is left at its end is killed
-
-
 def survey(jobs: Sequence[Job], folder: Path) -> Carried:
     """Check all jobs, and look how far each is, also while others work on them; nothing is started or
     written."""
@@ -106,8 +102,11 @@ def carry_out(jobs: Sequence[Job], folder: Path, how: How | None = None, quiet: 
         found = Carried([look(job, place.run(job)) for job in jobs])
         if found.done:
             return found
-        with _engine(how, place, len(jobs)) as engine:
+        with closing(_engine(how, place, len(jobs))) as engine:
             return _Course(place, engine, found.standings).run(quiet)
+
+
+Engine = Local | on_ray.OnRay  # runs jobs; what is left when it is closed is killed
 
 
 def _engine(how: How, place: SweepFolder, jobs: int) -> Engine:
@@ -119,43 +118,39 @@ def _engine(how: How, place: SweepFolder, jobs: int) -> Engine:
 # --- How all jobs stand, on stderr: a live table on a terminal, a line for each change elsewhere
 
 
-SECONDS_BETWEEN_LINES = 60.0  # about a job that is still at work
-
-_STYLES = {"running": "bold", "finished": "green", "failed": "red", "stopped": "yellow", "waiting": "dim"}
-_FIRST: tuple[State, ...] = ("running", "failed", "stopped", "waiting", "finished")
+# What is shown first, and how.
+_STYLES: dict[State, str] = {
+    "running": "bold", "failed": "red", "stopped": "yellow", "waiting": "dim", "finished": "green",
+}  # fmt: skip
 
 
 class Board:
-    """Shows standings, inside a `with` block; nothing when quiet."""
+    """Shows standings until it is closed; nothing when quiet."""
 
     def __init__(self, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._silent = quiet or sys.stderr is None  # it is None where it was closed before the start
         self._clock = clock
         self._live: Live | None = None
-        self._before: dict[str, Standing] = {}
-        self._told: dict[str, float] = {}  # when each job was last spoken of
-
-    def __enter__(self) -> Self:
+        self._told: dict[str, tuple[State, float]] = {}  # of each job: its state, and in which minute
         if not self._silent and sys.stderr.isatty():
-            self._live = Live(
-                console=console(stderr=True), auto_refresh=False, redirect_stdout=False, transient=True
-            )
+            screen = console(stderr=True)
+            self._live = Live(console=screen, auto_refresh=False, redirect_stdout=False, transient=True)
             self._live.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         if self._live is not None:
             self._live.stop()
 
     def show(self, standings: Sequence[Standing]) -> None:
-        """How all jobs stand by now."""
-        live = self._live
-        if live is None:
-            self._tell(lambda: self._lines(standings))
-        else:
-            self._tell(lambda: live.update(table(standings, rows=30), refresh=True))
+        """How all jobs stand by now: news, and each minute again those at work."""
+        if self._live is not None:
+            self._tell(partial(self._live.update, table(standings, rows=30), refresh=True))
+            return
+        for each in standings:
+            now = each.state, self._clock() // 60 if each.state == "running" else 0.0
+            if each.state != "waiting" and now != self._told.get(each.job.name):
+                self.message(f"{each.job.name}: {in_words(each)}")
+            self._told[each.job.name] = now
 
     def message(self, text: str) -> None:
         """A line of text, above the table."""
@@ -164,34 +159,23 @@ class Board:
 
     def _tell(self, what: Callable[[], None]) -> None:
         """Jobs go on if nobody reads any more (`2>&1 | head`)."""
-        if self._silent:
-            return
         try:
-            what()
+            if not self._silent:
+                what()
         except OSError:
             self._silent = True
-
-    def _lines(self, standings: Sequence[Standing]) -> None:
-        for each in standings:
-            name, before = each.job.name, self._before.get(each.job.name)
-            news = before is None or before.state != each.state
-            late = self._clock() - self._told.get(name, 0.0) > SECONDS_BETWEEN_LINES
-            if (news and each.state != "waiting") or (each.state == "running" and late):
-                say(f"{name}: {in_words(each)}")
-                self._told[name] = self._clock()
-            self._before[name] = each
 
 
 def table(standings: Sequence[Standing], rows: int | None = None) -> Table:
     """All jobs, or so many, those at work first; the caption counts all."""
     counts = Counter(each.state for each in standings)
-    said = ", ".join(f"{counts[state]} {state}" for state in _FIRST if counts[state])
+    said = ", ".join(f"{counts[state]} {state}" for state in _STYLES if counts[state])
     found = Table(
         caption=f"{len(standings)} job{'s' * (len(standings) != 1)}: {said}", caption_justify="left"
     )
     for column in ("job", "state", "step", "return"):
         found.add_column(column, justify="right" if column == "step" else "left", overflow="fold")
-    urgent = sorted(standings, key=lambda each: _FIRST.index(each.state))
+    urgent = sorted(standings, key=lambda each: [*_STYLES].index(each.state))
     for each in standings if rows is None else urgent[:rows]:
         step = f"{each.step:,}/{each.steps:,}"
         last = inert(each.reason) if each.reason is not None else each.score
@@ -218,11 +202,11 @@ class _Course:
         self.standings = {each.job.name: each for each in standings}
         self.waiting = [each.job for each in standings if each.state != "finished"]
         self.running: dict[str, int | None] = {}  # jobs at work, and the newest checkpoint they started from
-        self.read_at = -math.inf
+        self.read_at = 0.0
 
     def run(self, quiet: bool) -> Carried:
         asked = False
-        with StopRequest() as stop, Board(quiet) as board:
+        with StopRequest() as stop, closing(Board(quiet)) as board:
             while self.running or (self.waiting and not stop.requested):
                 if stop.requested and not asked:
                     self.engine.stop()
@@ -242,7 +226,7 @@ class _Course:
         self.engine.start(Task(job.name, train_words(job, run), run, self.place.log(job), Path.cwd()))
 
     def _look(self, stopping: bool, board: Board) -> None:
-        if time.monotonic() - self.read_at > SECONDS_BETWEEN_READS:
+        if time.monotonic() - self.read_at > 2:  # seconds: there may be hundreds of logs, on a slow disk
             for name in filter(self.engine.working, self.running):
                 self.standings[name] = advanced(replace(self.standings[name], state="running"))
             self.read_at = time.monotonic()

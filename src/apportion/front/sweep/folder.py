@@ -14,8 +14,6 @@ from apportion.runs.atomic import read_json, write_json
 from apportion.runs.folder import RunFolder, held
 from apportion.runs.progress import over_lanes
 
-FORMAT = 1
-
 
 @dataclass(frozen=True)
 class SweepFolder:
@@ -50,7 +48,7 @@ class SweepFolder:
         folder.check_belongs(jobs)
         (folder.path / LOGS).mkdir(parents=True, exist_ok=True)
         if not folder.manifest.exists():
-            write_json(folder.manifest, {"format": FORMAT, "jobs": [job.to_dict() for job in jobs]})
+            write_json(folder.manifest, {"jobs": [job.to_dict() for job in jobs]})
         return folder
 
     def check_belongs(self, jobs: Sequence[Job]) -> None:
@@ -62,9 +60,7 @@ class SweepFolder:
             others = [path.name for path in self.path.iterdir() if path.name not in (LOGS, ".lock")]
             check(not others, f"{self.path} holds no sweep, but other files: choose another --out")
             return
-        data = read_json(self.manifest)
-        check(data.get("format") == FORMAT, f"{self.manifest} is of another version: choose another --out")
-        differing = _difference(data.get("jobs"), [job.to_dict() for job in jobs])
+        differing = _difference(read_json(self.manifest).get("jobs"), [job.to_dict() for job in jobs])
         fix = "choose another --out, or ask for the same as when it was made"
         check(differing is None, f"{self.path} is the folder of another sweep ({differing}): {fix}")
 

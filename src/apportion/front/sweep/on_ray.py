@@ -9,16 +9,11 @@ import os
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from apportion.core.config import UserError, check
 from apportion.front.sweep.folder import SweepFolder
-from apportion.front.sweep.process import CORES_PER_JOB, RemoteJob, Task, carry, sees
-
-RETRIES = 20  # lost machines, for one job; each time it goes on from its checkpoint
-SECONDS_TO_ANSWER = 30.0  # for a machine that is there
-SECONDS_TO_LOOK = 120.0  # for a file, after Ray has started a worker
+from apportion.front.sweep.process import CORES_PER_JOB, Task, carry, sees
 
 # Read when Ray is imported, unless the user has set them.
 _VARIABLES = {
@@ -47,41 +42,32 @@ class OnRay:
     """An engine: joins a cluster, or starts one of this machine alone."""
 
     def __init__(self, folder: SweepFolder, jobs: int, per_gpu: int, address: str | None) -> None:
-        self.room = jobs
-        self._folder = folder
-        self._per_gpu = per_gpu
-        self._address = address
-        self._running: dict[Any, Task] = {}
-        self._began: dict[str, int] = {}  # size of each log when its job was handed over
-
-    def __enter__(self) -> Self:
         import ray
 
+        self.room = jobs
         self._ray = ray
+        self._folder = folder
+        self._running: dict[Any, Task] = {}
+        self._began: dict[str, int] = {}  # size of each log when its job was handed over
         self._own = not ray.is_initialized()
         if self._own:
-            self._connect()
+            self._connect(address or os.environ.get("RAY_ADDRESS") or "local")
         try:
-            self._check_storage()
-            self._remote = ray.remote(**self._resources())(carry)
+            nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+            check(len(nodes) > 0, "the cluster has no machine with a CPU for tasks")
+            folder.stop.unlink(missing_ok=True)  # of a sweep that was killed while it stopped
+            self._check_storage(nodes)
+            cores, gpus = demand([node["Resources"] for node in nodes], per_gpu)
+            # A job may lose its machine so often; each time it goes on from its checkpoint.
+            self._carry = ray.remote(num_cpus=cores, num_gpus=gpus, max_retries=20)(carry)
         except BaseException:
-            self._leave()
+            self.close()
             raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for reference in self._running:
-            self._ray.cancel(reference, force=True)
-        self._folder.stop.unlink(missing_ok=True)
-        self._leave()
 
     def start(self, task: Task) -> None:
         self._began[task.name] = task.log.stat().st_size if task.log.exists() else 0
-        modules, threads = os.environ.get("PYTHONPATH"), os.environ.get("OMP_NUM_THREADS")
-        job = RemoteJob(task, self._folder.stop, modules, threads)
-        self._running[self._remote.remote(job)] = task
+        variables = (os.environ.get(name) for name in ("PYTHONPATH", "OMP_NUM_THREADS"))
+        self._running[self._carry.remote(task, self._folder.stop, *variables)] = task
 
     def working(self, name: str) -> bool:
         """Whether some machine has begun with it: it says so in the log."""
@@ -90,9 +76,17 @@ class OnRay:
 
     def ended(self) -> dict[str, str | None]:
         """Jobs that have ended since, and why those failed that did."""
-        waiting = list(self._running)
+        from ray.exceptions import RayError
+
+        waiting, problems = list(self._running), {}
         ready, _ = self._ray.wait(waiting, num_returns=len(waiting), timeout=0) if waiting else ([], [])
-        return {self._running.pop(reference).name: self._problem(reference) for reference in ready}
+        for reference in ready:
+            name = self._running.pop(reference).name
+            try:
+                problems[name] = self._ray.get(reference)
+            except RayError as error:
+                problems[name] = f"Ray gave up on it: {_reason(error)}"
+        return problems
 
     def stop(self) -> None:
         """Ask those at work to save and end; those that wait for a machine need not begin."""
@@ -101,62 +95,49 @@ class OnRay:
             if not self.working(task.name):
                 self._ray.cancel(reference)
 
-    def _problem(self, reference: Any) -> str | None:
-        from ray.exceptions import RayError
+    def close(self) -> None:
+        for reference in self._running:
+            self._ray.cancel(reference, force=True)
+        self._folder.stop.unlink(missing_ok=True)
+        if self._own:
+            self._ray.shutdown()
 
-        try:
-            problem: str | None = self._ray.get(reference)
-        except RayError as error:
-            return f"Ray gave up on it: {_reason(error)}"
-        return problem
-
-    def _connect(self) -> None:
-        address = self._address or os.environ.get("RAY_ADDRESS") or "local"
+    def _connect(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        if host and port.isdigit() and "/" not in host:
+            try:  # of a machine that does not answer Ray itself would try for minutes
+                socket.create_connection((host, int(port)), timeout=30).close()
+            except OSError as error:
+                raise UserError(f"no Ray cluster at {address}: {error.strerror or error}") from error
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
         if address == "local":
             # The smallest store of objects, in bytes: runs never pass through it.
             quiet |= {"include_dashboard": False, "object_store_memory": 100_000_000}
-        _check_answers(address)
         try:
             self._ray.init(address=address, **quiet)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise UserError(f"no Ray cluster at {address}: {_reason(error)}") from error
 
-    def _leave(self) -> None:
-        if self._own:
-            self._ray.shutdown()
-
-    def _check_storage(self) -> None:
+    def _check_storage(self, nodes: Sequence[Mapping[str, Any]]) -> None:
         """Every machine that may get a job must see the sweep folder under the same path."""
         from ray.exceptions import RayError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        self._folder.stop.unlink(missing_ok=True)  # of a sweep that was killed while it stopped
         token = secrets.token_hex(8)
         probe = self._folder.path / f".probe-{token}"
         probe.write_text(token)
         look = self._ray.remote(num_cpus=0, max_retries=0)(sees)
         try:
-            for node in self._nodes():
+            for node in nodes:
                 there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
                 asked = look.options(scheduling_strategy=there).remote(probe, token)
-                seen = self._ray.get(asked, timeout=SECONDS_TO_LOOK)
+                seen = self._ray.get(asked, timeout=120)  # Ray starts a worker first
                 where = f"{self._folder.path} of this machine is not there on {node['NodeManagerAddress']}"
                 check(seen, f"{where}: choose an --out on storage that all of them share")
         except RayError as error:
             raise UserError(f"the cluster cannot work for a sweep: {_reason(error)}") from error
         finally:
             probe.unlink(missing_ok=True)
-
-    def _nodes(self) -> list[dict[str, Any]]:
-        found = [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
-        check(len(found) > 0, "the cluster has no machine with a CPU for tasks")
-        return found
-
-    def _resources(self) -> dict[str, Any]:
-        """What a job asks for, in Ray's words."""
-        cores, gpus = demand([node["Resources"] for node in self._nodes()], self._per_gpu)
-        return {"num_cpus": cores, "num_gpus": gpus, "max_retries": RETRIES}
 
 
 def demand(machines: Sequence[Mapping[str, float]], per_gpu: int) -> tuple[int, float]:
@@ -169,17 +150,6 @@ def demand(machines: Sequence[Mapping[str, float]], per_gpu: int) -> tuple[int, 
         cores = max(each["CPU"] for each in machines)
     share = (10_000 // per_gpu) / 10_000 if with_gpu else 0.0  # Ray counts in ten-thousandths
     return max(1, min(CORES_PER_JOB, int(cores))), share
-
-
-def _check_answers(address: str) -> None:
-    """Complain of a machine that does not answer: Ray itself would try for minutes."""
-    host, _, port = address.rpartition(":")
-    if not (host and port.isdigit() and "/" not in host):
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
-    except OSError as error:
-        raise UserError(f"no Ray cluster at {address}: {error.strerror or error}") from error
 
 
 def _reason(error: Exception) -> str:

@@ -22,9 +22,9 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from apportion.core.config import UserError, check, from_dict, nearest
 from apportion.core.files import read_bytes
@@ -57,14 +57,10 @@ def check_jobs(jobs: Sequence[Job]) -> None:
         try:
             _check_training(job, specs)
         except UserError as error:
-            raise UserError(f"job {job.name}: {error}{_in_a_file(str(error))}") from error
-
-
-def _in_a_file(reason: str) -> str:
-    """Where a sweep file has the flag that a reason names, if it names one."""
-    if re.search(r"--backbone\b(?!\.)", reason):
-        return " (in a sweep file it stands in backbones of [sweep])"
-    return " (a flag is a key of [set] in a sweep file)" if "--" in reason else ""
+            where = " (a flag is a key of [set] in a sweep file)" if "--" in str(error) else ""
+            if re.search(r"--backbone\b(?!\.)", str(error)):
+                where = " (in a sweep file it stands in backbones of [sweep])"
+            raise UserError(f"job {job.name}: {error}{where}") from error
 
 
 def _check_training(job: Job, specs: dict[EnvConfig, Spec]) -> None:
@@ -111,15 +107,6 @@ class Sweep:
             check(not twice, f"sweep.{name} has {twice[0] if twice else ''} twice")
 
 
-class Combination(NamedTuple):
-    """A task with a method and a backbone, and the settings that it has."""
-
-    task: str
-    method: str
-    backbone: str
-    known: list[str]
-
-
 def read_plan(file: Path) -> list[Job]:
     """The jobs of a TOML file."""
     try:
@@ -143,12 +130,31 @@ def plan(data: Mapping[str, Any]) -> list[Job]:
         check(name in tables, f"unknown table [{name}]{nearest(name, tables)}")
         check(isinstance(table, Mapping), f"{name} must be a table: [{name}]")
     check("sweep" in data, "there is no table [sweep]: it says which tasks, methods and seeds")
-    sweep = from_dict(Sweep, _whole(data["sweep"]), "sweep.")
+    # 1e6 steps are a whole number, as on the command line.
+    whole = {k: int(x) for k, x in data["sweep"].items() if isinstance(x, float) and x.is_integer()}
+    sweep = from_dict(Sweep, {**data["sweep"], **whole}, "sweep.")
     fixed, varied = flat(data.get("set", {})), flat(data.get("vary", {}))
-    combinations = list(_combinations(sweep))
-    _check_settings(fixed, varied, sweep, combinations)
-    jobs = [job for each in combinations for job in _jobs(sweep, each, fixed, varied)]
-    return list(_with_own_names(jobs))
+    known = {
+        (task, method, backbone): known_settings(task, method, backbone)
+        for task, method in itertools.product(sweep.tasks, sweep.methods)
+        for backbone in sweep.backbones or (default_backbone(task, sweep.preset),)
+    }
+    _check_settings(fixed, varied, sweep, sorted(set().union(*known.values())))
+    found: dict[str, Job] = {}
+    for (task, method, backbone), names in known.items():
+        settings = {name: value for name, value in fixed.items() if name in names}
+        axes = {name: values for name, values in varied.items() if name in names}
+        for numbers in itertools.product(*(range(len(values)) for values in axes.values())):
+            chosen = {name: values[k] for k, (name, values) in zip(numbers, axes.items(), strict=True)}
+            words = [task.removeprefix("apportion/"), method, backbone]
+            for k, (name, value) in zip(numbers, chosen.items(), strict=True):
+                words += [name.rpartition(".")[2], _in_a_name(value, k + 1)]
+            # Names that differ only in what a folder's name cannot hold are told apart by a number.
+            ends = ("", *(f"-{number}" for number in range(2, len(found) + 2)))
+            job = next(job for end in ends if (job := readable_name(*words) + end) not in found)
+            about = (sweep.seeds, sweep.seed, sweep.steps, sweep.preset, settings | chosen)
+            found[job] = Job(job, task, method, backbone, *about)
+    return list(found.values())
 
 
 def default_folder(file: str | os.PathLike[str]) -> Path:
@@ -156,20 +162,7 @@ def default_folder(file: str | os.PathLike[str]) -> Path:
     return Path("runs") / (readable_name(Path(file).stem) or "sweep")
 
 
-def _whole(table: Mapping[str, Any]) -> Settings:
-    """1e6 steps are a whole number, as on the command line."""
-    whole = {name: int(x) for name, x in table.items() if isinstance(x, float) and x.is_integer()}
-    return {**table, **whole}
-
-
-def _combinations(sweep: Sweep) -> Iterator[Combination]:
-    for task, method in itertools.product(sweep.tasks, sweep.methods):
-        for backbone in sweep.backbones or (default_backbone(task, sweep.preset),):
-            yield Combination(task, method, backbone, known_settings(task, method, backbone))
-
-
-def _check_settings(fixed: Settings, varied: Settings, sweep: Sweep, combinations: list[Combination]) -> None:
-    known = sorted({name for each in combinations for name in each.known})
+def _check_settings(fixed: Settings, varied: Settings, sweep: Sweep, known: list[str]) -> None:
     for table, names in (("set", fixed), ("vary", varied)):
         for name in names:
             check(name in known, f"unknown setting {name!r} in [{table}]{_instead(name, known, sweep)}")
@@ -199,46 +192,11 @@ def _instead(name: str, known: list[str], sweep: Sweep) -> str:
     return nearest(name, known)
 
 
-def _jobs(sweep: Sweep, each: Combination, fixed: Settings, varied: Settings) -> Iterator[Job]:
-    """One for each combination of the varied settings that matter here."""
-    settings = {name: value for name, value in fixed.items() if name in each.known}
-    axes = {name: values for name, values in varied.items() if name in each.known}
-    for chosen in itertools.product(*(enumerate(values, start=1) for values in axes.values())):
-        words = [each.task.removeprefix("apportion/"), each.method, each.backbone]
-        own = dict(settings)
-        for name, (number, value) in zip(axes, chosen, strict=True):
-            words += [name.rpartition(".")[2], _in_a_name(value, number)]
-            own[name] = value
-        yield Job(
-            name=readable_name(*words),
-            env=each.task,
-            method=each.method,
-            backbone=each.backbone,
-            seeds=sweep.seeds,
-            seed=sweep.seed,
-            steps=sweep.steps,
-            preset=sweep.preset,
-            settings=own,
-        )
-
-
 def _in_a_name(value: Any, number: int, longest: int = 24) -> str:
     """A value in a few characters, or its number in the list."""
     parts = value if isinstance(value, list | tuple) else [value]
     text = "-".join(str(part) for part in parts)
     return text if text and len(text) <= longest and not isinstance(value, Mapping) else str(number)
-
-
-def _with_own_names(jobs: list[Job]) -> Iterator[Job]:
-    """Names that differ only in what a folder's name cannot hold are told apart by a number."""
-    taken: set[str] = set()
-    for job in jobs:
-        name, number = job.name, 1
-        while name in taken:
-            number += 1
-            name = f"{job.name}-{number}"
-        taken.add(name)
-        yield replace(job, name=name)
 
 
 # --- Commands that train them

@@ -13,8 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from apportion.core.children import die_with_parent
 from apportion.core.config import UserError
@@ -40,35 +39,24 @@ class Child:
         program = [sys.executable, "-P", "-m", "apportion.front.sweep.process"]
         with os.fdopen(own(task.log, os.O_WRONLY | os.O_APPEND), "ab") as log:
             self._since = log.seek(0, os.SEEK_END)
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [*program, str(os.getpid()), str(task.run), *task.words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=dict(variables),
+                # Several processes may share a card, so none may take all of its memory at once.
+                env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **variables},
                 cwd=task.folder if task.folder.is_dir() else None,
                 process_group=0,  # Ctrl-C is for the sweep, which then asks each job to save
             )
 
-    def ended(self, seconds: float = 0.0) -> bool:
-        """Whether it has ended, after waiting so long at the most."""
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def stop(self) -> None:
-        """Ask it to save and end."""
-        self._process.terminate()
-
     def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        self.process.kill()
+        self.process.wait()
 
     def problem(self) -> str | None:
         """Why it failed; None if it did not."""
-        code = self._process.returncode
+        code = self.process.returncode
         if code == 0:
             return None
         with opened(self._task.log, LOG_BYTES) as log:
@@ -88,19 +76,28 @@ class Child:
 # --- What that process does: `apportion train`, or `apportion resume` where there is a checkpoint
 
 
-PATIENCE = 60.0  # seconds for an earlier process of the same job to be gone, on a machine that was lost
+def main(parent: str, run: str, *train: str) -> None:
+    die_with_parent(int(parent))
+    sys.argv = ["apportion", *command(Path(run), list(train))]
+    runpy.run_module("apportion", run_name="__main__", alter_sys=True)
 
 
 def command(run: Path, train: list[str]) -> list[str]:
     """The words after `apportion`. A run that was killed before its first checkpoint begins anew."""
     from apportion.front.sweep.folder import has_checkpoint
+    from apportion.runs.folder import RunFolder
 
-    if not run.exists():
-        return train
-    free = _is_free(run)
+    # An earlier process of the same job, on a machine that was lost, may need a while to be gone.
+    end, free = time.monotonic() + 60, not run.exists()
+    while not free and time.monotonic() < end:
+        try:
+            with RunFolder(run).lock():
+                free = True
+        except UserError:
+            time.sleep(0.2)
     if has_checkpoint(run):
         return ["resume", str(run)]
-    if free:
+    if free and run.exists():
         clear_way(run)
     return train
 
@@ -123,64 +120,34 @@ def clear_way(run: Path) -> None:
     say(f"{run} has no checkpoint any more: it is kept as {aside}, and begins anew")
 
 
-def _is_free(run: Path) -> bool:
-    """Whether nobody writes the run, now or soon."""
-    from apportion.runs.folder import RunFolder
-
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            with RunFolder(run).lock():
-                return True
-        except UserError:
-            if time.monotonic() > end:
-                return False
-        time.sleep(0.2)
-
-
-def main(parent: str, run: str, *train: str) -> None:
-    die_with_parent(int(parent))
-    sys.argv = ["apportion", *command(Path(run), list(train))]
-    runpy.run_module("apportion", run_name="__main__", alter_sys=True)
-
-
 # --- What Ray's workers do
 
 
-class RemoteJob(NamedTuple):
-    task: Task
-    stop: Path  # there when it should save and end
-    modules: str | None  # PYTHONPATH where the sweep was called
-    threads: str | None  # OMP_NUM_THREADS there
+def carry(task: Task, stop: Path, modules: str | None, threads: str | None) -> str | None:
+    """Carry out one job, or go on with it, until `stop` is there; why it failed, if it did.
 
-
-def carry(job: RemoteJob) -> str | None:
-    """Carry out one job, or go on with it; why it failed, if it did."""
-    if job.stop.exists():
+    `modules` and `threads` are PYTHONPATH and OMP_NUM_THREADS where the sweep was called: modules of one's
+    own are found as there, and the threads that Ray gives its workers would change the last digits of sums.
+    """
+    if stop.exists():
         return None
-    with job.task.log.open("a") as log:
+    with task.log.open("a") as log:
         log.write(f"on {socket.gethostname()}\n")
-    child = Child(job.task, _variables(job))
+    paths = [path for path in (modules, os.environ.get("PYTHONPATH")) if path]
+    given = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": threads}
+    others = {name: value for name, value in os.environ.items() if name not in given}
+    child = Child(task, others | {name: value for name, value in given.items() if value})
     try:
         asked = False
-        while not child.ended(0.5):
-            if job.stop.exists() and not asked:
-                child.stop()
+        while child.process.poll() is None:
+            if stop.exists() and not asked:
+                child.process.terminate()
                 asked = True
+            time.sleep(0.2)
     except BaseException:
         child.kill()
         raise
     return child.problem()
-
-
-def _variables(job: RemoteJob) -> dict[str, str]:
-    """Of this machine, but for two. Modules of one's own are found as where the sweep was called. And Ray
-    limits the threads of its workers, which would change the last digits of sums."""
-    variables = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
-    paths = [path for path in (job.modules, os.environ.get("PYTHONPATH")) if path]
-    variables |= {"PYTHONPATH": os.pathsep.join(paths)} if paths else {}
-    variables.pop("OMP_NUM_THREADS", None)
-    return variables if job.threads is None else {**variables, "OMP_NUM_THREADS": job.threads}
 
 
 def sees(probe: Path, token: str) -> bool:
@@ -207,35 +174,27 @@ class Local:
 
     def start(self, task: Task) -> None:
         place = self._free.pop(0)
-        # Several processes may share a card, so none may take all of its memory at once.
-        variables = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
-        if place is not None:
-            variables["CUDA_VISIBLE_DEVICES"] = place
-        self._running[task.name] = (Child(task, variables), place)
+        gpus = {} if place is None else {"CUDA_VISIBLE_DEVICES": place}
+        self._running[task.name] = (Child(task, {**os.environ, **gpus}), place)
 
     def working(self, name: str) -> bool:
-        return True
+        return name in self._running
 
     def ended(self) -> dict[str, str | None]:
         """Jobs that have ended since, and why those failed that did."""
-        gone = [name for name, (child, _) in self._running.items() if child.ended()]
         problems = {}
-        for name in gone:
-            child, place = self._running.pop(name)
-            self._free.append(place)
-            problems[name] = child.problem()
+        for name, (child, place) in list(self._running.items()):
+            if child.process.poll() is not None:
+                del self._running[name]
+                self._free.append(place)
+                problems[name] = child.problem()
         return problems
 
     def stop(self) -> None:
         for child, _ in self._running.values():
-            child.stop()
+            child.process.terminate()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         for child, _ in self._running.values():
             child.kill()
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from apportion.core.config import check
+from apportion.core.config import at_least, check, positive
 from apportion.core.spec import Spec
 from apportion.core.types import Edges, Metrics, Record
 from apportion.graph import ENOUGH_SEGMENTS, Endings
@@ -58,17 +58,9 @@ class Config:
             len(self.sparsity) == 5 and min(self.sparsity) >= 0,
             f"method.sparsity={self.sparsity} must be five numbers, none negative",
         )
-        rate = self.learning_rate
-        check(rate is None or rate > 0, f"method.learning_rate={rate} must be positive")
-        check(
-            self.edge_learning_rate >= 0, f"method.edge_learning_rate={self.edge_learning_rate} is negative"
-        )
-        for name in ("segments", "update_every"):
-            given = getattr(self, name)
-            check(given is None or given >= 1, f"method.{name}={given} must be at least 1")
+        at_least(self, "method.", edge_learning_rate=0, segments=1, update_every=1, components=1)
+        positive(self, "method.", "learning_rate", "temperature")
         check_layers("method.hidden", self.hidden)
-        check(self.temperature > 0, f"method.temperature={self.temperature} must be positive")
-        check(self.components >= 1, f"method.components={self.components} must be at least 1")
         check(self.log_std_range[0] < self.log_std_range[1], "method.log_std_range must rise")
 
 
