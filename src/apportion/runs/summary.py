@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.graph.certificate import marked
 from apportion.runs import checkpoint
-from apportion.runs.atomic import read_json
 from apportion.runs.credit import read_credit
 from apportion.runs.folder import RunFolder, notes
 from apportion.training.evaluate import structure_scores
@@ -90,9 +89,9 @@ def summarise(run: RunFolder) -> dict[str, Any]:
 
 def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
     """What a run was fitted to, and how well held-out outcomes are explained; None for a training."""
-    if not run.data.exists():
+    facts, worth = run.read_data(), run.read_worth()
+    if facts is None:
         return None
-    facts = read_json(run.data)
     told: dict[str, Any] = {name: last.get(name) for name in ("unexplained", "supported")}
     found = read_credit(run)
     known = None if found is None else found.facts
@@ -102,11 +101,11 @@ def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
         told["unexplained"] = [left if each is None else min(each, left) for each in told["unexplained"]]
         told["supported"] = [each or good for each in told["supported"]]
     return {
-        **{name: facts[name] for name in ("data", "episodes", "held_out", "notes")},
-        "answers": facts.get("answers"),
+        **{name: facts[name] for name in ("data", "episodes", "held_out", "answers")},
+        "notes": list(facts["notes"]),
         **told,
         "credit": known,
-        "worth": read_json(run.worth)["lanes"] if run.worth.exists() else None,
+        "worth": None if worth is None else list(worth["lanes"]),
     }
 
 
