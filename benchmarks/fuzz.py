@@ -118,7 +118,8 @@ class Answer(NamedTuple):
 
 def fuzz(args: Fuzz) -> None:
     out, facts, began = args.out.absolute(), versions(), time.monotonic()
-    before = read_json(out) if out.exists() else {"cases": 0, "seconds": 0, "seed": args.seed, "commits": []}
+    before: dict[str, Any] = {"cases": 0, "seconds": 0, "seed": args.seed, "commits": []}
+    before |= read_json(out) if out.exists() else {}
     assert before["seed"] == args.seed, f"{out} has the seed {before['seed']}"
     counts: Counts = collections.defaultdict(collections.Counter)
     counts |= {command: collections.Counter(found) for command, found in before.get("by_command", {}).items()}
@@ -282,7 +283,7 @@ def write_logs(root: Path) -> list[Path]:
     states = rng.integers(0, 3, (episodes, steps + 1, 2)).astype(np.float64)
     pushes, totals = rng.random((episodes, steps, 1)), states[:, :-1, 0].sum(axis=1)
     flat, numbers = states[:, :-1].reshape(-1, 2), np.repeat(np.arange(episodes), steps)
-    paid = np.where(np.arange(episodes * steps) % steps == steps - 1, totals[numbers], 0.0)
+    paid = np.where(np.arange(len(flat)) % steps == steps - 1, totals[numbers], 0.0)
     columns = {"s_size": flat[:, 0], "s_kind": flat[:, 1], "a_push": pushes.reshape(-1)}
     logs = [root / f"log.{ending}" for ending in ("csv", "parquet", "npz", "h5", "jsonl")]
     place = {"episode": numbers, "step": np.tile(np.arange(steps), episodes)}
@@ -293,13 +294,12 @@ def write_logs(root: Path) -> list[Path]:
     parts = [listed[start : start + steps] for start in range(0, len(listed), steps)]
     lines = [{"outcome": each, "steps": part} for each, part in zip(totals.tolist(), parts, strict=True)]
     logs[4].write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    names = {"observation_names": ["s_size", "s_kind"], "action_names": ["a_push"]}
-    lengths = np.full(episodes, steps)
-    np.savez(logs[2], observations=states, actions=pushes, lengths=lengths, totals=totals, **names)
+    arrays: Any = {"observations": states, "actions": pushes, "totals": totals}
+    arrays |= {"observation_names": ["s_size", "s_kind"], "action_names": ["a_push"]}
+    np.savez(logs[2], lengths=np.full(episodes, steps), **arrays)
     with h5py.File(logs[3], "w") as file:
-        arrays = {"observations": flat, "actions": pushes[:, :, 0].reshape(-1, 1), "rewards": paid}
-        for name, values in {**arrays, "terminals": np.arange(len(paid)) % steps == steps - 1}.items():
-            file[name] = values
+        file["observations"], file["actions"] = flat, pushes.reshape(-1, 1)
+        file["rewards"], file["terminals"] = paid, np.arange(len(paid)) % steps == steps - 1
     return logs
 
 

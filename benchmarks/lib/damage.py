@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import polars
 
-from apportion.runs.atomic import CHECKSUM, sealed
+from apportion.runs.atomic import CHECKSUM, read_arrays, sealed, write_arrays
 
 Damage = Callable[[Path, random.Random], None]
 ODD: tuple[Any, ...] = (
@@ -232,12 +232,27 @@ def array(path: Path, rng: random.Random) -> None:
     np.savez_compressed(path, allow_pickle=True, **arrays)
 
 
+def tampered(path: Path, rng: random.Random) -> None:
+    """Other arrays, or another note beside them, with a checksum that fits."""
+    arrays, note = read_arrays(path)
+    spots = list(_spots(note))
+    if spots and rng.random() < 0.5:
+        holder, key = rng.choice(spots)
+        holder[key] = rng.choice(ODD)
+    else:
+        name = rng.choice(list(arrays))
+        odd = np.asarray(_odd(arrays.pop(name), rng))
+        arrays |= {name: odd} if odd.dtype.kind in "biuf" else {}
+    write_arrays(path, arrays, note)
+
+
 def _odd(values: np.ndarray[Any, Any], rng: random.Random) -> Any:
     """Of another type or shape, or with numbers that nobody can use."""
+    values = np.atleast_1d(values)
     if values.dtype.kind not in "biuf":
         return rng.choice((values[:-1], np.array(["\x1b[2J"] * len(values)), np.roll(values.repeat(2), 1)))
     holed = np.where(np.arange(values.size).reshape(values.shape) == 1, rng.choice(NUMBERS), values)
-    others = (values * 1j, np.array([b"text"] * len(values)), values[:-1], 3.0, values * 0, values * -1)
+    others = (values * 1j, np.array([b"text"] * len(values)), values[:-1], 3.0, values * 0, values * -1.0)
     return rng.choice((*others, holed, np.full(values.shape, rng.choice(NUMBERS))))
 
 
@@ -278,10 +293,11 @@ OF_FORMAT: dict[str, tuple[Damage, ...]] = {
     ".npz": (*ANY, *[array] * 5),
     ".h5": (*ANY, *[member] * 5),
     ".parquet": (*ANY, *[typed] * 5),
+    ".safetensors": (*ANY, *[tampered] * 4),
     ".toml": (*ANY, *LETTERS, *[toml] * 12),
 }
 # What somebody wrote who means it, or a log that says something else: the answer may be another.
-MEANT = (forged, cell, column, member, array, typed, toml, another_task)
+MEANT = (forged, cell, column, member, array, typed, toml, tampered, another_task)
 
 
 def kinds(path: Path) -> tuple[Damage, ...]:
