@@ -137,7 +137,7 @@ def certificates(
 def varies_too_much(facts: dict[str, Any] | None, lane: int) -> bool:
     """Whether a lane's rewards of steps vary by more than outcomes allow, however well they explain these."""
     excess = [] if facts is None else facts["excess"]
-    return bool(lane < len(excess) and excess[lane] > _MOST)
+    return bool(lane < len(excess) and (excess[lane] or 0) > _MOST)
 
 
 def fit_warnings(run: RunFolder) -> list[str]:
