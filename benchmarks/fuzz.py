@@ -1,12 +1,12 @@
-"""Damage a run folder in many ways, and see that every command either says so or answers as before.
+"""Damage files in many ways, and see that every command either says so or answers as before.
 
     python benchmarks/fuzz.py --cases 10000 --out results/fuzz.json
 
-One small run is trained; each case damages one of its files, runs one command and puts the file back. What
-must not happen: a traceback, an error of more than one line, another answer without a word, a command that
-does not end, a change to a file outside of the folder, and a control character on the terminal. Files of
-logged episodes (NPZ, HDF5, CSV) and random command lines are tried in the same way. A forged file, with a
-checksum that fits, may change an answer, but must not lead to any of the others either.
+One small run is trained, another is fitted to logged episodes; each case damages a file of these, or of the
+episodes in some format, runs one command and puts the file back. What must not happen: a traceback, an error
+of more than one line, another answer without a word, a command that does not end, a change to a file outside
+of the folder, and a control character on the terminal. Random command lines are tried in the same way. A
+forged file, with a checksum that fits, may change an answer, but must not lead to any of the others either.
 """
 
 import base64
@@ -15,6 +15,7 @@ import contextlib
 import gzip
 import io
 import json
+import os
 import random
 import re
 import shlex
@@ -24,47 +25,68 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
+import polars
 import tyro
 
 from apportion.cli import VERBS, main
-from apportion.core.config import UserError
-from apportion.core.terminal import inert
-from apportion.data.columns import Columns
-from apportion.data.npz import read_npz
-from apportion.data.reading import read_log
 from apportion.runs import checkpoint
-from apportion.runs.atomic import write_json
+from apportion.runs.atomic import place, read_json, write_json
 from apportion.runs.folder import RunFolder, versions
 from lib.damage import MEANT, another_task, kinds, put_back
 
 ENV = "apportion/Greenhouse-v0"
-SETTINGS = shlex.split(
+SETTINGS = (
     "--backbone.hidden 8 8 --backbone.batch-size 16 --method.hidden 8 8 --steps 1200 --warmup-steps 400 "
     "--steps-per-iteration 200 --updates-per-iteration 3 --evaluate-every 400 --evaluation-episodes 2 "
     "--checkpoint-every 600 --checkpoint-minutes 1e9 --replay-steps 1000 --env.max-episode-steps 10 --seeds 2"
 )
-# How often each command is chosen: the slow ones rarely.
+FIT = "--updates 6 --method.hidden 8 --seeds 2 --quiet"
+PLAN = """[sweep]
+tasks = ["apportion/Greenhouse-v0"]
+methods = ["grd", "rd"]
+seeds = 2
+[set]
+"env.delay" = 5
+[vary]
+"method.hidden" = [[8, 8], [16]]
+"""
+
+
+class Command(NamedTuple):
+    """What is run while a file is damaged: one of those in braces."""
+
+    weight: int  # how often: the slow ones rarely
+    words: str
+    file: str = ""  # this one always
+
+
 COMMANDS = {
-    "show": 40,
-    "report": 14,
-    "export": 8,
-    "explain": 4,
-    "eval": 3,
-    "resume": 3,
-    "npz": 14,
-    "words": 14,
-    "table": 14,  # `show` for people
-    "hdf5": 8,
-    "csv": 8,
-    "changed": 2,  # `eval` where the environment is not what it was
+    "show": Command(80, "show {run} --json"),
+    "table": Command(28, "show {run}"),  # for people
+    "report": Command(12, "report {run} --out {out}.html --extras none"),
+    "export": Command(16, "export {run} --out {out}.npz"),
+    "explain": Command(4, "explain {run} --step 0 --lane 0 --json"),
+    "eval": Command(2, "eval {run} --episodes 1 --json"),
+    "resume": Command(2, "resume {run} --json"),
+    "changed": Command(2, "eval {run} --episodes 1 --json", "spec.json"),  # not the environment it was
+    "compare": Command(10, "compare {run} --json --no-env"),
+    "fitted": Command(16, "show {fit} --json"),
+    "identify": Command(52, "identify {log} --json"),
+    "fit": Command(1, f"fit {{log}} --out {{out}} --json {FIT}"),
+    "relabel": Command(8, "relabel {fit} {log} --out {out}{ending}"),
+    "credit": Command(16, "credit {fit} {log} --by s_kind --json"),
+    "sweep": Command(16, "sweep {plan} --dry-run --json"),
+    "words": Command(28, ""),
 }
+# Among the reward and its bounds, which are the last columns of a CSV.
+NO_REWARD = re.compile(rb"[,;\t|](nan|-?inf)([,;\t|][^,;\t|\n]*){0,2}$", re.MULTILINE)
 SECONDS = 180  # after which a command hangs
 
 
@@ -73,9 +95,9 @@ class Fuzz:
     """Damage files and command lines, and count what comes of it."""
 
     out: Path
-    """JSON file to write."""
+    """JSON file to write. One that is there is gone on with: cases that failed are tried again, and more."""
     cases: int = 10_000
-    """How many."""
+    """How many in all."""
     seed: int = 0
     """Of the damage."""
     only: tuple[str, ...] = ()
@@ -95,37 +117,46 @@ class Answer(NamedTuple):
 
 
 def fuzz(args: Fuzz) -> None:
-    rng, began = random.Random(args.seed), time.monotonic()
+    out, facts, began = args.out.absolute(), versions(), time.monotonic()
+    before: dict[str, Any] = {"cases": 0, "seconds": 0, "seed": args.seed, "commits": []}
+    before |= read_json(out) if out.exists() else {}
+    assert before["seed"] == args.seed, f"{out} has the seed {before['seed']}"
     counts: Counts = collections.defaultdict(collections.Counter)
-    failures: list[dict[str, str]] = []
+    counts |= {command: collections.Counter(found) for command, found in before.get("by_command", {}).items()}
+    failures = {each["case"]: each for each in before.get("failures", ())}
+    commits = list(dict.fromkeys([*before["commits"], facts["commit"]]))
     with tempfile.TemporaryDirectory() as name:
         run = Damaged(Path(name))
-        weights = {each: COMMANDS[each] for each in args.only or COMMANDS}
-        for number in range(args.cases):
+        weights = {each: COMMANDS[each].weight for each in args.only or COMMANDS}
+        numbers = [*failures, *range(before["cases"], args.cases)]
+        for number in numbers:
+            rng = random.Random(f"{args.seed} {number}")
             command = rng.choices(list(weights), list(weights.values()))[0]
-            what, verdict, detail = run.case(command, random.Random(rng.random()))
+            if number in failures:
+                counts[command][failures.pop(number)["verdict"]] -= 1
+            what, verdict, detail = run.case(command, rng)
             counts[command][verdict] += 1
             if verdict in BAD:
-                failures.append({"command": command, "damage": what, "verdict": verdict, "detail": detail})
-                print(f"{verdict}: {command} after {what}\n{detail}", file=sys.stderr)
-            if (number + 1) % 100 == 0 or number + 1 == args.cases:
+                case = {"case": number, "command": command, "damage": what}
+                failures[number] = {**case, "verdict": verdict, "detail": detail}
+                print(f"{number}: {verdict}: {command} after {what}\n{detail}", file=sys.stderr)
+            if (number + 1) % 100 == 0 or number == numbers[-1]:
                 print(f"{number + 1} of {args.cases} cases, {len(failures)} failures", file=sys.stderr)
-                write_json(args.out, as_data(args.seed, counts, failures, time.monotonic() - began))
+                seconds = before["seconds"] + round(time.monotonic() - began)
+                told = {"seed": args.seed, "seconds": seconds, "commits": commits, "versions": facts}
+                write_json(out, as_data(counts, list(failures.values())) | told)
     sys.exit(1 if failures else 0)
 
 
-def as_data(seed: int, counts: Counts, failures: list[dict[str, str]], seconds: float) -> dict[str, Any]:
+def as_data(counts: Counts, failures: list[dict[str, Any]]) -> dict[str, Any]:
     """What there is to say by now."""
     total = sum(counts.values(), collections.Counter())
     return {
         "cases": total.total(),
         "corruptions": total.total() - counts["words"].total(),
-        "verdicts": dict(total),
-        "by_command": {command: dict(each) for command, each in counts.items()},
+        "verdicts": dict(+total),
+        "by_command": {command: dict(+each) for command, each in counts.items()},
         "failures": failures,
-        "seed": seed,
-        "seconds": round(seconds),
-        "versions": versions(),
     }
 
 
@@ -133,108 +164,143 @@ BAD = ("traceback", "untidy", "silent", "hang", "outside", "escape")
 
 
 class Damaged:
-    """One run, its files, and what the commands say while they are whole."""
+    """Two runs and their files, and what the commands say while they are whole."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.run = root, root / "run"
-        told = call("train", ENV, "--out", self.run, "--quiet", *SETTINGS)
-        assert told.code == 0, told
-        shutil.copytree(self.run, root / "whole")
-        self.outside = root / "outside"
-        self.outside.mkdir()
-        self.logs = {"npz": root / "log.npz", "hdf5": root / "log.h5", "csv": root / "log.csv"}
-        self.log = self.logs["npz"]
-        rng = np.random.default_rng(0)
-        arrays = {"observations": rng.random((4, 6, 3)), "actions": rng.random((4, 5, 2))}
-        np.savez(self.log, **arrays, lengths=np.array([5, 4, 5, 3]), totals=rng.random(4))
-        write_hdf5(self.logs["hdf5"])
-        write_csv(self.logs["csv"])
+        self.root, self.run, self.fit, self.plan = root, root / "run", root / "fit", root / "plan.toml"
+        self.outside, self.here = root / "outside", root / "here"
+        for folder in (self.outside, self.here):
+            folder.mkdir()
+        os.chdir(self.here)
+        self.logs = write_logs(root)
+        self.plan.write_text(PLAN)
+        self.bare = [log for log in self.logs if log.suffix != ".npz"]
+        for words in (
+            f"train {ENV} --out {self.run} --quiet {SETTINGS}",
+            f"fit {self.logs[0]} --out {self.fit} {FIT}",
+        ):
+            told = call(*shlex.split(words))
+            assert told.code == 0, told
+        for folder in (self.run, self.fit):
+            shutil.copytree(folder, root / "whole" / folder.name)
         self.answers = {}
-        for command in COMMANDS.keys() - {"words", "changed"}:
-            self.answers[command] = self.ask(command)
-            self.renew()
+        for command in COMMANDS.keys() - {"words"}:
+            for log in self.logs_of(command):
+                self.answers[command, log] = self.ask(command, log)
+                self.renew()
         assert all(answer.code == 0 for answer in self.answers.values()), self.answers
+
+    def logs_of(self, command: str) -> list[Path]:
+        """Those that are tried: with a fit to a table those that have its columns, or as many."""
+        known = 5 if "{log}" in COMMANDS[command].words else 1
+        return self.logs[: {"credit": 3, "relabel": 4}.get(command, known)]
 
     def case(self, command: str, rng: random.Random) -> tuple[str, str, str]:
         """What was done, what came of it, and the details."""
         if command == "words":
             words = command_line(rng, self.run)
             return "words", *judged(call(*words), None, " ".join(words))
-        path = self.logs[command] if command in self.logs else rng.choice(self.files(command))
-        path = self.run / "spec.json" if command == "changed" else path
+        log = rng.choice(self.logs_of(command))
+        path = rng.choice(self.files(command, log))
         harm = another_task if command == "changed" else rng.choice(kinds(path))
         whole = path.read_bytes()
         canary = self.outside / "canary"
         canary.write_bytes(whole)
         try:
             harm(path, rng)
-            answer = self.ask(command)
+            there = {*self.root.iterdir(), self.root / "out"}
+            answer = self.ask(command, log)
+            more = {*self.root.iterdir()} - there
         finally:
-            self.repair(path, whole, everything=command == "resume")
+            put_back(path, whole)
+            if command == "resume":
+                self.renew()
         what = f"{harm.__name__} {path.relative_to(self.root)}"
         if canary.read_bytes() != whole or len(list(self.outside.iterdir())) > 1:
             return what, "outside", "a file outside of the folder has changed"
+        if more or any(self.here.iterdir()):
+            return what, "outside", f"there are new files: {more or list(self.here.iterdir())}"
         if harm is another_task and answer.code == 0:
             return what, "silent", "an environment that was another when the run began"
-        bare = command in ("hdf5", "csv")  # formats without a checksum: another number is another log
-        before = None if harm in MEANT or bare else self.answers[command]
+        bare = (
+            path.parent == self.root and path.suffix != ".npz"
+        )  # no checksum: another number is another log
+        before = None if harm in MEANT or bare else self.answers[command, log]
         return what, *judged(answer, before)
 
-    def files(self, command: str) -> list[Path]:
-        """Those that the command reads, and a few that it does not."""
-        skipped = ("tensorboard", "episodes") if command in ("show", "export", "eval") else ("tensorboard",)
-        files = [path for path in sorted(self.run.rglob("*")) if path.is_file() and path.name != ".lock"]
-        return [each for each in files if each.relative_to(self.run).parts[0] not in skipped]
-
-    def repair(self, path: Path, whole: bytes, everything: bool) -> None:
-        if everything:
-            self.renew()
-        else:
-            put_back(path, whole)
+    def files(self, command: str, log: Path) -> list[Path]:
+        """One in braces: of a folder those that the command reads, and a few that it does not."""
+        _, words, file = COMMANDS[command]
+        if file:
+            return [self.run / file]
+        single = {"{log}": log, "{plan}": self.plan}
+        files = [path for name, path in single.items() if name in words] * 20
+        for folder in (each for each in (self.run, self.fit) if f"{{{each.name}}}" in words):
+            skipped = ("tensorboard", *(("episodes",) if command in ("show", "export", "eval") else ()))
+            found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+            files += [each for each in found if each.relative_to(folder).parts[0] not in skipped]
+        return files
 
     def renew(self) -> None:
-        """The whole run again, as new files."""
-        shutil.rmtree(self.run)
-        shutil.copytree(self.root / "whole", self.run, copy_function=shutil.copy)
+        """Whole runs again, as new files."""
+        for folder in (self.run, self.fit):
+            shutil.rmtree(folder)
+            shutil.copytree(self.root / "whole" / folder.name, folder, copy_function=shutil.copy)
 
-    def ask(self, command: str) -> Answer:
+    def ask(self, command: str, log: Path) -> Answer:
         """One command, and its answer in a form that can be compared."""
-        if command in ("hdf5", "csv"):
-            return _reading(lambda: _rows(self.logs[command]))
-        if command == "npz":
-            return _reading(
-                lambda: [part.tolist() for part in (*read_npz(self.log).actions, *_log(self.log))]
-            )
-        out = {name: self.root / f"out.{name}" for name in ("html", "npz")}
-        for file in out.values():
-            file.unlink(missing_ok=True)
-        words = {
-            "report": ("--out", out["html"], "--extras", "none"),
-            "export": ("--out", out["npz"]),
-            "explain": ("--step", "0", "--lane", "0", "--json"),
-            "eval": ("--episodes", "1", "--json"),
-            "resume": ("--json",),
-            "show": ("--json",),
-            "table": (),
-            "changed": ("--episodes", "1", "--json"),
-        }
-        verb = {"table": "show", "changed": "eval"}.get(command, command)
-        answer = call(verb, self.run, *words[command])
-        if answer.code != 0:
+        folder = self.root / "out"
+        shutil.rmtree(folder, ignore_errors=True)
+        places = {"run": self.run, "fit": self.fit, "plan": self.plan, "log": log, "ending": log.suffix}
+        words = [word.format(**places, out=folder / "x") for word in COMMANDS[command].words.split()]
+        folder.mkdir()
+        answer = call(*words)
+        if answer.code != 0 or answer.trace is not None:
             return answer
-        return answer._replace(result=self.result(command, answer, out))
+        answer = answer._replace(result=self.result(command, answer, folder))
+        no_number = command == "relabel" and NO_REWARD.search(answer.result)
+        return answer._replace(trace="a reward is no number") if no_number else answer
 
-    def result(self, command: str, answer: Answer, out: dict[str, Path]) -> Any:
+    def result(self, command: str, answer: Answer, folder: Path) -> Any:
         match command:
             case "report":
-                return _page(out["html"])
+                return _page(folder / "x.html")
             case "export":
-                return out["npz"].read_bytes()
+                return (folder / "x.npz").read_bytes()
+            case "relabel":
+                return next(folder.iterdir()).read_bytes()
             case "resume":
                 return _state(RunFolder(self.run))
             case "table":
                 return answer.result
-        return json.loads(answer.result)
+        data = json.loads(answer.result)
+        return data if command != "fit" else {key: data[key] for key in ("returns", "graph", "structure")}
+
+
+def write_logs(root: Path) -> list[Path]:
+    """The same episodes in each format."""
+    rng, episodes, steps = np.random.default_rng(0), 16, 5
+    states = rng.integers(0, 3, (episodes, steps + 1, 2)).astype(np.float64)
+    pushes, totals = rng.random((episodes, steps, 1)), states[:, :-1, 0].sum(axis=1)
+    flat, numbers = states[:, :-1].reshape(-1, 2), np.repeat(np.arange(episodes), steps)
+    paid = np.where(np.arange(len(flat)) % steps == steps - 1, totals[numbers], 0.0)
+    columns = {"s_size": flat[:, 0], "s_kind": flat[:, 1], "a_push": pushes.reshape(-1)}
+    logs = [root / f"log.{ending}" for ending in ("csv", "parquet", "npz", "h5", "jsonl")]
+    place = {"episode": numbers, "step": np.tile(np.arange(steps), episodes)}
+    table = polars.DataFrame({**place, **columns, "outcome": totals[numbers]})
+    table.write_csv(logs[0])
+    table.write_parquet(logs[1])
+    listed = table.select(*columns).to_dicts()
+    parts = [listed[start : start + steps] for start in range(0, len(listed), steps)]
+    lines = [{"outcome": each, "steps": part} for each, part in zip(totals.tolist(), parts, strict=True)]
+    logs[4].write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    arrays: Any = {"observations": states, "actions": pushes, "totals": totals}
+    arrays |= {"observation_names": ["s_size", "s_kind"], "action_names": ["a_push"]}
+    np.savez(logs[2], lengths=np.full(episodes, steps), **arrays)
+    with h5py.File(logs[3], "w") as file:
+        file["observations"], file["actions"] = flat, pushes.reshape(-1, 1)
+        file["rewards"], file["terminals"] = paid, np.arange(len(paid)) % steps == steps - 1
+    return logs
 
 
 def call(*words: Any) -> Answer:
@@ -278,18 +344,6 @@ def alarm() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _reading(read: Callable[[], Any]) -> Answer:
-    try:
-        with alarm():
-            return Answer(0, (), read(), None)
-    except Hang:
-        return Answer(1, (), None, HANG)
-    except UserError as error:
-        return Answer(1, (f"error: {inert(str(error))}",), None, None)
-    except BaseException:
-        return Answer(1, (), None, traceback.format_exc())
-
-
 def judged(answer: Answer, before: Answer | None, words: str = "") -> tuple[str, str]:
     """What to think of an answer, beside that of whole files; None where it may be another."""
     if answer.trace is not None:
@@ -315,30 +369,6 @@ def _difference(found: Any, wanted: Any) -> str:
     return f"{str(found)[:200]} / {str(wanted)[:200]}"
 
 
-def _rows(path: Path) -> Any:
-    log = read_log(str(path), Columns(outcome="paid") if path.suffix == ".csv" else Columns()).log
-    return [part.tolist() for part in (*log.observations, *log.actions, log.totals)]
-
-
-def write_csv(path: Path) -> None:
-    rng = np.random.default_rng(0)
-    rows = [f"{row // 4},{row % 4},{rng.random():.4f},{rng.random():.4f},{row // 4}" for row in range(20)]
-    path.write_text("\n".join(["episode,step,s_size,a_push,paid", *rows]) + "\n")
-
-
-def write_hdf5(path: Path) -> None:
-    rng = np.random.default_rng(0)
-    with h5py.File(path, "w") as file:
-        for name, shape in (("observations", (20, 3)), ("actions", (20, 2)), ("rewards", (20,))):
-            file[name] = rng.random(shape)
-        file["terminals"] = np.arange(20) % 5 == 4
-
-
-def _log(path: Path) -> Any:
-    log = read_npz(path)
-    return (*log.observations, log.totals, np.array(log.observation_names), np.array(log.action_names))
-
-
 def _page(path: Path) -> Any:
     """The data of a page, but for when it was made."""
     text = re.search(r'id="data">([^<]*)<', path.read_text("utf-8"))
@@ -352,14 +382,13 @@ def _state(run: RunFolder) -> Any:
     loaded = checkpoint.load(run.checkpoints)
     arrays = {**loaded.tree, **{name: each for name, each in loaded.raw.items() if name != "log"}}
     entries = [{key: each[key] for key in each if key != "seconds"} for each in run.read_metrics()]
-    found = [path for folder in (run.edges, run.episodes) for path in folder.glob("step_*.safetensors")]
-    files = {str(path): path.read_bytes() for path in found}
-    config = run.read_config()
+    readable = ((run.edges, run.edge_steps()), (run.episodes, run.episode_steps()))
+    files = [place(folder, step) for folder, steps in readable for step in steps]
     return {
         "arrays": {name: array.tobytes() for name, array in arrays.items()},
         "entries": entries,
-        "files": files,
-        "config": config,
+        "files": {str(path): path.read_bytes() for path in files},
+        "config": run.read_config(),
         "best": loaded.meta["best"],
     }
 

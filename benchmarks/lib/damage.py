@@ -1,23 +1,28 @@
 """What may happen to a file of a run or of logged episodes: by disks, crashes, editors, and people."""
 
 import json
+import math
 import os
 import random
 import shutil
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+import polars
 
-from apportion.runs.atomic import CHECKSUM, sealed
+from apportion.runs.atomic import CHECKSUM, read_arrays, sealed, write_arrays
 
 Damage = Callable[[Path, random.Random], None]
 ODD: tuple[Any, ...] = (
     *(None, True, -1, 0, 2**70, 1e308, "x", "", "🌱", [], {}, [[1]], {"a": {}}, 0.5, [None]),
     *("[/bold]", "[red]x[/red]", ":smile: [link=x]", "\x1b[2J\x1b]0;x\x07", "a\rb\nc\x9b", "\u202eabc"),
 )
+NUMBERS = (1e39, -math.inf, math.nan, -1, 2**62)
 
 
 def rewriting(name: str, change: Callable[[bytes, random.Random], bytes]) -> Damage:
@@ -120,8 +125,18 @@ def linked_names(path: Path, rng: random.Random) -> None:
         each.symlink_to(_canary(path))
 
 
+def linked_folder(path: Path, rng: random.Random) -> None:
+    """The one it lies in, if that is within a run."""
+    if (path.parents[1] / "config.json").exists():
+        path.parent.rename(_outside(path).with_name("aside"))
+        path.parent.symlink_to(_outside(path))
+
+
 def put_back(path: Path, whole: bytes) -> None:
     """A file as it was, whatever has taken its place."""
+    if path.parent.is_symlink():
+        path.parent.unlink()
+        _outside(path).with_name("aside").rename(path.parent)
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     for each in (path, *taken_names(path)):
@@ -191,47 +206,103 @@ def member(path: Path, rng: random.Random) -> None:
         name = rng.choice(list(file))
         before = file[name][()]
         del file[name]
-        match rng.randrange(9):
+        match rng.randrange(6):
             case 0:
                 file[name] = h5py.ExternalLink(str(_canary(path)), "observations")
             case 1:
                 file[name] = h5py.SoftLink("/nowhere")
             case 2:
-                file[name] = before.astype(np.complex128) * 1j
-            case 3:
-                file[name] = np.array([b"text"] * len(before))
-            case 4:
                 file.create_dataset(name, (2**40, 3), "f8", chunks=(2**16, 3), compression="gzip")
-            case 5:
+            case 3:
                 file.create_group(name)
-            case 6:
-                file[name] = before[:-1]
-            case 7:
-                file[name] = 3.0
-            case 8:
+            case 4:
                 source = h5py.VirtualSource(str(_canary(path)), "observations", before.shape)
                 layout = h5py.VirtualLayout(before.shape, "f8")
                 layout[:] = source
                 file.create_virtual_dataset(name, layout)
+            case 5:
+                file[name] = _odd(before, rng)
+
+
+def array(path: Path, rng: random.Random) -> None:
+    """The same of arrays that may be pickles."""
+    arrays = dict(np.load(path))
+    name = rng.choice(list(arrays))
+    arrays[name] = rng.choice((_odd(arrays[name], rng), np.array([Path("x")]), np.zeros(2**24)))
+    np.savez_compressed(path, allow_pickle=True, **arrays)
+
+
+def tampered(path: Path, rng: random.Random) -> None:
+    """Other arrays, or another note beside them, with a checksum that fits."""
+    arrays, note = read_arrays(path)
+    spots = list(_spots(note))
+    if spots and rng.random() < 0.5:
+        holder, key = rng.choice(spots)
+        holder[key] = rng.choice(ODD)
+    else:
+        name = rng.choice(list(arrays))
+        odd = np.asarray(_odd(arrays.pop(name), rng))
+        arrays |= {name: odd} if odd.dtype.kind in "biuf" else {}
+    write_arrays(path, arrays, note)
+
+
+def _odd(values: np.ndarray[Any, Any], rng: random.Random) -> Any:
+    """Of another type or shape, or with numbers that nobody can use."""
+    values = np.atleast_1d(values)
+    if values.dtype.kind not in "biuf":
+        return rng.choice((values[:-1], np.array(["\x1b[2J"] * len(values)), np.roll(values.repeat(2), 1)))
+    holed = np.where(np.arange(values.size).reshape(values.shape) == 1, rng.choice(NUMBERS), values)
+    others = (values * 1j, np.array([b"text"] * len(values)), values[:-1], 3.0, values * 0, values * -1.0)
+    return rng.choice((*others, holed, np.full(values.shape, rng.choice(NUMBERS))))
+
+
+def typed(path: Path, rng: random.Random) -> None:
+    """A column of another type, or without a value somewhere."""
+    table = polars.read_parquet(path)
+    name, count = rng.choice(table.columns), len(table)
+    odd = (None, [[1.0, 2.0]], {"a": 1}, b"\x1b[2J", True, date(2026, 1, 31), Decimal(10) ** 30, "9" * 5_000)
+    whole = polars.Series(name, [rng.choice(odd)] * count, strict=False)
+    holed = table[name].scatter(rng.randrange(count), rng.choice((None, *NUMBERS)))
+    table.with_columns(rng.choice((whole, whole, holed))).write_parquet(path)
+
+
+def toml(path: Path, rng: random.Random) -> None:
+    """An odd value, or a key that is not known."""
+    lines = path.read_text().splitlines()
+    place = rng.choice([number for number, line in enumerate(lines) if "=" in line])
+    texts = ('""', '"[red]x"', '"\\u001b[2J"', "1979-05-27", "[[1]]", "{a = 1}", str([*range(2000)]))
+    key = rng.choice((*[lines[place].split("=")[0]] * 2, '"[/bold]\\u009b"', "out"))
+    lines[place] = f"{key} = {rng.choice((*texts, '9' * 5_000, *map(str, NUMBERS)))}"
+    path.write_text("\n".join(lines) + "\n")
 
 
 def _canary(path: Path) -> Path:
-    root = next(each for each in path.parents if (each / "outside").is_dir())
-    return root / "outside" / "canary"
+    return _outside(path) / "canary"
 
 
-HARM: tuple[Damage, ...] = (linked, linked_names, pipe, device, giant)
+def _outside(path: Path) -> Path:
+    return next(each for each in path.parents if (each / "outside").is_dir()) / "outside"
+
+
+HARM: tuple[Damage, ...] = (linked, linked_names, linked_folder, pipe, device, giant)
 ANY: tuple[Damage, ...] = (*BYTES, gone, folder, neighbour, *HARM)
 TEXT: tuple[Damage, ...] = (*ANY, *LETTERS, value, value, forged, forged, forged)
+OF_FORMAT: dict[str, tuple[Damage, ...]] = {
+    **dict.fromkeys((".json", ".jsonl"), TEXT),
+    ".csv": (*ANY, *[cell] * 6, *[column] * 3),
+    ".npz": (*ANY, *[array] * 5),
+    ".h5": (*ANY, *[member] * 5),
+    ".parquet": (*ANY, *[typed] * 5),
+    ".safetensors": (*ANY, *[tampered] * 4),
+    ".toml": (*ANY, *LETTERS, *[toml] * 12),
+}
 # What somebody wrote who means it, or a log that says something else: the answer may be another.
-MEANT = (forged, cell, column, member, another_task)
+MEANT = (forged, cell, column, member, array, typed, toml, tampered, another_task)
 
 
 def kinds(path: Path) -> tuple[Damage, ...]:
     """What may happen to a file of this name."""
-    of_logs: dict[str, tuple[Damage, ...]] = {".csv": (*ANY, cell, cell, cell, column), ".h5": (*ANY, member)}
-    plain = [each for each in of_logs.get(path.suffix, ()) if each not in (linked, linked_names)]
-    return tuple(plain) or (TEXT if path.suffix in (".json", ".jsonl") else ANY)
+    return OF_FORMAT.get(path.suffix, ANY)
 
 
 def _change(path: Path, rng: random.Random, seal: bool) -> None:

@@ -200,6 +200,8 @@ FIRST = len(EPISODES[0][1])  # rows of the first episode
         (lambda rows: rows[FIRST + 1].update(episode=0), f"row {FIRST + 2}: episode 0 goes on after another"),
         (lambda rows: rows[4].update(s_1="high"), "row 5: column 's_1' holds 'high' among numbers"),
         (lambda rows: rows[4].update(s_1=float("inf")), "row 5: column 's_1' holds infinity"),
+        (lambda rows: rows[4].update(a_0=-1e39), "row 5: column 'a_0' holds -1e+39, more than learners can"),
+        (lambda rows: [row.update(outcome=None) for row in rows], "column 'outcome' is empty: fill in"),
         (lambda rows: [row.update(s_1=None) for row in rows], "column 's_1' holds no value"),
         (lambda rows: rows[2].update(episode=None), "row 3: no episode is named"),
     ],

@@ -98,7 +98,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def replace(path: Path, write: Callable[[Path], Any]) -> None:
-    """Lets `write` fill a file of our own beside its place, and then puts it there in one step."""
+    """Lets `write` fill a file of our own beside its place, and then puts it there in one step. Devices and
+    pipes, as /dev/stdout, cannot be replaced."""
+    if path.exists() and not path.is_file():
+        raise _refused(path, errno.EINVAL, "it is no regular file")
     temp = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     os.close(_open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     try:

@@ -14,7 +14,7 @@ from apportion.data.columns import FIELDS, Choice, Columns
 from apportion.data.encoding import Encoding
 from apportion.data.rows import Earned, Log, Rows
 
-SIZES = (1e-30, 1e36)  # of the largest outcome: what single precision holds, with room for rewards of steps
+SIZES = (1e-30, 1e36)  # of a column's largest: what single precision holds, with room for rewards of steps
 
 
 class Format(NamedTuple):
@@ -49,6 +49,9 @@ def read_rows(data: str, columns: Columns | Choice, tell: Tell = silent, paid: b
     for name, column in (*rows.states.items(), *rows.actions.items(), *(rows.last or {}).items()):
         if column.dtype != object:
             size = np.abs(np.asarray(column, np.float64))
+            largest = float(np.nanmax(size, initial=0.0))
+            small = f"{data}: {name!r} is {largest:.2g} at the most, which learners cannot tell from zero"
+            check(largest == 0 or largest >= SIZES[0], f"{small}: give another unit")
             row = int(np.argmax(size > SIZES[1]))  # not a number is one that is missing
             what = "infinity" if np.isinf(size[row]) else f"{column[row]:.2g}, more than learners can hold"
             said = f"{data}, row {row + 1}: column {name!r} holds {what}: mend it, or leave it empty"
@@ -58,6 +61,7 @@ def read_rows(data: str, columns: Columns | Choice, tell: Tell = silent, paid: b
 
 def _format(data: str, columns: Columns | Choice) -> Format:
     """That of a file that can be read, with the columns that are named."""
+    check("\0" not in data, f"{data!r} is no name of a file")
     path = Path(data)
     known = FORMATS.get(path.suffix)
     odd = bool(path.suffix) and known is not None and path.exists() and not path.is_file()

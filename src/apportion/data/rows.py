@@ -186,11 +186,10 @@ def episode_outcomes(
     """[E] from a column that has each episode's outcome in every row, or in one of them. Where all rows but
     the last of every episode hold a zero, it is a reward that was paid at the end. NaN where it stands in
     none, unless it must be known what was `paid`."""
-    if not paid and _absent(outcome).all():
+    if _absent(outcome).all():
+        check(not paid, f"{source}: column {name!r} is empty: fill in what each episode was paid")
         return np.full(len(lengths), np.nan)
     if outcome.dtype == object:
-        empty = bool(_absent(outcome).all())
-        check(not empty, f"{source}: column {name!r} is empty: fill in what each episode was paid")
         outcome = _said(source, name, outcome)
     starts = np.cumsum(lengths) - lengths
     before_last = np.ones(len(outcome), np.bool_)

@@ -171,9 +171,12 @@ def _check_kind(path: Path, name: str, column: Column) -> None:
         raise UserError(f"{path}, row {row + 1}: column {name!r} holds {column[row]!r} among numbers: {fix}")
 
 
-def _is_number(text: Any) -> bool:
+def _is_number(text: str) -> bool:
+    """As a table has it: Python reads 1_000 as well, and blanks around a number."""
+    if "_" in text or text != text.strip():
+        return False
     try:
         float(text)
-    except (TypeError, ValueError):
+    except ValueError:
         return False
     return True

@@ -199,7 +199,7 @@ def _find(paths: Sequence[Path], trusted: bool) -> tuple[list[Known], list[str]]
                     raise
                 notes.append(f"{folder} is left out: {error}")
                 continue
-            if run.data.is_file():
+            if run.data.exists():
                 notes.append(f"{folder} is left out: it was fitted to logged episodes, and has no policy")
             else:
                 found[folder.resolve()] = known

@@ -40,6 +40,7 @@ def structure(run: RunFolder, spec: Spec, budget: int) -> dict[str, Any] | None:
     moments = thinned(len(steps), max(1, min(20, budget // (2 * size))))  # places of the time slider
     chosen = [steps[moment] for moment in moments]
     snapshots = [run.read_edges_at(step) for step in chosen]
+    blocks = [name for name in blocks if all(name in each for each in snapshots)]
     certified = "doubts" in newest
     single = lanes > 1 and len(chosen) * lanes * size <= min(300_000, budget)  # bytes of single lanes
     return {

@@ -6,21 +6,21 @@ they do better. The intervals of other methods' credit hold how far the posterio
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 from scipy.stats import norm
 
-from apportion.core.categories import input_names, input_owners, owners
-from apportion.core.config import UserError
+from apportion.core.categories import expanded, input_names, input_owners, owners
+from apportion.core.config import UserError, from_dict
 from apportion.core.spec import REWARD_BLOCKS, Spec
 from apportion.core.types import Record
 from apportion.graph import posterior as posteriors
 from apportion.graph.bernoulli import log_losses
 from apportion.graph.posterior import Posterior
-from apportion.runs.atomic import read_arrays, write_arrays
+from apportion.runs.atomic import in_a_line, read_arrays, write_arrays
 from apportion.runs.folder import RunFolder
 from apportion.training.offline import with_last
 
@@ -32,6 +32,33 @@ INTERVAL = 0.9  # of the probability, where nobody asks for another
 SPEAKS = ("grd",)  # methods whose credit is the posterior's where that explains as much
 STEPS = 20_000  # whose credit is computed together, and which are enough to tell shares from
 MOST_BEHIND = 256  # steps to compare with, by default
+
+
+class Undetermined(TypedDict):
+    """A dimension whose part in the credit totals do not tell."""
+
+    name: str
+    same_in_every_episode: bool
+
+
+class CreditFile(TypedDict):
+    """What stands beside the arrays of credit.safetensors."""
+
+    share: float
+    widening: float
+    unexplained: float
+    supported: bool
+    determined: float
+    allowed: float
+    excess: tuple[float | None, ...]  # of each lane; none where it has diverged
+    undetermined: tuple[Undetermined, ...]
+    level: float
+    level_matters: bool
+    rarer: NotRequired[int]  # these of yes and no only
+    log_loss: NotRequired[float]
+    constant_log_loss: NotRequired[float]
+    flips: NotRequired[float]
+    calibration: NotRequired[tuple[dict[str, float], ...]]
 
 
 class Credit(NamedTuple):
@@ -303,13 +330,18 @@ def write_credit(run: RunFolder, credit: Credit) -> None:
 
 def read_credit(run: RunFolder) -> Credit | None:
     """None where a run has none: it was trained, or its fit was stopped."""
-    if not run.credit.is_file():
+    if not run.credit.exists():
         return None
+    spec = expanded(run.read_spec())
+    states, actions = spec.observation_size, spec.action_size
+    step = as_rows(*(np.zeros((1, size)) for size in (states, actions, 1, states)))
     try:
-        arrays, facts = read_arrays(run.credit)
-        return Credit(Posterior.of(arrays), float(facts["share"]), float(facts["widening"]), facts)
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise UserError(f"{run.credit} is damaged ({error}): fit the run again") from error
+        arrays, note = read_arrays(run.credit)
+        facts, found = from_dict(CreditFile, note), Posterior.of(arrays)
+        found.shares(step, step)  # whatever does not fit together shows here
+        return Credit(found, facts["share"], facts["widening"], note)
+    except (UserError, ValueError, KeyError, TypeError, IndexError, OSError) as error:
+        raise UserError(f"{run.credit} is damaged ({in_a_line(error)}): fit the run again") from error
 
 
 def need_credit(run: RunFolder) -> Credit:

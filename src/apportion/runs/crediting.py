@@ -158,7 +158,7 @@ def credit_by(run: RunFolder, data: str | None, by: str, tell: Tell = silent) ->
     """Plain data for JSON: a row for each value of the column, the largest credit first. In the unit of
     outcomes; of yes and no, in episodes that came to a yes."""
     credit = need_credit(run)
-    source = str(read_facts(run)["data"]) if data is None else data
+    source = read_facts(run)["data"] if data is None else data
     rows, log = read_for(run, source)
     spec, learned = run.read_spec(), None
     if credit.share < 1:

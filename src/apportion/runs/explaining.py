@@ -27,7 +27,7 @@ from apportion.runs.contributions import (
     steps_of,
 )
 from apportion.runs.credit import INTERVAL, half_width, read_credit
-from apportion.runs.folder import RunFolder, notes
+from apportion.runs.folder import RunFolder
 from apportion.runs.learned import check_lane, read_learned
 from apportion.runs.logged import plain_episode, read_for
 from apportion.runs.policy import play
@@ -148,7 +148,7 @@ def explain_run(
             tell(before * whole + done, len(lanes) * whole)
 
         per_lane.append(_explain_lane(explainer, lane, episodes[lane], selection.step, on))
-    said = [*explainer.learned.skipped, *explainer.few(), *notes(run), *fit_warnings(run)]
+    said = [*explainer.learned.skipped, *explainer.few(), *fit_warnings(run)]
     data: dict[str, Any] = plain(
         {
             "run": run.path,

@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 from apportion import __version__
 from apportion.core import files
-from apportion.core.config import UserError, check, conform
+from apportion.core.config import T, UserError, check, conform, from_dict
 from apportion.core.spec import Spec
+from apportion.data.columns import Choice
+from apportion.data.encoding import Encoding
 from apportion.runs import checkpoint, logs, snapshots
 from apportion.runs.atomic import Arrays, drop_after, place, read_json, write_arrays, write_json
 from apportion.runs.snapshots import Episode as Episode
@@ -98,6 +100,57 @@ class StatusFile(TypedDict):
     faults: NotRequired[tuple[FaultFile, ...]]
 
 
+class OutcomesFile(TypedDict):
+    """How outcomes become what learners are paid."""
+
+    unit: float
+    step: float
+    level: float
+    yes_no: bool
+
+
+class DataFile(TypedDict):
+    """data.json: what a run was fitted to, and how that became numbers."""
+
+    data: str
+    columns: Choice | None
+    encoding: Encoding
+    fitting: dict[str, Any]
+    episodes: int
+    held_out: int
+    outcomes: OutcomesFile
+    answers: tuple[float, float] | None
+    notes: tuple[str, ...]
+
+
+class LaneWorth(TypedDict):
+    """Of one of them."""
+
+    episodes: int
+    behaviour: float
+    spread: float
+    policy: float
+    policy_low: float
+    policy_high: float
+    untried: float
+    importance: float | None
+    effective_episodes: float
+    single_action: bool
+    supported: bool
+    verdict: str
+    sentence: str
+
+
+class WorthFile(TypedDict):
+    """offline_evaluation.json: of each lane what its policy is worth by the log."""
+
+    run: str
+    data: str
+    policy: str | None
+    seed: int
+    lanes: tuple[LaneWorth, ...]
+
+
 VersionsFile = dict[str, str | bool | tuple[str, ...] | None]
 
 # --- The folder
@@ -127,7 +180,7 @@ class RunFolder:
     spec = _Within("spec.json")
     metrics = _Within("metrics.jsonl")
     status = _Within("status.json")
-    data = _Within("data.json")  # what a run was fitted to, and how that became numbers; trainings have none
+    data = _Within("data.json")  # trainings have none
     credit = _Within("credit.safetensors")  # what the log tells of single steps,
     worth = _Within("offline_evaluation.json")  # and what policies are worth by it
     tensorboard = _Within("tensorboard")
@@ -204,6 +257,21 @@ class RunFolder:
     def read_versions(self) -> dict[str, Any]:
         """What the run was made with; empty where nobody can tell."""
         return self._optional(self.versions, VersionsFile)[0]
+
+    def read_data(self) -> DataFile | None:
+        """What it was fitted to; None for a training."""
+        return self._checked(self.data, DataFile)
+
+    def read_worth(self) -> WorthFile | None:
+        """What its policies are worth by the log they were learned from; None where it has none."""
+        return self._checked(self.worth, WorthFile)
+
+    def _checked(self, path: Path, schema: type[T]) -> T | None:
+        if not path.exists():
+            return None
+        data = read_json(path)
+        with _blamed_on(path):
+            return from_dict(schema, data)
 
     def _optional(self, path: Path, hint: Any) -> tuple[dict[str, Any], list[str]]:
         """What a file says, or nothing and a line on it."""
@@ -314,8 +382,11 @@ def notes(run: RunFolder) -> list[str]:
     said += [*snapshots.damaged(run.edges, sizes), *snapshots.damaged(run.episodes, sizes)]
     named = ((name, entry["step"]) for entry in found.entries for name in entry.get(logs.STORED, ()))
     stored = [place(run.path / name, step) for name, step in named]
+    if any("unexplained" in entry for entry in found.entries):  # it was fitted to a log
+        stored += [run.data, *([run.credit] if run.read_status().get("state") == "finished" else [])]
     said += [f"{path} is missing" for path in stored if not path.exists()]
-    return [*said, *checkpoint.newest_meta(run.checkpoints)[1]]
+    saved = checkpoint.steps(run.checkpoints)
+    return [*said, *checkpoint.newest_meta(run.checkpoints)[1], *(on_age(run, saved[-1]) if saved else ())]
 
 
 def on_age(run: RunFolder, step: int) -> list[str]:

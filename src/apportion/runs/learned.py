@@ -20,7 +20,6 @@ from apportion.envs.make import EnvConfig
 from apportion.envs.messages import Arrays
 from apportion.envs.spaces import learners_actions
 from apportion.runs import checkpoint
-from apportion.runs.atomic import read_json
 from apportion.runs.contributions import RewardOf, compile_reward, why_not_alone
 from apportion.runs.credit import INTERVAL, STEPS, as_rows, need_credit, read_credit
 from apportion.runs.folder import RunFolder, on_age
@@ -132,7 +131,8 @@ def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
     agent, loaded = checkpoint.read_agent(run.checkpoints, config, spec, best)
     notes = loaded.skipped or on_age(run, loaded.step)
     step, steps = (None, list(loaded.meta["best"]["steps"])) if best else (loaded.step, None)
-    outcomes = Outcomes(**read_json(run.data)["outcomes"]) if run.data.is_file() else Outcomes()
+    facts = run.read_data()
+    outcomes = Outcomes() if facts is None else Outcomes(**facts["outcomes"])
     return Learned(config, spec, agent, step, steps, notes, outcomes)
 
 

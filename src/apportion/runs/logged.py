@@ -6,17 +6,16 @@ from typing import Any
 import numpy as np
 
 from apportion.core.categories import expand_actions, expand_observations
-from apportion.core.config import Tell, UserError, from_dict, silent
+from apportion.core.config import Tell, UserError, silent
 from apportion.core.spec import Spec
 from apportion.core.types import Record
-from apportion.data.columns import Choice, Columns
-from apportion.data.encoding import MOST_CATEGORIES, Encoding
+from apportion.data.columns import Columns
+from apportion.data.encoding import MOST_CATEGORIES
 from apportion.data.reading import read_rows
 from apportion.data.rows import Log, Rows
 from apportion.envs.messages import Arrays
 from apportion.envs.spaces import learners_actions
-from apportion.runs.atomic import read_json
-from apportion.runs.folder import RunFolder
+from apportion.runs.folder import DataFile, RunFolder
 from apportion.training.offline import with_last
 
 
@@ -79,25 +78,24 @@ def learners_record(spec: Spec, log: Log, number: int, name: int) -> Record:
 def read_for(run: RunFolder, data: str, tell: Tell = silent) -> tuple[Rows, Log]:
     """Other data in the way that the run's own were read; outcomes are NaN where they are not known."""
     facts = read_facts(run)
-    chosen = facts["columns"]
-    columns = Columns() if chosen is None else from_dict(Choice, chosen, f"{run.data}: ")
-    rows = read_rows(data, columns, tell, paid=False)
-    log = Encoding.from_dict(facts["encoding"]).apply(rows).answered(facts["answers"], data)
-    return rows, log
+    rows = read_rows(data, facts["columns"] or Columns(), tell, paid=False)
+    return rows, facts["encoding"].apply(rows).answered(facts["answers"], data)
 
 
 def from_origins(run: RunFolder, observations: Any, actions: Any) -> tuple[Any, Any]:
     """What somebody saw and did, counted as the run counts it; of other shapes as they are."""
-    if not run.data.is_file():
+    facts = run.read_data()
+    if facts is None:
         return observations, actions
     given = (np.asarray(observations), np.asarray(actions))
-    pairs = zip(given, Encoding.from_dict(read_facts(run)["encoding"]).origins(), strict=True)
+    pairs = zip(given, facts["encoding"].origins(), strict=True)
     seen, done = (x - origin if origin.any() and x.shape[-1:] == origin.shape else x for x, origin in pairs)
     return seen, done
 
 
-def read_facts(run: RunFolder) -> dict[str, Any]:
+def read_facts(run: RunFolder) -> DataFile:
     """What the run was fitted to."""
-    if not run.data.is_file():
+    facts = run.read_data()
+    if facts is None:
         raise UserError(f"{run.path} was trained on an environment: name a run that `apportion fit` made")
-    return read_json(run.data)
+    return facts

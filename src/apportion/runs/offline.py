@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from apportion.core.categories import expand_actions, expanded, policy_spec
-from apportion.core.config import check
+from apportion.core.config import UserError, check
+from apportion.core.registry import own
 from apportion.core.spec import Spec
 from apportion.core.types import Metrics, Record, Transitions
+from apportion.data.npz import load_npz
 from apportion.envs.acting import Actor, act, standardise
 from apportion.envs.spaces import learners_actions
 from apportion.runs.credit import INTERVAL, Credit, need_credit
@@ -240,15 +242,14 @@ def evaluate_fit(run: RunFolder, data: str | None = None, policy: Path | None = 
 
 def _exported(path: Path, spec: Spec) -> tuple[Actor, str]:
     """The arrays of a policy that `apportion export` wrote, for this log's observations and actions."""
-    check(path.is_file(), f"no file {path}")
-    arrays = dict(np.load(path, allow_pickle=False).items())
+    arrays = load_npz(path, others=True)
     states, actions = expanded(spec).observation_size, policy_spec(spec).action_size
-    check(
-        "mask" in arrays and "head" in arrays, f"{path} is no exported policy: `apportion export` writes one"
-    )
-    seen = arrays["mask"].shape[0]
-    check(seen == states, f"{path} looks at {seen} numbers, and the log has {states}")
-    head = str(arrays["head"])
-    done = len(act(arrays, head, np.zeros(states, np.float32), None))
+    seen, head = arrays.get("mask", np.zeros(0)).size, str(arrays.get("head"))
+    check(seen in (0, states), f"{path} looks at {seen} numbers, and the log has {states}")
+    check(not own(head), f"{path} acts by code of {head}, which no file may have us import: evaluate its run")
+    try:
+        done = len(act(arrays, head, np.zeros(states, np.float32), None))
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise UserError(f"{path} is no exported policy: `apportion export` writes one") from error
     check(done == actions, f"{path} gives {done} numbers as an action, and the log has {actions}")
     return arrays, head

@@ -17,7 +17,6 @@ from apportion.core.categories import expand_observations, widths
 from apportion.core.config import UserError, check
 from apportion.core.files import write_bytes
 from apportion.core.spec import Spec
-from apportion.data.encoding import Encoding
 from apportion.envs.acting import Actor, act
 from apportion.envs.lane import Noise
 from apportion.envs.messages import Arrays
@@ -69,14 +68,14 @@ def read_policy(run: RunFolder, lane: int = 0, best: bool = False) -> Policy:
     }
     own = _own_inputs(actor, spec, learned)
     if learned.config.from_log:
-        check(run.credit.is_file(), f"{run.path} was stopped before its policy was learned: fit it again")
+        check(run.credit.exists(), f"{run.path} was stopped before its policy was learned: fit it again")
         spec, own = _from_origins(run, spec, own)
     return Policy(spec, head, own, facts, tuple(learned.skipped))
 
 
 def _from_origins(run: RunFolder, spec: Spec, actor: Actor) -> tuple[Spec, Actor]:
     """For numbers as they stand in a log, some of which its run counts from their mean."""
-    seen, done = Encoding.from_dict(read_facts(run)["encoding"]).origins()
+    seen, done = read_facts(run)["encoding"].origins()
     if "mean" in actor and seen.any():
         wide = np.repeat(seen, widths(spec.levels[: len(seen)] or (0,) * len(seen)))
         far: Any = actor["mean"].astype(np.float64) + wide

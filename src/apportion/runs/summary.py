@@ -11,7 +11,6 @@ from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.graph.certificate import marked
 from apportion.graph.priors import DOUBT
 from apportion.runs import checkpoint
-from apportion.runs.atomic import read_json
 from apportion.runs.credit import read_credit
 from apportion.runs.folder import RunFolder, notes
 from apportion.training.evaluate import structure_scores
@@ -87,9 +86,9 @@ def summarise(run: RunFolder) -> dict[str, Any]:
 
 def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
     """What a run was fitted to, and how well held-out outcomes are explained; None for a training."""
-    if not run.data.is_file():
+    facts, worth = run.read_data(), run.read_worth()
+    if facts is None:
         return None
-    facts = read_json(run.data)
     told: dict[str, Any] = {name: last.get(name) for name in ("unexplained", "supported")}
     found = read_credit(run)
     known = None if found is None else found.facts
@@ -99,11 +98,11 @@ def _data(run: RunFolder, last: dict[str, Any]) -> dict[str, Any] | None:
         told["unexplained"] = [left if each is None else min(each, left) for each in told["unexplained"]]
         told["supported"] = [each or good for each in told["supported"]]
     return {
-        **{name: facts[name] for name in ("data", "episodes", "held_out", "notes")},
-        "answers": facts.get("answers"),
+        **{name: facts[name] for name in ("data", "episodes", "held_out", "answers")},
+        "notes": list(facts["notes"]),
         **told,
         "credit": known,
-        "worth": read_json(run.worth)["lanes"] if run.worth.is_file() else None,
+        "worth": None if worth is None else list(worth["lanes"]),
     }
 
 
@@ -136,19 +135,22 @@ def varies_too_much(facts: dict[str, Any] | None, lane: int) -> bool:
     """Whether a lane's rewards of steps vary by more than thrice what outcomes allow, however well they
     explain these."""
     excess = [] if facts is None else facts["excess"]
-    return bool(lane < len(excess) and excess[lane] > 3)
+    return bool(lane < len(excess) and (excess[lane] or 0) > 3)
 
 
 def fit_warnings(run: RunFolder) -> list[str]:
-    """What a fit has said against its own answer: whoever uses it should hear it again."""
+    """What is damaged of a fit, and what it has said against its own answer: whoever uses it should hear it
+    again."""
     summary = summarise(run)
+    damaged: list[str] = summary["notes"]
     if summary["data"] is None:
-        return []
+        return damaged
     seeds = [summary["config"]["seed"] + lane for lane in range(summary["config"]["lanes"])]
     credit = summary["data"]["credit"]
     # With less than half of the credit's variance that is determined, whoever uses it is told.
     doubtful = credit_in_words(credit) if credit is not None and credit["determined"] < 0.5 else []
-    return [each for each in fit_in_words(summary["data"], seeds) if BEWARE in each or each in doubtful]
+    said = fit_in_words(summary["data"], seeds)
+    return [*damaged, *(each for each in said if BEWARE in each or each in doubtful)]
 
 
 def step_rewards(evaluations: list[dict[str, Any]]) -> bool:
