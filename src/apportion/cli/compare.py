@@ -141,12 +141,8 @@ class Report:
         drawn: list[Path] = []
         if self.figures is not None:
             drawn = write_figures(runs, from_folder(self.figures), self.format, self.noise_results)
-        data = {
-            "report": str(written.path),
-            "bytes": written.size,
-            "runs": [str(run.path) for run in runs],
-            "figures": [str(file) for file in drawn],
-        }
+        data = {"report": str(written.path), "bytes": written.size, "runs": [str(run.path) for run in runs]}
+        data["figures"] = [str(file) for file in drawn]
 
         def tables(console: Console, data: dict[str, Any]) -> None:
             megabytes = data["bytes"] / 1e6

@@ -81,14 +81,14 @@ def summary(console: Console, data: dict[str, Any]) -> None:
     if not data["steps"]:
         console.print("No evaluation yet.")
         return
-    _scores(console, data)
     seeds = [config["seed"] + lane for lane in range(config["lanes"])]
+    _scores(console, data, seeds)
     for sentence in fit_in_words(data["data"], seeds):
         console.print(sentence)
     if data["data"] is not None and data["data"]["worth"] is not None:
         worth(console, {"lanes": data["data"]["worth"], "seed": config["seed"]})
     if data["graph"]["state_to_reward"] is not None:
-        _edges(console, data)
+        _edges(console, data, seeds)
     for sentence in (*unlearned_in_words(data), *misses_in_words(data, seeds)):
         console.print(sentence)
 
@@ -108,12 +108,10 @@ def worth(console: Console, data: dict[str, Any]) -> None:
     ]
     console.print(table("Worth by the log", rows))
     for sentence in dict.fromkeys(each["sentence"] for each in data["lanes"]):
-        console.print(
-            f"The policy is {sentence}." if "cannot" not in sentence else f"Whether it is better, {sentence}."
-        )
+        console.print(f"{'Whether it is better,' if 'cannot' in sentence else 'The policy is'} {sentence}.")
 
 
-def _scores(console: Console, data: dict[str, Any]) -> None:
+def _scores(console: Console, data: dict[str, Any], seeds: list[int]) -> None:
     errors = ("return_error", *_if_known("constant_error", data["constant_error_per_lane"]))
     names = leading("reward_correlation", errors, data["step_rewards"])
     logged = data["data"]
@@ -122,7 +120,6 @@ def _scores(console: Console, data: dict[str, Any]) -> None:
     names = (*_if_known("success", data["success_per_lane"]), *names)
     mean = "return" if logged is None else "mean outcome" if logged["answers"] is None else "share of yes"
     scores = {mean: data["final_return"], **{_titled(name): data[f"{name}_per_lane"] for name in names}}
-    seeds = [data["config"]["seed"] + lane for lane in range(data["config"]["lanes"])]
     console.print(table("Last evaluation", _of_seeds(seeds, scores)))
 
 
@@ -138,7 +135,7 @@ def _titled(name: str) -> str:
     return _TITLES.get(name, name.replace("_", " "))
 
 
-def _edges(console: Console, data: dict[str, Any]) -> None:
+def _edges(console: Console, data: dict[str, Any], seeds: list[int]) -> None:
     """Which dimensions feed the reward, by the mean over lanes of P(edge)."""
     graph, structure = data["graph"], data["structure"]
     masks = [*(f"{mask:.0%}" for mask in graph["policy_mask"]), *([""] * len(data["action_names"]))]
@@ -154,12 +151,8 @@ def _edges(console: Console, data: dict[str, Any]) -> None:
     if len(rows) > EDGE_ROWS:
         console.print(f"... and {len(rows) - EDGE_ROWS} more: see --json")
     if structure:
-        scores = ", ".join(
-            f"{block.replace('_to_', '→')} {number(score)}" for block, score in structure.items()
-        )
-        console.print(f"F1 against the true graph: {scores}")
-    config = data["config"]
-    seeds = [config["seed"] + lane for lane in range(config["lanes"])]
+        scores = (f"{block.replace('_to_', '→')} {number(score)}" for block, score in structure.items())
+        console.print(f"F1 against the true graph: {', '.join(scores)}")
     for sentence in certificates_in_words(data["certificates"], seeds):
         console.print(sentence)
 
@@ -169,9 +162,8 @@ def _verdicts(data: dict[str, Any]) -> list[str]:
     lanes = [[*lane["state_to_reward"], *lane["action_to_reward"]] for lane in data["graph"]["per_lane"]]
     said = []
     for values in zip(*lanes, strict=True):
-        counts = Counter(
-            "undecided" if p == UNDECIDED else "present" if p > 0.5 else "absent" for p in values
-        )
+        words = ("undecided" if p == UNDECIDED else "present" if p > 0.5 else "absent" for p in values)
+        counts = Counter(words)
         several = [f"{count} {verdict}" for verdict, count in counts.most_common()]
         said.append(", ".join(several if len(counts) > 1 else counts))
     return said

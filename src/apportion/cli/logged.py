@@ -166,16 +166,9 @@ class Relabel:
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     def __call__(self) -> int:
+        flags = {"credit": self.credit, "exact": self.exact}
         with bar("Relabelling", self.output) as tell:
-            written = relabel(
-                self.run,
-                self.data,
-                self.out,
-                credit=self.credit,
-                exact=self.exact,
-                precision=self.precision,
-                tell=tell,
-            )
+            written = relabel(self.run, self.data, self.out, **flags, precision=self.precision, tell=tell)
         run = RunFolder.open(self.run)
         notes = [*fit_warnings(run), *read_learned(run).left_out()]
         data = {"run": str(self.run), "data": self.data, "written": written, "notes": notes}

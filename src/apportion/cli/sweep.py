@@ -53,14 +53,10 @@ class Sweep:
 
     def __call__(self) -> int:
         jobs, folder = read_plan(self.file), from_folder(self.out or default_folder(self.file))
-        carried = (
-            survey(jobs, folder) if self.dry_run else carry_out(jobs, folder, self.how, self.output.quiet)
-        )
-        data = {
-            "out": str(folder),
-            "done": carried.done,
-            "jobs": [each.to_dict() for each in carried.standings],
-        }
+        quiet = self.output.quiet
+        carried = survey(jobs, folder) if self.dry_run else carry_out(jobs, folder, self.how, quiet)
+        standings = [each.to_dict() for each in carried.standings]
+        data = {"out": str(folder), "done": carried.done, "jobs": standings}
 
         def tables(console: Console, data: dict[str, Any]) -> None:
             console.print(table(carried.standings))
