@@ -26,7 +26,7 @@ def credit() -> Credit:
     rng = np.random.default_rng(0)
     rows = [rng.normal(size=(steps, 3)) for steps in rng.integers(5, 15, 80)]
     totals = np.array([2 + each[:, 0].sum() for each in rows]) + rng.normal(0, 0.3, 80)
-    return Credit(posterior.fit(rows, totals, rng), 1.0, 1.0, {"unexplained": 0.1, "allowed": 2.0})
+    return Credit(posterior.fit(rows, totals, rng), 1.0, 1.0, 1.0, {"unexplained": 0.1, "allowed": 2.0})
 
 
 def some(count: int = 5) -> list[np.ndarray]:
@@ -57,23 +57,44 @@ def test_a_known_outcome_is_summed_up_to_and_narrows_intervals(credit: Credit) -
     assert (high < wider[1]).all()
 
 
+def beside(credit: Credit, method: str, unexplained: float, *spreads: float) -> Credit:
+    """Beside lanes whose rewards of steps vary so much, about what the posterior says."""
+    records = [Record(rows[:, :1], rows[:, 1:2], 5.0, False, number) for number, rows in enumerate(some(4))]
+    plain = [np.linspace(-1, 1, len(record.actions)) for record in records]
+    size = float(np.concatenate(plain).std())
+    lanes = [[spread / size * each for each in plain] for spread in spreads or (1.0,)]
+    return weighed(credit, method, np.full(len(lanes), unexplained), lanes, records)
+
+
 def test_the_posterior_speaks_while_it_explains_as_much(credit: Credit) -> None:
-    shares = [weighed(credit, "grd", np.array([left]), np.ones(1)).share for left in (0.5, 0.1, 0.05, 0.01)]
-    assert shares == pytest.approx([1.0, 1.0, 0.25, 0.01])
-    assert weighed(credit, "rd", np.array([0.5]), np.ones(1)).share == 0
+    found = [beside(credit, "grd", left) for left in (0.5, 0.1, 0.05, 0.01)]
+    assert [each.share for each in found] == pytest.approx([1.0, 1.0, 0.25, 0.01])
+    assert [each.share for each in found] == [each.belief for each in found]
+    assert beside(credit, "rd", 0.5)[1:3] == (0.0, 1.0)
 
 
-def test_what_a_method_says_otherwise_is_doubt(credit: Credit) -> None:
-    rows = some()[0]
-    said = credit.posterior.expected(rows) + 5.0
-    alone, beside = (credit._replace(share=share).of_steps(rows, said) for share in (1.0, 0.0))
-    np.testing.assert_allclose(alone.reward, said - 5.0, atol=1e-5)
-    np.testing.assert_allclose(beside.reward, said, atol=1e-5)
-    np.testing.assert_allclose(beside.variance, alone.variance + 25.0, rtol=1e-5)
+@pytest.mark.parametrize(("share", "belief"), [(1.0, 1.0), (0.0, 1.0), (0.0, 0.25), (0.25, 0.25)])
+def test_doubt_is_the_variance_of_which_of_two_is_right(credit: Credit, share: float, belief: float) -> None:
+    """Each is right with its probability; if the method is, there is as much less noise as it leaves less."""
+    rows, rng = some()[0], np.random.default_rng(3)
+    drawn = credit.posterior.rewards(rows)
+    found = credit._replace(share=share, belief=belief).of_steps(rows, drawn[:, 0] + 5.0)
+    np.testing.assert_allclose(found.reward, drawn[:, 0] + 5 * (1 - share), atol=1e-5)
+    right = rng.random(200_000) < belief
+    noise = np.where(right, 1.0, np.sqrt(belief)) * credit.posterior.noise
+    errors = np.where(right, 0.0, 5.0) - 5 * (1 - share) + np.sqrt(noise) * rng.normal(size=len(right))
+    spread = np.mean((drawn[:, 1:] - drawn[:, :1]) ** 2, axis=1)
+    np.testing.assert_allclose(found.variance, spread + np.mean(errors**2), rtol=2e-2)
+
+
+def test_determined_is_the_credit_that_is_shown(credit: Credit) -> None:
+    """That of a method far from a posterior that explains more is hardly determined."""
+    assert beside(credit, "rd", 0.5, 3.0).facts["determined"] < 0.6
+    assert beside(credit, "rd", 0.001, 3.0).facts["determined"] > 0.8
 
 
 def test_rewards_that_vary_more_than_outcomes_allow_are_told(credit: Credit) -> None:
-    facts = weighed(credit, "grd", np.array([0.1, 0.1]), np.array([5.9, 6.1])).facts
+    facts = beside(credit, "grd", 0.1, 5.9, 6.1).facts
     assert [varies_too_much(facts, lane) for lane in (0, 1, 2)] == [False, True, False]
     assert not varies_too_much(None, 0)
 

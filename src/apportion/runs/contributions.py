@@ -200,8 +200,9 @@ def by_posterior(credit: Credit, steps: Steps, background: Steps, owners: NDArra
     )
 
 
-def mixed(share: float, known: Explanation, learned: Explanation) -> Explanation:
-    """Of the posterior's credit, which has this share, and the method's; what they differ by is doubt."""
+def mixed(credit: Credit, known: Explanation, learned: Explanation) -> Explanation:
+    """Of the posterior's credit and the method's; what they differ by is doubt."""
+    share = credit.share
     weighted = ("contributions", "standard_errors", "mean_errors", "redistributed", "baseline")
     both = {name: (getattr(known, name), getattr(learned, name)) for name in weighted}
     apart = learned.contributions - known.contributions
@@ -210,8 +211,8 @@ def mixed(share: float, known: Explanation, learned: Explanation) -> Explanation
     return learned._replace(
         **{name: share * mine + (1 - share) * other for name, (mine, other) in both.items()},
         players=known.players | learned.players if share > 0 else learned.players,
-        deviations=np.sqrt(known.deviations**2 + (1 - share) * apart**2),
-        mean_deviations=np.sqrt(known.mean_deviations**2 + (1 - share) * apart.mean(axis=0) ** 2),
+        deviations=np.sqrt(known.deviations**2 + credit.doubt * apart**2),
+        mean_deviations=np.sqrt(known.mean_deviations**2 + credit.doubt * apart.mean(axis=0) ** 2),
     )
 
 

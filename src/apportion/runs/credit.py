@@ -2,7 +2,8 @@
 
 Both explain totals; only the posterior has a prior over steps, and knows what totals cannot tell. So GRD's
 credit is the posterior's while that explains held-out totals as well as the networks do, and a mixture where
-they do better. The intervals of other methods' credit hold how far the posterior is from it.
+they do better. Doubt is the variance of that mixture: each is right with some probability, and far from the
+other (law of total variance). It is so for other methods, too, whose credit is their own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,6 +46,7 @@ class CreditFile(TypedDict):
     """What stands beside the arrays of credit.safetensors."""
 
     share: float
+    belief: float
     widening: float
     unexplained: float
     supported: bool
@@ -66,6 +68,7 @@ class Credit(NamedTuple):
 
     posterior: Posterior
     share: float  # of the posterior in the credit; the rest is the method's
+    belief: float  # probability that the posterior is right where the two differ, not the method
     widening: float  # of its standard deviations, so that totals of held-out episodes are covered
     facts: dict[str, Any]  # what `show` tells
 
@@ -73,14 +76,23 @@ class Credit(NamedTuple):
         """Credit of steps [N, D] which the method gave `learned` [N], if it gave any."""
         draws = self.posterior.rewards(rows)
         apart = np.zeros(len(draws)) if learned is None else learned - draws[:, 0]
-        rest = 1 - self.share
         return Steps(
-            draws[:, 0] + rest * apart,
+            draws[:, 0] + (1 - self.share) * apart,
             draws - draws[:, :1],
-            self.posterior.noise,
-            rest * apart**2,
+            self.posterior.noise * (self.belief + (1 - self.belief) * self.unexplained_by_method),
+            self.doubt * apart**2,
             self.widening,
         )
+
+    @property
+    def unexplained_by_method(self) -> float:
+        """Of what the posterior leaves unexplained: so much less noise is there if the method is right."""
+        return float(np.sqrt(self.belief))
+
+    @property
+    def doubt(self) -> float:
+        """Of the square of what both differ by: p (1 - share)² + (1 - p) share², p the belief."""
+        return self.belief * (1 - self.share) ** 2 + (1 - self.belief) * self.share**2
 
     def of_episodes(
         self, episodes: list[NDArray[Any]], learned: list[NDArray[Any]] | None, totals: Floats
@@ -209,8 +221,8 @@ def fit_credit(
     whose = np.append(whose, whose[:moves] + len(input_names(spec)) + 1)
     found = posteriors.fit(rows, totals, np.random.default_rng(seed), yes_no, whose, moves)
     left, plain, widening, more = _judged(found, behind, paid, float(totals.mean()))
-    credit = Credit(found, 1.0, widening, {})
-    determined, allowed = _determined(credit, behind, paid)
+    credit = Credit(found, 1.0, 1.0, widening, {})
+    determined, allowed = _determined(credit, behind, None, paid)
     level = float(found.per_segment[0])
     facts = {
         "unexplained": float(left.mean() / max(float(plain.mean()), 1e-300)),
@@ -264,26 +276,43 @@ def supported(gains: Floats) -> NDArray[np.bool_]:
     return np.asarray(gains.mean(axis=1) > SURE * error)
 
 
-def weighed(credit: Credit, method: str, unexplained: Floats, varied: Floats) -> Credit:
-    """Beside a method whose lanes leave these shares [L] of the variance of held-out outcomes unexplained:
-    the posterior has all of the credit while it leaves no more, and less the more it leaves. How much the
-    steps' rewards of lanes vary, as standard deviations [L], is compared with what the posterior allows."""
+def weighed(
+    credit: Credit,
+    method: str,
+    unexplained: Floats,
+    rewards: list[list[NDArray[Any]]],
+    held_out: list[Record],
+) -> Credit:
+    """Beside a method whose lanes leave these shares [L] of the variance of held-out outcomes unexplained,
+    and gave these rewards [T] to the steps of held-out episodes, by lane and episode: the posterior is
+    believed while it leaves no more, and less the more it leaves. How much rewards of lanes vary is compared
+    with what the posterior allows."""
     ratio = credit.facts["unexplained"] / max(float(np.median(unexplained)), 1e-300)
     if credit.posterior.yes_no:  # where log losses of 1 and 0 are as far as these can be: by what both gain
         gains = [1 - float(np.median(unexplained)), 1 - credit.facts["unexplained"]]
         ratio = gains[0] / max(gains[1], 1e-300) if gains[0] > 0 else 0.0
-    excess = (np.asarray(varied) / max(credit.facts["allowed"], 1e-300)).tolist()
-    return credit._replace(
-        share=(1.0 if ratio <= 1 else ratio**-2) if method in SPEAKS else 0.0,
-        facts={**credit.facts, "excess": excess},
-    )
+    belief = 1.0 if ratio <= 1 else ratio**-2
+    share = belief if method in SPEAKS else 0.0
+    varied = [float(np.concatenate(lane).std()) for lane in rewards]
+    facts = {**credit.facts, "excess": [each / max(credit.facts["allowed"], 1e-300) for each in varied]}
+    sound = [lane for lane, each in zip(rewards, varied, strict=True) if np.isfinite(each)]
+    found = credit._replace(share=share, belief=belief, facts=facts)
+    if share == 1 or not sound:
+        return found
+    learned = [np.asarray(np.mean(each, axis=0, dtype=np.float64)) for each in zip(*sound, strict=True)]
+    shown = held_out[: len(learned)]
+    paid = np.array([record.total for record in shown], np.float64)
+    facts["determined"], _ = _determined(found, [rows_of(record) for record in shown], learned, paid)
+    return found
 
 
-def _determined(credit: Credit, segments: list[NDArray[Any]], paid: Floats) -> tuple[float, float]:
+def _determined(
+    credit: Credit, segments: list[NDArray[Any]], learned: list[NDArray[Any]] | None, paid: Floats
+) -> tuple[float, float]:
     """The share of the variance of steps' credit that is not doubt, and how much steps may vary, doubt
     included, as a standard deviation."""
     some = 1 + int(np.searchsorted(np.cumsum([len(rows) for rows in segments]), STEPS))
-    steps = list(credit.of_episodes(segments[:some], None, paid))
+    steps = list(credit.of_episodes(segments[:some], None if learned is None else learned[:some], paid))
     known = float(np.var(np.concatenate([each.reward for each in steps])))
     whole = max(known + float(np.mean(np.concatenate([each.variance for each in steps]))), 1e-300)
     return known / whole, float(np.sqrt(whole))
@@ -324,7 +353,7 @@ def edges_told(credit: Credit, spec: Spec, edges: dict[str, NDArray[Any]]) -> di
 
 
 def write_credit(run: RunFolder, credit: Credit) -> None:
-    facts = {"share": credit.share, "widening": credit.widening, **credit.facts}
+    facts = {name: getattr(credit, name) for name in ("share", "belief", "widening")} | credit.facts
     write_arrays(run.credit, credit.posterior.arrays(), facts)
 
 
@@ -339,7 +368,7 @@ def read_credit(run: RunFolder) -> Credit | None:
         arrays, note = read_arrays(run.credit)
         facts, found = from_dict(CreditFile, note), Posterior.of(arrays)
         found.shares(step, step)  # whatever does not fit together shows here
-        return Credit(found, facts["share"], facts["widening"], note)
+        return Credit(found, facts["share"], facts["belief"], facts["widening"], note)
     except (UserError, ValueError, KeyError, TypeError, IndexError, OSError) as error:
         raise UserError(f"{run.credit} is damaged ({in_a_line(error)}): fit the run again") from error
 

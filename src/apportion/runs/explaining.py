@@ -89,7 +89,7 @@ class Explainer:
         learned = explain_reward(
             self.method, self.reward_of, model, seen, background, precision, rng, self.owners, tell
         )
-        return learned if known is None or self.credit is None else mixed(self.credit.share, known, learned)
+        return learned if known is None or self.credit is None else mixed(self.credit, known, learned)
 
     def few(self) -> list[str]:
         """A sentence where little is stored to compare with."""

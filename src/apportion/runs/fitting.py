@@ -133,8 +133,7 @@ class _Fit:
                 step = look.step
                 if look.last:
                     lanes = [[each["redistributed"] for each in lane] for lane in look.evaluation.episodes]
-                    varied = np.array([np.concatenate(lane).std() for lane in lanes])
-                    found = weighed(credit, config.method, look.unexplained, varied)
+                    found = weighed(credit, config.method, look.unexplained, lanes, held_out)
                     if config.has_policy:
                         look = self._with_policy(look, found, progress)
                     write_credit(self.run, found)
