@@ -1,6 +1,7 @@
 """A run that was killed, stopped or merely too short goes on as if nothing had happened."""
 
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -164,9 +165,13 @@ def _wait_for(file: Path, process: "subprocess.Popen[str]") -> None:
 
 
 def test_resuming_a_finished_run_changes_nothing(out: Path) -> None:
+    """But that the oldest checkpoint goes, where the run was killed before it removed that."""
     run = train_run(out, GREENHOUSE, *tiny("oracle", "--steps", "600"))
     state, lines = arrays(run), records(run)
+    for step in (200, 400):
+        shutil.copy(checkpoint.place(run.checkpoints, 600), checkpoint.place(run.checkpoints, step))
     resume(run)
+    assert checkpoint.steps(run.checkpoints) == [400, 600]
     assert read_json(run.status)["state"] == "finished"
     assert records(run) == lines
     for name, array in arrays(run).items():

@@ -58,9 +58,14 @@ def save(
     arrays |= {f"raw.{name}": array for name, array in (raw or {}).items()}
     path = place(folder, step)
     atomic.write_arrays(path, arrays, {"format": FORMAT, "keys": keys, "meta": meta})
+    prune(folder, keep)
+    return path
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Removes all checkpoints but the newest `keep`."""
     for old in steps(folder)[:-keep]:
         place(folder, old).unlink()
-    return path
 
 
 def load(folder: Path, template: Any = None) -> Loaded:

@@ -186,6 +186,7 @@ class _Training:
         self.notes += [] if found.skipped else on_age(run, step)
         write_json(run.config, as_data(self.config, self.checkpoints))  # with what has changed, if anything
         self.notes += checkpoint.set_aside(run.checkpoints, step)
+        checkpoint.prune(run.checkpoints, self.checkpoints.keep)  # if it was killed before it did
         self.notes += self.recorder.log.restore(found.log, step)
         run.truncate_after(step)
         self.best = found.best
