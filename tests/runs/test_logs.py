@@ -102,6 +102,8 @@ def _line(**changes: Any) -> bytes:
         (_line(loss=float("nan")), "NaN is no number"),
         (_line(loss={"deep": 1}), "loss holds what is no number"),
         (_line(loss=[1.0]), "loss has 1 values for 2 lanes"),
+        (_line(loss=1.0), "loss has 1 values for 2 lanes"),
+        (_line(seconds=[1.0, 2.0]), "seconds=[1.0, 2.0] must be a finite number"),
         (_line(kind="eval"), "an evaluation without returns"),
         (
             json.dumps(sealed({"step": 2, "kind": "train", "loss": [1, 2]})).replace("2]", "3]").encode(),

@@ -141,14 +141,17 @@ def _entry(row: bytes, lanes: int | None) -> dict[str, Any]:
     for name, value in entry.items():
         if name == STORED:
             conform(tuple[str, ...], value, name)
+        elif name == "seconds":
+            conform(float, value, name)
         elif name not in ("step", "kind"):
             _check_value(name, value, lanes)
     return entry
 
 
 def _check_value(name: str, value: Any, lanes: int | None) -> None:
+    """The JSON reader lets only finite numbers through."""
     listed = value if isinstance(value, list) else [value]
-    if not all(type(each) in _NUMBERS for each in listed):  # the JSON reader lets only finite ones through
+    if not all(type(each) in _NUMBERS for each in listed):
         raise ValueError(f"{name} holds what is no number")
-    if listed is value and lanes is not None and len(value) != lanes:
-        raise ValueError(f"{name} has {len(value)} values for {lanes} lanes")
+    if lanes is not None and (listed is not value or len(value) != lanes):
+        raise ValueError(f"{name} has {len(listed)} values for {lanes} lanes")
