@@ -251,7 +251,8 @@ def _odd(values: np.ndarray[Any, Any], rng: random.Random) -> Any:
     values = np.atleast_1d(values)
     if values.dtype.kind not in "biuf":
         return rng.choice((values[:-1], np.array(["\x1b[2J"] * len(values)), np.roll(values.repeat(2), 1)))
-    holed = np.where(np.arange(values.size).reshape(values.shape) == 1, rng.choice(NUMBERS), values)
+    with np.errstate(over="ignore"):
+        holed = np.where(np.arange(values.size).reshape(values.shape) == 1, rng.choice(NUMBERS), values)
     others = (values * 1j, np.array([b"text"] * len(values)), values[:-1], 3.0, values * 0, values * -1.0)
     return rng.choice((*others, holed, np.full(values.shape, rng.choice(NUMBERS))))
 

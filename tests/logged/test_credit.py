@@ -1,5 +1,6 @@
 """Credit of single steps: what it is made of, its intervals, and what is said where outcomes cannot tell."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,7 @@ def test_intervals_from_python_and_in_files_hold_the_truth(fitted: apportion.Run
 
 def test_damaged_credit_is_told(fitted: apportion.Run, tmp_path: Path) -> None:
     copy = RunFolder(tmp_path)
+    shutil.copy(fitted.folder.spec, copy.spec)
     copy.credit.write_bytes(fitted.folder.credit.read_bytes()[:1000])
     with pytest.raises(UserError, match=r"credit.safetensors is damaged .*: fit the run again"):
         read_credit(copy)

@@ -196,7 +196,7 @@ def test_a_run_reads_other_tables_in_the_same_way(name: str, flags: list[str], t
     assert cli._run(["fit", str(file), *words]) == 0
     run = apportion.load(out)
     facts = read_facts(run.folder)
-    assert facts["columns"]["terminated"] == name
+    assert facts["columns"].terminated == name
     np.testing.assert_array_equal(read_for(run.folder, str(file))[1].terminated, ~CUT)
     apportion.relabel(run, file, tmp_path / "new.csv")
     before, after = file.read_text().splitlines(), (tmp_path / "new.csv").read_text().splitlines()

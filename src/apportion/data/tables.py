@@ -127,6 +127,7 @@ def _read(path: Path, dialect: Dialect, names: list[str], count: int, tell: Tell
             tell(seen, count)
     except polars().exceptions.PolarsError as error:
         raise UserError(f"{path} cannot be read ({in_short(error)}): mend it") from error
+    check(seen > 0, f"{path} holds fewer rows than it says: write it again")
     return {name: np.concatenate(part) for name, part in parts.items()}
 
 

@@ -86,6 +86,8 @@ def check_edges(arrays: Arrays, sizes: Sizes) -> None:
         "policy_mask": (lanes, states),
     }
     check("policy_mask" in arrays, "policy_mask is missing")
+    both = ("state_to_reward", "action_to_reward")
+    check(len(arrays.keys() & both) != 1, f"one of {' and '.join(both)} is missing")
     for name, block in arrays.items():
         wanted = shapes.get(name, (lanes, *block.shape[1:]))
         check(block.shape == wanted, f"{name} has shape {block.shape}, the run {wanted}")

@@ -177,15 +177,7 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
         closing(Collector(pool, schedule)) as collector,
         closing(Evaluator(config, pool, islands)) as evaluator,
     ):
-        if saved is None:
-            agent, replay = start(config, pool.spec)
-        else:
-            agent, replay = devices.spread((saved.agent, saved.replay), config.lanes)
-            collector.go_on_from(saved.pending, saved.replay.segments)
-            reviser.go_on_from(saved.agent)
-        actor = actor_of(agent)
-        if saved is None:
-            collector.begin(actor, 0)
+        agent, replay, actor = _begin(config, collector, reviser, actor_of, saved)
         for iteration in range(0 if saved is None else saved.iteration, schedule.iterations):
             segments_before = collector.segments
             chunk = collector.take()
@@ -232,6 +224,25 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
                 settle=evaluator.wait,
                 save=partial(_save, iteration + 1, agent, replay, collector, reviser, islands),
             )
+
+
+def _begin(
+    config: Config,
+    collector: Collector,
+    reviser: Reviser,
+    actor_of: Callable[[AgentState], dict[str, Array]],
+    saved: Saved | None,
+) -> tuple[AgentState, Replay, dict[str, Array]]:
+    """The state of all lanes and their actor's arrays, with the first chunk under way."""
+    if saved is None:
+        agent, replay = start(config, collector.pool.spec)
+        actor = actor_of(agent)
+        collector.begin(actor, 0)
+        return agent, replay, actor
+    collector.go_on_from(saved.pending, saved.replay.segments)
+    reviser.go_on_from(saved.agent)
+    agent, replay = devices.spread((saved.agent, saved.replay), config.lanes)
+    return agent, replay, actor_of(agent)
 
 
 def _save(
