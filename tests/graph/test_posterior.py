@@ -177,3 +177,16 @@ def test_arrays_keep_all_of_it():
     found = posterior.fit(rows, np.array([each[:, 1].sum() for each in rows]), rng)
     again = Posterior.of(found.arrays())
     np.testing.assert_array_equal(again.rewards(rows[0]), found.rewards(rows[0]))
+
+
+def test_steps_far_out_earn_what_a_line_says() -> None:
+    """Steps of heavy tails earn the most: were values cut off, the rest of it would fall to other steps."""
+    rng = np.random.default_rng(4)
+    rows = [rng.standard_t(2.5, size=(20, 3)) for _ in range(120)]
+    truth = np.concatenate(rows) @ [1.0, 0.0, -2.0]
+    assert np.abs(truth).max() > 10 * truth.std()
+    found = posterior.fit(rows, np.array([x.sum() for x in np.split(truth, 120)]), rng)
+    far = np.abs(truth) > 5 * truth.std()
+    np.testing.assert_allclose(found.expected(np.concatenate(rows))[far], truth[far], rtol=0.02)
+    extremes = np.stack([np.concatenate(rows).max(axis=0), np.full(3, 1e30)])
+    assert np.ptp(found.expected(extremes)) == 0  # nothing is known of what is farther than anything seen

@@ -2,7 +2,8 @@
 
 Functions of one dimension, standardised: z, z² - 1, |z|, tanh z, sign z, two hinges that begin a standard
 deviation from the mean, and cos(πk F(z)) with F its empirical distribution function. A dimension of two
-values has the first only.
+values has the first only. None is cut off within the range that was seen: a step far out may earn as much as
+it is far, and what is not given to it would fall to others. Beyond that range the nearest end counts.
 
 Factors of products are counted from the ends of a dimension's range, as a price or a switch is: where one of
 them is at its end, the others have no effect. So a product holds effects of its dimensions alone as well, and
@@ -158,8 +159,8 @@ class Products(NamedTuple):
 
     def _table(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """[N, K · FUNCTIONS + 1] every function of every dimension, and 1."""
-        z = ((np.asarray(x)[:, self.used] - self.mean) / self.std).astype(np.float32)
-        z = np.where(self.binary, z, np.clip(z, -CLIP, CLIP))
+        z = (np.asarray(x)[:, self.used] - self.mean) / self.std
+        z = np.clip(z, self.quantiles[0], self.quantiles[-1]).astype(np.float32)
         table = np.empty((len(z), len(self.used), FUNCTIONS), np.float32)
         table[..., LINE], table[..., SQUARE], table[..., SIZE] = z, z**2 - 1, np.abs(z) - 0.8
         table[..., TANH], table[..., SIGN] = np.tanh(z), np.sign(z)
