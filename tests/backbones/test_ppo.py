@@ -11,7 +11,7 @@ from scipy import stats
 from apportion.backbones import ppo
 from apportion.core.spec import Spec
 from apportion.core.types import Acted, Transitions
-from builders import BUTTONS, SPEC, assert_equal, normal, numpy, transitions
+from builders import BUTTONS, SPEC, as_if_learned, assert_equal, initial, normal, numpy, transitions
 from probes import BEST_ACTION, TINY, plain_outputs
 
 CONFIG = ppo.Config(hidden=(8, 8), batch_size=4, discount=0.9, trace=0.8, clip=0.1, entropy_weight=0.1)
@@ -21,9 +21,7 @@ REAL = np.array([True] * 6 + [False])
 
 def _networks(spec: Spec) -> ppo.Networks:
     """As if they had learned: actions are not all alike."""
-    fresh = jax.jit(lambda key: ppo.make(CONFIG).init(key, spec))(jax.random.key(0)).networks
-    rng = np.random.default_rng(0)
-    return jax.tree.map(lambda leaf: leaf + 0.3 * normal(rng, *leaf.shape), fresh)
+    return as_if_learned(initial(ppo.make(CONFIG), spec).networks)
 
 
 def _steps(spec: Spec) -> Transitions:

@@ -7,7 +7,7 @@ import pytest
 
 from apportion.backbones import actor_critic, simba, soft
 from apportion.nn import optimise
-from builders import SPEC, assert_close, normal, numpy, transitions
+from builders import assert_close, initial, moved, numpy, transitions
 from probes import plain_residual, plain_values
 
 CONFIG = simba.Config(hidden=(8,), critic_hidden=(8, 8), batch_size=6, discount=0.9, weight_decay=0.5)
@@ -17,14 +17,7 @@ STEPS = transitions(1, 6)
 @pytest.fixture(scope="module")
 def state() -> soft.State:
     """As if it had learned: biases have a say, and targets differ from critics."""
-    fresh = jax.jit(lambda key: simba.make(CONFIG).init(key, SPEC))(jax.random.key(0))
-    rng = np.random.default_rng(0)
-    names = ("actor", "critics", "target_critics")
-    parts = {
-        name: jax.tree.map(lambda leaf: leaf + 0.2 * normal(rng, *leaf.shape), getattr(fresh, name))
-        for name in names
-    }
-    return fresh._replace(**parts)
+    return moved(initial(simba.make(CONFIG)), "actor", "critics", "target_critics")
 
 
 def test_an_update_is_that_of_sac_with_weight_decay(state: soft.State) -> None:

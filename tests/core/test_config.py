@@ -28,19 +28,28 @@ def test_configs_survive_json(name: str) -> None:
     assert from_dict(type(config), json.loads(json.dumps(to_dict(config)))) == config
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("backbone", BACKBONES)
+EACH_ONCE = [(method, [*BACKBONES][number % len(BACKBONES)]) for number, method in enumerate(METHODS)]
+
+
+@pytest.mark.parametrize(("method", "backbone"), EACH_ONCE)
 def test_a_whole_training_survives_json(method: str, backbone: str) -> None:
     config = Config(EnvConfig("HalfCheetah-v4"), method=method, backbone=backbone, seed=3, lanes=2)
     data = json.loads(json.dumps(config.to_dict()))
     assert Config.from_dict(data) == config
     assert Config.from_dict(data).seeds == [3, 4]
-    with pytest.raises(UserError, match=r"unknown setting lane \(did you mean 'lanes'\?\)"):
-        Config.from_dict(data | {"lane": 1})
-    with pytest.raises(UserError, match=r"unknown setting schedule\.step \(did you mean 'steps'\?\)"):
-        Config.from_dict(data | {"schedule": {"step": 1}})
-    with pytest.raises(UserError, match=r"unknown method 'oracel' \(did you mean 'oracle'\?\)"):
-        Config.from_dict(data | {"method": {"name": "oracel"}})
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"lane": 1}, r"unknown setting lane \(did you mean 'lanes'\?\)"),
+        ({"schedule": {"step": 1}}, r"unknown setting schedule\.step \(did you mean 'steps'\?\)"),
+        ({"method": {"name": "oracel"}}, r"unknown method 'oracel' \(did you mean 'oracle'\?\)"),
+    ],
+)
+def test_what_a_training_does_not_know_is_named(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        Config.from_dict(Config(EnvConfig("HalfCheetah-v4")).to_dict() | change)
 
 
 @pytest.mark.parametrize("name", [name for name in CONFIGS if to_dict(CONFIGS[name])])
@@ -56,19 +65,6 @@ def test_every_registered_config_is_frozen_and_says_what_it_is(entry: Any) -> No
     assert dataclasses.is_dataclass(entry.config)
     assert entry.config.__dataclass_params__.frozen
     assert entry.config.__doc__.splitlines()[0].endswith(".")
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"steps": 0}, "steps=0 must be at least 1"),
-        ({"warmup_steps": -1}, "warmup_steps=-1 must not be negative"),
-        ({"workers": -1}, "workers=-1 must not be negative"),
-    ],
-)
-def test_schedules_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
-        Schedule(**change)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from driver import GREENHOUSE, Run, apportion, tiny, train
 
 from apportion.core import registry
+from driver import GREENHOUSE, Run, apportion, tiny, train
 
 pytestmark = pytest.mark.slow
 

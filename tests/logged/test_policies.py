@@ -1,6 +1,5 @@
 """A policy from a log: better than what was done where the log can tell, and a sentence where it cannot."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,9 @@ import numpy as np
 import pytest
 
 import apportion
-from apportion import cli
 from apportion.core.config import UserError
 from apportion.runs.offline import verdict
+from driver import apportion as command
 
 SETTINGS = {**data.SMALL, "policy_updates": 1_000, "backbone.hidden": (16, 16)}
 
@@ -65,14 +64,10 @@ def test_a_discrete_policy_chooses_among_what_was_done(chosen: apportion.Run) ->
     assert chosen.report(chosen.path / "page.html").is_file()
 
 
-def test_the_verb_prints_what_the_run_knows(
-    chosen: apportion.Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli._run(["evaluate-offline", str(chosen.path), "--json"]) == 0
-    [printed] = json.loads(capsys.readouterr().out)["lanes"]
+def test_the_verb_prints_what_the_run_knows(chosen: apportion.Run) -> None:
+    [printed] = command("evaluate-offline", chosen.path, "--json").json["lanes"]
     assert printed["sentence"] == chosen.summary()["data"]["worth"][0]["sentence"]
-    assert cli._run(["show", str(chosen.path)]) == 0
-    assert "iql" in capsys.readouterr().out
+    assert "iql" in command("show", chosen.path).out
     with pytest.raises(UserError, match="evaluate-offline"):
         chosen.evaluate()
     with pytest.raises(UserError):

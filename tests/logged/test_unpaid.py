@@ -5,12 +5,10 @@ from typing import Any
 
 import logged_data as data
 import numpy as np
-import polars
 import pytest
 
 import apportion
 from apportion.core.config import UserError
-from apportion.runs.contributions import Precision
 
 EPISODES = data.episodes(6, seed=3)
 ROWS = data.table(EPISODES)
@@ -19,7 +17,7 @@ ROWS = data.table(EPISODES)
 def rewards(run: Any, file: Path, **settings: Any) -> Any:
     out = file.with_stem("new")
     apportion.relabel(run, file, out, **settings)
-    return (polars.read_csv if file.suffix == ".csv" else polars.read_parquet)(out)["reward"].to_numpy()
+    return data.column(out)
 
 
 UNPAID = {
@@ -39,8 +37,7 @@ def test_a_table_without_outcomes_gets_the_same_rewards(
     paid = rewards(fitted, write(tmp_path / f"paid/log{suffix}", ROWS))
     file = write(tmp_path / f"log{suffix}", rows)
     np.testing.assert_allclose(rewards(fitted, file), paid, atol=1e-3)  # an outcome tells a little more
-    few = Precision(background=8)
-    told = fitted.explain(episode=file, precision=few)["lanes"][0]["episodes"]
+    told = fitted.explain(episode=file, precision=data.FEW)["lanes"][0]["episodes"]
     assert len(told) == len(EPISODES)
     with pytest.raises(UserError, match=r"log.*: episode [13] of 6 has no outcome: .* without --exact"):
         apportion.relabel(fitted, file, tmp_path / f"exact{suffix}", exact=True)
@@ -56,12 +53,6 @@ def test_arrays_without_totals_are_relabelled(fitted: apportion.Run, tmp_path: P
         np.testing.assert_allclose(new["reward"], paid["reward"], atol=1e-3)
     with pytest.raises(UserError, match="no array 'totals'"):
         apportion.fit(tmp_path / "unpaid.npz", out=tmp_path / "run", quiet=True)
-
-
-def test_fit_still_asks_for_every_outcome(tmp_path: Path) -> None:
-    file = data.write_csv(tmp_path / "log.csv", UNPAID["one episode"])
-    with pytest.raises(UserError, match="episode 2 has no 'outcome'"):
-        apportion.fit(file, out=tmp_path / "run", quiet=True)
 
 
 SHARES = """

@@ -224,14 +224,6 @@ def test_rewards_are_those_of_the_greedy_edges(chain: published.State) -> None:
     np.testing.assert_array_equal(method.reward(chain, shifted), method.reward(chain, steps))
 
 
-def test_by_default_all_edges_are_on_at_the_start() -> None:
-    method = grd.make(grd.Config(hidden=(8, 8)))
-    state = jax.jit(lambda key: method.init(key, SPEC))(jax.random.key(0))
-    assert method.graph is not None
-    assert all((block >= 0.5).all() for block in method.graph.edges(state))
-    np.testing.assert_array_equal(method.policy_mask(state), np.ones(3))
-
-
 def test_sparsity_belongs_to_the_lane(state: published.State) -> None:
     """Two lanes that differ in λ only learn different edges, each as it would alone, and equal networks."""
     free = state._replace(sparsity=jnp.zeros(5))

@@ -10,15 +10,7 @@ from apportion.core.types import Batch
 from apportion.methods import transformer
 from apportion.methods.regression import State
 from apportion.training import evaluate
-from builders import (
-    EARNING,
-    SPEC,
-    earning_segments,
-    normal,
-    numpy,
-    segments,
-    transitions,
-)
+from builders import EARNING, SPEC, as_if_learned, earning_segments, initial, numpy, segments, transitions
 
 SMALL = transformer.Config(width=8, heads=2, layers=1, variance_penalty=0.3)
 METHOD = transformer.make(SMALL)
@@ -27,11 +19,8 @@ METHOD = transformer.make(SMALL)
 @pytest.fixture(scope="module")
 def state() -> State:
     """As if it had learned: attention, which starts at 0, has a say."""
-    start = jax.jit(lambda key: METHOD.init(key, SPEC))(jax.random.key(0))
-    rng = np.random.default_rng(0)
-    return start._replace(
-        network=jax.tree.map(lambda leaf: leaf + 0.3 * normal(rng, *leaf.shape), start.network)
-    )
+    start = initial(METHOD)
+    return start._replace(network=as_if_learned(start.network))
 
 
 def test_the_loss_equals_numpy(state: State) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from apportion.nn.residual import ResidualMLP
-from builders import assert_equal, normal, numpy
+from builders import as_if_learned, assert_equal, normal, numpy
 from probes import plain_residual
 
 
@@ -17,9 +17,7 @@ def fresh() -> ResidualMLP:
 
 
 def test_blocks_add_to_a_straight_path(fresh: ResidualMLP) -> None:
-    rng = np.random.default_rng(0)
-    network = jax.tree.map(lambda leaf: leaf + 0.3 * normal(rng, *leaf.shape), fresh)
-    inputs = normal(rng, 5, 3)
+    network, inputs = as_if_learned(fresh), normal(np.random.default_rng(1), 5, 3)
     expected = plain_residual(numpy(network), numpy(inputs))
     np.testing.assert_allclose(network(inputs), expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(network(inputs[0]), expected[0], rtol=1e-4, atol=1e-5)

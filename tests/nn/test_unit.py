@@ -9,7 +9,7 @@ import pytest
 
 from apportion.nn.renorm import Statistics
 from apportion.nn.unit import UnitResidual
-from builders import assert_close, normal, numpy
+from builders import as_if_learned, assert_close, normal, numpy
 from probes import plain_unit
 
 SIZES = (3, 4, 4, 2)
@@ -24,8 +24,7 @@ def fresh() -> tuple[UnitResidual, Statistics]:
 @pytest.fixture(scope="module")
 def network(fresh: tuple[UnitResidual, Statistics]) -> UnitResidual:
     """As if it had learned, and had not been brought to its lengths since."""
-    rng = np.random.default_rng(0)
-    return jax.tree.map(lambda leaf: leaf + 0.3 * normal(rng, *leaf.shape), fresh[0])
+    return as_if_learned(fresh[0])
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,9 @@ import pytest
 from apportion.backbones import BACKBONES
 from apportion.core.config import UserError
 from apportion.methods import METHODS
+from apportion.training.settings import Schedule
 
+CONFIGS = {name: entry.config for name, entry in (METHODS | BACKBONES).items()} | {"schedule": Schedule}
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("align-rudder", {"best": 1}, "method.best=1 must be at least 2: one sequence cannot be aligned"),
     ("align-rudder", {"symbols": 1}, "method.symbols=1 must be at least 2"),
@@ -90,11 +92,14 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("ddpg", {"exploration_noise": -0.1}, "backbone.exploration_noise=-0.1 must not be negative"),
     ("td3", {"smoothing_noise": -0.1}, "backbone.smoothing_noise=-0.1 must not be negative"),
     ("td3", {"smoothing_clip": -0.1}, "backbone.smoothing_clip=-0.1 must not be negative"),
+    ("schedule", {"steps": 0}, "steps=0 must be at least 1"),
+    ("schedule", {"warmup_steps": -1}, "warmup_steps=-1 must not be negative"),
+    ("schedule", {"workers": -1}, "workers=-1 must not be negative"),
 ]
 
 
 @pytest.mark.parametrize(("name", "change", "complaint"), REFUSED)
 def test_settings_that_cannot_work_are_refused(name: str, change: dict[str, Any], complaint: str) -> None:
     with pytest.raises(UserError) as refused:
-        (METHODS | BACKBONES)[name].config(**change)
+        CONFIGS[name](**change)
     assert complaint in str(refused.value)

@@ -85,24 +85,13 @@ def test_of_too_many_records_some_are_chosen_evenly() -> None:
     assert [record.total for record in records] == [0.0, 3.0, 6.0]
 
 
-def test_records_know_whether_they_ended_by_themselves() -> None:
-    replay = _store([4, 3, 5], 100)
-    replay = replay._replace(terminated=replay.terminated.at[4 + 1 + 3 - 1].set(True))
-    assert [record.terminated for record in replays.records(replay, 1000)] == [False, True, False]
+SCHEDULE = Schedule(6600, 600, 1, evaluate_every=6600, replay_steps=20_000, evaluation_episodes=1, workers=0)
 
 
 def test_training_finds_the_exact_graph_of_the_greenhouse() -> None:
     config = preset("apportion/Greenhouse-v0", "grd", "sac")
-    schedule = Schedule(
-        steps=6600,
-        steps_per_iteration=600,
-        updates_per_iteration=1,
-        warmup_steps=7200,  # edges are found without any update
-        evaluate_every=6600,
-        evaluation_episodes=1,
-        replay_steps=20_000,
-        workers=0,
-    )
+    # Edges are found without any update.
+    schedule = replace(SCHEDULE, warmup_steps=7200)
     config = replace(config, schedule=schedule, lanes=2)
     with open_pool(config) as pool:
         *_, last = online(config, pool)
@@ -116,16 +105,7 @@ def test_training_finds_the_exact_graph_of_the_greenhouse() -> None:
 
 
 def test_a_training_that_stops_while_a_look_is_awaited_goes_on_as_if_it_had_not() -> None:
-    schedule = Schedule(
-        steps=7800,
-        steps_per_iteration=600,
-        updates_per_iteration=1,
-        warmup_steps=1200,
-        evaluate_every=7800,
-        evaluation_episodes=1,
-        replay_steps=20_000,
-        workers=0,
-    )
+    schedule = replace(SCHEDULE, steps=7800, evaluate_every=7800, warmup_steps=1200)
     config = replace(preset("apportion/Greenhouse-v0", "grd", "sac"), schedule=schedule, lanes=2)
     with open_pool(config) as pool:
         for snapshot in online(config, pool):
