@@ -43,13 +43,12 @@ def test_an_update_is_that_of_sac_with_weight_decay(state: soft.State) -> None:
     assert_close(after.critics, shorter)
 
 
-def test_actor_and_critics_decay_and_the_temperature_does_not(state: soft.State) -> None:
+def test_actor_and_critics_decay_not_the_temperature_and_half_of_sac_s_entropy_is_aimed_at(
+    state: soft.State,
+) -> None:
     for optimiser in (state.actor_optimiser, state.critic_optimiser):
         assert (float(optimiser.learning_rate), float(optimiser.weight_decay)) == pytest.approx((1e-4, 0.5))
     assert state.temperature_optimiser.weight_decay is None
     assert float(jnp.exp(state.log_temperature)) == pytest.approx(0.01)
-
-
-def test_the_entropy_aimed_at_is_half_of_what_sac_aims_at() -> None:
     assert simba.Config().entropy_for(6) == -3.0
     assert simba.Config(target_entropy=-1.0).entropy_for(6) == -1.0

@@ -21,14 +21,11 @@ def test_arrays_go_there_and_come_back() -> None:
     assert apart(os.getpid) != os.getpid()
 
 
-def test_its_error_comes_back_with_the_place_where_it_happened() -> None:
+def test_its_error_comes_back_with_the_place_where_it_happened_and_its_death_is_told() -> None:
     with pytest.raises(UserError) as caught:
         apart(check, False, "lower it")
     assert str(caught.value) == "lower it"
     assert "in check" in caught.value.__notes__[0]
-
-
-def test_a_process_that_dies_is_named() -> None:
     with pytest.raises(UserError, match=r"the process of _exit died \(exit code 3\)"):
         apart(os._exit, 3)
 

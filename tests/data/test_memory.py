@@ -89,15 +89,12 @@ def test_the_state_of_an_empty_memory_is_finite_and_vmaps() -> None:
 # --- What is drawn
 
 
-def test_segments_are_drawn_evenly_and_never_from_empty_places() -> None:
+def test_segments_and_steps_are_drawn_evenly_whatever_the_length_and_never_from_empty_places() -> None:
+    """Segments of 1, 2 and 4 steps: seven steps, each as likely."""
     drawn = memories.draw_segments(_filled(1, 5), 4000, jax.random.key(0))
     counts = Counter(np.asarray(drawn.number).tolist())
     assert set(counts) == {1, 5}
     assert stats.chisquare(list(counts.values())).pvalue > 1e-3
-
-
-def test_steps_are_drawn_evenly_whatever_the_length() -> None:
-    """Segments of 1, 2 and 4 steps: seven steps, each as likely."""
     memory = _filled(0, 1, 3)
     drawn = memories.draw_transitions(memory, 7000, jax.random.key(0))
     pairs = zip(drawn.segment_length.tolist(), drawn.step_in_segment.tolist(), strict=True)

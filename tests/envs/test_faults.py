@@ -148,13 +148,10 @@ def test_strict_ends_at_the_first_failure_in_one_line() -> None:
         list(_chunks(pool, range(1)))
 
 
-def test_who_cannot_start_anywhere_ends_at_once() -> None:
+def test_who_cannot_start_anywhere_ends_at_once_and_in_one_lane_is_tried_again() -> None:
     seeds = [episode_seed(seed, 0) for seed in SEEDS]
     with pytest.raises(UserError, match="the motor is hot"):
         _pool("raises", seeds, at=0)
-
-
-def test_who_cannot_start_in_one_lane_is_tried_again() -> None:
     with _pool("raises", [episode_seed(11, 0)], at=0) as pool:
         [chunk] = _chunks(pool, range(1))
         assert pool.faults.restarts == [0, 1, 0]

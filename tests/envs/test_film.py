@@ -7,7 +7,7 @@ import pytest
 from actors import actor
 
 from apportion.core.config import UserError
-from apportion.envs.film import check_renders, film, fitted
+from apportion.envs.film import film, fitted
 from apportion.envs.greenhouse_picture import draw
 from apportion.envs.lane import Lane, play_one
 from apportion.envs.make import EnvConfig
@@ -49,11 +49,6 @@ def test_another_episode_than_the_stored_one_is_noticed_and_so_are_steps_that_ar
         film(GREENHOUSE, {**episode, "actions": -episode["actions"]})
     with pytest.raises(UserError, match="no step 6: the episode has steps 0 to 5"):
         film(GREENHOUSE, episode, [0, 6])
-
-
-def test_an_environment_without_pictures_says_so() -> None:
-    with pytest.raises(UserError, match=r"apportion/Factored-v0 does not render pictures"):
-        check_renders(EnvConfig("apportion/Factored-v0"))
 
 
 def _fails(self: Any) -> None:

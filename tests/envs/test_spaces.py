@@ -42,11 +42,14 @@ def test_flattened_parts_are_named_in_the_order_that_gymnasium_has_them() -> Non
     assert found == ones | {"hour": 9, "queues 0": 7, "queues 1": 8}
 
 
-def test_an_environment_has_them_where_it_declares_none() -> None:
+def test_an_environment_has_them_where_it_declares_none_and_nothing_changed_since() -> None:
     own = tuple(f"mine {place}" for place in range(len(NAMES)))
     for declared, expected in ((None, NAMES), (own, own)):
         named = name_factory(lambda given=declared: TimeLimit(flattened(observation_names=given), 10))
         assert make(EnvConfig(named))[1].observation_names == expected
+    space = spaces.Box(-np.inf, np.inf, (len(NAMES),))
+    assert flattened_names(TransformObservation(flattened(), lambda seen: seen[::-1], space)) is None
+    assert flattened_names(Toy(PARTS)) is None
 
 
 @pytest.mark.parametrize(
@@ -60,12 +63,6 @@ def test_an_environment_has_them_where_it_declares_none() -> None:
 )
 def test_other_spaces(space: spaces.Space[Any], names: tuple[str, ...] | None) -> None:
     assert flattened_names(flattened(space)) == names
-
-
-def test_what_was_changed_since_has_no_such_names() -> None:
-    space = spaces.Box(-np.inf, np.inf, (len(NAMES),))
-    assert flattened_names(TransformObservation(flattened(), lambda seen: seen[::-1], space)) is None
-    assert flattened_names(Toy(PARTS)) is None
 
 
 # --- Actions go to the environment's own range and back

@@ -217,14 +217,11 @@ def test_a_replay_that_is_too_small(out: Path) -> None:
     assert not out.exists()
 
 
-def test_a_folder_that_exists(greenhouse_run: Run) -> None:
+def test_a_folder_that_exists_or_cannot_be(greenhouse_run: Run, tmp_path: Path) -> None:
     before = greenhouse_run.config.read_bytes()
     answer = apportion("train", GREENHOUSE, "--out", greenhouse_run.path)
     refused(answer, 1, f"run folder {greenhouse_run.path} exists: choose another --out")
     assert greenhouse_run.config.read_bytes() == before
-
-
-def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     answer = apportion("train", GREENHOUSE, "--out", tmp_path / "file" / "run")
     refused(answer, 1, f"error: Not a directory: {tmp_path}")

@@ -23,16 +23,15 @@ def plain(greenhouse_run: Run) -> dict[str, Any]:
     return _eval(greenhouse_run)
 
 
-def test_scores_of_each_lane(plain: dict[str, Any], greenhouse_run: Run) -> None:
+def test_scores_of_each_lane_are_said_by_the_seed_and_noise_of_nothing_is_none(
+    plain: dict[str, Any], greenhouse_run: Run
+) -> None:
     assert (plain["step"], plain["episodes"], plain["seed"]) == (2000, 3, 10_000)
     assert (plain["training_seeds"], plain["noise"], plain["skipped"]) == ([0, 1], None, [])
     assert plain["lengths"] == [EPISODE, EPISODE]
     for score in ("returns", "return_std", "episode_correlation", "return_error"):
         assert len(plain[score]) == 2
         assert all(isinstance(value, float) for value in plain[score])
-
-
-def test_a_seed_says_all_and_noise_of_nothing_is_none(plain: dict[str, Any], greenhouse_run: Run) -> None:
     assert _eval(greenhouse_run) == plain
     assert _eval(greenhouse_run, "--noise", "0") == plain
     assert _eval(greenhouse_run, "--seed", "7")["returns"] != plain["returns"]

@@ -135,13 +135,10 @@ def run(greenhouse_run: Run) -> door.Run:
     return door.load(greenhouse_run.path)
 
 
-def test_show_says_when_each_lane_was_best(run: door.Run) -> None:
+def test_show_says_when_each_lane_was_best_and_the_best_policy_is_that_of_then(run: door.Run) -> None:
     best = run.summary()["best"]
     assert [lane["return"] for lane in best] == run.returns.max(axis=1).tolist()
     assert [lane["step"] for lane in best] == run.steps[run.returns.argmax(axis=1)].tolist()
-
-
-def test_the_best_policy_is_the_one_of_that_evaluation(run: door.Run) -> None:
     for lane, best in enumerate(run.summary()["best"]):
         episode = run.folder.read_episodes(best["step"])[lane][0]
         policy = run.policy(lane, best=True)

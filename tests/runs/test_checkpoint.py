@@ -123,14 +123,11 @@ def test_trees_that_cannot_be_saved_are_refused(tmp_path: Path, tree: Any, error
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+def test_only_the_newest_are_kept_and_whoever_may_read_other_files_reads_them(tmp_path: Path) -> None:
     for step in (100, 200, 1000, 3000):
         checkpoint.save(tmp_path, step, small(step), {}, keep=2)
     assert checkpoint.steps(tmp_path) == [1000, 3000]
     assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_files_can_be_read_by_whoever_may_read_other_files(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, 1, small(1), {}, keep=1)
     (tmp_path / "other").touch()
     assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
@@ -320,13 +317,10 @@ def _best(*reports: Report) -> Best:
     return found
 
 
-def test_each_lane_has_its_best_at_a_step_of_its_own() -> None:
+def test_each_lane_has_its_best_at_a_step_of_its_own_and_no_return_without_a_number_is_best() -> None:
     best = _best(_report(10, 1.0, 5.0), _report(20, 3.0, 4.0), _report(30, 2.0, 5.0))
     assert (best.steps.tolist(), best.returns.tolist()) == ([20, 10], [3.0, 5.0])
     assert best.agent.method.tolist() == [[20] * 3, [10] * 3]
     assert best.agent.backbone.tolist() == [20, 10]
-
-
-def test_a_return_that_is_no_number_is_never_best() -> None:
     best = _best(_report(10, NAN, 1.0), _report(20, -7.0, NAN), _report(30, NAN, NAN))
     assert (best.steps.tolist(), best.returns.tolist()) == ([20, 10], [-7.0, 1.0])

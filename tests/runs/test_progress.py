@@ -170,12 +170,9 @@ def test_a_loss_a_thousand_times_its_median_is_told_once_with_seed_step_and_reme
     assert "\n" not in text
 
 
-def test_each_lane_is_told_of_when_it_diverges() -> None:
+def test_each_lane_is_told_of_when_it_diverges_and_slow_growth_without_end_is_seen() -> None:
     said = _said([*[1.0] * 40, *[1e5] * 40], [*[1.0] * 60, *[1e5] * 20], [1.0] * 80)
     assert [(number, text.split()[1]) for number, text in said] == [(42, "7"), (62, "8")]
-
-
-def test_slow_growth_without_end_is_seen() -> None:
     said = _said([10 ** (number / 100) for number in range(1000)])
     assert len(said) == 1
 

@@ -74,14 +74,11 @@ def test_what_is_told_apart_stays_so_in_other_units() -> None:
     np.testing.assert_allclose(moved.scale, 3.0 * 2 / 100)
 
 
-def test_the_best_are_compared_in_the_new_unit() -> None:
+def test_what_is_compared_or_foreseen_is_in_the_new_unit() -> None:
     state: Any = _moved("ircr").method
     np.testing.assert_allclose(state.best.score[:4], state.best.total[:4], rtol=1e-5)
     worth = np.asarray(state.best.total[:4]) / np.asarray(state.best.length[:4])
     np.testing.assert_allclose((state.lowest, state.highest), (worth.min(), worth.max()), rtol=1e-5)
-
-
-def test_what_is_foreseen_is_measured_in_the_new_unit() -> None:
     state: Any = _moved("rudder").method
     rate = np.asarray(SEGMENTS.total).sum() / np.asarray(SEGMENTS.length).sum() / 100
     np.testing.assert_allclose(state.statistics.rate, rate, rtol=1e-4)

@@ -57,7 +57,7 @@ def _store(lengths: list[int], capacity: int) -> replays.Replay:
     return replay
 
 
-def test_records_are_the_whole_episodes_that_are_left() -> None:
+def test_records_are_the_whole_episodes_that_are_left_or_of_too_many_some_that_are_chosen_evenly() -> None:
     lengths = [4, 6, 3, 5, 6, 1, 2, 6, 4]
     records = replays.records(_store(lengths, 30), 1000)
     assert 3 <= len(records) < len(lengths)  # the ring holds only the newest ones
@@ -66,6 +66,8 @@ def test_records_are_the_whole_episodes_that_are_left() -> None:
         np.testing.assert_array_equal(record.observations, observations)
         np.testing.assert_array_equal(record.actions, actions)
         assert record.total == total
+    records = replays.records(_store([4] * 8, 100), 12)
+    assert [record.total for record in records] == [0.0, 3.0, 6.0]
 
 
 @pytest.mark.parametrize(("capacity", "rows"), [(100, 64), (40, 40), (30, 30)])
@@ -78,11 +80,6 @@ def test_one_lane_is_cut_to_what_it_holds(capacity: int, rows: int) -> None:
         np.testing.assert_array_equal(found.observations, expected.observations)
         np.testing.assert_array_equal(found.actions, expected.actions)
         assert (found.total, found.terminated) == (expected.total, expected.terminated)
-
-
-def test_of_too_many_records_some_are_chosen_evenly() -> None:
-    records = replays.records(_store([4] * 8, 100), 12)
-    assert [record.total for record in records] == [0.0, 3.0, 6.0]
 
 
 SCHEDULE = Schedule(6600, 600, 1, evaluate_every=6600, replay_steps=20_000, evaluation_episodes=1, workers=0)

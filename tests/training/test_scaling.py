@@ -96,12 +96,16 @@ def test_growing_rewards_shrink_at_once_and_falling_ones_are_watched_for_a_while
     assert 0.01 < float(scaling.reward_factor(smaller)) < 0.02
 
 
-def test_rewards_that_hardly_differ_are_counted_from_their_level() -> None:
+def test_rewards_that_hardly_differ_are_counted_from_their_level_until_an_episode_ends_by_itself() -> None:
     rewards = jnp.asarray([-1003.0, -997.0, -1001.0, -999.0])
     found = scaling.watched(UNKNOWN, rewards, NOT_YET)
     np.testing.assert_allclose(scaling.for_policy(found, rewards), [-3, 3, -1, 1])
     later = scaling.watched(found, rewards + 100, NOT_YET)  # it stays what it was, or values would move
     np.testing.assert_allclose(later.level, -1000)
+    rewards = jnp.asarray([-1003.0, -997.0, -1001.0, -999.0])
+    found = scaling.watched(scaling.watched(UNKNOWN, rewards, NOT_YET), rewards, ONCE)
+    np.testing.assert_allclose(jnp.mean(scaling.for_policy(found, rewards)), -10, rtol=1e-4)
+    assert float(scaling.watched(found, rewards, NOT_YET).level) == 0  # that it left the replay is no news
 
 
 @pytest.mark.parametrize(
@@ -117,13 +121,6 @@ def test_a_level_that_says_something_stays(rewards: list[float], ended: Any) -> 
     found = scaling.watched(UNKNOWN, jnp.asarray(rewards), ended)
     shown = scaling.for_policy(found, jnp.asarray(rewards))
     np.testing.assert_allclose(shown, np.asarray(rewards) * float(scaling.reward_factor(found)))
-
-
-def test_a_level_counts_again_when_an_episode_has_ended_by_itself() -> None:
-    rewards = jnp.asarray([-1003.0, -997.0, -1001.0, -999.0])
-    found = scaling.watched(scaling.watched(UNKNOWN, rewards, NOT_YET), rewards, ONCE)
-    np.testing.assert_allclose(jnp.mean(scaling.for_policy(found, rewards)), -10, rtol=1e-4)
-    assert float(scaling.watched(found, rewards, NOT_YET).level) == 0  # that it left the replay is no news
 
 
 def _paid(totals: Any, lengths: Any) -> replays.Replay:
@@ -154,10 +151,14 @@ def test_only_pay_far_from_the_size_of_rewards_has_a_unit_of_its_own(size: float
     np.testing.assert_allclose(scaling.unit(found), expected, rtol=1e-4)
 
 
-def test_a_unit_waits_until_something_was_paid() -> None:
+def test_a_unit_waits_for_pay_a_rare_goal_leaves_it_alone_and_equal_pay_tells_its_size() -> None:
     found = scaling.measured(UNKNOWN, _paid([0.0] * 20, [5] * 20))
     assert float(found.unit) == 0
     assert float(scaling.unit(found)) == 1
+    found = scaling.measured(UNKNOWN, _paid([1.0] + [0.0] * 999, [100] * 1000))
+    assert float(found.unit) == 1
+    found = scaling.measured(UNKNOWN, _paid([1e-5] * 8, [4] * 8))
+    np.testing.assert_allclose(scaling.unit(found), 1e-5 / 2, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("size", "expected"), [(1e-6, 1e-6), (1.0, 1.0), (1e6, 1e6)])
@@ -169,16 +170,6 @@ def test_few_segments_bring_a_unit_for_now_and_settle_nothing(size: float, expec
     settled = scaling.measured(few, enough)
     np.testing.assert_allclose(settled.unit, scaling.measured(UNKNOWN, enough).unit)
     builders.assert_equal(scaling.measured(settled, _paid([size] * 3, [4] * 3)).unit, settled.unit)
-
-
-def test_a_rare_goal_of_usual_size_leaves_the_unit_alone() -> None:
-    found = scaling.measured(UNKNOWN, _paid([1.0] + [0.0] * 999, [100] * 1000))
-    assert float(found.unit) == 1
-
-
-def test_equal_pay_tells_its_size_too() -> None:
-    found = scaling.measured(UNKNOWN, _paid([1e-5] * 8, [4] * 8))
-    np.testing.assert_allclose(scaling.unit(found), 1e-5 / 2, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
