@@ -182,6 +182,24 @@ def moved(state: Any, *names: str) -> Any:
     return state._replace(**{name: jax.tree.map(move, getattr(state, name)) for name in names})
 
 
+def episode(seed: int, ends: list[int]) -> dict[str, Any]:
+    """What workers send of an episode whose segments end after these many steps."""
+    rng = np.random.default_rng(seed)
+    length = ends[-1]
+    true_rewards = rng.normal(size=length).astype(np.float32)
+    paid, segment_end = np.zeros(length, np.float32), np.zeros(length, np.bool_)
+    for start, end in zip([0, *ends[:-1]], ends, strict=True):
+        paid[end - 1], segment_end[end - 1] = true_rewards[start:end].sum(), True
+    return {
+        "observations": rng.normal(size=(length + 1, 3)).astype(np.float32),
+        "actions": rng.uniform(-1, 1, (length, 2)).astype(np.float32),
+        "paid": paid,
+        "true_rewards": true_rewards,
+        "segment_end": segment_end,
+        "terminated": np.asarray(False),
+    }
+
+
 def numpy(tree: Any) -> Any:
     """Every array of a tree as NumPy, in double precision where it is a float."""
 

@@ -38,15 +38,7 @@ if jax.__version__.startswith("0.10."):
 gc.set_threshold(100_000, 50, 50)
 
 # Wherever arrays meet mathematics. The hook must come before the first import of each module.
-_CHECKED = (
-    "nn",
-    "methods",
-    "backbones",
-    "data.memory",
-    "data.replay",
-    "training.agent",
-    "training.evaluate",
-)
+_CHECKED = ("nn", "methods", "backbones", "data.memory", "data.replay", "training.agent", "training.evaluate")
 install_import_hook([f"apportion.{module}" for module in _CHECKED], "checking.beartype")
 
 # The same examples in every run. Their time is no matter: the first one compiles, and machines are busy.

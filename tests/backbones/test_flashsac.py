@@ -47,30 +47,17 @@ def _plain_projection(
 # --- The projection
 
 
-def _project(probabilities: np.ndarray, rewards: Any, terminated: Any, costs: Any) -> np.ndarray:
-    parts = (jnp.asarray(part, jnp.float32) for part in (probabilities, rewards))
-    ends, costs = jnp.asarray(terminated), jnp.asarray(costs, jnp.float32)
-    return np.asarray(jax.jit(flashsac.projected, static_argnums=4)(*parts, ends, costs, 0.9))
-
-
 def test_the_projection_shares_each_bin_between_two_neighbours() -> None:
     """Some rewards lead far beyond the ends, some steps end, and entropy costs something or pays."""
     rng = np.random.default_rng(0)
     probabilities = rng.dirichlet(np.ones(101), 8)
     rewards = [0.0, 0.33, -0.71, 4.9, -4.9, 30.0, -30.0, 1.234]
     terminated, costs = [False, True] * 4, [0.0, 1.0, -2.5, 0.4, 1.0, 0.0, 0.0, 3.0]
-    found = _project(probabilities, rewards, terminated, costs)
+    arrays = (jnp.asarray(part) for part in (probabilities, rewards, terminated, costs))
+    found = jax.jit(flashsac.projected, static_argnums=4)(*arrays, 0.9)
     expected = _plain_projection(probabilities, rewards, terminated, costs, 0.9)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("reward", "place"), [(-7.0, 0), (-5.0, 0), (0.0, 50), (0.1, 51), (5.0, 100), (7.0, 100)]
-)
-def test_a_true_end_is_worth_its_reward_cut_at_the_ends(reward: float, place: int) -> None:
-    found = _project(np.full((1, 101), 1 / 101), [reward], [True], [99.0])
-    np.testing.assert_allclose(found[0, place], 1, atol=2e-5)
 
 
 # --- Steps

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -65,24 +64,6 @@ def test_every_registered_config_is_frozen_and_says_what_it_is(entry: Any) -> No
     assert dataclasses.is_dataclass(entry.config)
     assert entry.config.__dataclass_params__.frozen
     assert entry.config.__doc__.splitlines()[0].endswith(".")
-
-
-@dataclass(frozen=True)
-class Inner:
-    sizes: tuple[int, ...] = (1,)
-    limit: float | None = None
-    every: tuple[int, int] | int | None = None
-
-
-@dataclass(frozen=True)
-class Outer:
-    inner: Inner = field(default_factory=Inner)
-
-
-@pytest.mark.parametrize("inner", [Inner(), Inner((2, 3), 0.5, (1, 2)), Inner((), None, 7)])
-def test_nested_configs_survive_json(inner: Inner) -> None:
-    data = json.loads(json.dumps(to_dict(Outer(inner))))
-    assert from_dict(Outer, data) == Outer(inner)
 
 
 def test_where_nothing_is_near_all_known_names_are_listed() -> None:

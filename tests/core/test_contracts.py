@@ -196,9 +196,7 @@ def test_a_method_rewards_every_step(method: Subject) -> None:
         assert np.isfinite(rewards).all()
 
 
-def test_a_method_may_have_a_graph_and_hide_something_from_the_policy(
-    method: Subject,
-) -> None:
+def test_a_method_may_have_a_graph_and_hide_something_from_the_policy(method: Subject) -> None:
     states, actions = SPEC.observation_size, SPEC.action_size
     if method.contract.policy_mask is not None:
         mask = method.contract.policy_mask(method.state)

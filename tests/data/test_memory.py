@@ -14,7 +14,7 @@ from scipy import stats
 from apportion.core.types import Segments
 from apportion.data import memory as memories
 from apportion.data.memory import Memory
-from builders import SPEC, assert_equal, lane, segments, stack
+from builders import SPEC, assert_equal, lane, segments
 
 SIZE = 3
 offer = jax.jit(memories.offer)
@@ -75,15 +75,6 @@ def test_a_segment_comes_back_as_it_was_but_for_the_hidden_reward() -> None:
 def test_scores_that_are_no_numbers_offer_nothing(score: float) -> None:
     memory = offer(_filled(1, 2), _numbered(2, 3), jnp.full(2, score))
     assert set(_held(memory)) == {1, 2}
-
-
-def test_the_state_of_an_empty_memory_is_finite_and_vmaps() -> None:
-    empty = memories.init(SPEC, SIZE)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(empty))
-    lanes = stack(empty, _filled(1))
-    together = jax.vmap(memories.offer)(lanes, stack(_numbered(4, 5), _numbered(6, 7)), jnp.ones((2, 2)))
-    assert set(_held(lane(together, 0))) == {4, 5}
-    assert set(_held(lane(together, 1))) == {1, 6, 7}
 
 
 # --- What is drawn

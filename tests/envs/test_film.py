@@ -58,10 +58,7 @@ def _fails(self: Any) -> None:
 @pytest.mark.parametrize(
     ("render", "said"),
     [
-        (
-            _fails,
-            r"^apportion/Greenhouse-v0 cannot be rendered .*RuntimeError: no display nor any.*libegl1",
-        ),
+        (_fails, r"^apportion/Greenhouse-v0 cannot be rendered .*RuntimeError: no display nor any.*libegl1"),
         (lambda self: np.zeros((4, 4)), r"renders no pictures \[H, W, 3\] of bytes, but float64\(4, 4\)$"),
     ],
 )

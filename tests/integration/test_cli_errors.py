@@ -80,10 +80,7 @@ def test_list() -> None:
         (["train", GREENHOUSE, "--steps", "1.5"], "Error parsing --steps: '1.5' is not a whole number"),
         (["train", GREENHOUSE, "--steps", "inf"], "Error parsing --steps: 'inf' is not a whole number"),
         (["train", GREENHOUSE, "--steps"], "Missing value for argument '--steps'"),
-        (
-            ["train", GREENHOUSE, "--method.compact", "some"],
-            "invalid choice 'some' for argument",
-        ),
+        (["train", GREENHOUSE, "--method.compact", "some"], "invalid choice 'some' for argument"),
         (
             ["train", GREENHOUSE, "--method", "oracle", "--method.hidden", "8"],
             "method oracle has no setting 'hidden': it has none",

@@ -8,15 +8,7 @@ import pytest
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Segments
 from apportion.methods import foresight, rudder
-from builders import (
-    assert_close,
-    assert_equal,
-    batch,
-    initial,
-    numpy,
-    segments,
-    transitions,
-)
+from builders import assert_close, assert_equal, batch, initial, numpy, segments, transitions
 
 METHOD = rudder.make(rudder.Config(cells=5, segments=4, lessons=3, lessons_per_update=2, learning_rate=3e-3))
 update, credit = jax.jit(METHOD.update), jax.jit(METHOD.credit)
