@@ -181,6 +181,8 @@ def trained(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder / "runs/small"
 
 
+SMALL = "--workers 0 --quiet --steps 400 --warmup-steps 200 --evaluate-every 400 --evaluation-episodes 1"
+SMALL += " --steps-per-iteration 100 --updates-per-iteration 2 --backbone.batch-size 8 --backbone.hidden 8"
 SELF_CONTAINED = [page for page in PAGES if page not in (GRD, READ, ELSEWHERE) and blocks(page, "python")]
 
 
@@ -205,12 +207,8 @@ def test_the_method_of_the_guide_trains(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "even", types.ModuleType("even"))  # where dataclasses look types up
     exec(compile(blocks(DOCS / "guides/your-method.md", "python")[0], "even.py", "exec"), example)
     monkeypatch.setitem(METHODS, "even", Entry(example["Config"], example["make"]))
-    small = "--workers 0 --quiet --steps 400 --warmup-steps 200 --evaluate-every 400 --evaluation-episodes 1"
-    small += (
-        " --steps-per-iteration 100 --updates-per-iteration 2 --backbone.batch-size 8 --backbone.hidden 8"
-    )
     run = str(tmp_path / "run")
-    argv = ["train", GREENHOUSE, "--method", "even", "--method.rate", "0.1", "--out", run, *small.split()]
+    argv = ["train", GREENHOUSE, "--method", "even", "--method.rate", "0.1", "--out", run, *SMALL.split()]
     assert cli._run(argv) == 0
     entries = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert any("average_share" in entry for entry in entries)
@@ -225,11 +223,8 @@ def test_the_environment_in_the_readme_trains(
     (tmp_path / "oven.py").write_text(blocks(README, "python")[0])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    small = "--workers 0 --quiet --steps 200 --warmup-steps 100 --evaluate-every 200 --evaluation-episodes 1"
-    small += " --updates-per-iteration 1 --replay-steps 400 --backbone.batch-size 8"
-    small += " --method.hidden 8 --backbone.hidden 8"
     with own_modules():
-        assert cli._run([*train[1:], *small.split()]) == 0
+        assert cli._run([*train[1:], *SMALL.split(), "--method.hidden", "8"]) == 0
     assert cli._run(show[1:]) == 0
     assert "draught" in capsys.readouterr().out
 
