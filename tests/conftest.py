@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Where nobody asks for slow tests, files of nothing else are not imported: PyTorch alone takes seconds."""
+    """Where nobody asks for slow tests, files of nothing else are not imported: PyTorch takes seconds."""
     if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
         return None
     return "\npytestmark = pytest.mark.slow\n" in collection_path.read_text() or None
