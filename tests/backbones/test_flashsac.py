@@ -10,7 +10,7 @@ import pytest
 from apportion.backbones import actor_critic, flashsac, soft
 from apportion.nn import optimise
 from apportion.nn.unit import UnitResidual
-from builders import SPEC, assert_close, assert_equal, initial, lane, moved, numpy, transitions
+from builders import assert_close, assert_equal, initial, lane, moved, numpy, transitions
 from probes import plain_unit
 
 # Adam's first step is as long for the smallest gradient as for any: a short one, and its moments tell.
@@ -165,9 +165,9 @@ def test_lengths_hold_at_the_start_and_after_every_step(state: soft.State) -> No
         norms = [(scale**2 + shift**2).mean(axis=-1) for scale, shift in pairs]
         return [*columns, *norms, (network.rms_scale**2).mean(axis=-1)]
 
-    fresh = flashsac.make(CONFIG).init(jax.random.key(1), SPEC)
+    fresh = initial(flashsac.make(CONFIG))
     quick = flashsac.make(flashsac.Config(hidden=(8,), critic_hidden=(8,), batch_size=6, learning_rate=0.1))
-    learner, update = quick.init(jax.random.key(2), SPEC), jax.jit(quick.update)
+    learner, update = initial(quick), jax.jit(quick.update)
     for number in range(3):
         learner, _ = update(learner, STEPS, STEPS.paid, jax.random.key(number))
         for network in (fresh.actor, fresh.critics, fresh.target_critics, learner.actor, learner.critics):

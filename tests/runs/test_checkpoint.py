@@ -173,13 +173,12 @@ def stall(arrays, path, metadata):
 
 checkpoint.save(Path(sys.argv[1]), 100, {"weights": np.ones((4, 3), np.float32)}, {}, keep=1)
 atomic.save_file = stall
-checkpoint.save(Path(sys.argv[1]), int(sys.argv[2]), {"weights": np.ones((4, 3), np.float32)}, {}, keep=1)
+checkpoint.save(Path(sys.argv[1]), 200, {"weights": np.ones((4, 3), np.float32)}, {}, keep=1)
 """
 
 
-@pytest.mark.parametrize("step", [100, 200])
-def test_a_killed_writer_leaves_the_previous_checkpoint(tmp_path: Path, step: int) -> None:
-    command = [sys.executable, "-c", KILLED, str(tmp_path), str(step)]
+def test_a_killed_writer_leaves_the_previous_checkpoint(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "writing\n"

@@ -1,5 +1,6 @@
 """When units move, what was learned or is remembered in the old ones stays what it is to the environment."""
 
+from functools import cache
 from typing import Any
 
 import jax
@@ -25,10 +26,11 @@ NOW = BEFORE._replace(mean=BEFORE.mean + 0.5, scale=BEFORE.scale * 0.1, unit=jnp
 SEGMENTS = builders.segments(0, 4)._replace(number=jnp.arange(4, dtype=jnp.int32))
 
 
+@cache
 def _moved(name: str) -> AgentState:
     """A method that has remembered some segments, in other units."""
     method = METHODS[name].make(METHODS[name].config())
-    state = AgentState(method.init(jax.random.key(0), builders.SPEC), None, BEFORE)
+    state = AgentState(builders.initial(method), None, BEFORE)
     seen = scaling.batch(BEFORE, Batch(SEGMENTS, builders.transitions(0, 4)))
     assert seen.segments is not None
     if method.memory is None:
@@ -136,12 +138,14 @@ def _rewards(method: Method, state: AgentState) -> Any:
     return own.credit(state, segments)[np.asarray(segments.mask)]
 
 
+@cache
 def _learned(name: str) -> tuple[Method, AgentState]:
     """A method after some updates, in units of a thousandth."""
     method = METHODS[name.split()[0]].make(METHODS[name.split()[0]].config(**_SETTINGS.get(name, SMALL)))
     units = scaling.unknown(builders.SPEC)._replace(unit=jnp.asarray(1e-3), reward_square=jnp.asarray(4e6))
     backbone = Config(env=EnvConfig("x")).make_backbone()
-    state = agents.init(method, backbone, jax.random.key(0), builders.SPEC, units)
+    state = jax.jit(lambda key: agents.init(method, backbone, key, builders.SPEC, units))(jax.random.key(0))
+    update = jax.jit(lambda state, data, key: agents.update_model(method, state, data, key)[0])
     model: Any = state.method
     if name == "grd":  # as after a look
         bases = model.rewards.bases
@@ -152,7 +156,7 @@ def _learned(name: str) -> tuple[Method, AgentState]:
         model = model._replace(judge=model.judge._replace(squares=jnp.asarray([1e6, 4e6])))
     state = state._replace(method=model)
     for seed in range(3):
-        state, _ = agents.update_model(method, state, builders.batch(seed, 6, 4), jax.random.key(seed))
+        state = update(state, builders.batch(seed, 6, 4), jax.random.key(seed))
     return method, state
 
 

@@ -323,6 +323,7 @@ def test_larger_returns_count_at_once_and_smaller_ones_by_and_by() -> None:
     """Rewards are learned: when they shrink, their unit follows."""
     begins, real = jnp.ones((1, 4), bool), jnp.ones((1, 4), bool)
 
+    @jax.jit
     def look(known: scaling.Scaling, size: float) -> scaling.Scaling:
         rewards = jnp.full((1, 4), size)
         return scaling.watched_returns(known, rewards, begins, real, Returns(0.9, 5.0))
