@@ -1,6 +1,7 @@
 """Every mistake a user can make gives one line that starts with `error:`, and no traceback."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from apportion.methods import grd
 from apportion.runs import recording
 from apportion.training.settings import Config
 from driver import GREENHOUSE, Answer, Run, apportion, refused, tiny
+from faulty_envs import episode_seed
 
 # --- Help
 
@@ -182,24 +184,27 @@ def test_an_environment_that_cannot_be_used(
     assert not out.exists()
 
 
+def _failing(how: str, out: Path) -> Answer:
+    """A strict training whose first seed's second episode fails at its third step."""
+    kwargs = json.dumps({"how": how, "seeds": [episode_seed(0, 1)]})
+    flags = tiny("grd", "--workers", "1", "--strict", "--env.kwargs", kwargs)
+    return apportion("train", "faulty_envs:Faulty-v0", "--out", out, *flags)
+
+
 def test_an_environment_that_goes_nan(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    flags = tiny("grd", "--workers", "1", "--strict")
-    answer = apportion("train", "odd_envs:BadNan-v0", "--out", out, *flags)
-    where = "odd_envs:BadNan-v0, seed 0, episode 1, step 10"
-    fix = "give its last good number instead"
-    assert answer == Answer(1, "", f"error: {where}: observation has nan in dimension 1 (s1): {fix}\n")
+    where = "faulty_envs:Faulty-v0, seed 0, episode 1, step 3: observation has nan in dimension 0 (s0)"
+    assert _failing("nonsense", out) == Answer(1, "", f"error: {where}: give its last good number instead\n")
     assert capfd.readouterr() == ("", "")
 
 
 def test_an_environment_that_raises(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """One line says what; the traceback above it is the environment's own, for its author."""
-    flags = tiny("grd", "--workers", "1", "--strict")
-    answer = apportion("train", "odd_envs:BadRaise-v0", "--out", out, *flags)
+    answer = _failing("raises", out)
     assert (answer.code, answer.out) == (1, "")
     *above, last = (capfd.readouterr().err + answer.err).splitlines()
-    assert last == "error: the environment raised ValueError: the gears"
+    assert last == "error: the environment raised RuntimeError: the motor is hot"
     assert above[0] == "Traceback (most recent call last):"
-    assert any("odd_envs.py" in line for line in above)
+    assert any("faulty_envs.py" in line for line in above)
     assert not any("training.py" in line for line in above)
 
 
@@ -222,6 +227,51 @@ def test_a_folder_that_exists_or_cannot_be(greenhouse_run: Run, tmp_path: Path) 
     (tmp_path / "file").touch()
     answer = apportion("train", GREENHOUSE, "--out", tmp_path / "file" / "run")
     refused(answer, 1, f"error: Not a directory: {tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("verb", "flags", "code", "reason"),
+    [
+        (
+            "eval",
+            ["--noise", "1", "--noise-dims", "radio"],
+            1,
+            "no dimension 'radio': give numbers 0 to 9, or",
+        ),
+        (
+            "eval",
+            ["--noise", "1", "--noise-dims", "10"],
+            1,
+            "no dimension '10': give numbers 0 to 9, or names",
+        ),
+        ("eval", ["--noise-dims", "leaf mass"], 2, "--noise-dims needs a --noise above 0"),
+        ("eval", ["--noise", "-1"], 2, "--noise -1.0 must not be negative"),
+        ("eval", ["--episodes", "0"], 2, "--episodes 0 must be at least 1"),
+        ("eval", ["--seed", "-1"], 2, "--seed -1 must not be negative"),
+        ("eval", ["--video", "film.avi"], 1, "--video film.avi: the file's name must end in .mp4"),
+        ("explain", ["--lane", "2"], 1, "no lane 2: "),
+        ("explain", ["--step", "10"], 1, "--step 10 is beyond every episode, of 10 steps at most"),
+        ("explain", ["--seed", "1", "--episode", "log.npz"], 2, "give --episode or --seed, not both"),
+        ("explain", ["--episode", "nowhere.npz"], 1, "no file nowhere.npz"),
+        ("explain", ["--plot", "a.gif"], 2, "--plot a.gif: the file's name must end in one of .svg, .png"),
+        ("explain", ["--plot", "/no/a.svg"], 2, "--plot /no/a.svg: there is no folder /no"),
+        ("export", ["--out", "a.onnx"], 2, "a.onnx: the name of an exported policy must end in .npz"),
+        ("export", ["--out", "a.npz", "--lane", "2"], 1, "no lane 2: "),
+        ("export", ["--out", "a.npz", "--lane", "-1"], 2, "--lane -1 must not be negative"),
+    ],
+)
+def test_what_a_run_cannot_be_asked_for(
+    verb: str,
+    flags: list[str],
+    code: int,
+    reason: str,
+    greenhouse_run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused(apportion(verb, greenhouse_run.path, *flags), code, reason)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apportion.cli import display
-from driver import EPISODE, Answer, Run, apportion, refused
+from driver import EPISODE, Answer, Run, apportion
 
 NAME, NUMBER = "leaf mass", "4"  # the same dimension
 
@@ -80,21 +80,3 @@ def test_a_table_for_people(greenhouse_run: Run) -> None:
 )
 def test_a_tiny_return_is_not_shown_as_nothing(value: float | None, shown: str) -> None:
     assert display.amount(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("flags", "code", "reason"),
-    [
-        (["--noise", "1", "--noise-dims", "radio"], 1, "no dimension 'radio': give numbers 0 to 9, or names"),
-        (["--noise", "1", "--noise-dims", "10"], 1, "no dimension '10': give numbers 0 to 9, or names"),
-        (["--noise-dims", NAME], 2, "--noise-dims needs a --noise above 0"),
-        (["--noise", "-1"], 2, "--noise -1.0 must not be negative"),
-        (["--episodes", "0"], 2, "--episodes 0 must be at least 1"),
-        (["--seed", "-1"], 2, "--seed -1 must not be negative"),
-        (["--video", "film.avi"], 1, "--video film.avi: the file's name must end in .mp4"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(
-    flags: list[str], code: int, reason: str, greenhouse_run: Run
-) -> None:
-    refused(apportion("eval", greenhouse_run.path, *flags), code, reason)

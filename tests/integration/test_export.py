@@ -14,7 +14,7 @@ import pytest
 
 import apportion as door
 from apportion.runs.learned import read_learned
-from driver import Answer, Run, apportion, assert_same_run, refused, tiny, train
+from driver import Answer, Run, apportion, assert_same_run, tiny, train
 
 pytestmark = pytest.mark.slow
 
@@ -104,27 +104,6 @@ def test_a_line_says_what_was_written(greenhouse_run: Run, tmp_path: Path) -> No
     data = apportion("export", greenhouse_run.path, "--out", tmp_path / "policy.npz", "--json").json
     assert data["bytes"] == (tmp_path / "policy.npz").stat().st_size
     assert (data["lane"], data["seed"], data["step"], data["method"]) == (0, 0, 2000, "grd")
-
-
-@pytest.mark.parametrize(
-    ("flags", "code", "reason"),
-    [
-        (["--out", "policy.onnx"], 2, "policy.onnx: the name of an exported policy must end in .npz"),
-        (["--out", "policy.npz", "--lane", "2"], 1, "no lane 2: "),
-        (["--out", "policy.npz", "--lane", "-1"], 2, "--lane -1 must not be negative"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(
-    flags: list[str], code: int, reason: str, greenhouse_run: Run, in_a_folder: Path
-) -> None:
-    refused(apportion("export", greenhouse_run.path, *flags), code, reason)
-    assert not list(in_a_folder.iterdir())
-
-
-@pytest.fixture
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 # --- Each lane's best policy: kept with the newest, found by --best, honest where there is none
