@@ -15,6 +15,7 @@ import pytest
 
 import apportion
 from apportion.core.config import UserError
+from apportion.report.figures import plot_credit
 from apportion.runs.learned import Learned, read_learned
 from apportion.runs.logged import read_facts
 from apportion.runs.summary import fit_in_words
@@ -244,3 +245,122 @@ def test_what_cannot_be_judged_is_refused_before_a_run_is_begun(table_file: Path
     with pytest.raises(apportion.UserError, match="every episode has one step, whose reward is its outcome"):
         apportion.fit(single, out=out, quiet=True)
     assert not out.exists()
+
+
+# --- Logs without outcomes are relabelled and explained: only rewards that shall sum up to them need them
+
+
+UNPAID_EPISODES = data.episodes(6, seed=3)
+ROWS = data.table(UNPAID_EPISODES)
+
+
+def rewards(run: Any, file: Path, **settings: Any) -> Any:
+    out = file.with_stem("new")
+    apportion.relabel(run, file, out, **settings)
+    return data.column(out)
+
+
+UNPAID = {
+    "no column": [{key: value for key, value in row.items() if key != "outcome"} for row in ROWS],
+    "an empty column": [row | {"outcome": None} for row in ROWS],
+    "one episode": [row | ({"outcome": None} if row["episode"] == 2 else {}) for row in ROWS],
+}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("rows", UNPAID.values(), ids=UNPAID)
+def test_a_table_without_outcomes_gets_the_same_rewards(
+    fitted: apportion.Run, tmp_path: Path, suffix: str, rows: list[dict[str, Any]]
+) -> None:
+    (tmp_path / "paid").mkdir()
+    write = {".csv": data.write_csv, ".parquet": data.write_parquet}[suffix]
+    paid = rewards(fitted, write(tmp_path / f"paid/log{suffix}", ROWS))
+    file = write(tmp_path / f"log{suffix}", rows)
+    np.testing.assert_allclose(rewards(fitted, file), paid, atol=1e-3)  # an outcome tells a little more
+    told = fitted.explain(episode=file, precision=data.FEW)["lanes"][0]["episodes"]
+    assert len(told) == len(UNPAID_EPISODES)
+    with pytest.raises(UserError, match=r"log.*: episode [13] of 6 has no outcome: .* without --exact"):
+        apportion.relabel(fitted, file, tmp_path / f"exact{suffix}", exact=True)
+
+
+def test_arrays_without_totals_are_relabelled(fitted: apportion.Run, tmp_path: Path) -> None:
+    file = data.write_npz(tmp_path / "log.npz", UNPAID_EPISODES)
+    apportion.relabel(fitted, file, tmp_path / "paid.npz")
+    with np.load(file) as arrays:
+        np.savez(tmp_path / "unpaid.npz", **{name: arrays[name] for name in arrays if name != "totals"})
+    apportion.relabel(fitted, tmp_path / "unpaid.npz", tmp_path / "new.npz")
+    with np.load(tmp_path / "paid.npz") as paid, np.load(tmp_path / "new.npz") as new:
+        np.testing.assert_allclose(new["reward"], paid["reward"], atol=1e-3)
+    with pytest.raises(UserError, match="no array 'totals'"):
+        apportion.fit(tmp_path / "unpaid.npz", out=tmp_path / "run", quiet=True)
+
+
+SHARES = """
+from apportion.methods import rd
+from apportion.methods.rd import Config
+
+def make(config: Config):
+    method = rd.make(config)
+    return method._replace(reward=lambda state, steps: steps.segment_total / 10.0)
+"""
+
+
+def test_a_method_that_divides_outcomes_says_that_it_needs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shares.py").write_text(SHARES)
+    monkeypatch.syspath_prepend(tmp_path)
+    file = data.write_csv(tmp_path / "log.csv", data.table(data.episodes(20)))
+    quick = {"updates": 2, "check_every": 1, "method.hidden": (4,)}
+    run = apportion.fit(file, "shares:make", out=tmp_path / "run", settings=quick, quiet=True)
+    unpaid = data.write_csv(tmp_path / "unpaid.csv", UNPAID["one episode"])
+    with pytest.raises(UserError, match="episode 3 of 6 has no outcome, by which shares:make divides it"):
+        apportion.relabel(run, unpaid, tmp_path / "new.csv")
+
+
+# --- What people are told: by the names of their columns, of the steps that they ask for, or why not
+
+
+def test_a_copy_is_called_by_its_column(tmp_path: Path) -> None:
+    rows = [row | {"s_fahrenheit": 32 - 1.8 * row["s_0"]} for row in data.table(data.episodes(60))]
+    rows = [row | {"s_kind": "abc"[row["step"] % 3]} for row in rows]
+    file = data.write_csv(tmp_path / "log.csv", rows)
+    notes = command("identify", file, "--json").json["certificate"]["notes"]
+    assert "'s_fahrenheit' equals 's_0' up to its unit: the edges of both stand at 's_0'" in notes
+
+
+def test_a_step_is_explained_in_the_episodes_that_have_it(fitted: apportion.Run, tmp_path: Path) -> None:
+    episodes = sorted(data.episodes(8, seed=4), key=lambda each: len(each[1]))
+    lengths = [len(done) for _, done, _ in episodes]
+    assert lengths[0] < lengths[-1]
+    file, last = data.write_csv(tmp_path / "log.csv", data.table(episodes)), lengths[-1] - 1
+    found = fitted.explain(episode=file, steps=[0, last], precision=data.FEW)
+    told = [[step for step in (0, last) if step < length] for length in lengths]
+    for lane in found["lanes"]:
+        assert [episode["steps"] for episode in lane["episodes"]] == told
+    late = fitted.explain(episode=file, steps=[last], precision=data.FEW)["lanes"][0]
+    assert [episode["steps"] for episode in late["episodes"]] == [each[1:] for each in told]
+    assert late["episodes"][0]["contributions"] == []
+    assert np.isfinite(late["mean"]).all()
+    plot_credit(fitted.explain(episode=file, steps=[last], precision=data.FEW), tmp_path / "credit.svg")
+    with pytest.raises(UserError, match=f"--step {last + 1} is beyond every episode, of {last + 1} steps at"):
+        fitted.explain(episode=file, steps=[last + 1], precision=data.FEW)
+
+
+@pytest.mark.parametrize("unit", [1e39, 1e200, 1e-40])
+def test_outcomes_that_single_precision_cannot_hold_are_refused(tmp_path: Path, unit: float) -> None:
+    rows = [row | {"outcome": unit * row["outcome"]} for row in data.table(data.episodes(12))]
+    with pytest.raises(UserError, match="which rewards cannot hold: give another unit"):
+        apportion.fit(data.write_csv(tmp_path / "log.csv", rows), out=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_outcomes_that_are_all_the_same_have_no_answer(tmp_path: Path) -> None:
+    """Their variance is none, of which no share can be told."""
+    rows = [row | {"outcome": 0.1} for row in data.table(data.episodes(40))]
+    file = data.write_csv(tmp_path / "log.csv", rows)
+    apportion.fit(file, "rd", out=tmp_path / "run", settings=data.QUICK, quiet=True)
+    said = " ".join(command("show", tmp_path / "run").out.split())
+    assert "Fitted to 32 episodes; the outcomes of 8 others are all the same." in said
+    assert "The data cannot support an answer (seed 0)" in said
+    assert "unexplained" not in said

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from apportion.runs.progress import ENOUGH, LASTING, Progress, Watch, over_lanes
+from disks import ReaderGone
 
 
 class Clock:
@@ -117,17 +118,7 @@ def test_a_crash_inside_closes_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(master)
 
 
-class _Gone(io.StringIO):
-    """A pipe whose reader has left."""
-
-    def write(self, text: str) -> int:
-        raise BrokenPipeError
-
-    def isatty(self) -> bool:
-        return False
-
-
-@pytest.mark.parametrize(("stream", "quiet"), [(_Gone(), False), (None, False), (io.StringIO(), True)])
+@pytest.mark.parametrize(("stream", "quiet"), [(ReaderGone(), False), (None, False), (io.StringIO(), True)])
 def test_a_training_goes_on_when_nobody_reads_its_progress_and_quiet_is_quiet(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
