@@ -1,5 +1,6 @@
 """Whole trainings in which environments fail: other seeds' numbers are those of a run without failures."""
 
+import itertools
 import json
 import os
 import signal
@@ -88,10 +89,7 @@ def test_a_resumed_run_keeps_it_frozen_and_stays_bit_for_bit(
 
 
 def test_when_no_seed_is_left_the_run_ends_with_one_line(tmp_path: Path) -> None:
-    failing = [
-        (seed, episode, restarts) for seed in (0, 1) for episode in range(40, 130) for restarts in range(4)
-    ]
-    seeds = [episode_seed(*each) for each in failing]
+    seeds = [episode_seed(*each) for each in itertools.product((0, 1), range(40, 130), range(4))]
     out = tmp_path / "run"
     answer = apportion("train", FAULTY, "--out", out, *FLAGS, *_kwargs("nonsense", seeds))
     assert answer.code == 1
