@@ -31,7 +31,6 @@ from apportion.core import registry
 from apportion.core.config import to_dict
 from apportion.core.registry import Entry
 from apportion.core.spec import Spec
-from apportion.core.types import Sampling
 from apportion.data import replay as replays
 from apportion.envs.factored import Factored
 from apportion.envs.greenhouse import Greenhouse
@@ -415,8 +414,8 @@ def test_small_tasks_start_from_the_documented_settings(title: str) -> None:
 # --- Metrics
 
 
-def update_metrics(method_name: str, backbone_name: str, settings: Any = None) -> tuple[set[str], set[str]]:
-    """What one update of each logs; traced only, nothing is computed."""
+def update_metrics(method_name: str, backbone_name: str, settings: Any = None) -> list[set[str]]:
+    """What one update of each logs, and of a model to imagine with; traced only, nothing is computed."""
     method = METHODS[method_name].make(settings or METHODS[method_name].config())
     backbone = BACKBONES[backbone_name].make(BACKBONES[backbone_name].config())
 
@@ -427,10 +426,11 @@ def update_metrics(method_name: str, backbone_name: str, settings: Any = None) -
         state = method.init(key, SPEC)
         rewards = method.reward(state, batch.transitions)
         policy = backbone.update(backbone.init(key, SPEC), batch.transitions, rewards, key)
-        return method.update(state, batch, key)[1], policy[1]
+        model = method.dynamics
+        imagined = model.update(model.init(key, SPEC), state, batch.transitions)[1] if model else {}
+        return method.update(state, batch, key)[1], policy[1], imagined
 
-    of_method, of_backbone = jax.eval_shape(update, jax.random.key(0))
-    return set(of_method), set(of_backbone)
+    return [set(metrics) for metrics in jax.eval_shape(update, jax.random.key(0))]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -450,17 +450,7 @@ def test_every_metric_of_a_backbone_is_documented(backbone: str) -> None:
 
 
 def test_every_metric_of_imagined_steps_is_documented() -> None:
-    method = METHODS["grd"].make(METHODS["grd"].config())
-    model = method.dynamics
-    assert model is not None
-
-    def update(key: jax.Array) -> Any:
-        replay = replays.init(SPEC, 20)
-        drawn = jax.tree.map(lambda x: x[0], replays.draw(replay, key, Sampling(), 4, 1))
-        steps = replays.gather(replay, drawn, 1).transitions
-        return model.update(model.init(key, SPEC), method.init(key, SPEC), steps)[1]
-
-    logged = {*jax.eval_shape(update, jax.random.key(0)), "imagined_share"}
+    logged = {*update_metrics("grd", "sac")[2], "imagined_share"}
     assert names(section(IMAGINED, "Logged metrics"), "metric") == logged
 
 
