@@ -15,17 +15,16 @@ CONFIGS = {name: entry.config for name, entry in (METHODS | BACKBONES).items()}
 
 COUNTS = "segments update_every components cells best lessons stored columns layers heads width symbols"
 COUNTS += " steps_per_segment batch_size actor_every decay_updates exploration_updates epochs"
-POSITIVE = (
-    "learning_rate critic_learning_rate temperature length_scale initial_temperature clip largest_gradient"
-)
-WEIGHTS = "edge_learning_rate lessons_per_update prefix_weight variance_penalty state_weight renorm_after"
-WEIGHTS += " weight_decay exploration_noise smoothing_noise smoothing_clip value_weight entropy_weight"
-WEIGHTS += " actor_penalty critic_penalty"
+POSITIVE = "learning_rate critic_learning_rate temperature length_scale initial_temperature clip"
+POSITIVE += " largest_gradient"
+WEIGHTS = "edge_learning_rate prefix_weight variance_penalty state_weight weight_decay exploration_noise"
+WEIGHTS += " smoothing_noise smoothing_clip value_weight entropy_weight actor_penalty critic_penalty"
 # What no setting of a name may be, whoever has it, and what is said of that.
 RULES: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(COUNTS.split(), (0, "must be at least ")),
     **dict.fromkeys(POSITIVE.split(), (0.0, "must be positive")),
     **dict.fromkeys(WEIGHTS.split(), (-0.5, "must not be negative")),
+    **dict.fromkeys(("lessons_per_update", "renorm_after"), (-1, "must not be negative")),
     **dict.fromkeys(("hidden", "critic_hidden"), ((8, 0), "must be at least 1 each")),
     **dict.fromkeys(("discount", "momentum", "best_share"), (1.0, "must be in [0, 1)")),
     **dict.fromkeys(("polyak", "statistics_rate"), (0.0, "must be in (0, 1]")),
