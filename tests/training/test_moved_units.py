@@ -34,7 +34,7 @@ def _moved(name: str) -> AgentState:
     seen = scaling.batch(BEFORE, Batch(SEGMENTS, builders.transitions(0, 4)))
     assert seen.segments is not None
     if method.memory is None:
-        state, _ = agents.update_model(method, state, seen, jax.random.key(1))
+        state = jax.jit(lambda state: agents.update_model(method, state, seen, jax.random.key(1))[0])(state)
     else:
         total, length = seen.segments.total, seen.segments.length
         survey = Survey(total, length, jnp.ones(4, bool), lambda places: builders.lane(seen.segments, places))
@@ -93,7 +93,7 @@ def test_a_policy_with_running_statistics_acts_the_same_in_other_units(name: str
     backbone = BACKBONES[name].make(BACKBONES[name].config(**sizes))
     hidden = jnp.ones(builders.SPEC.observation_size).at[0].set(0.0)
     method = METHODS["oracle"].make(METHODS["oracle"].config())._replace(policy_mask=lambda _: hidden)
-    start = agents.init(method, backbone, jax.random.key(0), builders.SPEC, BEFORE)
+    start = jax.jit(lambda key: agents.init(method, backbone, key, builders.SPEC, BEFORE))(jax.random.key(0))
     builders.assert_equal(
         agents.rescaled(method, start, NOW).backbone, start.backbone
     )  # nothing was seen yet

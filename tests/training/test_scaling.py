@@ -364,7 +364,8 @@ def _measured(replay: replays.Replay, method: Method = ORACLE) -> scaling.Scalin
     state = AgentState(
         method.init(jax.random.key(0), builders.SPEC), None, scaling.unknown(builders.SPEC, returns=True)
     )
-    found = watch_returns(method, WANTED, state, replay, jax.random.key(1))
+    watch = jax.jit(lambda state, replay, key: watch_returns(method, WANTED, state, replay, key))
+    found = watch(state, replay, jax.random.key(1))
     assert found.scaling is not None
     return found.scaling
 
