@@ -37,6 +37,7 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> apportion.Run:
     return apportion.fit(log, "grd", backbone="iql", out=folder / "run", settings=settings, quiet=True)
 
 
+@pytest.mark.slow
 def test_a_continuous_policy_earns_more_and_says_so(table_file: Path, tmp_path: Path) -> None:
     settings, out = SETTINGS | {"pessimism": 0.5}, tmp_path / "run"
     run = apportion.fit(table_file, backbone="rebrac", out=out, settings=settings, quiet=True)
@@ -74,6 +75,7 @@ def test_the_verb_prints_what_the_run_knows(chosen: apportion.Run) -> None:
         chosen.resume()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "kinds", "words"),
     [
@@ -111,5 +113,7 @@ def test_one_sentence() -> None:
     untried = "these data cannot tell: 40% of its actions were never tried"
     assert verdict(told | {"untried": 0.4})[1] == untried
     assert verdict(told | {"supported": False})[0] == "unknown"
+    assert verdict(told | {"episodes": 40})[1].startswith("these data cannot tell: 40 episodes are too few")
+    assert "only one action" in verdict(told | {"single_action": True})[1]
     losses = {name: value - 600 for name, value in told.items() if name.startswith(("behaviour", "policy"))}
     assert verdict(told | losses)[1] == "better than what was done by 12 [3, 20]"
