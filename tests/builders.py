@@ -160,6 +160,46 @@ def batch(seed: int, size: int, segment_count: int, spec: Spec = SPEC) -> Batch:
     return Batch(found, transitions(seed, size, spec))
 
 
+def initial(contract: Any, spec: Spec = SPEC) -> Any:
+    """What a method or a backbone starts from."""
+    return jax.jit(lambda key: contract.init(key, spec))(jax.random.key(0))
+
+
+def as_if_learned(tree: Any, size: float = 0.3) -> Any:
+    """Networks that have moved: what starts at 0 has a say."""
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda leaf: leaf + size * normal(rng, *leaf.shape), tree)
+
+
+def moved(state: Any, *names: str) -> Any:
+    """These parts of a state as if it had learned; variances stay positive, and counters what they are."""
+    rng = np.random.default_rng(0)
+
+    def move(leaf: jax.Array) -> jax.Array:
+        counter = leaf.dtype == jnp.int32
+        return leaf if counter else leaf + 0.2 * jnp.abs(normal(rng, *leaf.shape))
+
+    return state._replace(**{name: jax.tree.map(move, getattr(state, name)) for name in names})
+
+
+def episode(seed: int, ends: list[int]) -> dict[str, Any]:
+    """What workers send of an episode whose segments end after these many steps."""
+    rng = np.random.default_rng(seed)
+    length = ends[-1]
+    true_rewards = rng.normal(size=length).astype(np.float32)
+    paid, segment_end = np.zeros(length, np.float32), np.zeros(length, np.bool_)
+    for start, end in zip([0, *ends[:-1]], ends, strict=True):
+        paid[end - 1], segment_end[end - 1] = true_rewards[start:end].sum(), True
+    return {
+        "observations": rng.normal(size=(length + 1, 3)).astype(np.float32),
+        "actions": rng.uniform(-1, 1, (length, 2)).astype(np.float32),
+        "paid": paid,
+        "true_rewards": true_rewards,
+        "segment_end": segment_end,
+        "terminated": np.asarray(False),
+    }
+
+
 def numpy(tree: Any) -> Any:
     """Every array of a tree as NumPy, in double precision where it is a float."""
 

@@ -38,15 +38,7 @@ if jax.__version__.startswith("0.10."):
 gc.set_threshold(100_000, 50, 50)
 
 # Wherever arrays meet mathematics. The hook must come before the first import of each module.
-_CHECKED = (
-    "nn",
-    "methods",
-    "backbones",
-    "data.memory",
-    "data.replay",
-    "training.agent",
-    "training.evaluate",
-)
+_CHECKED = ("nn", "methods", "backbones", "data.memory", "data.replay", "training.agent", "training.evaluate")
 install_import_hook([f"apportion.{module}" for module in _CHECKED], "checking.beartype")
 
 # The same examples in every run. Their time is no matter: the first one compiles, and machines are busy.
@@ -60,6 +52,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let JAX read what a neighbour is still writing: it then compiles by itself. The whole-program tests
     share a store of compiled programs, which stays for all that runs after them in the same process."""
     config.addinivalue_line("filterwarnings", "ignore:Error reading persistent compilation cache")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where nobody asks for slow tests, files of nothing else are not imported: PyTorch takes seconds."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    return "\npytestmark = pytest.mark.slow\n" in collection_path.read_text() or None
 
 
 _before = [0]  # bytes that this process had when programs were forgotten last

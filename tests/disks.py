@@ -1,5 +1,6 @@
-"""Disks without room, for real: the system itself refuses to let files grow."""
+"""Disks without room, for real: the system itself refuses to let files grow; and pipes without a reader."""
 
+import io
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,3 +15,10 @@ def small_files(limit: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+class ReaderGone(io.StringIO):
+    """A pipe whose reader has left."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError

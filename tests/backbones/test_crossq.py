@@ -10,7 +10,7 @@ import pytest
 from apportion.backbones import crossq, soft
 from apportion.nn import optimise
 from apportion.nn.renorm import RenormMLP
-from builders import SPEC, assert_close, assert_equal, lane, normal, numpy, transitions
+from builders import assert_close, assert_equal, initial, lane, moved, numpy, transitions
 from probes import plain_renorm, plain_values
 
 # Adam's first step is as long for the smallest gradient as for any: a short one, and its moments tell.
@@ -30,16 +30,8 @@ STEPS = transitions(1, 6)
 @pytest.fixture(scope="module")
 def state() -> soft.State:
     """Statistics have moved, and scales and shifts have a say."""
-    fresh = jax.jit(lambda key: crossq.make(CONFIG).init(key, SPEC))(jax.random.key(0))
-    rng = np.random.default_rng(0)
-
-    def moved(leaf: jax.Array) -> jax.Array:
-        counter = leaf.dtype == jnp.int32
-        return leaf if counter else leaf + 0.2 * jnp.abs(normal(rng, *leaf.shape))
-
     names = ("actor", "critics", "actor_statistics", "critic_statistics")
-    parts = {name: jax.tree.map(moved, getattr(fresh, name)) for name in names}
-    return fresh._replace(**parts, log_temperature=jnp.asarray(-0.7))
+    return moved(initial(crossq.make(CONFIG)), *names)._replace(log_temperature=jnp.asarray(-0.7))
 
 
 def _judges(state: soft.State) -> Any:

@@ -49,7 +49,7 @@ def _plain_target(state: dqn.State, steps: Any) -> np.ndarray:
     return np.array(target)
 
 
-def test_both_networks_step_towards_the_double_target(
+def test_both_networks_step_towards_the_double_target_and_targets_follow_by_the_polyak_step(
     state: dqn.State, updated: tuple[dqn.State, Any]
 ) -> None:
     after, metrics = updated
@@ -65,9 +65,6 @@ def test_both_networks_step_towards_the_double_target(
 
     values = [found[np.arange(6), taken] for found in _plain_values(after.networks, plain.observation)]
     assert sum(((found - target) ** 2).mean() for found in values) < loss
-
-
-def test_targets_follow_by_the_polyak_step(state: dqn.State, updated: tuple[dqn.State, Any]) -> None:
     after, _ = updated
     expected = jax.tree.map(lambda t, n: 0.9 * t + 0.1 * n, state.target_networks, after.networks)
     assert_close(after.target_networks, expected, rtol=1e-4, atol=1e-7)

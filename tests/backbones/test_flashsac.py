@@ -10,7 +10,7 @@ import pytest
 from apportion.backbones import actor_critic, flashsac, soft
 from apportion.nn import optimise
 from apportion.nn.unit import UnitResidual
-from builders import SPEC, assert_close, assert_equal, lane, normal, numpy, transitions
+from builders import assert_close, assert_equal, initial, lane, moved, numpy, transitions
 from probes import plain_unit
 
 # Adam's first step is as long for the smallest gradient as for any: a short one, and its moments tell.
@@ -25,16 +25,8 @@ BINS = np.linspace(-5, 5, 101)
 @pytest.fixture(scope="module")
 def state() -> soft.State:
     """Statistics have moved, norms have a say, and targets differ from critics."""
-    fresh = jax.jit(lambda key: flashsac.make(CONFIG).init(key, SPEC))(jax.random.key(0))
-    rng = np.random.default_rng(0)
-
-    def moved(leaf: jax.Array) -> jax.Array:
-        counter = leaf.dtype == jnp.int32
-        return leaf if counter else leaf + 0.2 * jnp.abs(normal(rng, *leaf.shape))
-
     names = ("actor", "critics", "target_critics", "actor_statistics", "critic_statistics")
-    parts = {name: jax.tree.map(moved, getattr(fresh, name)) for name in names}
-    return fresh._replace(**parts, log_temperature=jnp.asarray(-0.7))
+    return moved(initial(flashsac.make(CONFIG)), *names)._replace(log_temperature=jnp.asarray(-0.7))
 
 
 def _plain_projection(
@@ -55,30 +47,17 @@ def _plain_projection(
 # --- The projection
 
 
-def _project(probabilities: np.ndarray, rewards: Any, terminated: Any, costs: Any) -> np.ndarray:
-    parts = (jnp.asarray(part, jnp.float32) for part in (probabilities, rewards))
-    ends, costs = jnp.asarray(terminated), jnp.asarray(costs, jnp.float32)
-    return np.asarray(jax.jit(flashsac.projected, static_argnums=4)(*parts, ends, costs, 0.9))
-
-
 def test_the_projection_shares_each_bin_between_two_neighbours() -> None:
     """Some rewards lead far beyond the ends, some steps end, and entropy costs something or pays."""
     rng = np.random.default_rng(0)
     probabilities = rng.dirichlet(np.ones(101), 8)
     rewards = [0.0, 0.33, -0.71, 4.9, -4.9, 30.0, -30.0, 1.234]
     terminated, costs = [False, True] * 4, [0.0, 1.0, -2.5, 0.4, 1.0, 0.0, 0.0, 3.0]
-    found = _project(probabilities, rewards, terminated, costs)
+    arrays = (jnp.asarray(part) for part in (probabilities, rewards, terminated, costs))
+    found = jax.jit(flashsac.projected, static_argnums=4)(*arrays, 0.9)
     expected = _plain_projection(probabilities, rewards, terminated, costs, 0.9)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("reward", "place"), [(-7.0, 0), (-5.0, 0), (0.0, 50), (0.1, 51), (5.0, 100), (7.0, 100)]
-)
-def test_a_true_end_is_worth_its_reward_cut_at_the_ends(reward: float, place: int) -> None:
-    found = _project(np.full((1, 101), 1 / 101), [reward], [True], [99.0])
-    np.testing.assert_allclose(found[0, place], 1, atol=2e-5)
 
 
 # --- Steps
@@ -186,9 +165,9 @@ def test_lengths_hold_at_the_start_and_after_every_step(state: soft.State) -> No
         norms = [(scale**2 + shift**2).mean(axis=-1) for scale, shift in pairs]
         return [*columns, *norms, (network.rms_scale**2).mean(axis=-1)]
 
-    fresh = flashsac.make(CONFIG).init(jax.random.key(1), SPEC)
+    fresh = initial(flashsac.make(CONFIG))
     quick = flashsac.make(flashsac.Config(hidden=(8,), critic_hidden=(8,), batch_size=6, learning_rate=0.1))
-    learner, update = quick.init(jax.random.key(2), SPEC), jax.jit(quick.update)
+    learner, update = initial(quick), jax.jit(quick.update)
     for number in range(3):
         learner, _ = update(learner, STEPS, STEPS.paid, jax.random.key(number))
         for network in (fresh.actor, fresh.critics, fresh.target_critics, learner.actor, learner.critics):

@@ -11,16 +11,12 @@ import pytest
 from apportion.backbones import imitation, iql, rebrac
 from apportion.envs import acting
 from apportion.nn.networks import normalise
-from builders import BUTTONS, SPEC, numpy, transitions
+from builders import BUTTONS, SPEC, initial, numpy, transitions
 from probes import BEST_ACTION, TINY, bandit, plain_outputs, plain_values, train
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "batch_size": 64, "learning_rate": 3e-3}
 STEPS = transitions(1, 6)
 LOGGED = STEPS._replace(next_action=transitions(2, 6).action)
-
-
-def _state(backbone: Any, spec: Any = SPEC) -> Any:
-    return jax.jit(lambda key: backbone.init(key, spec))(jax.random.key(0))
 
 
 # --- Losses beside NumPy
@@ -29,7 +25,7 @@ def _state(backbone: Any, spec: Any = SPEC) -> Any:
 @pytest.mark.parametrize("spec", [SPEC, BUTTONS], ids=["continuous", "discrete"])
 def test_the_density_of_logged_actions(spec: Any) -> None:
     steps = transitions(1, 6, spec)
-    actor = _state(imitation.make(imitation.Config(**SMALL)), spec).actor
+    actor = initial(imitation.make(imitation.Config(**SMALL)), spec).actor
     if actor.log_std is not None:
         actor = actor._replace(log_std=jnp.asarray([-0.5, 9.0]))  # the second is cut at 1
     found = imitation.log_density(actor, steps.observation, steps.action)
@@ -45,7 +41,7 @@ def test_the_density_of_logged_actions(spec: Any) -> None:
 
 def test_an_update_of_iql() -> None:
     config = iql.Config(**SMALL, discount=0.9, polyak=0.1, expectile=0.8)
-    state = _state(iql.make(config))
+    state = initial(iql.make(config))
     state = state._replace(target_critics=jax.tree.map(lambda weight: 0.5 * weight, state.target_critics))
     after, metrics = jax.jit(iql.make(config).update)(state, STEPS, STEPS.paid, jax.random.key(1))
     plain, was = numpy(STEPS), numpy(state)
@@ -73,7 +69,7 @@ def _normed(network: Any, inputs: np.ndarray) -> np.ndarray:
 
 def test_rebrac_pays_for_leaving_logged_actions() -> None:
     config = rebrac.Config(**SMALL, smoothing_noise=0.0, actor_penalty=0.3, critic_penalty=0.2)
-    state = _state(rebrac.make(config))
+    state = initial(rebrac.make(config))
     plain, was = numpy(LOGGED), numpy(state)
     after = np.tanh(plain_outputs(was.target_actor, plain.next_observation))
     value = plain_values(was.target_critics, plain.next_observation, after, _normed).min(axis=0)

@@ -11,7 +11,7 @@ from scipy import stats
 from apportion.backbones import ppo
 from apportion.core.spec import Spec
 from apportion.core.types import Acted, Transitions
-from builders import BUTTONS, SPEC, assert_equal, normal, numpy, transitions
+from builders import BUTTONS, SPEC, as_if_learned, assert_equal, initial, normal, numpy, transitions
 from probes import BEST_ACTION, TINY, plain_outputs
 
 CONFIG = ppo.Config(hidden=(8, 8), batch_size=4, discount=0.9, trace=0.8, clip=0.1, entropy_weight=0.1)
@@ -21,9 +21,7 @@ REAL = np.array([True] * 6 + [False])
 
 def _networks(spec: Spec) -> ppo.Networks:
     """As if they had learned: actions are not all alike."""
-    fresh = jax.jit(lambda key: ppo.make(CONFIG).init(key, spec))(jax.random.key(0)).networks
-    rng = np.random.default_rng(0)
-    return jax.tree.map(lambda leaf: leaf + 0.3 * normal(rng, *leaf.shape), fresh)
+    return as_if_learned(initial(ppo.make(CONFIG), spec).networks)
 
 
 def _steps(spec: Spec) -> Transitions:
@@ -45,32 +43,12 @@ def _plain_log_density(networks: Any, observation: np.ndarray, action: np.ndarra
     return (inside - np.log(1 - action**2)).sum(axis=1)
 
 
-def test_densities_are_those_of_the_actions_that_are_taken(spec: Spec) -> None:
-    networks, steps = _networks(spec), transitions(1, 7, spec)
-    found = ppo.log_densities(networks, steps.observation, steps.action)
-    expected = _plain_log_density(*numpy((networks, steps.observation, steps.action)))
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-
-
 def test_a_saturated_action_has_a_density() -> None:
     networks = _networks(SPEC)
     edge = jnp.asarray([[1.0, -1.0]])
     slopes = jax.grad(lambda n: jnp.sum(ppo.log_densities(n, jnp.zeros((1, 3)), edge)))(networks)
     assert np.isfinite(ppo.log_densities(networks, jnp.zeros((1, 3)), edge)).all()
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
-
-
-def test_advantages_are_sums_of_errors_until_the_steps_no_longer_follow() -> None:
-    errors = np.random.default_rng(0).normal(size=7)
-    found = ppo.advantages(jnp.asarray(errors, jnp.float32), jnp.asarray(FOLLOWS), 0.9, 0.8)
-    expected = []
-    for t in range(7):
-        total, k = errors[t], t
-        while FOLLOWS[k]:
-            k += 1
-            total += (0.9 * 0.8) ** (k - t) * errors[k]
-        expected.append(total)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_a_rollout_is_judged_as_the_formulas_say(spec: Spec) -> None:

@@ -70,7 +70,9 @@ def test_only_a_true_end_stops_the_bootstrap() -> None:
 
 
 @pytest.mark.parametrize(("pool", "pooled"), [("min", np.min), ("mean", np.mean)])
-def test_critics_step_towards_the_soft_bellman_target(state: soft.State, pool: Any, pooled: Any) -> None:
+def test_critics_step_towards_the_soft_bellman_target_and_targets_follow(
+    state: soft.State, pool: Any, pooled: Any
+) -> None:
     steps, key = transitions(1, 6), jax.random.key(4)
     rewards, config = steps.paid, replace(CONFIG, critic_pool=pool)
     after, metrics = jax.jit(sac.make(config).update)(state, steps, rewards, key)
@@ -91,6 +93,11 @@ def test_critics_step_towards_the_soft_bellman_target(state: soft.State, pool: A
     stepped = numpy(after.critics)
     values = plain_values(stepped, plain.observation, plain.action)
     assert ((values - target) ** 2).mean(axis=1).sum() < loss
+    before, targets = numpy((state.target_critics, after.target_critics))
+    for old, new, followed in zip(*map(jax.tree.leaves, (before, stepped, targets)), strict=True):
+        np.testing.assert_allclose(followed, 0.9 * old + 0.1 * new, rtol=1e-4, atol=1e-7)
+    # The temperature aims at minus the number of actions, where nothing else was asked for.
+    assert np.sign(after.log_temperature - state.log_temperature) == -np.sign(metrics["entropy"] + 2)
 
 
 @pytest.mark.parametrize(("rate", "critics"), [(None, 1e-2), (1e-3, 1e-3)])
@@ -98,17 +105,6 @@ def test_critics_may_have_a_learning_rate_of_their_own(rate: float | None, criti
     state = sac.make(replace(CONFIG, critic_learning_rate=rate)).init(jax.random.key(0), SPEC)
     others = (state.actor_optimiser.learning_rate, state.temperature_optimiser.learning_rate)
     np.testing.assert_allclose([state.critic_optimiser.learning_rate, *others], [critics, 1e-2, 1e-2])
-
-
-def test_targets_follow_the_critics_by_the_polyak_step(state: soft.State) -> None:
-    after, metrics = jax.jit(sac.make(CONFIG).update)(
-        state, transitions(1, 6), jnp.ones(6), jax.random.key(4)
-    )
-    # By the way: the temperature aims at minus the number of actions, where nothing else was asked for.
-    assert np.sign(after.log_temperature - state.log_temperature) == -np.sign(metrics["entropy"] + 2)
-    before, critics, targets = numpy((state.target_critics, after.critics, after.target_critics))
-    for old, new, followed in zip(*map(jax.tree.leaves, (before, critics, targets)), strict=True):
-        np.testing.assert_allclose(followed, 0.9 * old + 0.1 * new, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize(("entropy", "direction"), [(-1.0, -1), (-3.0, 1)])

@@ -7,7 +7,7 @@ import pytest
 
 from apportion.backbones import actor_critic, simba, soft
 from apportion.nn import optimise
-from builders import SPEC, assert_close, normal, numpy, transitions
+from builders import assert_close, initial, moved, numpy, transitions
 from probes import plain_residual, plain_values
 
 CONFIG = simba.Config(hidden=(8,), critic_hidden=(8, 8), batch_size=6, discount=0.9, weight_decay=0.5)
@@ -17,14 +17,7 @@ STEPS = transitions(1, 6)
 @pytest.fixture(scope="module")
 def state() -> soft.State:
     """As if it had learned: biases have a say, and targets differ from critics."""
-    fresh = jax.jit(lambda key: simba.make(CONFIG).init(key, SPEC))(jax.random.key(0))
-    rng = np.random.default_rng(0)
-    names = ("actor", "critics", "target_critics")
-    parts = {
-        name: jax.tree.map(lambda leaf: leaf + 0.2 * normal(rng, *leaf.shape), getattr(fresh, name))
-        for name in names
-    }
-    return fresh._replace(**parts)
+    return moved(initial(simba.make(CONFIG)), "actor", "critics", "target_critics")
 
 
 def test_an_update_is_that_of_sac_with_weight_decay(state: soft.State) -> None:
@@ -50,13 +43,12 @@ def test_an_update_is_that_of_sac_with_weight_decay(state: soft.State) -> None:
     assert_close(after.critics, shorter)
 
 
-def test_actor_and_critics_decay_and_the_temperature_does_not(state: soft.State) -> None:
+def test_actor_and_critics_decay_not_the_temperature_and_half_of_sac_s_entropy_is_aimed_at(
+    state: soft.State,
+) -> None:
     for optimiser in (state.actor_optimiser, state.critic_optimiser):
         assert (float(optimiser.learning_rate), float(optimiser.weight_decay)) == pytest.approx((1e-4, 0.5))
     assert state.temperature_optimiser.weight_decay is None
     assert float(jnp.exp(state.log_temperature)) == pytest.approx(0.01)
-
-
-def test_the_entropy_aimed_at_is_half_of_what_sac_aims_at() -> None:
     assert simba.Config().entropy_for(6) == -3.0
     assert simba.Config(target_entropy=-1.0).entropy_for(6) == -1.0

@@ -1,5 +1,6 @@
 """Speed: only what is asked for is measured, what was measured is kept, and pages have the tables of it."""
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from apportion.core.config import UserError
-from lib import memory
+from lib import memory, timing
 from scripts import load
 
 ROOT = Path(__file__).parents[2]
@@ -78,12 +79,30 @@ def test_bad_flags_name_the_fix(flags: dict[str, Any]) -> None:
 # --- Pages
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_pages_have_what_the_results_say(page: Path) -> None:
-    text = page.read_text()
-    assert text == tables.filled(text, ROOT / "results"), "run benchmarks/tables.py"
-
-
-def test_every_table_of_the_script_is_on_a_page() -> None:
+def test_pages_have_what_the_results_say_and_every_table_of_the_script() -> None:
+    for page in PAGES:
+        text = page.read_text()
+        assert text == tables.filled(text, ROOT / "results"), f"{page}: run benchmarks/tables.py"
     text = "\n".join(page.read_text() for page in PAGES)
     assert set(re.findall(r"<!-- ([a-z\-0-9]+) -->\n", text)) - {"end"} == set(tables.TABLES)
+
+
+# --- Noise on the machine hits all that is compared: repetitions are interleaved
+
+
+def test_everyone_runs_once_in_each_round_and_ratios_compare_within_it() -> None:
+    order: list[str] = []
+    taken = timing.interleaved({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, rounds=3)
+    assert order == ["a", "b"] * 3
+    assert {name: len(seconds) for name, seconds in taken.items()} == {"a": 3, "b": 3}
+    # A machine that slows down by ten between two rounds changes no ratio.
+    assert timing.ratios([0.1, 1.0], [0.2, 2.0]) == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(("each", "limit", "count"), [(0.25, 1.25, 5), (60.0, 1.0, 3), (0.0, 60.0, 7)])
+def test_a_run_is_repeated_until_its_time_is_spent_but_neither_once_nor_forever(
+    each: float, limit: float, count: int
+) -> None:
+    moments = itertools.cycle([0.0, each])
+    now = itertools.accumulate(moments)
+    assert timing.repeated(lambda: None, limit, most=7, clock=lambda: next(now)) == [each] * count

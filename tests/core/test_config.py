@@ -2,53 +2,45 @@
 
 import dataclasses
 import json
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from apportion.backbones import BACKBONES
-from apportion.core.config import UserError, from_dict, nearest, to_dict
+from apportion.core.config import UserError, nearest, to_dict
 from apportion.envs.make import EnvConfig
 from apportion.methods import METHODS
 from apportion.training.presets import GREENHOUSE, preset
 from apportion.training.settings import Config, Schedule
 
-CONFIGS: dict[str, Any] = {
-    **{f"method {name}": entry.config() for name, entry in METHODS.items()},
-    **{f"backbone {name}": entry.config() for name, entry in BACKBONES.items()},
-    "schedule": Schedule(steps=5, workers=0),
-    "env": EnvConfig("HalfCheetah-v4", delay="10-30", max_episode_steps=50),
-}
+EACH_ONCE = [(method, [*BACKBONES][number % len(BACKBONES)]) for number, method in enumerate(METHODS)]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_configs_survive_json(name: str) -> None:
-    config = CONFIGS[name]
-    assert from_dict(type(config), json.loads(json.dumps(to_dict(config)))) == config
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize(("method", "backbone"), EACH_ONCE)
 def test_a_whole_training_survives_json(method: str, backbone: str) -> None:
-    config = Config(EnvConfig("HalfCheetah-v4"), method=method, backbone=backbone, seed=3, lanes=2)
+    env = EnvConfig("HalfCheetah-v4", delay="10-30", max_episode_steps=50)
+    schedule = Schedule(steps=5, workers=0)
+    config = Config(env, method=method, backbone=backbone, schedule=schedule, seed=3, lanes=2)
     data = json.loads(json.dumps(config.to_dict()))
     assert Config.from_dict(data) == config
     assert Config.from_dict(data).seeds == [3, 4]
-    with pytest.raises(UserError, match=r"unknown setting lane \(did you mean 'lanes'\?\)"):
-        Config.from_dict(data | {"lane": 1})
-    with pytest.raises(UserError, match=r"unknown setting schedule\.step \(did you mean 'steps'\?\)"):
-        Config.from_dict(data | {"schedule": {"step": 1}})
-    with pytest.raises(UserError, match=r"unknown method 'oracel' \(did you mean 'oracle'\?\)"):
-        Config.from_dict(data | {"method": {"name": "oracel"}})
 
 
-@pytest.mark.parametrize("name", [name for name in CONFIGS if to_dict(CONFIGS[name])])
-def test_a_misspelt_setting_is_named_with_the_nearest_known_one(name: str) -> None:
-    config = CONFIGS[name]
-    known = dataclasses.fields(config)[0].name
-    with pytest.raises(UserError, match=rf"unknown setting {known}s \(did you mean '{known}'\?\)"):
-        from_dict(type(config), {f"{known}s": 1})
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"lane": 1}, r"unknown setting lane \(did you mean 'lanes'\?\)"),
+        ({"schedule": {"step": 1}}, r"unknown setting schedule\.step \(did you mean 'steps'\?\)"),
+        (
+            {"method": {"name": "rd", "hiden": 1}},
+            r"unknown setting method\.hiden \(did you mean 'hidden'\?\)",
+        ),
+        ({"method": {"name": "oracel"}}, r"unknown method 'oracel' \(did you mean 'oracle'\?\)"),
+    ],
+)
+def test_what_a_training_does_not_know_is_named(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        Config.from_dict(Config(EnvConfig("HalfCheetah-v4")).to_dict() | change)
 
 
 @pytest.mark.parametrize("entry", [*METHODS.values(), *BACKBONES.values()], ids=[*METHODS, *BACKBONES])
@@ -56,37 +48,6 @@ def test_every_registered_config_is_frozen_and_says_what_it_is(entry: Any) -> No
     assert dataclasses.is_dataclass(entry.config)
     assert entry.config.__dataclass_params__.frozen
     assert entry.config.__doc__.splitlines()[0].endswith(".")
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"steps": 0}, "steps=0 must be at least 1"),
-        ({"warmup_steps": -1}, "warmup_steps=-1 must not be negative"),
-        ({"workers": -1}, "workers=-1 must not be negative"),
-    ],
-)
-def test_schedules_that_cannot_work_are_refused(change: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
-        Schedule(**change)
-
-
-@dataclass(frozen=True)
-class Inner:
-    sizes: tuple[int, ...] = (1,)
-    limit: float | None = None
-    every: tuple[int, int] | int | None = None
-
-
-@dataclass(frozen=True)
-class Outer:
-    inner: Inner = field(default_factory=Inner)
-
-
-@pytest.mark.parametrize("inner", [Inner(), Inner((2, 3), 0.5, (1, 2)), Inner((), None, 7)])
-def test_nested_configs_survive_json(inner: Inner) -> None:
-    data = json.loads(json.dumps(to_dict(Outer(inner))))
-    assert from_dict(Outer, data) == Outer(inner)
 
 
 def test_where_nothing_is_near_all_known_names_are_listed() -> None:

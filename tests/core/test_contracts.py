@@ -121,24 +121,20 @@ def backbone(request: pytest.FixtureRequest) -> Subject:
 # --- Both kinds
 
 
-def test_state_is_arrays_and_keeps_its_form(subject: Subject) -> None:
+def test_state_is_arrays_and_keeps_its_form_so_that_one_trace_serves_all_updates(subject: Subject) -> None:
     """Structure, shapes, dtypes and weak types: if one of them changed, the next call would compile anew."""
     leaves = jax.tree.leaves(subject.state)
     assert leaves
     assert all(isinstance(leaf, jax.Array) and not leaf.weak_type for leaf in leaves)
     after, metrics = subject.jitted(subject.state, subject.data, jax.random.key(1))
+    traces = subject.jitted._cache_size()
+    subject.jitted(after, subject.data, jax.random.key(2))
+    assert subject.jitted._cache_size() == traces
     assert jax.tree.structure(after) == jax.tree.structure(subject.state)
     for old, new in zip(leaves, jax.tree.leaves(after), strict=True):
         assert (new.shape, new.dtype, new.weak_type) == (old.shape, old.dtype, old.weak_type)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after))
     assert all(value.shape == () and np.isfinite(value) for value in metrics.values())
-
-
-def test_one_trace_serves_all_updates(subject: Subject) -> None:
-    state, _ = subject.jitted(subject.state, subject.data, jax.random.key(1))
-    traces = subject.jitted._cache_size()
-    subject.jitted(state, subject.data, jax.random.key(2))
-    assert subject.jitted._cache_size() == traces
 
 
 @pytest.mark.slow
@@ -174,18 +170,15 @@ def test_the_key_decides(subject: Subject) -> None:
 def test_loss_falls_on_a_fixed_batch(subject: Subject) -> None:
     """Any method that reports losses, and every backbone's critic."""
 
-    @jax.jit
-    def train(state: Any, keys: jax.Array) -> tuple[Any, Any]:
-        return jax.lax.scan(lambda s, key: subject.update(s, subject.data, key), state, keys)
-
-    state, metrics = train(subject.state, jax.random.split(jax.random.key(4), 300))
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((state, metrics)))
-    reported = "actor_loss" if subject.name == "bc" else "critic_loss"  # it has no critic
-    names = [reported] if subject.name in BACKBONES else [n for n in metrics if n.endswith("_loss")]
-    if not names:
-        return  # nothing to learn by descent
-    loss = sum(np.asarray(metrics[name], np.float64) for name in names)
-    assert np.mean(loss[-20:]) < 0.8 * np.mean(loss[:20])
+    wanted = {"bc": "actor_loss"}.get(subject.name, "critic_loss") if subject.name in BACKBONES else "_loss"
+    state, losses = subject.state, []
+    for key in jax.random.split(jax.random.key(4), 300):
+        state, metrics = subject.jitted(state, subject.data, key)
+        losses.append([value for name, value in metrics.items() if name.endswith(wanted)])
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((state, losses)))
+    if losses[0]:  # else there is nothing to learn by descent
+        loss = np.sum(np.array(losses, np.float64), axis=1)
+        assert np.mean(loss[-20:]) < 0.8 * np.mean(loss[:20])
 
 
 # --- Methods
@@ -200,23 +193,17 @@ def test_a_method_rewards_every_step(method: Subject) -> None:
         assert np.isfinite(rewards).all()
 
 
-def test_a_method_says_what_the_policy_may_see(method: Subject) -> None:
-    if method.contract.policy_mask is None:
-        return
-    mask = method.contract.policy_mask(method.state)
-    assert mask.shape == (SPEC.observation_size,)
-    assert mask.dtype == jnp.float32
-    assert set(np.unique(mask)) <= {0.0, 1.0}
-    assert mask.any()  # or the policy would be blind from the start
-
-
-def test_a_method_that_claims_a_graph_gives_probabilities(method: Subject) -> None:
-    if method.contract.graph is None:
-        return
+def test_a_method_may_have_a_graph_and_hide_something_from_the_policy(method: Subject) -> None:
     states, actions = SPEC.observation_size, SPEC.action_size
-    edges = method.contract.graph.edges(method.state)
-    assert [e.shape for e in edges] == [(states,), (actions,), (states, states), (actions, states)]
-    assert all(((block >= 0) & (block <= 1)).all() for block in edges)
+    if method.contract.policy_mask is not None:
+        mask = method.contract.policy_mask(method.state)
+        assert (mask.shape, mask.dtype) == ((states,), jnp.float32)
+        assert set(np.unique(mask)) <= {0.0, 1.0}
+        assert mask.any()  # or the policy would be blind from the start
+    if method.contract.graph is not None:
+        edges = method.contract.graph.edges(method.state)
+        assert [e.shape for e in edges] == [(states,), (actions,), (states, states), (actions, states)]
+        assert all(((block >= 0) & (block <= 1)).all() for block in edges)
 
 
 def test_only_the_oracle_reads_the_hidden_reward(method: Subject) -> None:
@@ -245,17 +232,21 @@ def _actor(backbone: Subject, mask: Any) -> dict[str, np.ndarray]:
 
 
 def test_numpy_acts_as_the_backbone_does(backbone: Subject) -> None:
-    mask = np.array([1.0, 0.0, 1.0], np.float32)
-    actor = _actor(backbone, mask)
+    """One-hot where it is discrete, exploring or not; else nearly never."""
+    mask, rng = np.array([1.0, 0.0, 1.0], np.float32), np.random.default_rng(1)
+    actor, key = _actor(backbone, mask), jax.random.key(0)
     act = jax.jit(lambda observation: backbone.contract.act(backbone.state, observation, key, False))
-    key = jax.random.key(0)
     for observation in np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32):
-        found = acting.act(actor, backbone.contract.head, observation, None)
+        found, explored, unseen = (
+            acting.act(actor, backbone.contract.head, observation + far, source)
+            for far, source in ((0, None), (0, rng), (np.array([0.0, 100.0, 0.0], np.float32), None))
+        )
         np.testing.assert_allclose(found, act(observation * mask), rtol=1e-4, atol=1e-6)
+        np.testing.assert_array_equal(unseen, found)
         assert found.dtype == np.float32
         assert (np.abs(found) <= 1).all()
-        unseen = observation + np.array([0.0, 100.0, 0.0], np.float32)
-        np.testing.assert_array_equal(acting.act(actor, backbone.contract.head, unseen, None), found)
+        for action in (found, explored):
+            assert (sorted(action.tolist()) == [0.0, 1.0]) == backbone.spec.discrete
 
 
 def test_a_policy_that_diverged_stands_still(backbone: Subject) -> None:
@@ -283,16 +274,6 @@ def test_numpy_explores_as_the_backbone_does(backbone: Subject) -> None:
     np.testing.assert_allclose(
         np.quantile(worker, [0.1, 0.5, 0.9]), np.quantile(learner, [0.1, 0.5, 0.9]), atol=0.06
     )
-
-
-def test_actions_are_of_the_kind_that_the_backbone_serves(backbone: Subject) -> None:
-    """One-hot from a discrete backbone, exploring or not; from another, nearly never."""
-    actor, rng = _actor(backbone, np.ones(3)), np.random.default_rng(0)
-    for observation in np.random.default_rng(1).normal(size=(10, 3)).astype(np.float32):
-        for source in (rng, None):
-            found = acting.act(actor, backbone.contract.head, observation, source)
-            one_hot = sorted(found.tolist()) == [0.0, 1.0]
-            assert one_hot == backbone.spec.discrete
 
 
 def test_a_backbone_follows_the_rewards_it_is_given_only(backbone: Subject) -> None:

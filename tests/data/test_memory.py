@@ -14,7 +14,7 @@ from scipy import stats
 from apportion.core.types import Segments
 from apportion.data import memory as memories
 from apportion.data.memory import Memory
-from builders import SPEC, assert_equal, lane, segments, stack
+from builders import SPEC, assert_equal, lane, segments
 
 SIZE = 3
 offer = jax.jit(memories.offer)
@@ -77,27 +77,15 @@ def test_scores_that_are_no_numbers_offer_nothing(score: float) -> None:
     assert set(_held(memory)) == {1, 2}
 
 
-def test_the_state_of_an_empty_memory_is_finite_and_vmaps() -> None:
-    empty = memories.init(SPEC, SIZE)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(empty))
-    lanes = stack(empty, _filled(1))
-    together = jax.vmap(memories.offer)(lanes, stack(_numbered(4, 5), _numbered(6, 7)), jnp.ones((2, 2)))
-    assert set(_held(lane(together, 0))) == {4, 5}
-    assert set(_held(lane(together, 1))) == {1, 6, 7}
-
-
 # --- What is drawn
 
 
-def test_segments_are_drawn_evenly_and_never_from_empty_places() -> None:
+def test_segments_and_steps_are_drawn_evenly_whatever_the_length_and_never_from_empty_places() -> None:
+    """Segments of 1, 2 and 4 steps: seven steps, each as likely."""
     drawn = memories.draw_segments(_filled(1, 5), 4000, jax.random.key(0))
     counts = Counter(np.asarray(drawn.number).tolist())
     assert set(counts) == {1, 5}
     assert stats.chisquare(list(counts.values())).pvalue > 1e-3
-
-
-def test_steps_are_drawn_evenly_whatever_the_length() -> None:
-    """Segments of 1, 2 and 4 steps: seven steps, each as likely."""
     memory = _filled(0, 1, 3)
     drawn = memories.draw_transitions(memory, 7000, jax.random.key(0))
     pairs = zip(drawn.segment_length.tolist(), drawn.step_in_segment.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Policies of random weights, as the trainer sends them, and a look at whether arrays are the same."""
+"""Policies of random weights, as the trainer sends them."""
 
 from typing import Any
 
@@ -12,9 +12,3 @@ def actor(states: int, actions: int, lanes: int | None = None) -> dict[str, Any]
     some = () if lanes is None else (lanes,)
     arrays = {name: rng.normal(size=(*some, *shape)).astype(np.float32) for name, shape in shapes.items()}
     return {"mask": np.ones((*some, states), np.float32), **arrays}
-
-
-def assert_same(found: Any, expected: Any) -> None:
-    assert found.keys() == expected.keys()
-    for name in expected:
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)

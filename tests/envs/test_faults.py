@@ -13,6 +13,7 @@ from apportion.core.config import UserError
 from apportion.envs.faults import Fault, Faults, blame
 from apportion.envs.make import EnvConfig
 from apportion.envs.supervisor import Pool
+from builders import assert_equal
 from faulty_envs import episode_seed, evaluation_seed
 
 LANES = 3
@@ -74,9 +75,7 @@ def test_what_is_written_into_a_worker_s_answers_costs_its_own_lane_only(how: st
 def test_of_an_episode_that_failed_only_whole_segments_stay(how: str) -> None:
     """Each is followed by the observation after its last step, and sums up its own rewards."""
     with _pool(how, [episode_seed(11, 1)]) as pool:
-        stored: list[
-            tuple[float, float]
-        ] = []  # first observed number and reward of each row, as in the replay
+        stored: list[tuple[float, float]] = []  # each row's first observed number and reward
         segments: list[tuple[int, int, float]] = []
         for chunk in _chunks(pool, range(4)):
             mine = {name: array[FAILING] for name, array in chunk.items()}
@@ -112,8 +111,7 @@ def test_a_lane_goes_on_from_a_restart_as_if_it_had_never_stopped() -> None:
         other.faults.restore(pool.faults.to_dict())
         other.put_back(pool.where())
         for found, expected in zip(_chunks(other, range(2, 5)), _chunks(pool, range(2, 5)), strict=True):
-            for name in expected:
-                np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+            assert_equal(found, expected)
         assert other.faults.restarts == pool.faults.restarts == [0, 2, 0]
 
 
@@ -148,13 +146,10 @@ def test_strict_ends_at_the_first_failure_in_one_line() -> None:
         list(_chunks(pool, range(1)))
 
 
-def test_who_cannot_start_anywhere_ends_at_once() -> None:
+def test_who_cannot_start_anywhere_ends_at_once_and_in_one_lane_is_tried_again() -> None:
     seeds = [episode_seed(seed, 0) for seed in SEEDS]
     with pytest.raises(UserError, match="the motor is hot"):
         _pool("raises", seeds, at=0)
-
-
-def test_who_cannot_start_in_one_lane_is_tried_again() -> None:
     with _pool("raises", [episode_seed(11, 0)], at=0) as pool:
         [chunk] = _chunks(pool, range(1))
         assert pool.faults.restarts == [0, 1, 0]

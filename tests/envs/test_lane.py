@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from actors import actor, assert_same
+from actors import actor
 from lane_envs import EndsEarlier
 
 from apportion.core.config import UserError
 from apportion.envs.acting import NOISE_SPAN, repeated_noise
 from apportion.envs.lane import _REPEATED, BEFORE_THE_START, Lane, Noise, play_one
 from apportion.envs.make import EnvConfig
+from builders import assert_equal
 
 HEAD = "tanh_gaussian"
 
@@ -47,9 +48,9 @@ def test_a_lane_put_back_goes_on_as_if_it_had_never_stopped(env_id: str, delay: 
     other = _lane(env_id, delay)
     _collect(other, None, 5, 0)  # wherever it was before
     other.put_back(where)
-    assert_same(other.where(), where)
+    assert_equal(other.where(), where)
     for iteration, chunk in enumerate(expected, start=2):
-        assert_same(_collect(other, policy, len(chunk["segment_start"]), iteration), chunk)
+        assert_equal(_collect(other, policy, len(chunk["segment_start"]), iteration), chunk)
 
 
 def test_a_chunk_tells_the_story_in_order() -> None:
@@ -82,7 +83,7 @@ def test_episodes_lanes_and_iterations_differ_and_all_repeats_by_seed() -> None:
     chunk, again, later, elsewhere = (
         _collect(_lane("lane_envs:Walk-v0", seed=seed), None, 8, iteration) for seed, iteration in moments
     )
-    assert_same(chunk, again)
+    assert_equal(chunk, again)
     assert not np.array_equal(chunk["observation"][0], chunk["observation"][8])
     assert not np.array_equal(chunk["observation"], elsewhere["observation"])
     assert not np.array_equal(chunk["action"], elsewhere["action"])
@@ -97,7 +98,7 @@ def test_evaluation_plays_whole_episodes_the_same_way_every_time() -> None:
     played = [play_one(lane, policy, (0, number)) for number in range(2)]
     again = [play_one(_lane("lane_envs:Walk-v0", "3"), policy, (0, number)) for number in range(2)]
     for episode, same in zip(played, again, strict=True):
-        assert_same(episode, same)
+        assert_equal(episode, same)
         assert episode["observations"].shape == (8, 2)
         assert episode["segment_end"].tolist() == [False, False, True, False, False, True, True]
         assert episode["paid"].sum() == pytest.approx(episode["true_rewards"].sum(), rel=1e-4)
@@ -117,7 +118,7 @@ def test_noise_disturbs_what_the_policy_sees_and_nothing_else() -> None:
     )
     np.testing.assert_array_equal(calm["observations"][0], noisy["observations"][0])
     assert not np.array_equal(calm["actions"], noisy["actions"])
-    assert_same(masked_noisy, masked)  # noise on a dimension behind the mask changes nothing
+    assert_equal(masked_noisy, masked)  # noise on a dimension behind the mask changes nothing
 
 
 # --- Complaints
@@ -200,7 +201,7 @@ def test_a_lane_put_back_keeps_its_noise() -> None:
     other = Lane(EnvConfig("Pendulum-v1"), 3, "bounded_gaussian")
     other.put_back(where)
     for iteration, chunk in enumerate(expected, start=1):
-        assert_same(_collect(other, policy, 25, iteration), chunk)
+        assert_equal(_collect(other, policy, 25, iteration), chunk)
     noise = repeated_noise((3, _REPEATED), 25, 50, 1, 16)
     taken = np.concatenate([chunk["action"][:25] for chunk in expected])
     np.testing.assert_allclose(taken, np.tanh(np.exp(-4) * noise), rtol=1e-4)

@@ -6,14 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from actors import actor, assert_same
+from actors import actor
 
 from apportion.core.config import UserError
 from apportion.envs import processes, supervisor
@@ -21,6 +19,8 @@ from apportion.envs.lane import Noise
 from apportion.envs.make import EnvConfig
 from apportion.envs.processes import InProcess, Process
 from apportion.envs.supervisor import Pool, default_workers
+from builders import assert_equal
+from waiting import gone, wait_until
 
 HEAD = "tanh_gaussian"
 
@@ -46,12 +46,6 @@ def _process(pool: Pool, worker: int = 0) -> "subprocess.Popen[bytes]":
     return connection.process
 
 
-def _assert_same_episodes(found: list[list[Any]], expected: list[list[Any]]) -> None:
-    for mine, theirs in zip(found, expected, strict=True):
-        for episode, same in zip(mine, theirs, strict=True):
-            assert_same(episode, same)
-
-
 def test_processes_do_exactly_what_this_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three lanes on two workers and in here: warm-up, chunks, evaluation by two teams, being put back."""
     monkeypatch.setattr(supervisor, "spare_teams", lambda workers: 2)
@@ -60,20 +54,20 @@ def test_processes_do_exactly_what_this_process_does(monkeypatch: pytest.MonkeyP
     with _pool(env_id, 2, lanes=3) as outside, _pool(env_id, 0, lanes=3) as inside:
         assert outside.spec.to_dict() == inside.spec.to_dict()
         assert [len(group) for group in outside.groups] == [2, 1]
-        assert_same(_chunk(outside, None, 11, 0), _chunk(inside, None, 11, 0))
+        assert_equal(_chunk(outside, None, 11, 0), _chunk(inside, None, 11, 0))
         where = outside.where()
         first = _chunk(inside, actors, 50, 1)
         assert first["observation"].shape == (3, 101, 10)
-        assert_same(_chunk(outside, actors, 50, 1), first)
+        assert_equal(_chunk(outside, actors, 50, 1), first)
         played = inside.episodes(actors, 1, 3, noise), outside.episodes(actors, 1, 3, noise)
         assert (len(inside.teams), len(outside.teams)) == (1, 2)
         assert [[_niceness(each.worker) for each in team] for team in outside.teams] == [[0, 0], [10, 10]]
-        _assert_same_episodes(*played)
+        assert_equal(*played)
         assert [len(lane) for lane in played[0]] == [3, 3, 3]
         outside.put_back(where)
         inside.put_back(where)
-        assert_same(_chunk(outside, actors, 50, 1), first)
-        assert_same(_chunk(inside, actors, 50, 1), first)
+        assert_equal(_chunk(outside, actors, 50, 1), first)
+        assert_equal(_chunk(inside, actors, 50, 1), first)
         assert not np.array_equal(first["observation"][0], first["observation"][1])
 
 
@@ -82,8 +76,8 @@ def test_spare_workers_play_while_the_others_collect() -> None:
     with _pool(env_id, 2, lanes=2) as outside, _pool(env_id, 0, lanes=2) as inside:
         outside.start_chunk(actors, 50, 1)
         played = outside.episodes(actors, 1, 2, beside_training=True)
-        assert_same(outside.finish_chunk(), _chunk(inside, actors, 50, 1))
-        _assert_same_episodes(played, inside.episodes(actors, 1, 2, beside_training=True))
+        assert_equal(outside.finish_chunk(), _chunk(inside, actors, 50, 1))
+        assert_equal(played, inside.episodes(actors, 1, 2, beside_training=True))
         assert (outside.has_spare_workers, inside.has_spare_workers) == (True, False)
         assert len(outside.teams) >= 2
 
@@ -159,21 +153,10 @@ def test_environments_are_closed_and_nothing_that_they_started_is_left(
     config = EnvConfig("lane_envs:Simulator-v0", kwargs=json.dumps({"forgets": forgets}))
     with Pool(config, [0, 1], HEAD, workers=1) as pool:
         thousands, rest = np.moveaxis(_chunk(pool, None, 2, 0)["observation"][:, 1].astype(int), -1, 0)
-        simulators = [f"/proc/{number}/cmdline" for number in 1000 * thousands + rest]
-        assert all("sleep" in Path(name).read_text() for name in simulators)
+        simulators = (1000 * thousands + rest).tolist()
+        assert not any(map(gone, simulators))
     assert capfd.readouterr().err.count("the simulator ended with -15") == (0 if forgets else 2)
-    deadline = time.monotonic() + 120
-    while any(map(_runs, simulators)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def _runs(command: str) -> bool:
-    """A zombie has no command line any more."""
-    try:
-        return bool(Path(command).read_text())
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    wait_until(lambda: all(map(gone, simulators)))
 
 
 @pytest.mark.parametrize("when", ["idle", "asked"])

@@ -20,6 +20,7 @@ from apportion.runs.contributions import (
     compile_reward,
     explain_reward,
 )
+from builders import initial
 
 SPEC = Spec("toy", ("height", "speed", "colour"), ("push", "turn"), 6, 4)
 LEARNED = ["grd", "rd", "rrd", "rrd-unbiased", "diaster", "gp-lrr"]
@@ -53,7 +54,7 @@ def explained(method: Method, state: Any, precision: Precision) -> Explanation:
 @pytest.mark.parametrize("name", LEARNED)
 def test_contributions_add_up_to_the_learned_reward(name: str, exact_up_to: int) -> None:
     method = method_of(name)
-    state = method.init(jax.random.key(0), SPEC)
+    state = initial(method, SPEC)
     found = explained(method, state, Precision(background=8, exact_up_to=exact_up_to))
     assert found.exact == (exact_up_to == 8)
     assert found.contributions.shape == (9, 5)
@@ -65,7 +66,7 @@ def test_contributions_add_up_to_the_learned_reward(name: str, exact_up_to: int)
 
 def test_only_dimensions_with_an_edge_are_paid() -> None:
     method = grd.make(grd.Config(structure="gradient"))
-    state = method.init(jax.random.key(0), SPEC)
+    state = initial(method, SPEC)
     logits = state.model.edges._replace(
         state_to_reward=jnp.asarray([5.0, -5.0, -5.0]), action_to_reward=jnp.asarray([-5.0, 5.0])
     )
@@ -84,7 +85,7 @@ def test_only_dimensions_with_an_edge_are_paid() -> None:
 
 def test_without_a_graph_a_dimension_that_never_varies_does_not_play() -> None:
     method = method_of("rd")
-    state = method.init(jax.random.key(0), SPEC)
+    state = initial(method, SPEC)
     given, background, rng = steps(1, 9), steps(2, 8), np.random.default_rng(0)
     given[:, [1, 6]] = background[:, [1, 6]] = 0.5
     reward_of = compile_reward(method, 3)
@@ -95,7 +96,7 @@ def test_without_a_graph_a_dimension_that_never_varies_does_not_play() -> None:
 def test_a_dimension_of_rrd_comes_with_its_next_value() -> None:
     """RRD reads s - s'. Where both of a step's values are the background's, the dimension earns nothing."""
     method = method_of("rrd")
-    state = method.init(jax.random.key(0), SPEC)
+    state = initial(method, SPEC)
     background, given = np.repeat(steps(2, 4)[:1], 4, axis=0), steps(1, 5)
     given[:, [0, 5]] = background[0, [0, 5]]
     given[0, 5] += 1  # only its next value differs, and only here
@@ -149,7 +150,7 @@ def test_many_players_are_compared_with_fewer_steps(players: int, steps_behind: 
 
 def test_a_diverged_reward_has_no_contributions() -> None:
     method = method_of("rd")
-    state = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), method.init(jax.random.key(0), SPEC))
+    state = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), initial(method, SPEC))
     found = explained(method, state, Precision())
     assert np.isnan(found.contributions).all()
     assert np.isnan(found.baseline)
@@ -159,7 +160,7 @@ def test_a_diverged_reward_has_no_contributions() -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_is_explained_or_says_why_not(name: str) -> None:
     method = method_of(name)
-    state = method.init(jax.random.key(0), SPEC)
+    state = initial(method, SPEC)
     if name in LEARNED:
         check_explainable(name, method, state, steps(0, 4), 3)
         return

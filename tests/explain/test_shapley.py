@@ -104,16 +104,13 @@ def test_one_background_row_has_no_error_bar() -> None:
     assert np.isnan(found.mean_errors).all()
 
 
-def test_columns_of_one_player_come_together() -> None:
+def test_columns_of_one_player_come_together_a_single_one_earns_everything_and_nobody_nothing() -> None:
     """Two columns as one player earn what both earn in a function that adds them to the third."""
     rows, background = data(3)
     players = np.array([0, 1, 0])
     found = shapley.exact(lambda x: x[:, 0] * x[:, 2] + x[:, 1], rows, background, players)
     own = rows[:, 0] * rows[:, 2] - (background[:, 0] * background[:, 2]).mean()
     np.testing.assert_allclose(found.contributions[:, 0], own, atol=1e-12)
-
-
-def test_a_single_player_earns_everything_and_nobody_earns_nothing() -> None:
     rows, background = data(2)
     alone = shapley.exact(lambda x: x[:, 1] ** 2, rows, background, np.array([-1, 0]))
     np.testing.assert_allclose(alone.contributions[:, 0], alone.values - alone.baseline)

@@ -2,7 +2,9 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -109,10 +111,28 @@ def _cells(page: str) -> list[list[str]]:
     return [[cell.strip() for cell in line[1:-1].split("|")] for line in lines[2:]]
 
 
+Presented = Callable[[str], tuple[Path, dict[str, Any], str]]
+
+
+@pytest.fixture(scope="module")
+def presented(tmp_path_factory: pytest.TempPathFactory) -> Presented:
+    """An experiment's folder, result and page; with our settings beside the published where that is shown."""
+
+    @cache
+    def made(name: str) -> tuple[Path, dict[str, Any], str]:
+        folder = tmp_path_factory.mktemp(name)
+        return folder, *_present(name, folder, "both" if name in BOTH else "published")
+
+    return made
+
+
+BOTH = ("main", "backbones", "swimmer")
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_results_stand_in_json_and_on_a_page_with_figures(name: str, tmp_path: Path) -> None:
-    data, page = _present(name, tmp_path)
-    assert json.loads((tmp_path / "results.json").read_text())["experiment"] == name
+def test_results_stand_in_json_and_on_a_page_with_figures(name: str, presented: Presented) -> None:
+    folder, data, page = presented(name)
+    assert json.loads((folder / "results.json").read_text())["experiment"] == name
     assert {"commit", "jax", "mujoco"} <= set(data["versions"])
     assert set(data["configs"]) == {job["name"] for job in data["jobs"]}
     assert data["figures"]
@@ -123,8 +143,8 @@ def test_results_stand_in_json_and_on_a_page_with_figures(name: str, tmp_path: P
         assert line in page
 
 
-def test_published_our_settings_and_the_paper_stand_below_each_other(tmp_path: Path) -> None:
-    data, page = _present("main", tmp_path, "both")
+def test_published_our_settings_and_the_paper_stand_below_each_other(presented: Presented) -> None:
+    _, data, page = presented("main")
     assert set(data["compared"]) == {"published", "ours"}
     rows = _cells(page)
     assert [row[2] for row in rows] == ["published"] * 5 + ["ours"] * 5 + ["paper"] * 2
@@ -138,8 +158,8 @@ def test_published_our_settings_and_the_paper_stand_below_each_other(tmp_path: P
     assert rows[0][3].startswith(f"{np.mean(values):{form}} ± {np.std(values):{form}} [")
 
 
-def test_notes_are_on_what_the_page_shows_each_once(tmp_path: Path) -> None:
-    data, page = _present("backbones", tmp_path, "both")
+def test_notes_are_on_what_the_page_shows_each_once(presented: Presented) -> None:
+    _, data, page = presented("backbones")
     panels = [f"HalfCheetah-v4, {backbone}" for backbone in ("SAC", "TD3", "DDPG")]
     said = [line for line in data["differs"] if line.partition(":")[0] in panels]
     assert [line.partition(":")[0] for line in said] == panels
@@ -147,11 +167,12 @@ def test_notes_are_on_what_the_page_shows_each_once(tmp_path: Path) -> None:
     assert {row[0] for row in _cells(page)} == set(panels)
 
 
-def test_what_our_settings_change_is_said_where_they_are_run(tmp_path: Path) -> None:
-    for choice in ("published", "both"):
-        data, page = _present("swimmer", tmp_path / choice, choice)
-        said = [line in data["differs"] and line in page for line in EXPERIMENTS["swimmer"].differs_ours]
-        assert said == [choice == "both"] * len(said)
+def test_what_our_settings_change_is_said_where_they_are_run(presented: Presented) -> None:
+    for name in ("swimmer", "rewards"):
+        _, data, page = presented(name)
+        said = [line in data["differs"] and line in page for line in EXPERIMENTS[name].differs_ours]
+        assert said
+        assert set(said) == {name in BOTH}
     for name, experiment in EXPERIMENTS.items():
         chosen: dict[str, set[str]] = {"published": set(), "ours": set()}
         for each in plan(experiment, Request("full", "both")):
@@ -173,8 +194,8 @@ def test_edges_of_a_seed_that_diverged_are_neither_on_nor_off(tmp_path: Path) ->
     assert "| - | - | - | - |" in page
 
 
-def test_the_table_of_swimmer_has_the_papers_rows_below_ours(tmp_path: Path) -> None:
-    data, page = _present("swimmer", tmp_path, "both")
+def test_the_table_of_swimmer_has_the_papers_rows_below_ours(presented: Presented) -> None:
+    _, data, page = presented("swimmer")
     rows = _cells(page)
     assert [row[2] for row in rows] == ["published"] * 4 + ["ours"] + ["paper"] * 4
     assert rows[4][1] == "GRD"  # which has no λ1

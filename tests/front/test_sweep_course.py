@@ -1,6 +1,5 @@
 """Where the jobs of a sweep run, and what is shown meanwhile."""
 
-import io
 import os
 import pty
 import sys
@@ -18,6 +17,7 @@ from apportion.front.sweep.on_ray import demand
 from apportion.front.sweep.process import Child, Task, places
 from apportion.runs.atomic import write_json
 from apportion.training.presets import GREENHOUSE
+from disks import ReaderGone
 
 WAITS = Standing(Job("a", GREENHOUSE), Path("a"), "waiting", 0, 800)
 RUNS = replace(WAITS, state="running", step=200)
@@ -89,15 +89,8 @@ def test_a_terminal_gets_a_table_of_all_jobs(monkeypatch: pytest.MonkeyPatch) ->
     assert "Stopping" in shown
 
 
-class _Gone(io.StringIO):
-    """A pipe whose reader has left."""
-
-    def write(self, text: str) -> int:
-        raise BrokenPipeError
-
-
 def test_a_sweep_goes_on_when_nobody_reads_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", _Gone())
+    monkeypatch.setattr(sys, "stderr", ReaderGone())
     with closing(Board(quiet=False)) as board:
         board.show([RUNS])
         board.message("Stopping")

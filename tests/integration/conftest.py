@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from driver import GREENHOUSE, Run, tiny, train
 from sweeps import straight_run
+
+from driver import GREENHOUSE, Run, tiny, train
 
 
 @pytest.fixture(scope="session", autouse=True)

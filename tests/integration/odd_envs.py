@@ -1,4 +1,4 @@
-"""Environments that are unusual but right, and some that are wrong; workers find them as `odd_envs:...`."""
+"""Environments that are unusual but right; workers find them as `odd_envs:...`."""
 
 from typing import Any
 
@@ -110,28 +110,6 @@ class Buttons(Plain):
         return self.observe(), reward, ended, truncated, info
 
 
-class BadNan(Plain):
-    """Well for one episode and a half."""
-
-    episodes = 0
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        self.episodes += 1
-        return super().reset(seed=seed)
-
-    def observe(self) -> Any:
-        sick = self.episodes >= 2 and self.steps == 10
-        return np.array([self.place[0], np.nan if sick else 0.0, 0.0], np.float32)
-
-
-class BadRaise(Plain):
-    def step(self, action: NDArray[Any]) -> Step:
-        if self.steps == 5:
-            raise ValueError("the gears\nare stuck")
-        return super().step(action)
-
-
-_GOOD = (Plain, OneStep, EndsAtRandom, Constants, Doubles, Rich, Late, Goal, Buttons)
-for _class in (*_GOOD, BadNan, BadRaise):
+for _class in (Plain, OneStep, EndsAtRandom, Constants, Doubles, Rich, Late, Goal, Buttons):
     if f"{_class.__name__}-v0" not in gymnasium.registry:
         gymnasium.register(f"{_class.__name__}-v0", entry_point=_class, max_episode_steps=20)

@@ -31,8 +31,7 @@ class Calm(sac.Config):
 def make_backbone(config: Calm) -> Backbone:
     plain = sac.make(config)
     return plain._replace(
-        act=lambda state, seen, key, explore: plain.act(state, seen, key, explore) / 2,
-        head="own_head:halved",
+        act=lambda state, seen, key, explore: plain.act(state, seen, key, explore) / 2, head="own_head:halved"
     )
 
 

@@ -2,34 +2,22 @@
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from driver import Run, arrays, assert_same_arrays, records
 from gated_env import GATE
 
 import apportion
+from driver import SCHEDULE, Run, arrays, assert_same_arrays, records
+from waiting import gone, wait_until
 
 TASK = "gated_env:Gated-v0"
 JOB = "gated_env-gated-v0-observed-sac"
-SETTINGS: dict[str, Any] = {
-    "steps_per_iteration": 200,
-    "updates_per_iteration": 3,
-    "warmup_steps": 400,
-    "evaluate_every": 400,
-    "evaluation_episodes": 3,
-    "checkpoint_every": 400,
-    "checkpoint_minutes": 1e9,
-    "replay_steps": 1800,
-    "workers": 0,
-    "backbone.hidden": [8, 8],
-    "backbone.batch_size": 16,
-}
-PATIENCE = 600.0  # seconds: only what hangs takes so long
+SETTINGS = SCHEDULE | {"checkpoint_every": 400, "workers": 0}
+SETTINGS |= {"backbone.hidden": [8, 8], "backbone.batch_size": 16}
 
 
 def sweep_file(path: Path, **sweep: Any) -> Path:
@@ -70,18 +58,7 @@ def owner(run: Run) -> int:
 
     def writer() -> int | None:
         text = lock.read_text() if any(run.checkpoints.glob("step_*")) else ""
-        return int(text) if text and alive(int(text)) else None
+        return int(text) if text and not gone(int(text)) else None
 
     wait_until(lambda: writer() is not None)
     return int(lock.read_text())
-
-
-def alive(process: int) -> bool:
-    return Path(f"/proc/{process}").exists()
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end, "it takes too long"
-        time.sleep(0.02)

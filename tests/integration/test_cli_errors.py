@@ -1,6 +1,7 @@
 """Every mistake a user can make gives one line that starts with `error:`, and no traceback."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -8,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driver import GREENHOUSE, Answer, Run, apportion, refused, tiny
 
 from apportion import __version__
 from apportion.cli import VERBS
 from apportion.methods import grd
 from apportion.runs import recording
 from apportion.training.settings import Config
+from driver import GREENHOUSE, Answer, Run, apportion, refused, tiny
+from faulty_envs import episode_seed
 
 # --- Help
 
@@ -80,10 +82,7 @@ def test_list() -> None:
         (["train", GREENHOUSE, "--steps", "1.5"], "Error parsing --steps: '1.5' is not a whole number"),
         (["train", GREENHOUSE, "--steps", "inf"], "Error parsing --steps: 'inf' is not a whole number"),
         (["train", GREENHOUSE, "--steps"], "Missing value for argument '--steps'"),
-        (
-            ["train", GREENHOUSE, "--method.compact", "some"],
-            "invalid choice 'some' for argument",
-        ),
+        (["train", GREENHOUSE, "--method.compact", "some"], "invalid choice 'some' for argument"),
         (
             ["train", GREENHOUSE, "--method", "oracle", "--method.hidden", "8"],
             "method oracle has no setting 'hidden': it has none",
@@ -96,6 +95,7 @@ def test_list() -> None:
         (["train", GREENHOUSE, "--method.sparsity", "1", "2"], "Expected 5 values"),
         (["list", "everything"], "invalid choice 'everything'"),
         (["show"], "Missing from apportion show: RUN"),
+        (["resume", "runs/a", "--steps", "0"], "--steps 0 must be at least 1"),
     ],
 )
 def test_a_wrong_command_line_is_code_2(words: list[str], reason: str) -> None:
@@ -127,17 +127,10 @@ def test_the_line_is_the_same_on_a_terminal(stdout: io.StringIO, monkeypatch: py
         (["--seeds", "1000000000"], "seeds=1000000000 must be from 1 to 10,000"),
         (["--seed", "-1"], "seed=-1 must not be negative"),
         (["--seed", "4294967295", "--seeds", "2"], "seed=4294967295 is too large: the last lane's"),
-        (["--workers", "-1"], "workers=-1 must not be negative"),
         (["--keep", "0"], "keep=0 must be at least 1"),
         (["--method", "gdr"], "unknown method 'gdr' (did you mean 'grd'?)"),
-        (["--backbone", "sca"], "unknown backbone 'sca' (did you mean 'sac'?)"),
-        (["--method.sparsity", "-1e-5", "0", "0", "0", "0"], "method.sparsity=(-1e-05, 0.0, "),
-        (["--method.hidden", "8", "0"], "method.hidden=(8, 0) must be at least 1 each"),
-        (["--backbone.hidden", "0"], "backbone.hidden=(0,) must be at least 1 each"),
         (["--backbone.discount", "1"], "backbone.discount=1.0 must be in [0, 1)"),
-        (["--env.delay", "30-10"], "--env.delay '30-10' is no delay: use episode"),
         (["--env.kwargs", "{"], "--env.kwargs '{' is not JSON"),
-        (["--env.max-episode-steps", "0"], "--env.max-episode-steps 0 must be at least 1"),
     ],
 )
 def test_a_setting_that_cannot_be(flags: list[str], reason: str, out: Path) -> None:
@@ -176,81 +169,109 @@ def test_of_a_flag_given_twice_the_last_counts(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("env", "reason"),
+    ("env", "flags", "reason"),
     [
-        ("Greenhouse-v0", "unknown environment 'Greenhouse-v0': did you mean apportion/Greenhouse-v0?"),
-        ("nowhere:Env-v0", "cannot import the module 'nowhere' of nowhere:Env-v0: install it, or put"),
-        ("odd_envs:Buttons-v0", "odd_envs:Buttons-v0 has discrete actions: add --backbone dqn"),
-        ("HalfCheetah-v2", "HalfCheetah-v2 needs MuJoCo's old bindings: use HalfCheetah-v4"),
+        ("Greenhouse-v0", [], "unknown environment 'Greenhouse-v0': did you mean apportion/Greenhouse-v0?"),
+        ("odd_envs:Buttons-v0", [], "odd_envs:Buttons-v0 has discrete actions: add --backbone dqn"),
+        (GREENHOUSE, ["--backbone", "dqn"], "dqn needs discrete actions, apportion/Greenhouse-v0 has contin"),
     ],
 )
 def test_an_environment_that_cannot_be_used(
-    env: str, reason: str, out: Path, capfd: pytest.CaptureFixture[str]
+    env: str, flags: list[str], reason: str, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    refused(apportion("train", env, "--out", out), 1, reason)
+    refused(apportion("train", env, "--out", out, *flags), 1, reason)
     assert capfd.readouterr() == ("", "")
     assert not out.exists()
 
 
-def test_a_backbone_for_discrete_actions_where_there_are_none(out: Path) -> None:
-    answer = apportion("train", GREENHOUSE, "--out", out, "--backbone", "dqn")
-    reason = f"dqn needs discrete actions, {GREENHOUSE} has continuous ones: add --backbone sac"
-    refused(answer, 1, reason)
-    assert not out.exists()
+def _failing(how: str, out: Path) -> Answer:
+    """A strict training whose first seed's second episode fails at its third step."""
+    kwargs = json.dumps({"how": how, "seeds": [episode_seed(0, 1)]})
+    flags = tiny("grd", "--workers", "1", "--strict", "--env.kwargs", kwargs)
+    return apportion("train", "faulty_envs:Faulty-v0", "--out", out, *flags)
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
-def test_an_environment_that_goes_nan(workers: str, out: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    flags = tiny("grd", "--workers", workers, "--strict")
-    answer = apportion("train", "odd_envs:BadNan-v0", "--out", out, *flags)
-    where = "odd_envs:BadNan-v0, seed 0, episode 1, step 10"
-    fix = "give its last good number instead"
-    assert answer == Answer(1, "", f"error: {where}: observation has nan in dimension 1 (s1): {fix}\n")
+def test_an_environment_that_goes_nan(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    where = "faulty_envs:Faulty-v0, seed 0, episode 1, step 3: observation has nan in dimension 0 (s0)"
+    assert _failing("nonsense", out) == Answer(1, "", f"error: {where}: give its last good number instead\n")
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
-def test_an_environment_that_raises(workers: str, out: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_environment_that_raises(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """One line says what; the traceback above it is the environment's own, for its author."""
-    flags = tiny("grd", "--workers", workers, "--strict")
-    answer = apportion("train", "odd_envs:BadRaise-v0", "--out", out, *flags)
+    answer = _failing("raises", out)
     assert (answer.code, answer.out) == (1, "")
     *above, last = (capfd.readouterr().err + answer.err).splitlines()
-    assert last == "error: the environment raised ValueError: the gears"
+    assert last == "error: the environment raised RuntimeError: the motor is hot"
     assert above[0] == "Traceback (most recent call last):"
-    assert any("odd_envs.py" in line for line in above)
+    assert any("faulty_envs.py" in line for line in above)
     assert not any("training.py" in line for line in above)
 
 
 # --- Run folders
 
 
-@pytest.mark.parametrize(("replay", "iteration"), [("81", "20"), ("799", "200")])
-def test_a_replay_that_is_too_small(replay: str, iteration: str, out: Path) -> None:
-    flags = tiny("grd", "--replay-steps", replay, "--steps-per-iteration", iteration)
-    flags += ["--env.max-episode-steps", "40"]
+def test_a_replay_that_is_too_small(out: Path) -> None:
+    flags = tiny("grd", "--replay-steps", "799", "--env.max-episode-steps", "40")
     answer = apportion("train", GREENHOUSE, "--out", out, *flags)
-    reason = f"replay_steps={replay} cannot hold two episodes of 40 steps"
-    refused(answer, 1, reason)
-    assert f"raise --replay-steps to at least {int(replay) + 1}" in answer.err
+    refused(answer, 1, "replay_steps=799 cannot hold two episodes of 40 steps")
+    assert "raise --replay-steps to at least 800" in answer.err
     assert not out.exists()
 
 
-def test_a_resume_to_no_steps(out: Path) -> None:
-    refused(apportion("resume", out, "--steps", "0"), 2, "--steps 0 must be at least 1")
-
-
-def test_a_folder_that_exists(greenhouse_run: Run) -> None:
+def test_a_folder_that_exists_or_cannot_be(greenhouse_run: Run, tmp_path: Path) -> None:
     before = greenhouse_run.config.read_bytes()
     answer = apportion("train", GREENHOUSE, "--out", greenhouse_run.path)
     refused(answer, 1, f"run folder {greenhouse_run.path} exists: choose another --out")
     assert greenhouse_run.config.read_bytes() == before
-
-
-def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     answer = apportion("train", GREENHOUSE, "--out", tmp_path / "file" / "run")
     refused(answer, 1, f"error: Not a directory: {tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("verb", "flags", "code", "reason"),
+    [
+        (
+            "eval",
+            ["--noise", "1", "--noise-dims", "radio"],
+            1,
+            "no dimension 'radio': give numbers 0 to 9, or",
+        ),
+        (
+            "eval",
+            ["--noise", "1", "--noise-dims", "10"],
+            1,
+            "no dimension '10': give numbers 0 to 9, or names",
+        ),
+        ("eval", ["--noise-dims", "leaf mass"], 2, "--noise-dims needs a --noise above 0"),
+        ("eval", ["--noise", "-1"], 2, "--noise -1.0 must not be negative"),
+        ("eval", ["--episodes", "0"], 2, "--episodes 0 must be at least 1"),
+        ("eval", ["--seed", "-1"], 2, "--seed -1 must not be negative"),
+        ("eval", ["--video", "film.avi"], 1, "--video film.avi: the file's name must end in .mp4"),
+        ("explain", ["--lane", "2"], 1, "no lane 2: "),
+        ("explain", ["--step", "10"], 1, "--step 10 is beyond every episode, of 10 steps at most"),
+        ("explain", ["--seed", "1", "--episode", "log.npz"], 2, "give --episode or --seed, not both"),
+        ("explain", ["--episode", "nowhere.npz"], 1, "no file nowhere.npz"),
+        ("explain", ["--plot", "a.gif"], 2, "--plot a.gif: the file's name must end in one of .svg, .png"),
+        ("explain", ["--plot", "/no/a.svg"], 2, "--plot /no/a.svg: there is no folder /no"),
+        ("export", ["--out", "a.onnx"], 2, "a.onnx: the name of an exported policy must end in .npz"),
+        ("export", ["--out", "a.npz", "--lane", "2"], 1, "no lane 2: "),
+        ("export", ["--out", "a.npz", "--lane", "-1"], 2, "--lane -1 must not be negative"),
+    ],
+)
+def test_what_a_run_cannot_be_asked_for(
+    verb: str,
+    flags: list[str],
+    code: int,
+    reason: str,
+    greenhouse_run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused(apportion(verb, greenhouse_run.path, *flags), code, reason)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
@@ -261,3 +282,31 @@ def test_a_terminal_may_lack_our_signs(encoding: str, greenhouse_run: Run) -> No
     answer = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": encoding})
     assert (answer.returncode, answer.stderr) == (0, b"")
     assert b"reward correlation" in answer.stdout
+
+
+# --- Whoever reads our output may leave early, or not be there at all: what was asked for is done
+
+
+def _shell(script: str, *words: str | Path) -> "subprocess.CompletedProcess[str]":
+    """A line of shell, in which "$@" is our command with these words."""
+    ours = [sys.executable, "-m", "apportion", *map(str, words)]
+    command = ["bash", "-o", "pipefail", "-c", script, "bash", *ours]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+NO_READER = ('"$@" >&-', '"$@" | head -c 1', '"$@" >/dev/null 2>&-')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        *((script, ["list", "methods"]) for script in NO_READER),
+        (NO_READER[1], ["list", "methods", "--json"]),
+        *((script, ["--help"]) for script in NO_READER),
+    ],
+)
+def test_what_is_printed_may_find_no_reader(script: str, words: list[str]) -> None:
+    found = _shell(script, *words)
+    assert found.returncode == 0
+    assert found.stderr == ""

@@ -6,9 +6,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from driver import GREENHOUSE, Run, apart, arrays, records, tiny, train
 
 from apportion.training import devices
+from driver import GREENHOUSE, Run, apart, arrays, records, tiny, train
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driver import EPISODE, Answer, Run, apportion, refused
 
 from apportion.cli import display
+from driver import EPISODE, Answer, Run, apportion
 
 NAME, NUMBER = "leaf mass", "4"  # the same dimension
 
@@ -23,16 +23,15 @@ def plain(greenhouse_run: Run) -> dict[str, Any]:
     return _eval(greenhouse_run)
 
 
-def test_scores_of_each_lane(plain: dict[str, Any], greenhouse_run: Run) -> None:
+def test_scores_of_each_lane_are_said_by_the_seed_and_noise_of_nothing_is_none(
+    plain: dict[str, Any], greenhouse_run: Run
+) -> None:
     assert (plain["step"], plain["episodes"], plain["seed"]) == (2000, 3, 10_000)
     assert (plain["training_seeds"], plain["noise"], plain["skipped"]) == ([0, 1], None, [])
     assert plain["lengths"] == [EPISODE, EPISODE]
     for score in ("returns", "return_std", "episode_correlation", "return_error"):
         assert len(plain[score]) == 2
         assert all(isinstance(value, float) for value in plain[score])
-
-
-def test_a_seed_says_all_and_noise_of_nothing_is_none(plain: dict[str, Any], greenhouse_run: Run) -> None:
     assert _eval(greenhouse_run) == plain
     assert _eval(greenhouse_run, "--noise", "0") == plain
     assert _eval(greenhouse_run, "--seed", "7")["returns"] != plain["returns"]
@@ -81,22 +80,3 @@ def test_a_table_for_people(greenhouse_run: Run) -> None:
 )
 def test_a_tiny_return_is_not_shown_as_nothing(value: float | None, shown: str) -> None:
     assert display.amount(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("flags", "code", "reason"),
-    [
-        (["--noise", "1", "--noise-dims", "radio"], 1, "no dimension 'radio': give numbers 0 to 9, or names"),
-        (["--noise", "1", "--noise-dims", "10"], 1, "no dimension '10': give numbers 0 to 9, or names"),
-        (["--noise-dims", NAME], 2, "--noise-dims needs a --noise above 0"),
-        (["--noise", "-1"], 2, "--noise -1.0 must not be negative"),
-        (["--episodes", "0"], 2, "--episodes 0 must be at least 1"),
-        (["--seed", "-1"], 2, "--seed -1 must not be negative"),
-        (["--video", "film.avi"], 1, "--video film.avi: the file's name must end in .mp4"),
-        (["--video", "/nowhere/film.mp4"], 1, "--video /nowhere/film.mp4: there is no folder /nowhere"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(
-    flags: list[str], code: int, reason: str, greenhouse_run: Run
-) -> None:
-    refused(apportion("eval", greenhouse_run.path, *flags), code, reason)

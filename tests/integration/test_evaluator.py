@@ -10,15 +10,7 @@ from apportion.envs.make import EnvConfig
 from apportion.training import loop as train
 from apportion.training.settings import Config, Schedule
 
-SCHEDULE = Schedule(
-    steps=120,
-    steps_per_iteration=20,
-    updates_per_iteration=1,
-    warmup_steps=40,
-    evaluate_every=40,
-    evaluation_episodes=2,
-    replay_steps=500,
-)
+SCHEDULE = Schedule(120, 20, 1, warmup_steps=40, evaluate_every=40, evaluation_episodes=2, replay_steps=500)
 CONFIG = Config(EnvConfig("apportion/Greenhouse-v0"), method="oracle", schedule=SCHEDULE, lanes=2)
 
 

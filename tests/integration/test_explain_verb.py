@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driver import EPISODE, Answer, Run, apportion, refused
 from rich.console import Console
 
 from apportion.cli import display
+from driver import EPISODE, Answer, Run, apportion
 
 QUICK = ("--background", "8", "--exact-up-to", "2")  # more dimensions have edges, so orders are sampled
 
@@ -125,22 +125,3 @@ def test_a_table_a_file_and_pictures(plain: dict[str, Any], greenhouse_run: Run,
         assert apportion("explain", greenhouse_run.path, *QUICK, *flags) == Answer(0, "", "")
         assert plot.read_bytes().startswith(sign)
         assert json.loads(out.read_text())["step"] == plain["step"]
-
-
-@pytest.mark.parametrize(
-    ("flags", "code", "reason"),
-    [
-        (["--lane", "2"], 1, "no lane 2: "),
-        (["--step", "10"], 1, "--step 10 is beyond every episode, of 10 steps at most"),
-        (["--step", "-1"], 2, "--step -1 must not be negative"),
-        (["--seed", "1", "--episode", "log.npz"], 2, "give --episode or --seed, not both"),
-        (["--episode", "nowhere.npz"], 1, "no file nowhere.npz"),
-        (["--plot", "plot.gif"], 2, "--plot plot.gif: the file's name must end in one of .svg, .png"),
-        (["--plot", "/nowhere/plot.svg"], 2, "--plot /nowhere/plot.svg: there is no folder /nowhere"),
-        (["--background", "1"], 2, "background=1 must be at least 2"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(
-    flags: list[str], code: int, reason: str, greenhouse_run: Run
-) -> None:
-    refused(apportion("explain", greenhouse_run.path, *flags), code, reason)

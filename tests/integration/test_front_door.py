@@ -6,12 +6,10 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
-from driver import EPISODE, GREENHOUSE, Answer, Run, apportion, assert_same_run
 from odd_envs import Plain, make_plain
 
 import apportion as door
@@ -23,20 +21,7 @@ from apportion.front.choosing import Job
 from apportion.runs import checkpoint, logs
 from apportion.runs.folder import RunFolder
 from apportion.training import loop
-
-# The settings of driver.tiny, as a script writes them: with two seeds its programs serve here too.
-TINY: dict[str, Any] = {
-    "backbone": {"hidden": (8, 8), "batch_size": 16},
-    "steps_per_iteration": 200,
-    "updates_per_iteration": 3,
-    "warmup_steps": 400,
-    "evaluate_every": 400,
-    "evaluation_episodes": 3,
-    "checkpoint_every": 1000,
-    "checkpoint_minutes": 1e9,
-    "replay_steps": 1800,
-    "env.max_episode_steps": EPISODE,
-}
+from driver import GREENHOUSE, TINY, Answer, Run, apportion, assert_same_run
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +33,12 @@ def run(greenhouse_run: Run) -> door.Run:
 
 
 def test_a_script_trains_the_same_run_as_the_command(greenhouse_run: Run, out: Path) -> None:
-    settings = TINY | {"method.hidden": (8, 8)}
+    """And whether workers play or this process does."""
+    settings = TINY | {"method.hidden": (8, 8), "workers": 0}
     found = door.train(GREENHOUSE, "grd", steps=2000, seeds=2, out=out, settings=settings, quiet=True)
     assert found.path == out
-    assert found.config == greenhouse_run.read_config()
+    expected = greenhouse_run.read_config()
+    assert found.config == expected | {"schedule": expected["schedule"] | {"workers": 0}}
     assert_same_run(found.folder, greenhouse_run)
 
 

@@ -1,15 +1,24 @@
-"""A whole training in which one seed fails: the other one's numbers are those of a run without failures."""
+"""Whole trainings in which environments fail: other seeds' numbers are those of a run without failures."""
 
+import itertools
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from driver import Run, apportion, arrays, assert_same_run, records, resume, tiny, train
 
-from apportion.runs import logs
+import faulty_envs
+from apportion.runs import checkpoint, logs
+from apportion.runs.folder import read_json
+from driver import Run, apart, apportion, arrays, assert_same_run, records, resume, tiny, train
 from faulty_envs import episode_seed, evaluation_seed
+from waiting import PATIENCE, gone, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -80,10 +89,7 @@ def test_a_resumed_run_keeps_it_frozen_and_stays_bit_for_bit(
 
 
 def test_when_no_seed_is_left_the_run_ends_with_one_line(tmp_path: Path) -> None:
-    failing = [
-        (seed, episode, restarts) for seed in (0, 1) for episode in range(40, 130) for restarts in range(4)
-    ]
-    seeds = [episode_seed(*each) for each in failing]
+    seeds = [episode_seed(*each) for each in itertools.product((0, 1), range(40, 130), range(4))]
     out = tmp_path / "run"
     answer = apportion("train", FAULTY, "--out", out, *FLAGS, *_kwargs("nonsense", seeds))
     assert answer.code == 1
@@ -93,7 +99,62 @@ def test_when_no_seed_is_left_the_run_ends_with_one_line(tmp_path: Path) -> None
     assert apportion("resume", out).err == f"error: every seed of {out} is frozen: {reason} Start a new run\n"
 
 
-def test_strict_ends_the_run_at_the_first_failure(tmp_path: Path) -> None:
-    flags = [*_kwargs("raises", [episode_seed(1, 30)]), "--strict"]
-    answer = apportion("train", FAULTY, "--out", tmp_path / "run", *FLAGS, *flags)
-    assert (answer.code, answer.err) == (1, "error: the environment raised RuntimeError: the motor is hot\n")
+# --- An environment that hangs keeps nobody from stopping, and no worker outlives the training
+
+
+BEFORE = f"""
+from apportion.envs import supervisor
+supervisor.PATIENCE = 1.0
+sys.path.append({str(Path(faulty_envs.__file__).parent)!r})
+"""
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+
+def _hanging(how: str, folder: Path) -> "tuple[subprocess.Popen[str], list[int]]":
+    """A training whose second seed hangs in its first chunk, and its workers."""
+    mark = folder / "hangs"
+    kwargs = json.dumps({"how": how, "seeds": [episode_seed(1, 3)], "mark": str(mark)})
+    flags = tiny("oracle", "--workers", "1", "--env.kwargs", kwargs)
+    process = apart("train", "faulty_envs:Faulty-v0", "--out", folder / "run", *flags, before=BEFORE)
+    wait_until(lambda: mark.exists() or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
+    workers = [
+        int(word)
+        for task in Path(f"/proc/{process.pid}/task").glob("*/children")
+        for word in task.read_text().split()
+    ]
+    assert workers
+    return process, workers
+
+
+@LINUX
+@pytest.mark.parametrize(("number", "how"), [(signal.SIGTERM, "spins"), (signal.SIGINT, "hangs")])
+def test_one_signal_saves_though_an_environment_hangs(number: int, how: str, tmp_path: Path) -> None:
+    process, workers = _hanging(how, tmp_path)
+    os.kill(process.pid, number)
+    process.communicate(timeout=PATIENCE)
+    run = Run(tmp_path / "run")
+    assert process.returncode == 128 + number
+    assert checkpoint.steps(run.checkpoints) == [read_json(run.status)["step"]] == [200]
+    assert "did not answer within 1 s" in read_json(run.status)["faults"][0]["reason"]
+    assert all(map(gone, workers))
+
+
+@LINUX
+def test_a_second_interrupt_ends_everything_at_once(tmp_path: Path) -> None:
+    process, workers = _hanging("spins", tmp_path)
+    os.kill(process.pid, signal.SIGINT)
+    time.sleep(0.2)
+    os.kill(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, stderr) == (130, "error: interrupted\n")
+    assert all(map(gone, workers))
+
+
+@LINUX
+def test_a_killed_training_takes_its_workers_along_also_those_that_hang(tmp_path: Path) -> None:
+    process, workers = _hanging("spins", tmp_path)
+    process.kill()
+    process.communicate(timeout=PATIENCE)
+    wait_until(lambda: all(map(gone, workers)))

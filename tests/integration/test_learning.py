@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driver import EPISODE, GREENHOUSE, Run, tiny, train
 
 from apportion.front import choosing
 from apportion.runs.summary import summarise
 from apportion.training.settings import Config, Schedule
+from driver import EPISODE, GREENHOUSE, Run, tiny, train
 from scripts import load
 
 pytestmark = pytest.mark.slow

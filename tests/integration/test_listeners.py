@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driver import GREENHOUSE, Run, apportion, tiny
-from test_front_door import TINY
 
 import apportion as door
 from apportion.core.config import UserError
 from apportion.runs import logs
 from apportion.runs.listeners import WandbLog
+from driver import GREENHOUSE, TINY, Run, apportion, tiny
 
 pytestmark = pytest.mark.slow
 

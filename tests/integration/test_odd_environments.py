@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driver import EPISODE, Run, arrays, records, tiny, train
 
+import apportion as door
+from apportion.envs.lane import _success
 from apportion.graph.certificate import Doubt
 from apportion.runs import logs
 from apportion.runs.summary import summarise
+from driver import EPISODE, Run, apportion, arrays, records, remarks, tiny, train
 
 pytestmark = pytest.mark.slow
 
@@ -81,3 +83,101 @@ def test_without_delay_the_observed_reward_is_the_true_one(tmp_path: Path) -> No
     oracle = train(tmp_path / "oracle", "Pendulum-v1", *tiny("oracle", *flags))
     assert records(observed) == records(oracle)
     assert set(arrays(observed)["raw.replay/segment_length"][0].tolist()) == {1}
+
+
+# --- Paid only at the end, of its own accord: nothing pretends to know its steps' rewards
+
+
+@pytest.fixture(scope="module", params=["rd", "observed"])
+def late(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str]:
+    """A tiny run, and what was said while it trained."""
+    out = tmp_path_factory.mktemp("late") / "run"
+    flags = tiny(request.param, "--workers", "0", "--steps", "800")
+    flags.remove("--quiet")
+    answer = apportion("train", "odd_envs:Late-v0", "--out", out, *flags)
+    assert (answer.code, remarks(answer.err)) == (0, [])
+    return Run(out), answer.err
+
+
+def test_there_is_no_correlation_and_the_return_error_leads(late: tuple[Run, str]) -> None:
+    run, said = late
+    data = apportion("show", run.path, "--json").json
+    assert data["step_rewards"] is False
+    assert data["reward_correlation"] is None
+    assert data["reward_correlation_per_lane"] == [None, None]
+    assert all(np.isfinite(data["return_error_per_lane"]))
+    evaluations = [line for line in logs.read(run.metrics) if line["kind"] == "eval"]
+    assert all(line["episode_correlation"] == [None, None] for line in evaluations)
+    table = apportion("show", run.path).out
+    assert table.index("return error") < table.index("reward correlation")
+    assert " - " in table.split("Last evaluation")[1]
+    assert "return error" in said
+    assert "correlation" not in said
+    played = apportion("eval", run.path, "--episodes", "2", "--json").json
+    assert (played["step_rewards"], played["episode_correlation"]) == ([False] * 2, [None] * 2)
+
+
+# --- The success rate, wherever an environment reports `info["success"]`, and nowhere else
+
+
+SHORT = ("--workers", "0", "--steps", "800")
+
+
+@pytest.fixture(scope="module")
+def reached(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tmp_path_factory.mktemp("goal") / "run", "odd_envs:Goal-v0", *tiny("oracle", *SHORT))
+
+
+def test_an_episode_succeeds_when_any_of_its_steps_does(reached: Run) -> None:
+    for lane in door.load(reached.path).episodes():
+        for episode in lane:
+            assert bool(episode["success"]) == (episode["observations"][0, 0] > 0)
+
+
+def test_it_is_in_metrics_show_frame_eval_and_report(reached: Run) -> None:
+    evaluations = [line for line in reached.read_metrics() if line["kind"] == "eval"]
+    rates = [line["success"] for line in evaluations]
+    assert all(rate in (0, 1 / 3, 2 / 3, 1) for lanes in rates for rate in lanes)  # of three episodes
+    assert len({tuple(lanes) for lanes in rates}) > 1
+    shown = apportion("show", reached.path, "--json").json
+    assert shown["success_per_lane"] == rates[-1]
+    assert shown["success"] == pytest.approx(np.median(rates[-1]))
+    frame = door.load(reached.path).frame()
+    assert frame[frame.kind == "eval"].success.tolist() == [rate for lanes in rates for rate in lanes]
+    played = apportion("eval", reached.path, "--episodes", "4", "--json").json
+    assert played["success"] == door.load(reached.path).evaluate(4)["success"]
+    assert all(rate in (0, 0.25, 0.5, 0.75, 1) for rate in played["success"])
+    for words in (("show", reached.path), ("eval", reached.path, "--episodes", "1")):
+        assert "success" in apportion(*words).out
+    assert apportion("report", reached.path, "--extras", "none", "--quiet").code == 0
+
+
+def test_without_a_report_it_is_absent(greenhouse_run: Run) -> None:
+    assert all("success" not in line for line in greenhouse_run.read_metrics())
+    shown = apportion("show", greenhouse_run.path, "--json").json
+    assert (shown["success"], shown["success_per_lane"]) == (None, [None, None])
+    assert "success" not in apportion("show", greenhouse_run.path).out
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        (True, {True}),
+        (0.0, {False}),
+        (np.array([1]), {True}),
+        (np.bool_(False), {False}),
+        (None, set()),
+        ("yes", set()),
+        (np.nan, set()),
+        ([0, 1], set()),
+    ],
+)
+def test_what_counts_as_a_report(value: Any, meant: set[bool]) -> None:
+    assert _success({"success": value}) == meant
+
+
+def test_a_task_of_metaworld_trains_and_has_a_success_rate(out: Path) -> None:
+    pytest.importorskip("metaworld")
+    run = train(out, "Meta-World/door-lock-v3", *tiny("oracle", *SHORT, "--seeds", "1"))
+    assert run.read_spec().observation_names[3] == "gripper opening"
+    assert [line["success"] for line in run.read_metrics() if line["kind"] == "eval"] == [[0.0], [0.0]]

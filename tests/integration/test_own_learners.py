@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from driver import GREENHOUSE, Run, apportion, tiny, train
 
 from apportion.core import registry
+from driver import GREENHOUSE, Run, apportion, tiny, train
 
 pytestmark = pytest.mark.slow
 
@@ -18,11 +18,20 @@ def own_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(out, GREENHOUSE, *tiny("own_learners:make"), *flags.split())
 
 
-def test_their_settings_are_flags_and_are_recorded(own_run: Run) -> None:
+def test_their_settings_are_flags_and_are_recorded_and_to_show_them_imports_nothing(
+    own_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = own_run.read_config()
     assert config["method"]["name"] == "own_learners:make"
     assert config["method"]["factor"] == 3
     assert config["backbone"]["name"] == "own_learners:make_backbone"
+
+    def refuse(*names: str) -> None:
+        raise AssertionError(names)
+
+    registry._import.cache_clear()
+    monkeypatch.setattr(registry, "import_name", refuse)
+    assert apportion("show", own_run.path).code == 0
 
 
 @pytest.mark.parametrize(
@@ -45,15 +54,6 @@ def test_every_verb_that_reads_a_run_finds_them(words: tuple[str, ...], own_run:
 
 def test_a_run_of_theirs_can_be_resumed(own_run: Run) -> None:
     assert apportion("resume", own_run.path, "--steps", "2200", "--quiet").code == 0
-
-
-def test_showing_a_run_imports_nothing_that_it_names(own_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*names: str) -> None:
-        raise AssertionError(names)
-
-    registry._import.cache_clear()
-    monkeypatch.setattr(registry, "import_name", refuse)
-    assert apportion("show", own_run.path).code == 0
 
 
 @pytest.mark.parametrize(

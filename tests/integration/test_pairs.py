@@ -25,14 +25,7 @@ SMALL = {
 }
 SMALL |= {"lessons": 4, "lessons_per_update": 2, "best": 3, "stored": 4, "layers": 1}
 SCHEDULE = Schedule(
-    steps=300,
-    steps_per_iteration=100,
-    updates_per_iteration=2,
-    warmup_steps=100,
-    evaluate_every=300,
-    evaluation_episodes=1,
-    replay_steps=1100,
-    workers=0,
+    300, 100, 2, warmup_steps=100, evaluate_every=300, replay_steps=1100, evaluation_episodes=1, workers=0
 )
 # An environment for each kind of action, windows of payment for one of them.
 ENVIRONMENTS = {

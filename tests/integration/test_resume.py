@@ -1,15 +1,17 @@
-"""A run that was killed, stopped or merely too short goes on as if nothing had happened."""
+"""A run that was killed, stopped or merely too short goes on as if nothing had happened: a seed says all."""
 
 import json
 import shutil
 import signal
-import subprocess
-import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+
+from apportion.runs import checkpoint
+from apportion.runs.folder import read_json
 from driver import (
     GREENHOUSE,
     Answer,
@@ -24,11 +26,7 @@ from driver import (
     tiny,
 )
 from driver import train as train_run
-
-from apportion.runs import checkpoint
-from apportion.runs.folder import read_json
-
-PATIENCE = 1800.0  # seconds: only what hangs takes so long, not what runs on a busy machine
+from waiting import PATIENCE, wait_until
 
 # Python for the doomed process: SIGKILL leaves it no moment to tidy up.
 DIES_AFTER_LOGGING = """
@@ -88,47 +86,20 @@ def test_a_killed_run_resumes_bit_for_bit(
 
 
 @pytest.mark.slow
-def test_resume_in_the_middle_of_a_mujoco_episode(tmp_path: Path) -> None:
-    """The environment has no way to save its state: it is brought back by repeating the episode's actions."""
-    flags = tiny("observed", "--seeds", "1", "--steps-per-iteration", "100", "--warmup-steps", "200")
-    flags += ["--evaluate-every", "200", "--evaluation-episodes", "1", "--replay-steps", "700"]
-    flags += ["--checkpoint-every", "400", "--env.max-episode-steps", "300"]
-    straight = train_run(tmp_path / "straight", "HalfCheetah-v4", *flags, "--steps", "800")
-    parts = train_run(tmp_path / "parts", "HalfCheetah-v4", *flags, "--steps", "400")
-    assert arrays(parts)["raw.where/0/actions"].shape == (200, 6)  # 400 steps and a chunk ahead, of 300 each
-    resume(parts, "--steps", "800")
-    assert_same_run(parts, straight)
-    assert parts.read_config() == straight.read_config()
-
-
-@pytest.fixture(scope="module")
-def straight_and_resumed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
-    """A training that looks at all data after 600 steps (180 windows) and imagines from then on, and the same
-    one stopped there."""
-    folder = tmp_path_factory.mktemp("imagines")
+def test_resume_right_after_edges_were_found_in_closed_form_of_a_run_that_imagines(tmp_path: Path) -> None:
+    """It looks at all data after 600 steps (180 windows) and imagines from then on: its checkpoint has the
+    model in it, and is made after its first steps were used."""
     flags = tiny("grd", "--imagine.share", "0.5", "--imagine.after", "4")
     flags += ["--env.delay", "4", "--evaluate-every", "200", "--checkpoint-every", "600"]
-    straight = train_run(folder / "straight", GREENHOUSE, *flags, "--steps", "1000")
-    parts = train_run(folder / "parts", GREENHOUSE, *flags, "--steps", "600")
+    straight = train_run(tmp_path / "straight", GREENHOUSE, *flags, "--steps", "1000")
+    parts = train_run(tmp_path / "parts", GREENHOUSE, *flags, "--steps", "600")
     resume(parts, "--steps", "1000")
-    return straight, parts
-
-
-@pytest.mark.slow
-def test_resume_right_after_edges_were_found_in_closed_form(straight_and_resumed: tuple[Run, Run]) -> None:
-    straight, parts = straight_and_resumed
     assert_same_run(parts, straight)
+    assert parts.read_config() == straight.read_config()
     _, edges = straight.read_edges()
     before, after = edges["state_to_reward"][1], edges["state_to_reward"][2]
     assert (before == 0.5).all()  # nothing is known yet
     assert (after == 1).any()
-
-
-@pytest.mark.slow
-def test_resume_of_a_run_that_imagines(straight_and_resumed: tuple[Run, Run]) -> None:
-    """The checkpoint has the model in it, and is made after its first steps were used."""
-    straight, parts = straight_and_resumed
-    assert_same_run(parts, straight)
     shares = [line["imagined_share"] for line in records(straight) if line["kind"] == "train"]
     assert shares[0] == [0, 0]
     assert min(shares[-1]) > 0.25
@@ -139,7 +110,8 @@ def test_a_signal_saves_and_says_how_to_go_on(out: Path) -> None:
     flags = [flag for flag in tiny("grd", "--steps", "4e5") if flag != "--quiet"]
     process = apart("train", GREENHOUSE, "--out", out, "--json", *flags)
     run = Run(out)
-    _wait_for(run.metrics, process)
+    wait_until(lambda: run.metrics.exists() or process.poll() is not None)
+    assert process.poll() is None
     process.terminate()
     stdout, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + signal.SIGTERM
@@ -154,14 +126,6 @@ def test_a_signal_saves_and_says_how_to_go_on(out: Path) -> None:
     assert [read_json(run.status)[key] for key in ("state", "step")] == ["finished", step + 400]
     steps = [line["step"] for line in records(run) if line["kind"] == "train"]
     assert steps == list(range(400, step + 401, 200))
-
-
-def _wait_for(file: Path, process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not file.exists():
-        assert process.poll() is None, "the process ended early"
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.02)
 
 
 def test_resuming_a_finished_run_changes_nothing(out: Path) -> None:
@@ -185,3 +149,45 @@ def test_a_run_cannot_be_resumed_to_before_where_it_is(out: Path) -> None:
     expected = "error: --steps 400 is behind the run, which is at step 600: raise it\n"
     assert answer == Answer(1, "", expected)
     assert run.read_config() == config
+
+
+# --- A seed says all: the same one gives the same numbers, another one does not
+
+
+def test_the_same_seed_gives_the_same_run_with_more_workers(greenhouse_run: Run, out: Path) -> None:
+    assert_same_run(train_run(out, GREENHOUSE, *tiny("grd", "--workers", "2")), greenhouse_run)
+
+
+def test_lanes_are_seeds_and_do_not_touch_each_other(greenhouse_run: Run, out: Path) -> None:
+    """Two lanes from seed 1 on are the seeds 1 and 2: the first of them is the second lane of before."""
+    other = train_run(out, GREENHOUSE, *tiny("grd", "--seed", "1"))
+    found, expected = _lane(other, 0), _lane(greenhouse_run, 1)
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():  # the last digit may depend on a lane's place
+        np.testing.assert_allclose(found[name], array, rtol=1e-3, atol=1e-4, err_msg=name)
+    first, second = _returns(greenhouse_run)
+    seed_1, seed_2 = _returns(other)
+    assert seed_1 == pytest.approx(second, rel=1e-3)
+    assert len({*map(tuple, (first, second, seed_2))}) == 3
+
+
+def _lane(run: Run, lane: int) -> dict[str, Any]:
+    """One lane's arrays of the newest checkpoint: of those stacked over lanes, and its own."""
+    state, own = arrays(run), f"raw.where/{lane}/"
+    stacked = {name: array[lane] for name, array in state.items() if not name.startswith("raw.where/")}
+    return stacked | {name.removeprefix(own): array for name, array in state.items() if name.startswith(own)}
+
+
+def _returns(run: Run) -> list[list[float]]:
+    evaluations = [line["return"] for line in records(run) if line["kind"] == "eval"]
+    return [list(lane) for lane in zip(*evaluations, strict=True)]
+
+
+def test_overlap_is_another_training_than_strict_alternation(greenhouse_run: Run, out: Path) -> None:
+    """With overlap the policy that acts is one iteration old, from the first learned one on."""
+    alternating = train_run(out, GREENHOUSE, *tiny("grd", "--no-overlap"))
+    ours, theirs = records(alternating), records(greenhouse_run)
+    assert [line["step"] for line in ours] == [line["step"] for line in theirs]
+    differing = [line["step"] for line, other in zip(ours, theirs, strict=True) if line != other]
+    # Random steps until 400, where the first updates are; the chunk from 400 to 600 is the first to differ.
+    assert min(differing) == 600

@@ -79,14 +79,13 @@ def trained() -> Any:
     return model(tracks()).learn(220)
 
 
-def test_what_an_episode_paid_becomes_a_reward_of_its_steps(trained: Any) -> None:
+def test_what_an_episode_paid_becomes_a_reward_of_its_steps_and_ends_of_time_are_no_ends(
+    trained: Any,
+) -> None:
     """Not exactly after so little: that the first number pays must show."""
     trained.replay_buffer.learner.learn(1500, 16)
     found = trained.replay_buffer.sample(256)
     assert np.corrcoef(found.observations[:, 0], found.rewards[:, 0])[0, 1] > 0.9
-
-
-def test_ends_of_time_are_no_ends_and_both_environments_are_there(trained: Any) -> None:
     stored = replays.records(replays.of_lane(trained.replay_buffer.learner.replay, 0), 10_000)
     assert {(len(record.actions), record.terminated) for record in stored} == {(3, True), (5, False)}
     assert trained.replay_buffer.size() <= 200 + 2 * STEPS

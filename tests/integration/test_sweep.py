@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from driver import Answer, Run, apart, apportion
-from sweeps import JOB, alive, assert_same_numbers, closed_gate, owner, sweep_file, wait_until
+from sweeps import JOB, assert_same_numbers, closed_gate, owner, sweep_file
 
 from apportion.front.sweep.folder import SweepFolder
 from apportion.front.sweep.planning import read_plan
+from driver import Answer, Run, apart, apportion
+from waiting import gone, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +47,7 @@ def test_a_sweep_that_was_stopped_and_killed_ends_as_if_nothing_had_happened(
     child = owner(run)
     process.kill()
     process.communicate()
-    wait_until(lambda: not alive(child))
+    wait_until(lambda: gone(child))
 
     gate.touch()
     assert apportion("sweep", file, "--out", out, "--quiet") == Answer(0, "", "")

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from driver import Answer, Run, apportion
-from sweeps import JOB, alive, assert_same_numbers, closed_gate, owner, sweep_file, wait_until
+from sweeps import JOB, assert_same_numbers, closed_gate, owner, sweep_file
 
 from apportion.front.sweep import on_ray
+from driver import Answer, Run, apportion
+from waiting import gone, wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -74,7 +75,7 @@ def test_a_job_whose_machine_is_lost_goes_on_elsewhere_to_the_same_numbers(
         above, nodes = _ancestors(job), machines.cluster.worker_nodes
         lost.extend(node for node in nodes if node.all_processes["raylet"][0].process.pid in above)
         machines.cluster.remove_node(lost[0], allow_graceful=False)
-        wait_until(lambda: not alive(job))
+        wait_until(lambda: gone(job))
         machines.gate.touch()
 
     loser = threading.Thread(target=lose_the_machine, daemon=True)

@@ -101,14 +101,11 @@ def wrapped(env: Any) -> apportion.RewardModelWrapper:
     return apportion.RewardModelWrapper(env, "rd", settings=SMALL, replay_steps=100)
 
 
-def test_an_environment_may_write_each_observation_into_the_same_array() -> None:
+def test_an_environment_may_write_into_the_same_array_and_what_was_left_is_no_part_of_the_next() -> None:
     env = wrapped(DelayedReward(Counts()))
     play(env, 1)
     assert env.learner.replay.segment_length[0, 0] == 4
     np.testing.assert_array_equal(env.learner.replay.observation[:, :5, 0], [[0, 1, 2, 3, 4]])
-
-
-def test_an_episode_that_was_left_is_no_part_of_the_next() -> None:
     env = wrapped(DelayedReward(Counts()))
     env.reset()
     for _ in range(3):

@@ -8,6 +8,11 @@ import pytest
 import apportion
 
 
+@pytest.fixture(scope="session", autouse=True)
+def with_what_was_compiled(compiled_once: None) -> None:
+    """To relabel with a run is the same programs each time."""
+
+
 @pytest.fixture(scope="session")
 def table_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A CSV with outcomes only."""

@@ -12,9 +12,13 @@ import numpy as np
 import polars
 from minari.data_collector import EpisodeBuffer
 
+from apportion.runs.contributions import Precision
+
 STATES, ACTIONS = ("s_0", "s_1", "s_2"), ("a_0",)
 SMALL = {"updates": 250, "check_every": 250, "method.hidden": (32,), "method.segments": 16}
 SMALL |= {"method.learning_rate": 5e-3}
+QUICK = {"updates": 10, "check_every": 10, "method.hidden": (4,), "method.segments": 4}  # learns nothing
+FEW = Precision(background=8)
 
 Episode = tuple[Any, Any, Any]  # observations [T+1, 3], actions [T, 1], hidden rewards [T]
 
@@ -52,6 +56,11 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> Path:
         writer.writeheader()
         writer.writerows({k: "" if v is None else v for k, v in row.items()} for row in rows)
     return path
+
+
+def column(path: Path, name: str = "reward") -> Any:
+    """Of a table, as an array."""
+    return (polars.read_csv if path.suffix == ".csv" else polars.read_parquet)(path)[name].to_numpy()
 
 
 def write_parquet(path: Path, rows: list[dict[str, Any]]) -> Path:

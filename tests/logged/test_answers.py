@@ -10,7 +10,6 @@ from logged_data import SMALL, write_csv
 from scipy.special import expit
 
 import apportion
-from apportion import cli
 from apportion.core.config import UserError
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log
@@ -21,6 +20,7 @@ from apportion.graph.posterior import Summed
 from apportion.graph.products import BLOCKS, Products
 from apportion.runs.credit import calibration, read_credit
 from apportion.runs.crediting import removal_effects
+from driver import apportion as command
 
 EFFECTS = {"mail": 1.5, "search": 0.6, "shop": 0.0}
 
@@ -48,10 +48,6 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fitted(log: Path) -> apportion.Run:
     named = {"episode": "journey", "states": "channel", "actions": "", "outcome": "bought"}
     return apportion.fit(log, out=log.parent / "run", settings=SMALL, quiet=True, **named)
-
-
-def verb(*words: object) -> None:
-    assert cli._run([str(word) for word in words]) == 0
 
 
 # --- Reading
@@ -166,17 +162,15 @@ def test_groups_of_rising_probability() -> None:
 # --- What comes of it
 
 
-def test_a_fit_says_what_its_rewards_are(fitted: apportion.Run, capsys: pytest.CaptureFixture[str]) -> None:
-    verb("show", fitted.path)
-    said = capsys.readouterr().out
+def test_a_fit_says_what_its_rewards_are(fitted: apportion.Run) -> None:
+    said = command("show", fitted.path).out
     assert "log odds of yes" in said
     assert "share of yes" in said
     assert "return error" not in said
     credit = read_credit(fitted.folder)
     assert credit is not None
     assert credit.facts["log_loss"] < credit.facts["constant_log_loss"]
-    verb("explain", fitted.path)
-    assert "log odds of yes" in capsys.readouterr().out
+    assert "log odds of yes" in command("explain", fitted.path).out
 
 
 def test_relabelling_writes_log_odds_and_changes_of_probability(fitted: apportion.Run, log: Path) -> None:
@@ -196,9 +190,7 @@ def test_relabelling_writes_log_odds_and_changes_of_probability(fitted: apportio
     np.testing.assert_allclose(exact["reward"], (exact["bought"] == "yes").cast(float), atol=1e-9)
 
 
-def test_credit_by_kind_finds_what_the_last_touch_hides(
-    fitted: apportion.Run, log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_credit_by_kind_finds_what_the_last_touch_hides(fitted: apportion.Run, log: Path) -> None:
     kinds = {each["value"]: each for each in fitted.credit(by="channel")}
     assert kinds["mail"]["credit"] > kinds["search"]["credit"] > kinds["shop"]["credit"]
     assert kinds["shop"]["last"] > kinds["mail"]["last"]
@@ -208,9 +200,9 @@ def test_credit_by_kind_finds_what_the_last_touch_hides(
         assert sum(each[rule] for each in kinds.values()) == pytest.approx(bought)
     assert sum(each["share"] for each in kinds.values()) == pytest.approx(1)
     csv, picture = log.parent / "kinds.csv", log.parent / "kinds.svg"
-    verb("credit", fitted.path, log, "--by", "channel", "--csv", csv, "--plot", picture)
+    shown = command("credit", fitted.path, log, "--by", "channel", "--csv", csv, "--plot", picture).out
     assert picture.is_file()
-    assert "Credit by channel, in episodes of yes" in capsys.readouterr().out
+    assert "Credit by channel, in episodes of yes" in shown
     assert polars.read_csv(csv)["value"].to_list()[0] == "mail"
     with pytest.raises(UserError, match="reads no column 'chanel'"):
         fitted.credit(by="chanel")
@@ -222,10 +214,9 @@ def test_removal_effects_of_a_chain() -> None:
     assert removal_effects(codes, starts, np.array([1.0, 0.0, 0.0])).tolist() == [1.0, 0.0]
 
 
-def test_identify_of_answers(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_identify_of_answers(log: Path) -> None:
     named = ("--episode", "journey", "--states", "channel", "--actions", "", "--outcome", "bought")
-    verb("identify", log, *named)
-    said = capsys.readouterr().out
+    said = command("identify", log, *named).out
     assert "log loss saved" in said
     assert "present" in said
 

@@ -8,15 +8,13 @@ import polars
 import pytest
 
 import apportion
-from apportion import cli
 from apportion.runs.contributions import Precision
 from apportion.runs.credit import MOST_BEHIND
 from apportion.runs.explaining import Explainer, Selection, explain_run
 from apportion.runs.fitting import SHOWN
+from driver import apportion as command
 
 pytestmark = pytest.mark.slow
-
-QUICK = {"updates": 10, "check_every": 10, "method.hidden": (4,), "method.segments": 4}
 
 
 def short_log(path: Path, count: int) -> Path:
@@ -31,7 +29,7 @@ def short_log(path: Path, count: int) -> Path:
 
 def test_of_short_episodes_so_many_are_stored_that_steps_suffice(tmp_path: Path) -> None:
     log = short_log(tmp_path / "log.csv", 1600)
-    run = apportion.fit(log, "rd", states="s_", out=tmp_path / "run", settings=QUICK, quiet=True)
+    run = apportion.fit(log, "rd", states="s_", out=tmp_path / "run", settings=data.QUICK, quiet=True)
     stored = run.folder.read_episodes(run.folder.episode_steps()[-1])[0]
     steps = sum(len(each["actions"]) for each in stored)
     assert len(stored) > SHOWN
@@ -45,17 +43,13 @@ def test_of_short_episodes_so_many_are_stored_that_steps_suffice(tmp_path: Path)
     assert when.max() > 0.9  # and not from the beginning of the log alone
 
 
-def test_where_less_is_stored_than_was_asked_for_it_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_less_is_stored_than_was_asked_for_it_is_said(tmp_path: Path) -> None:
     log = short_log(tmp_path / "log.csv", 60)
-    run = apportion.fit(log, "rd", states="s_", out=tmp_path / "run", settings=QUICK, quiet=True)
-    assert cli._run(["explain", str(run.path)]) == 0
-    said = capsys.readouterr().err
+    run = apportion.fit(log, "rd", states="s_", out=tmp_path / "run", settings=data.QUICK, quiet=True)
+    said = command("explain", run.path).err
     assert "stores only" in said
     assert "steps to compare with, not 256" in said
-    assert cli._run(["explain", str(run.path), "--background", "5"]) == 0
-    assert "stores only" not in capsys.readouterr().err
+    assert "stores only" not in command("explain", run.path, "--background", "5").err
 
 
 def test_credit_is_the_same_however_many_episodes_are_explained_at_once(
@@ -66,7 +60,7 @@ def test_credit_is_the_same_however_many_episodes_are_explained_at_once(
     for steps in (1, 20, 1000):
         monkeypatch.setattr("apportion.runs.crediting._EXPLAINED", steps)
         out = tmp_path / f"new{steps}.csv"
-        apportion.relabel(fitted, file, out, credit=True, precision=Precision(background=8))
+        apportion.relabel(fitted, file, out, credit=True, precision=data.FEW)
         written.append(polars.read_csv(out).select(polars.col("^credit_.*$")).to_numpy())
     np.testing.assert_allclose(written[1], written[0], atol=1e-5)
     np.testing.assert_allclose(written[2], written[0], atol=1e-5)

@@ -5,14 +5,12 @@ from typing import Any
 
 import logged_data as data
 import numpy as np
-import polars
 import pytest
 
 import apportion
 from apportion.data.columns import Columns
 from apportion.data.encoding import Coded, Encoding
 from apportion.data.reading import read_log
-from apportion.runs.contributions import Precision
 from apportion.runs.identifying import identify_log
 from apportion.runs.logged import read_facts
 from apportion.training.evaluate import pearson
@@ -36,12 +34,12 @@ def test_numbers_far_from_zero_are_learned_as_well(tmp_path: Path) -> None:
     run = apportion.fit(file, out=tmp_path / "run", settings=data.SMALL, quiet=True)
     assert run.summary()["data"]["unexplained"][0] < 0.1
     apportion.relabel(run, file, tmp_path / "new.csv")
-    rewards = polars.read_csv(tmp_path / "new.csv")["reward"].to_numpy()
+    rewards = data.column(tmp_path / "new.csv")
     assert pearson(rewards, HIDDEN) >= 0.95
     seen, done, _ = EPISODES[0]
     asked = run.reward(seen * [UNIT, 1, 1] + [ORIGIN, 0, 0], done + ORIGIN)
     assert asked == pytest.approx(rewards[: len(done)], abs=1e-4)
-    [first, *_] = run.explain(episode=file, precision=Precision(background=8))["lanes"][0]["episodes"]
+    [first, *_] = run.explain(episode=file, precision=data.FEW)["lanes"][0]["episodes"]
     assert first["redistributed"] == pytest.approx(rewards[: len(done)], abs=1e-4)
     notes = read_facts(run.folder)["notes"]
     assert sum("far from zero beside its spread: it is counted from 1" in note for note in notes) == 2

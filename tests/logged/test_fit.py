@@ -1,7 +1,7 @@
 """Fitting to outcome-only logs finds the hidden reward of each step, in a run that all verbs understand."""
 
 import dataclasses
-import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +14,16 @@ import polars
 import pytest
 
 import apportion
-from apportion import cli
 from apportion.core.config import UserError
-from apportion.runs.contributions import Precision
+from apportion.report.figures import plot_credit
 from apportion.runs.learned import Learned, read_learned
 from apportion.runs.logged import read_facts
 from apportion.runs.summary import fit_in_words
 from apportion.training.evaluate import pearson
+from driver import apportion as command
 
 EPISODES = data.episodes(12)
 HIDDEN = np.concatenate([reward for *_, reward in data.episodes()])
-
-
-QUICK = {"updates": 10, "check_every": 10, "method.hidden": (4,), "method.segments": 4}
-FEW = Precision(background=8)
-
-
-def column(path: Path, name: str = "reward") -> Any:
-    read = polars.read_csv if path.suffix == ".csv" else polars.read_parquet
-    return read(path)[name].to_numpy()
 
 
 ENDS = ("_low", "_high")  # of intervals
@@ -42,7 +33,7 @@ def test_hidden_rewards_are_found_from_outcomes(
     fitted: apportion.Run, table_file: Path, tmp_path: Path
 ) -> None:
     assert apportion.relabel(fitted, table_file, tmp_path / "new.csv") == str(tmp_path / "new.csv")
-    assert pearson(column(tmp_path / "new.csv"), HIDDEN) >= 0.95
+    assert pearson(data.column(tmp_path / "new.csv"), HIDDEN) >= 0.95
     assert fitted.graph is not None
     assert fitted.graph.state_to_reward.tolist() == [1, 1, 0]
     assert fitted.graph.action_to_reward.tolist() == [1]
@@ -56,7 +47,7 @@ def test_the_unit_and_the_level_of_outcomes_do_not_matter(tmp_path: Path) -> Non
     file = data.write_csv(tmp_path / "log.csv", rows)
     run = apportion.fit(file, out=tmp_path / "run", settings=data.SMALL, quiet=True)
     apportion.relabel(run, file, tmp_path / "new.csv")
-    rewards = column(tmp_path / "new.csv")
+    rewards = data.column(tmp_path / "new.csv")
     assert pearson(rewards, HIDDEN) >= 0.95
     assert np.std(rewards) == pytest.approx(1e-5 * np.std(HIDDEN), rel=0.2)
     outcomes = read_facts(run.folder)["outcomes"]
@@ -82,7 +73,7 @@ def test_relabelling_adds_columns_and_touches_nothing_else(
 
 def test_credit_adds_up_to_the_reward(fitted: apportion.Run, tmp_path: Path) -> None:
     few = data.write_csv(tmp_path / "few.csv", data.table(data.episodes(3, seed=5)))
-    apportion.relabel(fitted, few, tmp_path / "new.csv", credit=True, precision=FEW)
+    apportion.relabel(fitted, few, tmp_path / "new.csv", credit=True, precision=data.FEW)
     found = polars.read_csv(tmp_path / "new.csv")
     _adds_up(found, ["s_0", "s_1", "s_2", "a_0", "baseline"])
     size = {name: float(found[f"credit_{name}"].abs().mean()) for name in ("s_0", "s_2", "a_0")}
@@ -126,8 +117,8 @@ def test_a_dimension_may_be_called_baseline(tmp_path: Path) -> None:
     rows = [{names.get(key, key): value for key, value in row.items()} for row in data.table(EPISODES)]
     file = data.write_csv(tmp_path / "log.csv", rows)
     named = {"states": "baseline,baseline_,s_2", "out": tmp_path / "run"}
-    run = apportion.fit(file, "rd", **named, settings=QUICK, quiet=True)
-    apportion.relabel(run, file, tmp_path / "new.csv", credit=True, precision=FEW)
+    run = apportion.fit(file, "rd", **named, settings=data.QUICK, quiet=True)
+    apportion.relabel(run, file, tmp_path / "new.csv", credit=True, precision=data.FEW)
     wanted = ["baseline", "baseline_", "s_2", "a_0", "baseline__"]
     _adds_up(polars.read_csv(tmp_path / "new.csv"), wanted)
 
@@ -140,8 +131,8 @@ def test_other_formats_come_back_in_their_own(
     episodes = data.episodes(5, seed=6)
     rows = [row | {"reward": 1.0} for row in data.table(episodes)]
     apportion.relabel(fitted, data.write_parquet(tmp_path / "a.parquet", rows), tmp_path / "b.parquet")
-    wanted = column(tmp_path / "b.parquet")
-    assert set(column(tmp_path / "b.parquet", "paid_reward")) == {1.0}
+    wanted = data.column(tmp_path / "b.parquet")
+    assert set(data.column(tmp_path / "b.parquet", "paid_reward")) == {1.0}
     apportion.relabel(fitted, data.write_npz(tmp_path / "a.npz", episodes), tmp_path / "b.npz")
     with np.load(tmp_path / "b.npz") as arrays:
         inside = np.arange(arrays["reward"].shape[1]) < arrays["lengths"][:, None]
@@ -181,25 +172,22 @@ def test_relabelling_refuses_what_does_not_fit(
     assert [path.name for path in tmp_path.iterdir()] == ["narrow.csv"]
 
 
-def test_all_verbs_understand_the_run(fitted: apportion.Run, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(fitted.path)
-    assert cli._run(["show", path, "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+def test_all_verbs_understand_the_run(fitted: apportion.Run) -> None:
+    path = fitted.path
+    shown = command("show", path, "--json").json
     assert set(shown["graph"]) == {*apportion.core.spec.BLOCKS, "policy_mask", "per_lane"}
     assert shown["data"]["supported"] == [True, True]
     assert max(shown["data"]["unexplained"]) < 0.1
-    assert cli._run(["show", path]) == 0
-    shown = capsys.readouterr().out
-    assert "no policy" in shown
-    assert "return error" in shown
-    assert "correlation" not in shown  # no log can tell
-    assert cli._run(["explain", path, "--background", "8", "--step", "0", "1"]) == 0
+    table = command("show", path).out
+    assert "no policy" in table
+    assert "return error" in table
+    assert "correlation" not in table  # no log can tell
+    assert command("explain", path, "--background", "8", "--step", "0", "1").code == 0
     for verb in (["eval", path], ["resume", path], ["export", path, "--out", "x.npz"]):
-        with pytest.raises(apportion.UserError, match=r"fitted to logged episodes .* and has no policy"):
-            cli._run(verb)
+        assert re.search("fitted to logged episodes .* and has no policy", command(*verb).err)
 
 
-def test_a_category_is_one_dimension_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_category_is_one_dimension_everywhere(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     rows = data.table(data.episodes(170, seed=3))
     for number, row in enumerate(rows):
@@ -212,29 +200,17 @@ def test_a_category_is_one_dimension_everywhere(tmp_path: Path, capsys: pytest.C
             row["outcome"] = total
     file = data.write_csv(tmp_path / "log.csv", rows)
     flags = ["--states", "s_", "--actions", "a_"]
-    assert cli._run(["identify", str(file), *flags, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = command("identify", file, *flags, "--json").json
     assert found["verdict"]["state_to_reward"] == ["present", "absent", "present"]
     assert found["verdict"]["action_to_reward"] == ["present"]
     small = ["--updates", "20", "--check-every", "20", "--method.hidden", "8", "--quiet"]
-    assert cli._run(["fit", str(file), *flags, "--out", str(tmp_path / "run"), *small]) == 0
+    assert command("fit", file, *flags, "--out", tmp_path / "run", *small).code == 0
     run = apportion.load(tmp_path / "run")
     assert run.graph is not None
     assert run.graph.state_to_reward.tolist() == [1, 0, 1]
-    credit = run.explain(precision=FEW, steps=[0])
+    credit = run.explain(precision=data.FEW, steps=[0])
     assert {row["name"] for row in credit["dimensions"]} == {"s_0", "s_1", "s_2", "a_0"}
     assert {row["name"] for row in credit["dimensions"][:3]} == {"s_0", "s_2", "a_0"}
-
-
-def test_data_without_an_answer_are_called_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rng, rows = np.random.default_rng(0), data.table(data.episodes(40))
-    luck = rng.normal(size=40)
-    noise = [row | {"outcome": float(luck[row["episode"]])} for row in rows]
-    file = data.write_csv(tmp_path / "noise.csv", noise)
-    few = QUICK | {"updates": 40, "check_every": 20, "method.learning_rate": 5e-3}
-    run = apportion.fit(file, "rd", states="s_", out=tmp_path / "run", settings=few, quiet=True)
-    assert cli._run(["show", str(run.path)]) == 0
-    assert "The data cannot support an answer (seed 0)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_data_are_not_blamed_for_what_learning_missed() -> None:
@@ -253,7 +229,7 @@ def test_no_more_updates_are_made_than_asked_for(tmp_path: Path) -> None:
     file = data.write_csv(tmp_path / "log.csv", data.table(EPISODES))
     sums = []
     for name, check_every in (("few", 7), ("fewer", 250)):
-        quick = QUICK | {"updates": 7, "check_every": check_every}
+        quick = data.QUICK | {"updates": 7, "check_every": check_every}
         run = apportion.fit(file, "rd", states="s_", out=tmp_path / name, settings=quick, quiet=True)
         sums.append(run.reward(*EPISODES[0][:2]))
     np.testing.assert_array_equal(*sums)
@@ -269,3 +245,122 @@ def test_what_cannot_be_judged_is_refused_before_a_run_is_begun(table_file: Path
     with pytest.raises(apportion.UserError, match="every episode has one step, whose reward is its outcome"):
         apportion.fit(single, out=out, quiet=True)
     assert not out.exists()
+
+
+# --- Logs without outcomes are relabelled and explained: only rewards that shall sum up to them need them
+
+
+UNPAID_EPISODES = data.episodes(6, seed=3)
+ROWS = data.table(UNPAID_EPISODES)
+
+
+def rewards(run: Any, file: Path, **settings: Any) -> Any:
+    out = file.with_stem("new")
+    apportion.relabel(run, file, out, **settings)
+    return data.column(out)
+
+
+UNPAID = {
+    "no column": [{key: value for key, value in row.items() if key != "outcome"} for row in ROWS],
+    "an empty column": [row | {"outcome": None} for row in ROWS],
+    "one episode": [row | ({"outcome": None} if row["episode"] == 2 else {}) for row in ROWS],
+}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("rows", UNPAID.values(), ids=UNPAID)
+def test_a_table_without_outcomes_gets_the_same_rewards(
+    fitted: apportion.Run, tmp_path: Path, suffix: str, rows: list[dict[str, Any]]
+) -> None:
+    (tmp_path / "paid").mkdir()
+    write = {".csv": data.write_csv, ".parquet": data.write_parquet}[suffix]
+    paid = rewards(fitted, write(tmp_path / f"paid/log{suffix}", ROWS))
+    file = write(tmp_path / f"log{suffix}", rows)
+    np.testing.assert_allclose(rewards(fitted, file), paid, atol=1e-3)  # an outcome tells a little more
+    told = fitted.explain(episode=file, precision=data.FEW)["lanes"][0]["episodes"]
+    assert len(told) == len(UNPAID_EPISODES)
+    with pytest.raises(UserError, match=r"log.*: episode [13] of 6 has no outcome: .* without --exact"):
+        apportion.relabel(fitted, file, tmp_path / f"exact{suffix}", exact=True)
+
+
+def test_arrays_without_totals_are_relabelled(fitted: apportion.Run, tmp_path: Path) -> None:
+    file = data.write_npz(tmp_path / "log.npz", UNPAID_EPISODES)
+    apportion.relabel(fitted, file, tmp_path / "paid.npz")
+    with np.load(file) as arrays:
+        np.savez(tmp_path / "unpaid.npz", **{name: arrays[name] for name in arrays if name != "totals"})
+    apportion.relabel(fitted, tmp_path / "unpaid.npz", tmp_path / "new.npz")
+    with np.load(tmp_path / "paid.npz") as paid, np.load(tmp_path / "new.npz") as new:
+        np.testing.assert_allclose(new["reward"], paid["reward"], atol=1e-3)
+    with pytest.raises(UserError, match="no array 'totals'"):
+        apportion.fit(tmp_path / "unpaid.npz", out=tmp_path / "run", quiet=True)
+
+
+SHARES = """
+from apportion.methods import rd
+from apportion.methods.rd import Config
+
+def make(config: Config):
+    method = rd.make(config)
+    return method._replace(reward=lambda state, steps: steps.segment_total / 10.0)
+"""
+
+
+def test_a_method_that_divides_outcomes_says_that_it_needs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shares.py").write_text(SHARES)
+    monkeypatch.syspath_prepend(tmp_path)
+    file = data.write_csv(tmp_path / "log.csv", data.table(data.episodes(20)))
+    quick = {"updates": 2, "check_every": 1, "method.hidden": (4,)}
+    run = apportion.fit(file, "shares:make", out=tmp_path / "run", settings=quick, quiet=True)
+    unpaid = data.write_csv(tmp_path / "unpaid.csv", UNPAID["one episode"])
+    with pytest.raises(UserError, match="episode 3 of 6 has no outcome, by which shares:make divides it"):
+        apportion.relabel(run, unpaid, tmp_path / "new.csv")
+
+
+# --- What people are told: by the names of their columns, of the steps that they ask for, or why not
+
+
+def test_a_copy_is_called_by_its_column(tmp_path: Path) -> None:
+    rows = [row | {"s_fahrenheit": 32 - 1.8 * row["s_0"]} for row in data.table(data.episodes(60))]
+    rows = [row | {"s_kind": "abc"[row["step"] % 3]} for row in rows]
+    file = data.write_csv(tmp_path / "log.csv", rows)
+    notes = command("identify", file, "--json").json["certificate"]["notes"]
+    assert "'s_fahrenheit' equals 's_0' up to its unit: the edges of both stand at 's_0'" in notes
+
+
+def test_a_step_is_explained_in_the_episodes_that_have_it(fitted: apportion.Run, tmp_path: Path) -> None:
+    episodes = sorted(data.episodes(8, seed=4), key=lambda each: len(each[1]))
+    lengths = [len(done) for _, done, _ in episodes]
+    assert lengths[0] < lengths[-1]
+    file, last = data.write_csv(tmp_path / "log.csv", data.table(episodes)), lengths[-1] - 1
+    found = fitted.explain(episode=file, steps=[0, last], precision=data.FEW)
+    told = [[step for step in (0, last) if step < length] for length in lengths]
+    for lane in found["lanes"]:
+        assert [episode["steps"] for episode in lane["episodes"]] == told
+    late = fitted.explain(episode=file, steps=[last], precision=data.FEW)["lanes"][0]
+    assert [episode["steps"] for episode in late["episodes"]] == [each[1:] for each in told]
+    assert late["episodes"][0]["contributions"] == []
+    assert np.isfinite(late["mean"]).all()
+    plot_credit(fitted.explain(episode=file, steps=[last], precision=data.FEW), tmp_path / "credit.svg")
+    with pytest.raises(UserError, match=f"--step {last + 1} is beyond every episode, of {last + 1} steps at"):
+        fitted.explain(episode=file, steps=[last + 1], precision=data.FEW)
+
+
+@pytest.mark.parametrize("unit", [1e39, 1e200, 1e-40])
+def test_outcomes_that_single_precision_cannot_hold_are_refused(tmp_path: Path, unit: float) -> None:
+    rows = [row | {"outcome": unit * row["outcome"]} for row in data.table(data.episodes(12))]
+    with pytest.raises(UserError, match="which rewards cannot hold: give another unit"):
+        apportion.fit(data.write_csv(tmp_path / "log.csv", rows), out=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_outcomes_that_are_all_the_same_have_no_answer(tmp_path: Path) -> None:
+    """Their variance is none, of which no share can be told."""
+    rows = [row | {"outcome": 0.1} for row in data.table(data.episodes(40))]
+    file = data.write_csv(tmp_path / "log.csv", rows)
+    apportion.fit(file, "rd", out=tmp_path / "run", settings=data.QUICK, quiet=True)
+    said = " ".join(command("show", tmp_path / "run").out.split())
+    assert "Fitted to 32 episodes; the outcomes of 8 others are all the same." in said
+    assert "The data cannot support an answer (seed 0)" in said
+    assert "unexplained" not in said

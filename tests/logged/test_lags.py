@@ -60,8 +60,7 @@ def log_of(path: Path, count: int, reward: Callable[[Any, Any], Any], mean: floa
     return data.write_csv(path, rows), np.concatenate(hidden)
 
 
-@pytest.mark.parametrize("count", [50, 300])
-@pytest.mark.parametrize("mean", [0.0, 5.0])
+@pytest.mark.parametrize(("count", "mean"), [(50, 5.0), (300, 0.0)])
 @pytest.mark.parametrize(
     ("reward", "parents"),
     [

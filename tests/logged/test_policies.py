@@ -1,6 +1,5 @@
 """A policy from a log: better than what was done where the log can tell, and a sentence where it cannot."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,9 @@ import numpy as np
 import pytest
 
 import apportion
-from apportion import cli
 from apportion.core.config import UserError
 from apportion.runs.offline import verdict
+from driver import apportion as command
 
 SETTINGS = {**data.SMALL, "policy_updates": 1_000, "backbone.hidden": (16, 16)}
 
@@ -38,6 +37,7 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> apportion.Run:
     return apportion.fit(log, "grd", backbone="iql", out=folder / "run", settings=settings, quiet=True)
 
 
+@pytest.mark.slow
 def test_a_continuous_policy_earns_more_and_says_so(table_file: Path, tmp_path: Path) -> None:
     settings, out = SETTINGS | {"pessimism": 0.5}, tmp_path / "run"
     run = apportion.fit(table_file, backbone="rebrac", out=out, settings=settings, quiet=True)
@@ -65,20 +65,17 @@ def test_a_discrete_policy_chooses_among_what_was_done(chosen: apportion.Run) ->
     assert chosen.report(chosen.path / "page.html").is_file()
 
 
-def test_the_verb_prints_what_the_run_knows(
-    chosen: apportion.Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli._run(["evaluate-offline", str(chosen.path), "--json"]) == 0
-    [printed] = json.loads(capsys.readouterr().out)["lanes"]
+def test_the_verb_prints_what_the_run_knows(chosen: apportion.Run) -> None:
+    [printed] = command("evaluate-offline", chosen.path, "--json").json["lanes"]
     assert printed["sentence"] == chosen.summary()["data"]["worth"][0]["sentence"]
-    assert cli._run(["show", str(chosen.path)]) == 0
-    assert "iql" in capsys.readouterr().out
+    assert "iql" in command("show", chosen.path).out
     with pytest.raises(UserError, match="evaluate-offline"):
         chosen.evaluate()
     with pytest.raises(UserError):
         chosen.resume()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "kinds", "words"),
     [
@@ -116,5 +113,7 @@ def test_one_sentence() -> None:
     untried = "these data cannot tell: 40% of its actions were never tried"
     assert verdict(told | {"untried": 0.4})[1] == untried
     assert verdict(told | {"supported": False})[0] == "unknown"
+    assert verdict(told | {"episodes": 40})[1].startswith("these data cannot tell: 40 episodes are too few")
+    assert "only one action" in verdict(told | {"single_action": True})[1]
     losses = {name: value - 600 for name, value in told.items() if name.startswith(("behaviour", "policy"))}
     assert verdict(told | losses)[1] == "better than what was done by 12 [3, 20]"

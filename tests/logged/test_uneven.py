@@ -5,7 +5,6 @@ from typing import Any
 
 import logged_data as data
 import numpy as np
-import polars
 import pytest
 
 import apportion
@@ -69,6 +68,6 @@ def test_padding_changes_nothing(
             file, method, out=tmp_path / f"{worth}", seed=seed, seeds=2, settings=settings, quiet=True
         )
         apportion.relabel(run, file, tmp_path / "new.csv")
-        found.append(polars.read_csv(tmp_path / "new.csv")["reward"].to_numpy())
+        found.append(data.column(tmp_path / "new.csv"))
         (tmp_path / "new.csv").unlink()
     np.testing.assert_allclose(found[0], found[1], rtol=1e-3, atol=1e-3 * np.std(found[1]))

@@ -170,14 +170,11 @@ def test_demonstrations_come_from_a_file_where_one_is_given(path: str) -> None:
         method.revision.look(other, records, 100)
 
 
-def test_a_fit_is_shown_the_file_too(path: str) -> None:
+def test_a_fit_and_a_learner_beside_other_trainers_are_shown_the_file_too(path: str) -> None:
     """Where nobody else was paid anything, only demonstrations give a score its worth."""
     settings = align_rudder.Config(demonstrations=path, symbols=5)
     config = Config(EnvConfig("log.csv"), "align-rudder", settings, NO_POLICY)
     assert (offline.looked_at_all(config, offline.start(config, TASK), _poor()).method.scale > 0).all()
-
-
-def test_a_learner_beside_other_trainers_is_shown_the_file_too(path: str) -> None:
     learner = RewardLearner.of(
         TASK,
         "align-rudder",

@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal
 from apportion.core.types import Batch
 from apportion.methods import gp_lrr, rd
 from apportion.methods.gp_lrr import Kernel
-from builders import SPEC, assert_close, numpy, segments, transitions
+from builders import SPEC, assert_close, initial, numpy, segments, transitions
 
 METHOD = gp_lrr.make(gp_lrr.Config(hidden=(6,)))
 KERNEL = Kernel(jnp.asarray(0.3), jnp.asarray(-1.0), jnp.asarray(0.7))
@@ -19,7 +19,7 @@ KERNEL = Kernel(jnp.asarray(0.3), jnp.asarray(-1.0), jnp.asarray(0.7))
 
 @pytest.fixture(scope="module")
 def state() -> Any:
-    return jax.jit(lambda key: METHOD.init(key, SPEC))(jax.random.key(0))
+    return initial(METHOD)
 
 
 def test_the_loss_is_minus_twice_the_log_likelihood_by_step(state: Any) -> None:

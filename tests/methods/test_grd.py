@@ -13,7 +13,7 @@ from apportion.core.spec import Spec
 from apportion.core.types import Batch, Edges, Segments, Transitions
 from apportion.methods import grd
 from apportion.methods.grd import parts, published
-from builders import SPEC, assert_close, batch, lane, numpy, stack
+from builders import SPEC, assert_close, batch, lane, numpy, segments, stack
 from probes import plain_outputs
 
 # Edges that are as good as undecided, a clamp that clamps, and sparsity that shows.
@@ -122,22 +122,10 @@ EARNING = Spec(
 )
 
 
-def _segments_where_only_the_first_dimension_earns(count: int = 64) -> Segments:
-    rng = np.random.default_rng(5)
-    length = 1 + np.arange(count) % 5
-    mask = np.arange(5)[None, :] < length[:, None]
-    observations = rng.normal(size=(count, 6, 4))
-    rewards = 2 * observations[:, :-1, 0]
-    return Segments(
-        observations=jnp.asarray(observations, jnp.float32),
-        actions=jnp.asarray(rng.uniform(-1, 1, (count, 5, 1)), jnp.float32),
-        true_rewards=jnp.asarray(rewards, jnp.float32),
-        length=jnp.asarray(length, jnp.int32),
-        total=jnp.asarray(np.where(mask, rewards, 0).sum(axis=1), jnp.float32),
-        mask=jnp.asarray(mask),
-        terminated=jnp.zeros(count, bool),
-        number=jnp.arange(count, dtype=jnp.int32),
-    )
+def _segments_where_only_the_first_dimension_earns() -> Segments:
+    found = segments(5, 64, EARNING)
+    rewards = 2 * found.observations[:, :-1, 0]
+    return found._replace(true_rewards=rewards, total=jnp.sum(jnp.where(found.mask, rewards, 0.0), axis=1))
 
 
 def test_the_straight_through_gradient_raises_the_edge_that_earns() -> None:
@@ -150,8 +138,7 @@ def test_the_straight_through_gradient_raises_the_edge_that_earns() -> None:
         sparsity=(0.02, 0.02, 0.0, 0.0, 0.0),
     )
     method = grd.make(config)
-    segments = _segments_where_only_the_first_dimension_earns()
-    data = Batch(segments, batch(0, 4, 0, EARNING).transitions)
+    data = Batch(_segments_where_only_the_first_dimension_earns(), batch(0, 4, 0, EARNING).transitions)
 
     @jax.jit
     def train(key: jax.Array, keys: jax.Array) -> tuple[published.State, jax.Array]:
@@ -222,14 +209,6 @@ def test_rewards_are_those_of_the_greedy_edges(chain: published.State) -> None:
     np.testing.assert_allclose(method.reward(chain, steps), expected, rtol=1e-4, atol=1e-6)
     shifted = steps._replace(observation=steps.observation.at[:, 1:].add(5.0))
     np.testing.assert_array_equal(method.reward(chain, shifted), method.reward(chain, steps))
-
-
-def test_by_default_all_edges_are_on_at_the_start() -> None:
-    method = grd.make(grd.Config(hidden=(8, 8)))
-    state = jax.jit(lambda key: method.init(key, SPEC))(jax.random.key(0))
-    assert method.graph is not None
-    assert all((block >= 0.5).all() for block in method.graph.edges(state))
-    np.testing.assert_array_equal(method.policy_mask(state), np.ones(3))
 
 
 def test_sparsity_belongs_to_the_lane(state: published.State) -> None:

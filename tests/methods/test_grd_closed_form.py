@@ -60,12 +60,16 @@ def test_edges_are_all_on_until_the_data_can_tell(state: State) -> None:
     assert GRAPH.edges(found).action_to_reward.tolist() == [0, 0]
 
 
-def test_the_policy_also_sees_what_ends_episodes(state: State) -> None:
+def test_the_policy_also_sees_what_ends_episodes_and_remembers_it_when_they_have_left_the_replay(
+    state: State,
+) -> None:
     records = [record._replace(terminated=bool(record.observations[-1, 1] > 0.5)) for record in _records(300)]
     found = _look(state, records)
     assert found.looked.ends.tolist() == [0, 1, 0]
     assert found.edges.state_to_reward.tolist() == [1, 0, 0]
     assert METHOD.policy_mask(_trusting(found)).tolist() == [1, 1, 0]
+    later = _look(found, _records(300), 600)  # in which no episode ends by itself
+    assert later.looked.ends.tolist() == [0, 1, 0]
 
 
 def test_the_state_says_what_speaks_against_its_edges(state: State) -> None:
@@ -76,12 +80,6 @@ def test_the_state_says_what_speaks_against_its_edges(state: State) -> None:
     doubts = marked(GRAPH.doubts(_look(state, noisy)).tolist())
     assert doubts
     assert all(doubt.of_reward for doubt in doubts)
-
-
-def test_what_ended_episodes_is_remembered_when_they_have_left_the_replay(state: State) -> None:
-    records = [record._replace(terminated=bool(record.observations[-1, 1] > 0.5)) for record in _records(300)]
-    later = _look(_look(state, records), _records(300), 600)
-    assert later.looked.ends.tolist() == [0, 1, 0]
 
 
 def test_noise_takes_no_edge_away(state: State) -> None:
@@ -279,11 +277,13 @@ def test_the_restricted_reward_is_trusted_while_it_is_clearly_better(
     np.testing.assert_allclose(judge.root_errors(found), np.sqrt([ratio, 1.0]), rtol=1e-4)
 
 
-def test_of_two_rewards_the_worse_one_hardly_counts() -> None:
+def test_of_two_rewards_the_worse_one_hardly_counts_and_few_segments_decide_nothing() -> None:
     assert float(judge.share(_watched(0.5, 0.0))) == 1
     np.testing.assert_allclose(judge.share(_watched(3.0, 0.0)), 0.1, rtol=1e-4)
     np.testing.assert_allclose(judge.share(_watched(1.0, 0.0)), 0.5, rtol=1e-4)
     assert float(judge.share(judge.start())) == 0.5
+    assert float(_watched(0.01, 0.0, times=2).trusted) == 0
+    assert float(_watched(100.0, 1.0, times=2).trusted) == 1
 
 
 def test_the_judge_s_running_means_equal_numpy() -> None:
@@ -302,11 +302,6 @@ def test_the_judge_s_running_means_equal_numpy() -> None:
             known = fade * known + (1 - fade)
     np.testing.assert_allclose(judge.root_errors(found), np.sqrt(squares / weight), rtol=1e-4)
     np.testing.assert_allclose(found.known, known, rtol=1e-4)
-
-
-def test_few_held_out_segments_decide_nothing() -> None:
-    assert float(_watched(0.01, 0.0, times=2).trusted) == 0
-    assert float(_watched(100.0, 1.0, times=2).trusted) == 1
 
 
 def _trusting(state: State) -> State:

@@ -10,7 +10,7 @@ import pytest
 from apportion.core.types import Batch
 from apportion.methods import foresight
 from apportion.methods import hopfield_rudder as hopfield
-from builders import SPEC, batch, normal, numpy, segments, transitions
+from builders import SPEC, batch, initial, normal, numpy, segments, transitions
 
 METHOD = hopfield.make(hopfield.Config(segments=4, stored=3, width=6, learning_rate=3e-3))
 update, credit = jax.jit(METHOD.update), jax.jit(METHOD.credit)
@@ -18,7 +18,7 @@ update, credit = jax.jit(METHOD.update), jax.jit(METHOD.credit)
 
 @pytest.fixture(scope="module")
 def fresh() -> foresight.State:
-    return jax.jit(lambda key: METHOD.init(key, SPEC))(jax.random.key(0))
+    return initial(METHOD)
 
 
 @pytest.fixture(scope="module")

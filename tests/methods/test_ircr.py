@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import builders
 from apportion.core.types import Segments, Survey
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
@@ -91,18 +92,11 @@ def test_rewards_before_any_survey_and_of_padding_are_finite() -> None:
 
 def _chunk(totals: list[float], length: int, seed: int) -> replays.Chunk:
     """Episodes of one segment, `length` steps each, that pay these totals."""
-    rng, last = np.random.default_rng(seed), np.arange(length) == length - 1
-    episodes = [
-        {
-            "observations": rng.normal(size=(length + 1, 3)).astype(np.float32),
-            "actions": rng.uniform(-1, 1, (length, 2)).astype(np.float32),
-            "paid": np.where(last, total, 0).astype(np.float32),
-            "true_rewards": np.zeros(length, np.float32),
-            "segment_end": last,
-            "terminated": np.asarray(total > 0),
-        }
-        for total in totals
-    ]
+    episodes = [builders.episode(10 * seed + number, [length]) for number in range(len(totals))]
+    last = np.arange(length) == length - 1
+    for episode, total in zip(episodes, totals, strict=True):
+        paid = np.where(last, total, 0).astype(np.float32)
+        episode |= {"paid": paid, "terminated": np.asarray(total > 0)}
     chunk = chunk_of(episodes, len(totals) * (length + 1) + 1, len(totals))
     return jax.tree.map(jnp.asarray, chunk)
 

@@ -7,7 +7,7 @@ import pytest
 
 from apportion.methods import rbt
 from apportion.methods.regression import State
-from builders import SPEC, normal, numpy, segments
+from builders import as_if_learned, initial, numpy, segments
 
 METHOD = rbt.make(rbt.Config(width=8, heads=2, layers=1))
 predict = jax.jit(rbt.predict)
@@ -16,11 +16,8 @@ predict = jax.jit(rbt.predict)
 @pytest.fixture(scope="module")
 def state() -> State:
     """As if it had learned: attention, which starts at 0, has a say."""
-    start = jax.jit(lambda key: METHOD.init(key, SPEC))(jax.random.key(0))
-    rng = np.random.default_rng(0)
-    return start._replace(
-        network=jax.tree.map(lambda leaf: leaf + 0.3 * normal(rng, *leaf.shape), start.network)
-    )
+    start = initial(METHOD)
+    return start._replace(network=as_if_learned(start.network))
 
 
 def test_the_losses_equal_numpy(state: State) -> None:

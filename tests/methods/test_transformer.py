@@ -6,19 +6,12 @@ import jax
 import numpy as np
 import pytest
 
+import builders
 from apportion.core.types import Batch
 from apportion.methods import transformer
 from apportion.methods.regression import State
 from apportion.training import evaluate
-from builders import (
-    EARNING,
-    SPEC,
-    earning_segments,
-    normal,
-    numpy,
-    segments,
-    transitions,
-)
+from builders import EARNING, SPEC, as_if_learned, earning_segments, initial, numpy, segments, transitions
 
 SMALL = transformer.Config(width=8, heads=2, layers=1, variance_penalty=0.3)
 METHOD = transformer.make(SMALL)
@@ -27,11 +20,8 @@ METHOD = transformer.make(SMALL)
 @pytest.fixture(scope="module")
 def state() -> State:
     """As if it had learned: attention, which starts at 0, has a say."""
-    start = jax.jit(lambda key: METHOD.init(key, SPEC))(jax.random.key(0))
-    rng = np.random.default_rng(0)
-    return start._replace(
-        network=jax.tree.map(lambda leaf: leaf + 0.3 * normal(rng, *leaf.shape), start.network)
-    )
+    start = initial(METHOD)
+    return start._replace(network=as_if_learned(start.network))
 
 
 def test_the_loss_equals_numpy(state: State) -> None:
@@ -55,28 +45,18 @@ def test_credit_looks_back_but_not_ahead(state: State) -> None:
 
 def test_segments_of_one_episode_are_judged_apart(state: State) -> None:
     """Payments within an episode: the second segment's credit is that of an episode which starts there."""
-    rng = np.random.default_rng(0)
+    whole = builders.episode(0, [4, 6])
 
-    def episode(start: int) -> dict[str, Any]:
-        ends = np.array([False, False, False, True, False, True])
-        return {
-            "observations": observations[start:],
-            "actions": actions[start:],
-            "true_rewards": np.zeros(6 - start, np.float32),
-            "paid": np.ones(6 - start, np.float32),
-            "terminated": np.asarray(False),
-            "segment_end": ends[start:],
-        }
+    def from_on(start: int) -> dict[str, Any]:
+        return {name: array[start:] if array.ndim else array for name, array in whole.items()}
 
-    observations = rng.normal(size=(7, 3)).astype(np.float32)
-    actions = rng.uniform(-1, 1, (6, 2)).astype(np.float32)
     redistribute = evaluate.make_redistribute(METHOD, SPEC)
     states = jax.tree.map(lambda x: x[None], state)
-    [[whole, end]] = redistribute(states, [[episode(0), episode(4)]])
-    assert [len(whole), len(end)] == [6, 2]
-    np.testing.assert_allclose(whole[4:], end, rtol=1e-5)
-    [[tail]] = redistribute(states, [[episode(2)]])
-    assert (np.abs(whole[2:4] - tail[:2]) > 1e-6).any()  # while the first's remembers its own beginning
+    [[all_of_it, end]] = redistribute(states, [[whole, from_on(4)]])
+    assert [len(all_of_it), len(end)] == [6, 2]
+    np.testing.assert_allclose(all_of_it[4:], end, rtol=1e-5)
+    [[tail]] = redistribute(states, [[from_on(2)]])
+    assert (np.abs(all_of_it[2:4] - tail[:2]) > 1e-6).any()  # while the first's remembers its own beginning
 
 
 def test_a_great_penalty_leaves_the_steps_of_a_segment_alike() -> None:

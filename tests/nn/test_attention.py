@@ -10,7 +10,7 @@ import pytest
 
 from apportion.nn import attention
 from apportion.nn.attention import Layer, Transformer
-from builders import assert_close, lane, normal, numpy
+from builders import as_if_learned, assert_close, lane, normal, numpy
 from probes import plain_outputs
 
 
@@ -42,18 +42,12 @@ def _init(layers: int, width: int = 6, heads: int = 2) -> Transformer:
     return jax.jit(init)(jax.random.key(0))
 
 
-def _learned(network: Transformer) -> Transformer:
-    """As if it had learned: attention, which starts at 0, has a say."""
-    rng = np.random.default_rng(0)
-    return jax.tree.map(lambda leaf: leaf + normal(rng, *leaf.shape), network)
-
-
 _outputs = jax.jit(lambda network, tokens: network(tokens))
 
 
 @pytest.fixture(scope="module")
 def network() -> Transformer:
-    return _learned(_init(layers=2))
+    return as_if_learned(_init(layers=2), 1.0)
 
 
 @pytest.fixture(scope="module")

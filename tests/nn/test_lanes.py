@@ -17,14 +17,6 @@ def _careful(number: jax.Array) -> jax.Array:
     return jax.lax.cond(in_any_lane(due), root, lambda: number.astype(jnp.float32))
 
 
-def test_every_lane_gets_what_it_would_get_alone() -> None:
-    for numbers in ([4, 9, 16], [1, 3, 5], [4, 16, 64]):
-        together = jax.jit(jax.vmap(_careful))(jnp.asarray(numbers))
-        expected = [n**0.5 if n % 2 == 0 else n for n in numbers]
-        np.testing.assert_allclose(together, expected, rtol=1e-6)
-        np.testing.assert_allclose([_careful(jnp.asarray(n)) for n in numbers], expected, rtol=1e-6)
-
-
 def test_the_branch_stays_a_branch() -> None:
     """Also inside of a scan: else its work would be done at every turn."""
 

@@ -1,15 +1,13 @@
-"""The networks equal plain NumPy; the dynamics network sees, for each target, its parents only."""
+"""Plain and normed layers equal plain NumPy, and start as they should."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from apportion.nn.networks import MLP, NORM_EPSILON, MixtureDynamics, NormedMLP, init_dense
+from apportion.nn.networks import MLP, NORM_EPSILON, NormedMLP, init_dense
 from builders import numpy
 from probes import plain_outputs
-
-STATES, ACTIONS, COMPONENTS = 3, 2, 4
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (4, 5)])
@@ -51,37 +49,3 @@ def test_layers_start_small_and_apart() -> None:
         assert np.std(numbers) == pytest.approx(1 / np.sqrt(3), abs=0.06)
     everything = np.concatenate([np.ravel(array) for layer in layers for array in layer])
     assert len(np.unique(everything)) == everything.size
-
-
-@pytest.fixture(scope="module")
-def dynamics() -> MixtureDynamics:
-    return MixtureDynamics.init(jax.random.key(2), STATES, ACTIONS, (8, 6), COMPONENTS)
-
-
-@pytest.fixture(scope="module")
-def inputs() -> tuple[jax.Array, ...]:
-    """Observation, action, and the two masks."""
-    rng = np.random.default_rng(3)
-    observation, action = rng.normal(size=(5, STATES)), rng.normal(size=(5, ACTIONS))
-    to_state = rng.random((STATES + ACTIONS, STATES)) < 0.5
-    return tuple(
-        jnp.asarray(x, jnp.float32) for x in (observation, action, to_state[:STATES], to_state[STATES:])
-    )
-
-
-@pytest.mark.parametrize("use_identity", [True, False])
-def test_dynamics_equal_a_loop_that_masks_the_inputs_of_each_target(
-    dynamics: MixtureDynamics, inputs: tuple[jax.Array, ...], use_identity: bool
-) -> None:
-    plain = numpy(dynamics)
-    observation, action, state_to_state, action_to_state = numpy(inputs)
-    expected = np.zeros((5, STATES, 3 * COMPONENTS))
-    for b in range(5):
-        for i in range(STATES):
-            seen = np.concatenate([state_to_state[:, i] * observation[b], action_to_state[:, i] * action[b]])
-            first = seen @ plain.weight + plain.bias + (plain.identity[i] if use_identity else 0)
-            expected[b, i] = plain_outputs(plain.body, np.maximum(first, 0))
-    found = dynamics(*inputs, use_identity=use_identity)
-    for part, block in zip(found, np.split(expected, 3, axis=-1), strict=True):
-        assert part.shape == (5, STATES, COMPONENTS)
-        np.testing.assert_allclose(part, block, rtol=1e-4, atol=1e-5)

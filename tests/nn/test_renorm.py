@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from apportion.nn.renorm import RenormMLP, Statistics
-from builders import assert_close, normal, numpy
+from builders import as_if_learned, assert_close, normal, numpy
 from probes import plain_outputs, plain_renorm
 
 SIZES = (3, 5, 2)
@@ -18,9 +18,7 @@ RATE, WARMUP = 0.1, 4
 @pytest.fixture(scope="module")
 def network() -> RenormMLP:
     """With scales and shifts as if it had learned."""
-    rng = np.random.default_rng(0)
-    fresh, _ = RenormMLP.init(jax.random.key(0), SIZES)
-    return jax.tree.map(lambda leaf: leaf + 0.3 * normal(rng, *leaf.shape), fresh)
+    return as_if_learned(RenormMLP.init(jax.random.key(0), SIZES)[0])
 
 
 def _statistics(batches: int, spread: float = 0.3) -> Statistics:

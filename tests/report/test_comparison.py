@@ -4,19 +4,18 @@ import csv
 import itertools
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-import apportion
-from apportion import cli
+import apportion as door
 from apportion.core.config import UserError
 from apportion.envs.make import EnvConfig
 from apportion.report.comparison import compare_curves, compare_runs
 from apportion.report.curves import SECTIONS, read_curves
 from apportion.runs.folder import RunFolder
 from apportion.training.settings import Config
+from driver import apportion
 from synthetic_runs import Recipe, make_run
 
 GREENHOUSE = "apportion/Greenhouse-v0"
@@ -38,13 +37,8 @@ def _returns(run: Path) -> list[float]:
     return [entry["return"] for entry in RunFolder.open(run).read_metrics() if entry["kind"] == "eval"][-1]
 
 
-def _json(capsys: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:
-    assert cli._run(["compare", *map(str, words), "--json"]) == 0
-    return dict(json.loads(capsys.readouterr().out))
-
-
-def test_scores_of_each_task_and_method(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = _json(capsys, sweep, "--no-env")
+def test_scores_of_each_task_and_method(sweep: Path) -> None:
+    data = apportion("compare", sweep, "--no-env", "--json").json
     assert set(data["tasks"]) == {"toy/A", "toy/B"}
     assert set(data["tasks"]["toy/A"]) == {"grd", "rd", "oracle"}
     grd = data["tasks"]["toy/A"]["grd"]
@@ -91,18 +85,15 @@ def test_random_actions_are_played_where_an_oracle_needs_them(tmp_path: Path) ->
     assert "give --random FILE" in line
 
 
-def test_random_returns_may_come_from_a_file(
-    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_random_returns_may_come_from_a_file(sweep: Path, tmp_path: Path) -> None:
     (tmp_path / "random.json").write_text(json.dumps(RANDOM))
-    data = _json(capsys, sweep, "--random", tmp_path / "random.json")
+    data = apportion("compare", sweep, "--random", tmp_path / "random.json", "--json").json
     assert data["random"] == RANDOM
     (tmp_path / "before.json").write_text(json.dumps(data))
-    assert _json(capsys, sweep, "--random", tmp_path / "before.json") == data
+    assert apportion("compare", sweep, "--random", tmp_path / "before.json", "--json").json == data
     (tmp_path / "bad.json").write_text('{"toy/A": "much"}')
     for name in ("bad.json", "absent.json"):
-        with pytest.raises(UserError):
-            cli._run(["compare", str(sweep), "--random", str(tmp_path / name)])
+        assert apportion("compare", sweep, "--random", tmp_path / name).err.startswith("error: ")
 
 
 def test_who_never_reports_a_success_where_others_do_has_none(tmp_path: Path) -> None:
@@ -118,23 +109,18 @@ def test_who_never_reports_a_success_where_others_do_has_none(tmp_path: Path) ->
     assert not any("mute" in line and said in line for line in data["notes"])
 
 
-def test_success_rates_need_no_scale_and_stand_in_their_table_once(
-    sweep: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_success_rates_need_no_scale_and_stand_in_their_table_once(sweep: Path) -> None:
     data = compare_runs([sweep], metric="success").summary()
     assert data["aggregate"]["scaled_tasks"] == ["toy/A", "toy/B"]
     assert 0.9 < data["aggregate"]["methods"]["rd"]["iqm"] <= 1
-    assert cli._run(["compare", str(sweep), "--metric", "success", "--no-env"]) == 0
-    header = capsys.readouterr().out.splitlines()[2]
+    header = apportion("compare", sweep, "--metric", "success", "--no-env").out.splitlines()[2]
     columns = [cell.strip() for cell in header.strip("┃").split("┃")]
     assert columns == ["method", "seeds", "IQM", "mean", "area under curve", "beats others"]
 
 
-def test_a_tidy_table_and_a_figure_from_the_command_and_from_python(
-    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tidy_table_and_a_figure_from_the_command_and_from_python(sweep: Path, tmp_path: Path) -> None:
     files = ("--csv", tmp_path / "new/table.csv", "--figure", tmp_path / "new/figure.svg")
-    _json(capsys, sweep, "--no-env", *files)
+    assert apportion("compare", sweep, "--no-env", *files, "--json").json["tasks"]
     with (tmp_path / "new/table.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == 2 * 3 * 3 * 5  # tasks, methods, seeds, evaluations
@@ -145,8 +131,8 @@ def test_a_tidy_table_and_a_figure_from_the_command_and_from_python(
     assert list(last.values()) == _returns(sweep / "A/rd")
     assert b"toy/A" in (tmp_path / "new/figure.svg").read_bytes()
 
-    found = apportion.compare(sweep / "A", sweep / "B/grd", random=RANDOM)
-    assert isinstance(found, apportion.Compared)
+    found = door.compare(sweep / "A", sweep / "B/grd", random=RANDOM)
+    assert isinstance(found, door.Compared)
     frame = found.frame()
     best = frame[(frame.method == "oracle") & (frame.step == 50_000)]
     assert best.normalised.mean() == pytest.approx(1)
@@ -206,9 +192,7 @@ def test_the_last_step_that_all_have_or_another(tmp_path: Path) -> None:
         compare_runs([tmp_path], at=7)
 
 
-def test_frozen_lanes_single_seeds_and_damaged_lines_are_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_frozen_lanes_single_seeds_and_damaged_lines_are_said(tmp_path: Path) -> None:
     frozen = make_run(tmp_path / "frozen", Recipe(nan_lanes=(1,)))
     make_run(tmp_path / "single", Recipe(method="rd", lanes=1))
     damaged = make_run(tmp_path / "damaged", Recipe(method="ircr"))
@@ -224,8 +208,7 @@ def test_frozen_lanes_single_seeds_and_damaged_lines_are_said(
     numbers = found.summary()["tasks"]["toy/Toy-v0"]
     assert numbers["rd"]["interval"] == [None, None]
     assert [numbers[label]["left_out"] for label in ("grd", "rd", "ircr")] == [[6], [], []]
-    assert cli._run(["compare", str(tmp_path)]) == 0
-    assert "2 of 3" in capsys.readouterr().out
+    assert "2 of 3" in apportion("compare", tmp_path).out
     assert all("\n" not in line for line in found.notes)
 
 
@@ -259,24 +242,17 @@ def test_what_is_no_run_is_refused_and_what_lies_beside_is_left_out(tmp_path: Pa
     "words", [(), ("RUN", "--figure", "curves.doc"), ("RUN", "--at", "-1"), ("RUN", "--metric", "fame")]
 )
 def test_a_wrong_command_line_is_said_in_a_line(words: tuple[str, ...]) -> None:
-    with pytest.raises(UserError) as caught:
-        cli._run(["compare", *words])
-    assert caught.value.usage
-    assert "\n" not in str(caught.value)
+    answer = apportion("compare", *words)
+    assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
 
 
-def test_no_table_cuts_names_or_numbers_off(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_table_cuts_names_or_numbers_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a narrow screen they go over several lines; in a pipe, which has no edge, they stand in one."""
     for rate in (1e-3, 2e-3):
         make_run(tmp_path / f"{rate}", Recipe(rate=rate, success=True, level=-1234.5))
-    words = ["compare", str(tmp_path), "--no-env"]
-    assert cli._run(words) == 0
-    piped = capsys.readouterr().out
+    piped = apportion("compare", tmp_path, "--no-env").out
     assert all(f"│ grd · method.rate={rate} │" in piped for rate in ("0.001", "0.002"))
     monkeypatch.setenv("COLUMNS", "60")
-    assert cli._run(words) == 0
-    narrow = capsys.readouterr().out
+    narrow = apportion("compare", tmp_path, "--no-env").out
     assert "…" not in piped + narrow
     assert max(map(len, narrow.splitlines())) <= 60

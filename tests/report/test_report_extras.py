@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from apportion import cli
 from apportion.report.episodes import Extra, Place, make_extras
 from apportion.runs import checkpoint
 from apportion.runs.folder import RunFolder
-from apportion.training.presets import GREENHOUSE
+from driver import GREENHOUSE, train
 
 TINY = "--workers 0 --quiet --steps 400 --warmup-steps 200 --evaluate-every 400 --evaluation-episodes 1"
 TINY += " --steps-per-iteration 100 --updates-per-iteration 2 --backbone.batch-size 8 --backbone.hidden 8"
@@ -20,8 +19,7 @@ TINY += " --method rd --method.hidden 8"
 @pytest.fixture(scope="module")
 def run(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     out = tmp_path_factory.mktemp("extras") / "run"
-    assert cli._run(["train", GREENHOUSE, "--out", str(out), *TINY.split()]) == 0
-    return RunFolder.open(out)
+    return train(out, GREENHOUSE, *TINY.split())
 
 
 def test_contributions_add_up_to_the_redistributed_reward_and_pictures_are_taken(run: RunFolder) -> None:

@@ -24,15 +24,12 @@ def lane(mean: list[float], absolute: list[float], undecided: Any = None) -> dic
     }
 
 
-def test_lanes_are_averaged_and_the_most_important_comes_first() -> None:
+def test_lanes_are_averaged_doubts_are_counted_and_the_most_important_comes_first() -> None:
     push, height = _over_lanes([lane([1.0, 2.0], [1.0, 3.0]), lane([3.0, 2.0], [1.0, 3.0])], NAMES)
     assert (push["name"], push["index"], push["lanes"], push["share"]) == ("push", 1, 0, 0.75)
     assert (height["mean"], height["lanes"]) == (2.0, 2)
     assert height["between_lanes"] == pytest.approx(1.0)  # the standard error of 1 and 3
     assert height["sampling_error"] == pytest.approx(0.3 / np.sqrt(2))
-
-
-def test_doubts_count_where_a_reward_reads_the_dimension() -> None:
     asked = [lane([1.0, 0.0], [1.0, 0.0], np.array(each)) for each in ([True, True], [False, True])]
     for doubt in ("undecided", "denied"):
         assert [row[doubt] for row in _over_lanes(asked, NAMES)] == [1, 0]

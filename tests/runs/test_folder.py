@@ -37,13 +37,16 @@ def run(tmp_path: Path) -> RunFolder:
     return RunFolder.create(tmp_path / "run", CONFIG, SPEC)
 
 
-def test_a_new_run_is_read_back(run: RunFolder) -> None:
+def test_a_new_run_is_read_back_and_damaged_json_is_named(run: RunFolder) -> None:
     again = RunFolder.open(run.path)
     assert again == run
     assert again.read_config() == CONFIG | {"backbone": {"name": "sac", "hidden": [8, 8]}}
     assert again.read_spec().to_dict() == SPEC.to_dict()
     assert read_json(run.versions)["numpy"] == np.__version__
     assert all(folder.is_dir() for folder in (run.edges, run.episodes, run.checkpoints, run.tensorboard))
+    run.config.write_text("{")
+    with pytest.raises(UserError, match=r"config.json is damaged"):
+        run.read_config()
 
 
 def test_an_existing_run_is_not_overwritten(run: RunFolder) -> None:
@@ -69,12 +72,6 @@ def test_an_empty_folder_will_do_but_a_file_will_not(tmp_path: Path) -> None:
 def test_what_is_not_a_run_folder_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match=r"is not a run folder \(it has no config.json\)"):
         RunFolder.open(tmp_path / name)
-
-
-def test_damaged_json_is_named(run: RunFolder) -> None:
-    run.config.write_text("{")
-    with pytest.raises(UserError, match=r"config.json is damaged"):
-        run.read_config()
 
 
 def test_json_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

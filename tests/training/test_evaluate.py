@@ -7,37 +7,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import builders
 from apportion.core.spec import Graph
 from apportion.core.types import Segments
 from apportion.data import replay as replays
-from apportion.envs.messages import Arrays
 from apportion.methods import METHODS
 from apportion.training import evaluate
 from builders import SPEC
-
-
-def _episode(seed: int, ends: list[int]) -> Arrays:
-    """An episode whose segments end after these many steps."""
-    rng = np.random.default_rng(seed)
-    length = ends[-1]
-    true_rewards = rng.normal(size=length).astype(np.float32)
-    paid, segment_end = np.zeros(length, np.float32), np.zeros(length, np.bool_)
-    for start, end in zip([0, *ends[:-1]], ends, strict=True):
-        paid[end - 1], segment_end[end - 1] = true_rewards[start:end].sum(), True
-    return {
-        "observations": rng.normal(size=(length + 1, 3)).astype(np.float32),
-        "actions": rng.uniform(-1, 1, (length, 2)).astype(np.float32),
-        "paid": paid,
-        "true_rewards": true_rewards,
-        "segment_end": segment_end,
-    }
 
 
 @pytest.mark.parametrize(("name", "column"), [("oracle", "true_rewards"), ("observed", "paid")])
 def test_redistributed_rewards_belong_to_their_steps(name: str, column: str) -> None:
     """Episodes of different lengths, two lanes, one compiled function."""
     method = METHODS[name].make(METHODS[name].config())
-    lanes = [[_episode(0, [2, 5]), _episode(1, [1])], [_episode(2, [6]), _episode(3, [3])]]
+    lanes = [
+        [builders.episode(0, [2, 5]), builders.episode(1, [1])],
+        [builders.episode(2, [6]), builders.episode(3, [3])],
+    ]
     states = jnp.zeros(2)
     found = evaluate.make_redistribute(method, SPEC)(states, lanes)
     for lane, rewards in zip(lanes, found, strict=True):
@@ -54,7 +40,10 @@ def test_credit_by_whole_segments_comes_back_to_the_right_steps() -> None:
 
     fixed = METHODS["observed"].make(METHODS["observed"].config())
     method = fixed._replace(credit=credit, reward=lambda state, steps: steps.credit)
-    lanes = [[_episode(0, [2, 4]), _episode(1, [1])], [_episode(2, [4]), _episode(3, [3, 4, 6])]]
+    lanes = [
+        [builders.episode(0, [2, 4]), builders.episode(1, [1])],
+        [builders.episode(2, [4]), builders.episode(3, [3, 4, 6])],
+    ]
     scales = np.array([1.0, 2.0], np.float32)
     found = evaluate.make_redistribute(method, SPEC)(jnp.asarray(scales), lanes)
     for scale, lane, rewards in zip(scales, lanes, found, strict=True):
@@ -64,7 +53,10 @@ def test_credit_by_whole_segments_comes_back_to_the_right_steps() -> None:
 
 
 def test_judge_scores_every_lane_by_the_true_reward() -> None:
-    lanes = [[_episode(0, [2, 5]), _episode(1, [1])], [_episode(2, [6]), _episode(3, [3])]]
+    lanes = [
+        [builders.episode(0, [2, 5]), builders.episode(1, [1])],
+        [builders.episode(2, [6]), builders.episode(3, [3])],
+    ]
     rng = np.random.default_rng(9)
     learned = [[rng.normal(size=len(e["paid"])).astype(np.float32) for e in lane] for lane in lanes]
     found = evaluate.judge(lanes, learned, [0.5, np.nan])
@@ -90,7 +82,7 @@ def test_judge_scores_every_lane_by_the_true_reward() -> None:
 
 
 def test_a_return_of_zero_has_no_relative_error() -> None:
-    episode = _episode(0, [3]) | {"true_rewards": np.zeros(3, np.float32)}
+    episode = builders.episode(0, [3]) | {"true_rewards": np.zeros(3, np.float32)}
     found = evaluate.judge([[episode]], [[np.ones(3, np.float32)]], [np.nan])
     assert np.isnan(found.return_error[0])
     assert np.isnan(found.constant_error[0])
@@ -152,9 +144,9 @@ def test_structure_is_scored_block_by_block() -> None:
 
 def test_an_environment_that_pays_only_at_the_end_has_no_correlation() -> None:
     """Even where the learned reward is the very one that was paid. Each lane is judged by itself."""
-    late, usual = _episode(0, [6]), _episode(1, [6])
+    late, usual = builders.episode(0, [6]), builders.episode(1, [6])
     late["true_rewards"] = late["paid"].copy()
-    lanes = [[late], [usual], [_episode(2, [1]), _episode(3, [1])]]
+    lanes = [[late], [usual], [builders.episode(2, [1]), builders.episode(3, [1])]]
     rewards = [[episode["true_rewards"] for episode in lane] for lane in lanes]
     found = evaluate.judge(lanes, rewards, np.array([0.9, 0.8, 0.7]))
     assert found.step_rewards.tolist() == [False, True, True]  # steps that are whole episodes are paid singly
@@ -171,5 +163,5 @@ def test_segments_of_an_evaluation_are_none_that_training_has_numbered() -> None
 
     fixed = METHODS["observed"].make(METHODS["observed"].config())
     method = fixed._replace(credit=credit, reward=lambda state, steps: steps.credit)
-    [[found]] = evaluate.make_redistribute(method, SPEC)(jnp.ones(1), [[_episode(0, [2, 4])]])
+    [[found]] = evaluate.make_redistribute(method, SPEC)(jnp.ones(1), [[builders.episode(0, [2, 4])]])
     assert (found < 0).all()

@@ -57,7 +57,7 @@ def _store(lengths: list[int], capacity: int) -> replays.Replay:
     return replay
 
 
-def test_records_are_the_whole_episodes_that_are_left() -> None:
+def test_records_are_the_whole_episodes_that_are_left_or_of_too_many_some_that_are_chosen_evenly() -> None:
     lengths = [4, 6, 3, 5, 6, 1, 2, 6, 4]
     records = replays.records(_store(lengths, 30), 1000)
     assert 3 <= len(records) < len(lengths)  # the ring holds only the newest ones
@@ -66,6 +66,8 @@ def test_records_are_the_whole_episodes_that_are_left() -> None:
         np.testing.assert_array_equal(record.observations, observations)
         np.testing.assert_array_equal(record.actions, actions)
         assert record.total == total
+    records = replays.records(_store([4] * 8, 100), 12)
+    assert [record.total for record in records] == [0.0, 3.0, 6.0]
 
 
 @pytest.mark.parametrize(("capacity", "rows"), [(100, 64), (40, 40), (30, 30)])
@@ -80,29 +82,13 @@ def test_one_lane_is_cut_to_what_it_holds(capacity: int, rows: int) -> None:
         assert (found.total, found.terminated) == (expected.total, expected.terminated)
 
 
-def test_of_too_many_records_some_are_chosen_evenly() -> None:
-    records = replays.records(_store([4] * 8, 100), 12)
-    assert [record.total for record in records] == [0.0, 3.0, 6.0]
-
-
-def test_records_know_whether_they_ended_by_themselves() -> None:
-    replay = _store([4, 3, 5], 100)
-    replay = replay._replace(terminated=replay.terminated.at[4 + 1 + 3 - 1].set(True))
-    assert [record.terminated for record in replays.records(replay, 1000)] == [False, True, False]
+SCHEDULE = Schedule(6600, 600, 1, evaluate_every=6600, replay_steps=20_000, evaluation_episodes=1, workers=0)
 
 
 def test_training_finds_the_exact_graph_of_the_greenhouse() -> None:
     config = preset("apportion/Greenhouse-v0", "grd", "sac")
-    schedule = Schedule(
-        steps=6600,
-        steps_per_iteration=600,
-        updates_per_iteration=1,
-        warmup_steps=7200,  # edges are found without any update
-        evaluate_every=6600,
-        evaluation_episodes=1,
-        replay_steps=20_000,
-        workers=0,
-    )
+    # Edges are found without any update.
+    schedule = replace(SCHEDULE, warmup_steps=7200)
     config = replace(config, schedule=schedule, lanes=2)
     with open_pool(config) as pool:
         *_, last = online(config, pool)
@@ -116,16 +102,7 @@ def test_training_finds_the_exact_graph_of_the_greenhouse() -> None:
 
 
 def test_a_training_that_stops_while_a_look_is_awaited_goes_on_as_if_it_had_not() -> None:
-    schedule = Schedule(
-        steps=7800,
-        steps_per_iteration=600,
-        updates_per_iteration=1,
-        warmup_steps=1200,
-        evaluate_every=7800,
-        evaluation_episodes=1,
-        replay_steps=20_000,
-        workers=0,
-    )
+    schedule = replace(SCHEDULE, steps=7800, evaluate_every=7800, warmup_steps=1200)
     config = replace(preset("apportion/Greenhouse-v0", "grd", "sac"), schedule=schedule, lanes=2)
     with open_pool(config) as pool:
         for snapshot in online(config, pool):

@@ -1,4 +1,4 @@
-"""RRD: fair draws of steps, a loss that equals the formula, and which of the two is unbiased."""
+"""RRD and RD: fair draws of steps, losses that equal the formula, and which of them is unbiased."""
 
 import itertools
 from collections import Counter
@@ -10,9 +10,11 @@ import pytest
 from scipy import stats
 
 from apportion.core.types import Segments
-from apportion.methods import rrd
+from apportion.methods import rd, rrd
+from apportion.methods.regression import State
 from apportion.nn.networks import MLP
 from builders import SPEC, numpy, segments
+from probes import plain_outputs
 
 BIASED = rrd.Config(hidden=(8, 8), steps_per_segment=3)
 UNBIASED = rrd.UnbiasedConfig(hidden=(8, 8), steps_per_segment=3)
@@ -73,3 +75,26 @@ def test_the_loss_equals_numpy(network: MLP, config: rrd.Config) -> None:
         expected -= np.var(rewards, ddof=1) * factor / 3
     found = rrd.reward_loss(network, data, key, config)
     np.testing.assert_allclose(found, expected / 4, rtol=1e-4)
+
+
+# --- RD, which takes all steps
+
+
+METHOD = rd.make(rd.Config(hidden=(8, 8)))
+
+
+@pytest.fixture(scope="module")
+def state() -> State:
+    return jax.jit(lambda key: METHOD.init(key, SPEC))(jax.random.key(0))
+
+
+def test_the_loss_equals_numpy_whatever_the_padding_holds(state: State) -> None:
+    data = segments(1, 4)
+    network, plain, errors = numpy(state.network), numpy(data), []
+    for m, length in enumerate(plain.length):
+        inputs = [np.concatenate([plain.observations[m, t], plain.actions[m, t]]) for t in range(length)]
+        predicted = sum(plain_outputs(network, x)[0] for x in inputs)
+        errors.append(((predicted - plain.total[m]) / length) ** 2)
+    padded = data._replace(actions=jnp.where(data.mask[:, :, None], data.actions, jnp.nan))
+    for found in (data, padded):
+        np.testing.assert_allclose(rd.reward_loss(state.network, found), np.mean(errors), rtol=1e-4)

@@ -18,6 +18,21 @@ from apportion.runs.folder import RunFolder
 
 GREENHOUSE = "apportion/Greenhouse-v0"
 EPISODE = 10  # steps
+# Of a training of seconds. All tests use the same sizes, to compile each program only once.
+SCHEDULE: dict[str, Any] = {
+    "steps_per_iteration": 200,
+    "updates_per_iteration": 3,
+    "warmup_steps": 400,
+    "evaluate_every": 400,
+    "evaluation_episodes": 3,
+    "checkpoint_every": 1000,
+    "checkpoint_minutes": 1e9,  # however slow the machine is
+    # Less than the 2,000 steps of `tiny`: the oldest episodes have to go. After 1,500 steps there are 150
+    # segments, and GRD looks for its edges.
+    "replay_steps": 1800,
+}
+# The same as a script writes it: with two seeds its programs serve here too.
+TINY = SCHEDULE | {"backbone": {"hidden": (8, 8), "batch_size": 16}, "env.max_episode_steps": EPISODE}
 CACHE_RACE = "Error reading persistent compilation cache"  # JAX reads what a neighbour is still writing
 Run = RunFolder
 
@@ -74,9 +89,7 @@ def refused(answer: Answer, code: int, reason: str) -> None:
 
 
 def tiny(method: str, *more: str | Path) -> list[str | Path]:
-    """Flags for a training of seconds. All tests use the same sizes, to compile each program only once.
-
-    GRD is the default one, and `published` the paper's."""
+    """Flags for a training of seconds. GRD is the default one, and `published` the paper's."""
     networks = ["--backbone.hidden", "8", "8", "--backbone.batch-size", "16"]
     if method in ("grd", "published"):
         networks += ["--method.hidden", "8", "8"]
@@ -85,21 +98,8 @@ def tiny(method: str, *more: str | Path) -> list[str | Path]:
         networks += ["--preset", "paper", "--method.segments", "4"]
         networks += ["--method.initial-edge-logit", "1", "--method.edge-learning-rate", "0.1"]
         method = "grd"
-    schedule = {
-        "steps": 2000,
-        "steps-per-iteration": 200,
-        "updates-per-iteration": 3,
-        "warmup-steps": 400,
-        "evaluate-every": 400,
-        "evaluation-episodes": 3,
-        "checkpoint-every": 1000,
-        "checkpoint-minutes": 1e9,  # however slow the machine is
-        "replay-steps": 1800,  # less than all steps: the oldest episodes have to go
-        # After 1,500 steps there are 150 segments, and GRD looks for its edges.
-        "env.max-episode-steps": EPISODE,
-        "seeds": 2,
-    }
-    flags = [word for name, value in schedule.items() for word in (f"--{name}", str(value))]
+    schedule = {"steps": 2000, **SCHEDULE, "env.max_episode_steps": EPISODE, "seeds": 2}
+    flags = [word for name, value in schedule.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     return ["--method", method, *networks, *flags, "--quiet", *more]
 
 

@@ -1,19 +1,24 @@
-"""A lane whose losses are no numbers any more keeps its last sound agent, and the others learn on."""
+"""A lane is an island: where the losses of one are no numbers any more, it keeps its last sound agent, and
+the others learn on."""
 
 from dataclasses import replace
 from typing import Any
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium import spaces
+from numpy.typing import NDArray
 
 from apportion.backbones import sac
 from apportion.core.config import UserError
 from apportion.core.types import Batch, Method
+from apportion.envs.factories import name_factory
 from apportion.envs.faults import Faults
 from apportion.envs.make import EnvConfig
-from apportion.methods import METHODS
+from apportion.methods import METHODS, transformer
 from apportion.training import loop
 from apportion.training.agent import AgentState
 from apportion.training.settings import Config, Schedule
@@ -21,14 +26,7 @@ from apportion.training.updates import LOST, Islands, keep_if_finite
 from faulty_envs import episode_seed
 
 SCHEDULE = Schedule(
-    steps=120,
-    steps_per_iteration=20,
-    updates_per_iteration=1,
-    warmup_steps=20,
-    evaluate_every=60,
-    evaluation_episodes=1,
-    replay_steps=200,
-    workers=0,
+    120, 20, 1, warmup_steps=20, evaluate_every=60, replay_steps=200, evaluation_episodes=1, workers=0
 )
 
 
@@ -112,3 +110,47 @@ def test_one_lane_breaks_and_the_other_learns_on_bit_for_bit(monkeypatch: pytest
         assert np.isfinite(leaf[1]).all()
     with pytest.raises(UserError, match="its losses are no numbers"):
         _trained(_config(episode_seed(1, 10), strict=True))
+
+
+class Uneven(gymnasium.Env[NDArray[Any], NDArray[Any]]):
+    """Pays what is seen, for as many steps as the episode's seed says."""
+
+    max_episode_steps = 40
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        super().reset(seed=seed)
+        self.left = int(self.np_random.integers(8, 40))
+        return self._seen(), {}
+
+    def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        self.left -= 1
+        seen = self._seen()
+        return seen, float(seen[0]), self.left == 0, False, {}
+
+    def _seen(self) -> NDArray[np.float32]:
+        return self.np_random.normal(size=2).astype(np.float32)
+
+
+def test_a_lane_that_does_not_learn_yet_keeps_no_credit() -> None:
+    """What it keeps of its steps does not depend on whether its neighbours learn already."""
+    config = Config(
+        EnvConfig(name_factory(Uneven)),
+        method="transformer",
+        method_config=transformer.Config(width=4, layers=1, segments=2, update_every=1),
+        backbone_config=sac.Config(hidden=(4,), batch_size=8),
+        lanes=4,
+        schedule=Schedule(60, 20, 2, warmup_steps=0, replay_steps=200),
+    )
+    before, late = np.zeros(4, np.int64), 0
+    with loop.open_pool(config) as pool:
+        for snapshot in loop.online(config, pool):
+            replay = snapshot.save().replay
+            credit, segments = np.asarray(replay.credit), np.array(replay.segments)
+            waits = before == 0  # units are measured when the first segments have come
+            assert not credit[waits].any()
+            late += int(np.sum(waits & (segments > 0) & (before.max() > 0)))
+            before = segments
+    assert late > 0, "no lane began later than another"
+    assert np.all((credit != 0).any(axis=1) == (before > 0))
