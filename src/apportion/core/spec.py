@@ -35,6 +35,12 @@ REWARD_BLOCKS = ("state_to_reward", "action_to_reward")
 BLOCKS = (*REWARD_BLOCKS, "state_to_state", "action_to_state")
 
 
+def block_shapes(states: int, actions: int) -> dict[str, tuple[int, ...]]:
+    """Of each block of a graph of so many dimensions."""
+    shapes = ((states,), (actions,), (states, states), (actions, states))
+    return dict(zip(BLOCKS, shapes, strict=True))
+
+
 @dataclass(frozen=True, eq=False)
 class Spec:
     """Sizes, names and limits of one environment, and its true graph where somebody knows it."""
@@ -68,13 +74,7 @@ class Spec:
             check(len(bounds) in (0, actions), f"action_low and action_high must have {actions} numbers")
         sized = len(self.levels) in (0, states + actions) and all(0 <= n <= MOST_LEVELS for n in self.levels)
         check(sized, f"levels must be {states + actions} numbers from 0 to {MOST_LEVELS}")
-        sizes = {
-            "state_to_reward": (states,),
-            "action_to_reward": (actions,),
-            "state_to_state": (states, states),
-            "action_to_state": (actions, states),
-        }
-        for name, shape in sizes.items() if self.true_graph is not None else ():
+        for name, shape in block_shapes(states, actions).items() if self.true_graph is not None else ():
             same = np.shape(getattr(self.true_graph, name)) == shape
             check(same, "true_graph has other sizes than the names")
 

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError, check, conform, from_dict
+from apportion.core.config import UserError, check, conform, from_dict, one_line
 from apportion.core.files import memory
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
@@ -24,8 +24,8 @@ from apportion.envs.messages import strip_prefix
 from apportion.runs import atomic
 from apportion.runs.atomic import Arrays, place
 from apportion.runs.atomic import steps as steps
+from apportion.training import devices, offline
 from apportion.training import loop as train
-from apportion.training import offline
 from apportion.training.agent import AgentState
 from apportion.training.evaluate import Report
 from apportion.training.loop import Saved
@@ -107,7 +107,7 @@ def _first(folder: Path, read: Callable[[Path, int], T]) -> tuple[T | None, list
         try:
             return read(place(folder, step), step), skipped
         except (UserError, OSError, ValueError) as error:
-            skipped.append(f"checkpoint {place(folder, step).stem} skipped: {atomic.in_a_line(error)}")
+            skipped.append(f"checkpoint {place(folder, step).stem} skipped: {one_line(error)}")
     return None, skipped
 
 
@@ -244,12 +244,7 @@ def better(best: Best | None, report: Report) -> Best:
     improved = returns > best.returns
     if not improved.any():
         return best
-
-    def choose(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-        return np.where(improved.reshape(-1, *[1] * (np.ndim(new) - 1)), new, old)
-
-    now: Best = jax.tree.map(choose, best, Best(report.agent, steps, returns))
-    return now
+    return devices.in_lanes(improved, Best(report.agent, steps, returns), best)
 
 
 def write_training(

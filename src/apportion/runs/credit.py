@@ -15,13 +15,13 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 
 from apportion.core.categories import expanded, input_names, input_owners, owners
-from apportion.core.config import UserError, from_dict
+from apportion.core.config import UserError, from_dict, one_line
 from apportion.core.spec import REWARD_BLOCKS, Spec
 from apportion.core.types import Record
 from apportion.graph import posterior as posteriors
 from apportion.graph.bernoulli import log_losses
 from apportion.graph.posterior import Posterior
-from apportion.runs.atomic import in_a_line, read_arrays, write_arrays
+from apportion.runs.atomic import read_arrays, write_arrays
 from apportion.runs.folder import RunFolder
 from apportion.training.offline import with_last
 
@@ -370,7 +370,7 @@ def read_credit(run: RunFolder) -> Credit | None:
         found.shares(step, step)  # whatever does not fit together shows here
         return Credit(found, facts["share"], facts["belief"], facts["widening"], note)
     except (UserError, ValueError, KeyError, TypeError, IndexError, OSError) as error:
-        raise UserError(f"{run.credit} is damaged ({in_a_line(error)}): fit the run again") from error
+        raise UserError(f"{run.credit} is damaged ({one_line(error)}): fit the run again") from error
 
 
 def need_credit(run: RunFolder) -> Credit:

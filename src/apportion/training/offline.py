@@ -265,11 +265,7 @@ class _Judging:
     def _keep(self, step: int, agent: AgentState, error: NDArray[np.float64]) -> None:
         better = error < self.smallest
         now = jax.device_get(agent)
-
-        def choose(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-            return np.where(better.reshape(-1, *[1] * (np.ndim(new) - 1)), new, old)
-
-        self.best = now if self.best is None else jax.tree.map(choose, self.best, now)
+        self.best = now if self.best is None else devices.in_lanes(better, now, self.best)
         self.smallest = np.where(better, error, self.smallest)
         self.when = np.where(better, step, self.when)
         clearly = error < CLEARLY * self.reference
