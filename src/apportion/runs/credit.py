@@ -85,6 +85,11 @@ class Credit(NamedTuple):
         )
 
     @property
+    def alone(self) -> bool:
+        """Whether it is the posterior's only: what a method gives need not be computed."""
+        return self.share == 1
+
+    @property
     def unexplained_by_method(self) -> float:
         """Of what the posterior leaves unexplained: so much less noise is there if the method is right."""
         return float(np.sqrt(self.belief))
@@ -297,7 +302,7 @@ def weighed(
     facts = {**credit.facts, "excess": [each / max(credit.facts["allowed"], 1e-300) for each in varied]}
     sound = [lane for lane, each in zip(rewards, varied, strict=True) if np.isfinite(each)]
     found = credit._replace(share=share, belief=belief, facts=facts)
-    if share == 1 or not sound:
+    if found.alone or not sound:
         return found
     learned = [np.asarray(np.mean(each, axis=0, dtype=np.float64)) for each in zip(*sound, strict=True)]
     shown = held_out[: len(learned)]

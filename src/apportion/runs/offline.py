@@ -92,7 +92,7 @@ def with_policy(
 ) -> tuple[AgentState, Metrics]:
     """The agents of all lanes with a policy that has learned from the episodes that they have, too."""
     config, agent = learned.config, learned.agent
-    by_lane = [None] if credit.share == 1 else learned.rewards(records)
+    by_lane = [None] if credit.alone else learned.rewards(records)
     rewards = np.stack([pessimistic(credit, records, each, fitting.pessimism) for each in by_lane])
     actions = [policy_actions(spec, record.actions) for record in records]
     scaling = None if agent.scaling is None else devices.one_lane(agent.scaling, 0)
@@ -225,7 +225,7 @@ def evaluate_fit(run: RunFolder, data: str | None = None, policy: Path | None = 
         bool(np.isfinite(log.totals).all()), "outcomes are missing: an evaluation needs those of all episodes"
     )
     records, supported = records_of(spec, log), bool(credit.facts["supported"])
-    rewards = None if credit.share == 1 else learned.rewards(records)
+    rewards = None if credit.alone else learned.rewards(records)
     found = []
     for lane in range(learned.config.lanes if policy is None else 1):
         actor, head = learned.actor(lane) if policy is None else _exported(policy, spec)
