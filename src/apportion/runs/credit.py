@@ -292,9 +292,11 @@ def weighed(
     and gave these rewards [T] to the steps of held-out episodes, by lane and episode: the posterior is
     believed while it leaves no more, and less the more it leaves. How much rewards of lanes vary is compared
     with what the posterior allows."""
-    ratio = credit.facts["unexplained"] / max(float(np.median(unexplained)), 1e-300)
+    finite = unexplained[np.isfinite(unexplained)]  # lanes that have diverged have no say
+    usual = float(np.median(finite)) if finite.size else np.inf
+    ratio = credit.facts["unexplained"] / max(usual, 1e-300)
     if credit.posterior.yes_no:  # where log losses of 1 and 0 are as far as these can be: by what both gain
-        gains = [1 - float(np.median(unexplained)), 1 - credit.facts["unexplained"]]
+        gains = [1 - usual, 1 - credit.facts["unexplained"]]
         ratio = gains[0] / max(gains[1], 1e-300) if gains[0] > 0 else 0.0
     belief = 1.0 if ratio <= 1 else ratio**-2
     share = belief if method in SPEAKS else 0.0
