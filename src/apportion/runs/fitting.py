@@ -86,7 +86,7 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
         "fitting": to_dict(fitting),
         "episodes": count,
         "held_out": len(held_out),
-        "outcomes": data.outcomes._asdict(),
+        "outcomes": to_dict(data.outcomes),
         "answers": log.answers,
         "notes": log.notes,
     }

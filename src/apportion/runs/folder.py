@@ -28,6 +28,7 @@ from apportion.runs import checkpoint, logs, snapshots
 from apportion.runs.atomic import Arrays, drop_after, place, read_json, write_arrays, write_json
 from apportion.runs.snapshots import Episode as Episode
 from apportion.runs.snapshots import Sizes
+from apportion.training.outcomes import Outcomes
 from apportion.training.settings import MOST_LANES
 
 # --- One writer at a time
@@ -100,15 +101,6 @@ class StatusFile(TypedDict):
     faults: NotRequired[tuple[FaultFile, ...]]
 
 
-class OutcomesFile(TypedDict):
-    """How outcomes become what learners are paid."""
-
-    unit: float
-    step: float
-    level: float
-    yes_no: bool
-
-
 class DataFile(TypedDict):
     """data.json: what a run was fitted to, and how that became numbers."""
 
@@ -118,7 +110,7 @@ class DataFile(TypedDict):
     fitting: dict[str, Any]
     episodes: int
     held_out: int
-    outcomes: OutcomesFile
+    outcomes: Outcomes
     answers: tuple[float, float] | None
     notes: tuple[str, ...]
 
