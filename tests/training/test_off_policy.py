@@ -7,7 +7,7 @@ import pytest
 
 from apportion.core.types import Record, Transitions
 from apportion.training import off_policy
-from apportion.training.offline_policy import all_steps, in_unit
+from apportion.training.offline import all_steps, in_unit
 
 
 def _log(episodes: int = 150, steps: int = 5, seed: int = 0) -> tuple[Transitions, Any]:

@@ -21,10 +21,10 @@ from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, read_learned
 from apportion.runs.logged import read_facts, read_for, records_of
 from apportion.training import devices, off_policy
+from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.off_policy import Features
-from apportion.training.offline import Fitting
-from apportion.training.offline_policy import all_steps, learn_policy, scaled
+from apportion.training.offline import Fitting, all_steps, learn_policy
 from apportion.training.settings import Config
 
 FEWEST = 60  # episodes, below which nothing is said of a gain
@@ -99,7 +99,7 @@ def with_policy(
     state, metrics = learn_policy(
         config.make_backbone(),
         policy_spec(spec),
-        scaled(all_steps(records, actions), scaling),
+        scales.transitions(scaling, all_steps(records, actions)),
         np.broadcast_to(rewards, (config.lanes, rewards.shape[1])),
         config.seeds,
         fitting.policy_updates,
