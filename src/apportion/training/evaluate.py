@@ -284,9 +284,7 @@ class Report(NamedTuple):
 
     step: int
     evaluation: Evaluation
-    edges: dict[
-        str, NDArray[np.float32]
-    ]  # [L, ...] edge probabilities, and doubts of them; none without a graph
+    edges: Arrays  # [L, ...] edge probabilities, and doubts of them; none without a graph
     policy_mask: NDArray[np.float32]  # [L, S]
     agent: AgentState  # [L, ...] as it was, on the host
     frozen: NDArray[np.bool_]  # [L] lanes that stood still

@@ -110,9 +110,8 @@ class Sweep:
 def read_plan(file: Path) -> list[Job]:
     """The jobs of a TOML file."""
     try:
-        data = tomllib.loads(
-            read_bytes(file, linked=True).decode("utf-8-sig")
-        )  # some editors begin it with a mark
+        # Some editors begin it with a mark.
+        data = tomllib.loads(read_bytes(file, linked=True).decode("utf-8-sig"))
     except OSError as error:
         raise UserError(f"{file} cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:  # also of numbers and tables without end
