@@ -159,7 +159,7 @@ def environment(config: Config, steps: int, seconds: float) -> Data:
     """Steps per second in chunks of `steps` per lane, by a policy of the usual size, nobody learning."""
     with train.open_pool(config) as pool:
         agent, _ = train.start(config, pool.spec)
-        actors = train._compile(config, pool.spec).actor(agent)
+        actors = train._compile(config, pool.spec)[2](agent)
         arrays = {name: np.asarray(array) for name, array in actors.items()}
         chunks = iter(range(sys.maxsize))
 

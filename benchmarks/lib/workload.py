@@ -105,7 +105,7 @@ def _workload(config: Config, spec: Spec, agent: AgentState, replay: Replay) -> 
     schedule = config.schedule
     empty = made_up_chunk(spec, schedule.steps_per_iteration, np.random.default_rng(0), episodes=0)
     return Workload(
-        program=train._compile(config, spec).learn,
+        program=train._compile(config, spec)[0],
         updates=schedule.updates_per_iteration,
         lanes=config.lanes,
         agent=agent,
