@@ -94,7 +94,7 @@ def test_resume_in_the_middle_of_a_mujoco_episode(tmp_path: Path) -> None:
     flags += ["--checkpoint-every", "400", "--env.max-episode-steps", "300"]
     straight = train_run(tmp_path / "straight", "HalfCheetah-v4", *flags, "--steps", "800")
     parts = train_run(tmp_path / "parts", "HalfCheetah-v4", *flags, "--steps", "400")
-    assert arrays(parts)["raw.where/0/actions"].shape == (200, 6)  # 400 steps and a chunk ahead, of 300 each
+    assert arrays(parts)["where.0.actions"].shape == (200, 6)  # 400 steps and a chunk ahead, of 300 each
     resume(parts, "--steps", "800")
     assert_same_run(parts, straight)
     assert parts.read_config() == straight.read_config()
