@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError, check, from_dict
+from apportion.core.config import UserError, check
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,11 +106,6 @@ class Spec:
             raise UserError(f"{self.env_id} has changed since the run began: {'; '.join(other)}: {fix}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """Plain data, ready for JSON, of which `core.config.from_dict` makes it again."""
         graph = None if self.true_graph is None else self.true_graph.to_dict()
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"true_graph": graph}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "Spec":
-        """The facts that `to_dict` wrote."""
-        return from_dict(cls, data)

@@ -240,7 +240,7 @@ class RunFolder:
         """What is known about the environment."""
         data = read_json(self.spec)
         with _blamed_on(self.spec):
-            return Spec.from_dict(data)
+            return from_dict(Spec, data)
 
     def read_status(self) -> dict[str, Any]:
         """How far the run is, as it was said last; empty where nobody can tell."""
