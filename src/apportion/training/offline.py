@@ -339,9 +339,9 @@ def all_steps(records: Sequence[Record], actions: Sequence[NDArray[Any]] | None 
         transitions_of(episode_arrays(record) | {"actions": np.asarray(each, np.float32)})
         for record, each in zip(records, done, strict=True)
     ]
-    following: Any = [each.action[[*range(1, len(each.action)), -1]] for each in episodes]
+    following: Any = np.concatenate([each.action[[*range(1, len(each.action)), -1]] for each in episodes])
     steps: Transitions = jax.tree.map(lambda *columns: np.concatenate(columns), *episodes)
-    return steps._replace(next_action=np.concatenate(following))
+    return steps._replace(next_action=following)
 
 
 def in_unit(rewards: NDArray[Any], terminated: NDArray[np.bool_]) -> NDArray[np.float32]:
