@@ -9,15 +9,13 @@ from logged_data import SMALL, episodes, table, write_csv
 
 import apportion
 from apportion import cli
-from apportion.core.config import UserError, silent
+from apportion.core.config import UserError
 from apportion.core.types import Record
 from apportion.data.rows import Log
 from apportion.graph import posterior
-from apportion.runs import crediting
-from apportion.runs.contributions import Precision
-from apportion.runs.credit import Credit, fit_credit, need_credit, read_credit, weighed
+from apportion.runs.credit import Credit, fit_credit, read_credit, weighed
 from apportion.runs.folder import RunFolder
-from apportion.runs.logged import read_for, records_of, spec_of
+from apportion.runs.logged import spec_of
 from apportion.runs.summary import credit_in_words, fit_warnings, varies_too_much
 
 EPISODES = episodes()
@@ -172,16 +170,3 @@ def test_outcomes_that_are_noise_warn_wherever_they_are_used(
     assert any("cannot support an answer" in each or "No answer was learned" in each for each in warnings)
     assert cli._run(["relabel", str(run.path), str(file), "--out", str(tmp_path / "new.csv")]) == 0
     assert "Do not rely on these rewards" in " ".join(capsys.readouterr().err.split())
-
-
-def test_rewards_of_networks_are_not_computed_where_they_do_not_count(
-    fitted: apportion.Run, table_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alone = need_credit(fitted.folder)._replace(share=1.0, belief=1.0)
-    monkeypatch.setattr(crediting, "read_credit", lambda run: alone)
-    monkeypatch.setattr(crediting, "read_learned", None)
-    earned = crediting.relabel_rows(fitted.folder, str(table_file), False, False, Precision(), silent)
-    log = read_for(fitted.folder, str(table_file))[1]
-    records = records_of(fitted.folder.read_spec(), log)
-    wanted = np.concatenate([each.reward for each in alone.of_records(records, None, paid=True)])
-    np.testing.assert_array_equal(earned.reward, wanted)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from apportion.core.categories import input_names, input_owners
 from apportion.core.config import Tell, check, nearest, silent
 from apportion.core.spec import Spec
-from apportion.core.types import Record
 from apportion.data.encoding import MOST_CATEGORIES, UNKNOWN
 from apportion.data.rows import CREDIT, REWARD, Column, Earned, Log, Rows
 from apportion.runs.contributions import Precision, steps_of
@@ -57,26 +56,25 @@ def relabel_rows(
     answered = log.answers is not None
     both = "shares are log odds, and --exact makes amounts: leave out one"
     check(not (answered and exact and credit), both)
-    records, known = records_of(run.read_spec(), log), read_credit(run)
-    learned = _by_method(run, known, records, tell)
-    columns = Columns()
-    if learned is not None:
-        columns = {REWARD: np.concatenate(learned)}
-        needed = np.isnan(columns[REWARD][np.repeat(unpaid, rows.lengths)]).any()
-        divides = f"{who}, by which {run.read_config()['method']['name']} divides it"
-        check(not needed, f"{divides}: fill it in, or leave it out")
+    learned = read_learned(run)
+    records = records_of(run.read_spec(), log)
+    rewards = np.concatenate(learned.mean_rewards(records, tell))
+    needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
+    check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
+    known = read_credit(run)
     if known is None:
         without = f"{run.path} has no intervals, without which yes and no are not made"
         check(not (exact and answered), without)
+        columns = {REWARD: rewards}
     else:
-        steps = list(known.of_records(records, learned, paid=True))
+        steps = list(known.of_records(records, rows.split(rewards), paid=True))
         columns = _columns(known, steps, log.answers, exact)
     if exact:  # with what is missing of each outcome spread evenly
         missing = (rows.totals - np.add.reduceat(columns[REWARD], rows.starts)) / rows.lengths
         columns = {name: values + np.repeat(missing, rows.lengths) for name, values in columns.items()}
     reward, shares = columns.pop(REWARD), Columns()
     if credit:
-        shares, more = _shares(run, log, precision, tell)
+        shares, more = _shares(run, learned.sound, log, precision, tell)
         free = "baseline"  # a dimension may be called like that
         while free in shares:
             free += "_"
@@ -103,15 +101,10 @@ def _with_ends(name: str, parts: list[tuple[Floats, Floats, Floats]]) -> Columns
     return {name: middle, f"{name}_low": low, f"{name}_high": high}
 
 
-def _by_method(
-    run: RunFolder, credit: Credit | None, records: list[Record], tell: Tell = silent
-) -> list[Floats] | None:
-    """[T] of each episode, the mean over sound lanes; None where credit is the posterior's alone."""
-    return None if credit is not None and credit.alone else read_learned(run).mean_rewards(records, tell)
-
-
-def _shares(run: RunFolder, log: Log, precision: Precision, tell: Tell) -> tuple[Columns, Columns]:
-    """[N] of each dimension, the mean over sound lanes, and the ends of their intervals."""
+def _shares(
+    run: RunFolder, lanes: list[int], log: Log, precision: Precision, tell: Tell
+) -> tuple[Columns, Columns]:
+    """[N] of each dimension, the mean over lanes, and the ends of their intervals."""
     explainer, spec = Explainer(run, precision), run.read_spec()
     found, spreads = [], []
     lengths = np.array([len(each) for each in log.actions], np.int64)
@@ -119,7 +112,7 @@ def _shares(run: RunFolder, log: Log, precision: Precision, tell: Tell) -> tuple
     firsts = np.flatnonzero(np.diff((np.cumsum(lengths) - lengths) // _EXPLAINED, prepend=-1)).tolist()
     for numbers in itertools.starmap(range, itertools.pairwise([*firsts, len(lengths)])):
         steps = steps_of(plain_episode(spec, log, number) for number in numbers)
-        explained = [explainer.explain(lane, steps) for lane in explainer.learned.sound]
+        explained = [explainer.explain(lane, steps) for lane in lanes]
         found.append(np.mean([each.contributions for each in explained], axis=0))
         if explainer.credit is not None:
             spreads.append(np.mean([np.asarray(each.deviations) for each in explained], axis=0))
@@ -167,8 +160,9 @@ def credit_by(run: RunFolder, data: str | None, by: str, tell: Tell = silent) ->
     credit = need_credit(run)
     source = read_facts(run)["data"] if data is None else data
     rows, log = read_for(run, source)
-    spec = run.read_spec()
-    learned = _by_method(run, credit, records_of(spec, log))
+    spec, learned = run.read_spec(), None
+    if credit.share < 1:
+        learned = read_learned(run).mean_rewards(records_of(spec, log))
     return {
         "run": str(run.path),
         "data": source,
