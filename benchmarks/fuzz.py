@@ -380,7 +380,7 @@ def _page(path: Path) -> Any:
 def _state(run: RunFolder) -> Any:
     """What a resumed run comes to, but for times and for what is only about files."""
     loaded = checkpoint.load(run.checkpoints)
-    arrays = {**loaded.tree, **{name: each for name, each in loaded.raw.items() if name != "log"}}
+    arrays = {name: each for name, each in loaded.tree.items() if name != "log"}
     entries = [{key: each[key] for key in each if key != "seconds"} for each in run.read_metrics()]
     readable = ((run.edges, run.edge_steps()), (run.episodes, run.episode_steps()))
     files = [place(folder, step) for folder, steps in readable for step in steps]

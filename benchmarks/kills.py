@@ -155,7 +155,7 @@ def resumed_alike(path: Path, straight: Path) -> tuple[bool, str]:
 def state(run: RunFolder) -> dict[str, Any]:
     """All that a training leaves behind, but for how long it took."""
     loaded = checkpoint.load(run.checkpoints)
-    arrays = {**loaded.tree, **{name: each for name, each in loaded.raw.items() if name != "log"}}
+    arrays = {name: each for name, each in loaded.tree.items() if name != "log"}
     entries = [{key: each[key] for key in each if key != "seconds"} for each in run.read_metrics()]
     files = [path for folder in (run.edges, run.episodes) for path in sorted(folder.iterdir())]
     return {

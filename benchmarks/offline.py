@@ -26,9 +26,9 @@ from apportion.envs.acting import act
 from apportion.envs.spaces import learners_actions, own_action, spec_of
 from apportion.runs.atomic import read_json, write_json
 from apportion.runs.folder import versions
-from apportion.training.offline_policy import all_steps, learn_policy, scaled
+from apportion.training import scaling as scales
+from apportion.training.offline import all_steps, learn_policy
 from apportion.training.presets import logged
-from apportion.training.scaling import unknown
 from lib.command import given, start
 from suite_tasks import env_id
 
@@ -192,7 +192,7 @@ def on_true(env: Any, log: list[Played], learner: str, seed: int, updates: int) 
     steps = all_steps(records)
     spread = np.asarray(steps.observation).std(axis=0)
     mean, scale = np.asarray(steps.observation).mean(axis=0), 1 / np.where(spread > 0, spread, 1.0)
-    seen = scaled(steps, unknown(spec)._replace(mean=mean, scale=scale))
+    seen = scales.transitions(scales.unknown(spec)._replace(mean=mean, scale=scale), steps)
     backbone = backbones.find(learner).make(logged("", "rd", learner).backbone_config)
     rewards = np.concatenate([each.rewards for each in log])
     state, _ = learn_policy(backbone, spec, seen, rewards, [seed], updates)

@@ -128,9 +128,8 @@ def arrays(run: Run) -> dict[str, Any]:
     and where the environments are."""
     loaded = checkpoint.load(run.checkpoints)
     assert loaded.skipped == []
-    raw = {f"raw.{k}": v for k, v in loaded.raw.items() if k != "log"}  # which has times in it
     moments = {f"best.{k}": np.asarray(v) for k, v in loaded.meta.get("best", {}).items()}
-    return {f"tree.{k}": v for k, v in loaded.tree.items()} | raw | moments
+    return {k: v for k, v in loaded.tree.items() if k != "log"} | moments  # which has times in it
 
 
 def assert_same_arrays(found: dict[str, Any], expected: dict[str, Any]) -> None:

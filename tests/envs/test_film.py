@@ -7,10 +7,10 @@ import pytest
 from actors import actor
 
 from apportion.core.config import UserError
-from apportion.envs.film import film, fitted
 from apportion.envs.greenhouse_picture import draw
 from apportion.envs.lane import Lane, play_one
 from apportion.envs.make import EnvConfig
+from apportion.report.video import film, fitted
 
 GREENHOUSE = EnvConfig("apportion/Greenhouse-v0", max_episode_steps=5)
 

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation, RescaleAction, TimeLimit, TransformObservation
 from toy_envs import Toy
 
-from apportion.core.config import UserError
+from apportion.core.config import UserError, from_dict
 from apportion.core.spec import Spec
 from apportion.envs.factories import name_factory
 from apportion.envs.make import EnvConfig, make
@@ -103,5 +103,5 @@ def test_discrete_actions_have_the_environment_s_own_numbers() -> None:
 def test_a_spec_comes_back_from_json_with_the_range() -> None:
     spec = _spec(BOX)
     assert (spec.action_low, spec.action_high) == ((0.0, -3.0), (10.0, 5.0))
-    again = Spec.from_dict(spec.to_dict())
+    again = from_dict(Spec, spec.to_dict())
     assert (again.action_low, again.action_high, again.padded) == (spec.action_low, spec.action_high, 0)

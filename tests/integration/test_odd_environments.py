@@ -36,15 +36,15 @@ def test_episodes_of_one_step(out: Path) -> None:
     assert _last(run)["length"] == [1.0, 1.0]
     state = arrays(run)
     # 2,000 steps took two rows each, and the replay has fewer: the oldest were dropped.
-    assert state["raw.replay/rows"].tolist() == [4000, 4000]
-    assert state["raw.replay/segments"].tolist() == [2000, 2000]
-    assert (state["raw.replay/oldest"] > 1000).all()
+    assert state["replay.rows"].tolist() == [4000, 4000]
+    assert state["replay.segments"].tolist() == [2000, 2000]
+    assert (state["replay.oldest"] > 1000).all()
 
 
 def test_episodes_that_end_at_random(out: Path) -> None:
     run = _train("EndsAtRandom", out)
     assert all(1 <= length < EPISODE for length in _last(run)["length"])
-    lengths = arrays(run)["raw.replay/segment_length"]
+    lengths = arrays(run)["replay.segment_length"]
     assert lengths.max() <= EPISODE
     assert len(np.unique(lengths)) > 5
 
@@ -68,7 +68,7 @@ def test_discrete_actions(out: Path, method: str) -> None:
         assert (np.sort(episode["actions"]) == [0, 0, 1]).all()
         np.testing.assert_array_equal(episode["observations"][1:, 0], episode["actions"] @ [-1, 0, 1])
     replay = arrays(run)
-    [stored] = [array[0] for name, array in replay.items() if name == "raw.replay/action"]
+    [stored] = [array[0] for name, array in replay.items() if name == "replay.action"]
     taken = stored[stored.any(axis=1)]  # beside one row for each episode's last observation, and free rows
     assert (np.sort(taken) == [0, 0, 1]).all()
     assert (taken.mean(axis=0) > 0.2).all()
@@ -82,7 +82,7 @@ def test_without_delay_the_observed_reward_is_the_true_one(tmp_path: Path) -> No
     observed = train(tmp_path / "observed", "Pendulum-v1", *tiny("observed", *flags))
     oracle = train(tmp_path / "oracle", "Pendulum-v1", *tiny("oracle", *flags))
     assert records(observed) == records(oracle)
-    assert set(arrays(observed)["raw.replay/segment_length"][0].tolist()) == {1}
+    assert set(arrays(observed)["replay.segment_length"][0].tolist()) == {1}
 
 
 # --- Paid only at the end, of its own accord: nothing pretends to know its steps' rewards

@@ -173,8 +173,8 @@ def test_lanes_are_seeds_and_do_not_touch_each_other(greenhouse_run: Run, out: P
 
 def _lane(run: Run, lane: int) -> dict[str, Any]:
     """One lane's arrays of the newest checkpoint: of those stacked over lanes, and its own."""
-    state, own = arrays(run), f"raw.where/{lane}/"
-    stacked = {name: array[lane] for name, array in state.items() if not name.startswith("raw.where/")}
+    state, own = arrays(run), f"where.{lane}."
+    stacked = {name: array[lane] for name, array in state.items() if not name.startswith("where.")}
     return stacked | {name.removeprefix(own): array for name, array in state.items() if name.startswith(own)}
 
 

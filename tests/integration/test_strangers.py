@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from apportion.core import files
-from apportion.core.config import UserError, parse_json
+from apportion.core.config import UserError, from_dict, parse_json
 from apportion.core.spec import Spec
 from apportion.core.terminal import all_inert, console, inert
 from apportion.data.columns import Columns
@@ -309,7 +309,7 @@ def test_products_and_levels_without_end_are_refused() -> None:
         plan({"sweep": {"tasks": ["apportion/Greenhouse-v0"]}, "vary": vary})
     data: Any = make_spec(SMALL).to_dict()
     with pytest.raises(UserError, match="levels must be"):
-        Spec.from_dict(data | {"levels": [-1] * 6})
+        from_dict(Spec, data | {"levels": [-1] * 6})
 
 
 def test_without_a_home_there_is_no_cache_and_no_complaint(

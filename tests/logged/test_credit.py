@@ -58,7 +58,7 @@ def test_a_known_outcome_is_summed_up_to_and_narrows_intervals(credit: Credit) -
     assert (high < wider[1]).all()
 
 
-def beside(credit: Credit, method: str, unexplained: float, *spreads: float) -> Credit:
+def beside(credit: Credit, method: str, unexplained: float | list[float], *spreads: float) -> Credit:
     """Beside lanes whose rewards of steps vary so much, about what the posterior says."""
     records = [Record(rows[:, :1], rows[:, 1:2], 5.0, False, number) for number, rows in enumerate(some(4))]
     plain = [np.linspace(-1, 1, len(record.actions)) for record in records]
@@ -72,6 +72,11 @@ def test_the_posterior_speaks_while_it_explains_as_much(credit: Credit) -> None:
     assert [each.share for each in found] == pytest.approx([1.0, 1.0, 0.25, 0.01])
     assert [each.share for each in found] == [each.belief for each in found]
     assert beside(credit, "rd", 0.5)[1:3] == (0.0, 1.0)
+
+
+def test_seeds_that_have_diverged_have_no_say(credit: Credit) -> None:
+    assert beside(credit, "grd", [np.nan, 0.05], np.nan, 1.0).share == pytest.approx(0.25)
+    assert beside(credit, "grd", np.nan, np.nan).share == 1
 
 
 @pytest.mark.parametrize(("share", "belief"), [(1.0, 1.0), (0.0, 1.0), (0.0, 0.25), (0.25, 0.25)])

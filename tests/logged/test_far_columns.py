@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import apportion
+from apportion.core.config import from_dict, to_dict
 from apportion.data.columns import Columns
 from apportion.data.encoding import Coded, Encoding
 from apportion.data.reading import read_log
@@ -50,7 +51,7 @@ def test_lags_and_marks_of_missing_numbers_have_their_origins(tmp_path: Path) ->
     rows[3]["s_0"] = rows[5]["s_1"] = None
     columns = Columns(states="s_", lags=2)
     read = read_log(str(data.write_csv(tmp_path / "log.csv", rows)), columns)
-    again = Encoding.from_dict(read.encoding.to_dict())
+    again = from_dict(Encoding, to_dict(read.encoding))
     seen, done = again.origins()
     assert len(seen) == len(read.log.observation_names)
     named = dict(zip(read.log.observation_names, seen, strict=True))
@@ -77,5 +78,7 @@ def test_ordinary_and_constant_columns_stay_as_they_are(values: list[float]) -> 
 
 def test_runs_of_older_versions_count_from_zero() -> None:
     told = {"name": "s", "levels": [], "fill": 1.0, "marked": False}
-    read = Encoding.from_dict({"states": [told], "actions": [], "lags": 0, "followed": False, "ended": False})
+    read = from_dict(
+        Encoding, {"states": [told], "actions": [], "lags": 0, "followed": False, "ended": False}
+    )
     assert read.origins()[0].tolist() == [0.0]

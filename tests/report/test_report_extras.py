@@ -51,7 +51,7 @@ def test_it_says_why_there_are_none(run: RunFolder, tmp_path: Path) -> None:
     episode.pop("seed")
     newest = checkpoint.load(copy.checkpoints)
     shutil.rmtree(copy.checkpoints)
-    checkpoint.save(copy.checkpoints, 300, newest.tree, newest.meta, 1, newest.raw)
+    checkpoint.save(copy.checkpoints, 300, newest.tree, newest.meta, 1)
     said: list[str] = []
     assert make_extras(copy, 1, False, said.append)(Place(400, 0, 0), episode) == Extra()
     assert said[0] == "no contributions: the newest checkpoint is of step 300, the episodes of 400"

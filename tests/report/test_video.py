@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from apportion.core.config import UserError
-from apportion.envs.film import Film
 from apportion.envs.lane import Lane, play_one
 from apportion.envs.make import EnvConfig
 from apportion.report import video
-from apportion.report.video import Strip, best_lane, check_video, compose, write_video
+from apportion.report.video import Film, Strip, best_lane, check_video, compose, write_video
 
 GREENHOUSE = EnvConfig("apportion/Greenhouse-v0", max_episode_steps=4)
 

@@ -48,8 +48,9 @@ def test_credit_by_whole_segments_comes_back_to_the_right_steps() -> None:
     found = evaluate.make_redistribute(method, SPEC)(jnp.asarray(scales), lanes)
     for scale, lane, rewards in zip(scales, lanes, found, strict=True):
         for episode, reward in zip(lane, rewards, strict=True):
-            totals, _, place = evaluate._segment_facts(episode["paid"], episode["segment_end"])
-            np.testing.assert_allclose(reward, scale * totals * place, rtol=1e-5)
+            steps = evaluate.transitions_of(episode)
+            wanted = scale * np.asarray(steps.segment_total) * np.asarray(steps.step_in_segment)
+            np.testing.assert_allclose(reward, wanted, rtol=1e-5)
 
 
 def test_judge_scores_every_lane_by_the_true_reward() -> None:

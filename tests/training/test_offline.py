@@ -9,8 +9,7 @@ import builders
 from apportion.core.types import Record, Transitions
 from apportion.data import replay as replays
 from apportion.training import off_policy
-from apportion.training.offline import fill, with_last
-from apportion.training.offline_policy import all_steps, in_unit
+from apportion.training.offline import all_steps, fill, in_unit, with_last
 
 
 def _log(episodes: int = 150, steps: int = 5, seed: int = 0) -> tuple[Transitions, Any]:

@@ -73,8 +73,8 @@ def make(config: Config) -> Backbone:
     ) -> tuple[State, Metrics]:
         del key  # nothing here is drawn at random
         taken = jnp.min(values(state.target_critics, transitions.observation, transitions.action), axis=0)
-        advantage = taken - state_values(state.value, transitions.observation)
-        next_values = state_values(state.value, transitions.next_observation)
+        advantage = taken - state.value.scalar(transitions.observation)
+        next_values = state.value.scalar(transitions.next_observation)
         target = bellman_target(rewards, transitions.terminated, next_values, config.discount)
 
         def off(value: MLP) -> Array:
@@ -101,15 +101,11 @@ def make(config: Config) -> Backbone:
     return imitation.build(config, init, update)
 
 
-def state_values(value: MLP, observation: Float[Array, "B S"]) -> Float[Array, "B"]:
-    return jnp.squeeze(value(observation), axis=-1)
-
-
 def expectile_loss(
     value: MLP, observation: Float[Array, "B S"], taken: Float[Array, "B"], expectile: float
 ) -> Float[Array, ""]:
     """mean |τ - 1[u < 0]| u² with u = min_j Q'_j(s, a) - V(s)."""
-    missing = taken - state_values(value, observation)
+    missing = taken - value.scalar(observation)
     return jnp.mean(jnp.where(missing > 0, expectile, 1 - expectile) * missing**2)
 
 

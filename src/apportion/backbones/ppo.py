@@ -168,7 +168,7 @@ def prepared(networks: Networks, steps: Transitions, rewards: Float[Array, "B"],
         follows=jnp.zeros_like(steps.terminated),
         real=jnp.ones_like(steps.terminated),
     )
-    now, after = (_values(networks, x) for x in (steps.observation, steps.next_observation))
+    now, after = (networks.critic.scalar(x) for x in (steps.observation, steps.next_observation))
     errors = bellman_target(rewards, steps.terminated, after, config.discount) - now
     found = advantages(errors, acted.follows, config.discount, config.trace)
     weight = acted.real.astype(jnp.float32)
@@ -186,7 +186,7 @@ def loss(networks: Networks, batch: Rollout, config: Config) -> tuple[Float[Arra
     ratio = jnp.exp(jnp.minimum(change, 20.0))  # far beyond any clip, and still a number
     near = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
     actor_loss = -_mean(jnp.minimum(ratio * batch.advantage, near * batch.advantage), batch.weight)
-    value = _values(networks, batch.observation)
+    value = networks.critic.scalar(batch.observation)
     critic_loss = _mean((value - batch.value) ** 2, batch.weight)
     entropy = _mean(entropies(networks, batch.observation), batch.weight)
     metrics = {
@@ -204,10 +204,6 @@ def _step(state: State, batch: Rollout, config: Config) -> tuple[State, Metrics]
         state.optimiser, state.networks, lambda nets: loss(nets, batch, config), config.largest_gradient
     )
     return State(networks, optimiser), metrics
-
-
-def _values(networks: Networks, observation: Float[Array, "B S"]) -> Float[Array, "B"]:
-    return jnp.squeeze(networks.critic(observation), axis=-1)
 
 
 def _mean(x: Float[Array, "B"], weight: Float[Array, "B"]) -> Float[Array, ""]:

@@ -17,9 +17,11 @@ from apportion.core.terminal import say
 
 
 class Verb(NamedTuple):
-    line: str  # what `apportion help` says
-    place: str  # module of this package, and what in it takes the command line: a dataclass of flags, which
-    # is called to do what it says, or a function
+    """A line for `apportion help`, and where in this package stands what takes the command line: a dataclass
+    of flags, which is called to do what it says, or a function."""
+
+    line: str
+    place: str  # module.name
 
 
 VERBS = {

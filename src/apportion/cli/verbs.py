@@ -13,14 +13,7 @@ from rich.text import Text
 from apportion.backbones import BACKBONES
 from apportion.cli import display
 from apportion.cli.arguments import flag_value, naming_settings, parse, usage_errors
-from apportion.cli.display import (
-    Flag,
-    NoEnv,
-    Output,
-    RunPath,
-    bar,
-    print_data,
-)
+from apportion.cli.display import Flag, NoEnv, Output, RunPath, bar, print_data
 from apportion.core.config import UserError, check
 from apportion.core.registry import from_folder
 from apportion.core.terminal import say

@@ -28,6 +28,11 @@ class UserError(Exception):
         self.usage = usage  # the command line itself is wrong
 
 
+def one_line(error: BaseException) -> str:
+    """What an error says, without line breaks, numbers of the system and names of files."""
+    return " ".join(str(getattr(error, "strerror", None) or error).split())
+
+
 def check(condition: bool, message: str) -> None:
     """Raise a one-line UserError unless the condition holds."""
     if not condition:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast, get_type_hints
 
-from apportion.core.config import UserError, check, nearest, required
+from apportion.core.config import UserError, check, nearest, one_line, required
 
 T = TypeVar("T")
 
@@ -124,8 +124,3 @@ def import_module(module: str, name: str, whose: str) -> Any:
         traceback.print_exc()  # its author wants the place
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise UserError(f"the module {module!r} of {whose} raised {reason}") from error
-
-
-def one_line(error: BaseException) -> str:
-    """What an error says, without line breaks."""
-    return " ".join(str(error).split())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError, check, from_dict
+from apportion.core.config import UserError, check
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,12 @@ MOST_LEVELS = 10_000  # categories of one dimension
 
 REWARD_BLOCKS = ("state_to_reward", "action_to_reward")
 BLOCKS = (*REWARD_BLOCKS, "state_to_state", "action_to_state")
+
+
+def block_shapes(states: int, actions: int) -> dict[str, tuple[int, ...]]:
+    """Of each block of a graph of so many dimensions."""
+    shapes = ((states,), (actions,), (states, states), (actions, states))
+    return dict(zip(BLOCKS, shapes, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +74,7 @@ class Spec:
             check(len(bounds) in (0, actions), f"action_low and action_high must have {actions} numbers")
         sized = len(self.levels) in (0, states + actions) and all(0 <= n <= MOST_LEVELS for n in self.levels)
         check(sized, f"levels must be {states + actions} numbers from 0 to {MOST_LEVELS}")
-        sizes = {
-            "state_to_reward": (states,),
-            "action_to_reward": (actions,),
-            "state_to_state": (states, states),
-            "action_to_state": (actions, states),
-        }
-        for name, shape in sizes.items() if self.true_graph is not None else ():
+        for name, shape in block_shapes(states, actions).items() if self.true_graph is not None else ():
             same = np.shape(getattr(self.true_graph, name)) == shape
             check(same, "true_graph has other sizes than the names")
 
@@ -106,11 +106,6 @@ class Spec:
             raise UserError(f"{self.env_id} has changed since the run began: {'; '.join(other)}: {fix}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """Plain data, ready for JSON, of which `core.config.from_dict` makes it again."""
         graph = None if self.true_graph is None else self.true_graph.to_dict()
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"true_graph": graph}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "Spec":
-        """The facts that `to_dict` wrote."""
-        return from_dict(cls, data)

@@ -75,9 +75,7 @@ class Segments(NamedTuple):
     mask: Bool[Array, "M T"]  # True on real steps, False on padding
     terminated: Bool[Array, "M"]  # whether its last step is a true end
     number: Int[Array, "M"]  # which segment it is, counted from the start of training
-    base: Float[Array, ""] | None = (
-        None  # log odds before any step counts, where totals are yes (1) or no (0)
-    )
+    base: Float[Array, ""] | None = None  # log odds before any step, where totals are yes (1) or no (0)
 
 
 class Batch(NamedTuple):

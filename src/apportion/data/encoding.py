@@ -8,11 +8,11 @@ counted from their mean.
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from apportion.core.config import UserError, check, from_dict, nearest, to_dict
+from apportion.core.config import UserError, check, nearest
 from apportion.data.columns import words
 from apportion.data.rows import Column, Floats, Log, Rows, twice
 
@@ -141,15 +141,6 @@ class Encoding:
             known = f"--seen takes columns of categories{nearest(name, kinds)}"
             check(name in kinds, f"{rows.source}: {name!r} is none: {known}")
         return cls(states, actions, lags, rows.last is not None, told, remembered)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return to_dict(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "Encoding":
-        """What `to_dict` wrote."""
-        return from_dict(cls, data)
 
     def apply(self, rows: Rows) -> Log:
         """The episodes as numbers, with notes on what was done to them."""

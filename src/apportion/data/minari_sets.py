@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import Tell, UserError, check, extra, nearest
+from apportion.core.config import Tell, UserError, check, extra, nearest, one_line
 from apportion.data.columns import Choice, Columns
 from apportion.data.d3rlpy import counted
 from apportion.data.rows import CREDIT, PAID, Column, Earned, Rows, check_room
@@ -128,4 +128,4 @@ def write(name: str, target: Path, earned: Earned) -> None:
                 description=f"{name} with learned rewards of single steps",
             )
     except ValueError as error:
-        raise UserError(f"--out {new}: {' '.join(str(error).split())}") from error
+        raise UserError(f"--out {new}: {one_line(error)}") from error

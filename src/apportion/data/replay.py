@@ -205,8 +205,8 @@ def filled(replay: Replay) -> dict[str, NDArray[Any]]:
     return {name: cut(name, column) for name, column in present(replay).items()}
 
 
-def unfilled(columns: dict[str, NDArray[Any]], template: Replay) -> Replay:
-    """The columns at full size again, that of the template."""
+def unfilled(columns: dict[str, NDArray[Any]], template: Replay) -> dict[str, NDArray[Any]]:
+    """The columns at full size again, that of the template; those of other forms stay as they are."""
 
     def grow(name: str, wanted: Any) -> NDArray[Any]:
         column = columns[name]
@@ -215,8 +215,7 @@ def unfilled(columns: dict[str, NDArray[Any]], template: Replay) -> Replay:
         more = max(0, wanted.shape[1] - column.shape[1])
         return np.pad(column, [(0, more if axis == 1 else 0) for axis in range(column.ndim)])
 
-    full: dict[str, Any] = {name: grow(name, leaf) for name, leaf in present(template).items()}
-    return Replay(**full)
+    return {name: grow(name, leaf) for name, leaf in present(template).items() if name in columns}
 
 
 def present(replay: Replay) -> dict[str, Any]:

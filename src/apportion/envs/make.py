@@ -21,22 +21,14 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import RescaleAction, TransformAction, TransformObservation
 
-from apportion.core.config import UserError, check, nearest, parse_json
-from apportion.core.registry import import_module, in_this_folder, one_line
+from apportion.core.config import UserError, check, nearest, one_line, parse_json
+from apportion.core.registry import import_module, in_this_folder
 from apportion.core.spec import Spec
 from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
 from apportion.envs.factories import AnyEnv as AnyEnv
 from apportion.envs.factories import call_factory, find_factory, only_here
 from apportion.envs.mujoco import TASKS, MujocoTask
-from apportion.envs.spaces import (
-    Names,
-    check_graph,
-    documented,
-    flattened_names,
-    numbered,
-    size_of,
-    spec_of,
-)
+from apportion.envs.spaces import Names, check_graph, documented, flattened_names, numbered, size_of, spec_of
 
 TimeUp = Literal["auto", "end", "pause"]
 

@@ -75,9 +75,8 @@ def _spatial(rotation: str, translation: str) -> tuple[str, ...]:
     return tuple(f"{axis} {kind}" for kind in (rotation, translation) for axis in AXES)
 
 
-_CONTACTS = _per_body(
-    _spatial("contact torque", "contact force")
-)  # 84, dead in the paper's version of MuJoCo
+# 84, dead in the paper's version of MuJoCo.
+_CONTACTS = _per_body(_spatial("contact torque", "contact force"))
 _HUMANOID_ALIVE = (
     *_free(_HUMANOID_JOINTS),
     *_per_body(_INERTIAL),

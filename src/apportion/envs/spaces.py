@@ -14,7 +14,7 @@ from gymnasium.wrappers import FlattenObservation
 from numpy.typing import NDArray
 
 from apportion.core.config import UserError, check
-from apportion.core.spec import BLOCKS, Graph, Spec
+from apportion.core.spec import Graph, Spec, block_shapes
 
 MOST_FLATTENED = 1_000  # numbers of a table or picture that it makes sense to take as a vector
 
@@ -70,8 +70,7 @@ def check_graph(env_id: str, graph: Any, states: int, actions: int) -> None:
         return
     fix = "make it apportion.core.spec.Graph"
     check(isinstance(graph, Graph), f"{env_id} declares a true_graph of type {type(graph).__name__}: {fix}")
-    shapes = ((states,), (actions,), (states, states), (actions, states))
-    for block, shape in zip(BLOCKS, shapes, strict=True):
+    for block, shape in block_shapes(states, actions).items():
         found = np.shape(getattr(graph, block))
         check(found == shape, f"{env_id} declares true_graph.{block} of shape {found}: make it {shape}")
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError
+from apportion.core.config import UserError, from_dict
 from apportion.core.spec import Spec
 from apportion.envs.factories import only_here
 from apportion.envs.faults import Faults
@@ -183,7 +183,7 @@ class Pool:
         """Make all environments. One of many that fails may be tried again; where none can be made, or one
         hangs, nothing is lost yet by giving up."""
         answers = self._bring({"exactly": False, "opening": True})
-        specs = [Spec.from_dict(answer.head["spec"]) for answer in answers.values() if answer.arrays]
+        specs = [from_dict(Spec, answer.head["spec"]) for answer in answers.values() if answer.arrays]
         if not specs:
             raise UserError(next(iter(answers.values())).head["faults"][0])
         nowhere = {

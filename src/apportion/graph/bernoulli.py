@@ -137,18 +137,19 @@ def sample(
     kept = spectrum > _SEEN * spectrum.max(initial=0.0)
     right, rank = right[kept], int(kept.sum())
     x = np.column_stack([left[:, kept] * spectrum[kept], prior.columns[:, prior.scaled :]])
-    weights, log_scale, share = np.zeros(x.shape[1]), 0.0, flips
+    weights, share = np.zeros(x.shape[1]), flips
     ours = np.arange(x.shape[1]) < rank
     found, scales, shares = np.zeros((_PER_DRAW * draws, x.shape[1])), *np.zeros((2, _PER_DRAW * draws))
+    sizes = np.ones(x.shape[1])  # exp(s) of the columns that it scales
     for number in range(-_SETTLING, len(found)):
-        odds = base + x @ (np.where(ours, np.exp(log_scale), 1.0) * weights)
+        odds = base + x @ (sizes * weights)
         said, share = (totals, 0.0) if flips == 0 else _unflipped(totals, odds, share, rng)
-        weights = _regressed(x * np.where(ours, np.exp(log_scale), 1.0), said, base, odds, rng)
+        weights = _regressed(x * sizes, said, base, odds, rng)
         along, rest = x[:, ours] @ weights[ours], base + x[:, ~ours] @ weights[~ours]
-        log_scale = _rescaled(along, rest, said, prior.width, rng)
+        scale = np.exp(_rescaled(along, rest, said, prior.width, rng))
+        sizes = np.where(ours, scale, 1.0)
         if number >= 0:
-            scales[number], shares[number] = np.exp(log_scale), share
-            found[number] = weights * np.where(ours, scales[number], 1.0)
+            scales[number], shares[number], found[number] = scale, share, weights * sizes
     every = slice(_PER_DRAW - 1, None, _PER_DRAW)
     mean, drawn = found.mean(axis=0), found[every]
     unseen = rng.normal(size=(draws, prior.scaled)) * scales[every, None]  # what no total sees has its prior

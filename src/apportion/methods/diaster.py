@@ -131,4 +131,4 @@ def predict_reward(
     step: MLP, rate: Float[Array, ""], scale: Float[Array, ""], tokens: Float[Array, "*B I"]
 ) -> Float[Array, "*B"]:
     """r̂ = rate + scale MLP([s, a])."""
-    return rate + scale * jnp.squeeze(step(tokens), axis=-1)
+    return rate + scale * step.scalar(tokens)

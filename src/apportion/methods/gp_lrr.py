@@ -68,15 +68,14 @@ def make(config: Config) -> Method:
         return value, {"likelihood_loss": value, "squared_error": jnp.mean(errors**2)}
 
     def reward(process: Process, transitions: Transitions) -> Float[Array, "*B"]:
-        tokens = jnp.concatenate([transitions.observation, transitions.action], axis=-1)
-        return jnp.squeeze(process.mean(tokens), axis=-1)
+        return process.mean.scalar(transitions.observation, transitions.action)
 
     return regression.build(config, network, loss, last=lambda process: process.mean, reward=reward)
 
 
 def segment_errors(process: Process, segments: Segments) -> Float[Array, "M"]:
     """-δ / T of each segment, with δ = total - Σ_t μ_t."""
-    rewards = jnp.squeeze(process.mean(tokens_of(segments)), axis=-1)
+    rewards = process.mean.scalar(tokens_of(segments))
     return losses.segment_errors(rewards, segments.mask, segments.total, segments.length)
 
 

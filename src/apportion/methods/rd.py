@@ -3,7 +3,6 @@ every edge on, and no dynamics. RRD (Ren et al., ICLR 2022) approximates the sam
 
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.core.spec import Spec
@@ -24,7 +23,7 @@ def make(config: Config) -> Method:
         return MLP.init(key, (spec.observation_size + spec.action_size, *config.hidden, 1))
 
     def reward(network: MLP, transitions: Transitions) -> Float[Array, "*B"]:
-        return predict_reward(network, transitions.observation, transitions.action)
+        return network.scalar(transitions.observation, transitions.action)
 
     return regression.build(
         config,
@@ -35,13 +34,6 @@ def make(config: Config) -> Method:
 
 
 def reward_loss(network: MLP, segments: Segments) -> Float[Array, ""]:
-    """mean_m ((Σ_t r̂_t - total) / T)², over all steps of each segment."""
-    rewards = predict_reward(network, segments.observations[:, :-1], segments.actions)
+    """mean_m ((Σ_t r̂_t - total) / T)² over all steps of each segment, with r̂ = MLP([s, a])."""
+    rewards = network.scalar(segments.observations[:, :-1], segments.actions)
     return losses.return_loss(rewards, segments.mask, segments.total, segments.length, segments.base)
-
-
-def predict_reward(
-    network: MLP, observation: Float[Array, "*B S"], action: Float[Array, "*B A"]
-) -> Float[Array, "*B"]:
-    """r̂ = MLP([s, a])."""
-    return jnp.squeeze(network(jnp.concatenate([observation, action], axis=-1)), axis=-1)

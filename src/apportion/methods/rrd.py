@@ -105,5 +105,4 @@ def predict_reward(
     next_observation: Float[Array, "*B S"],
 ) -> Float[Array, "*B"]:
     """r̂ = MLP([s, a, s - s'])."""
-    inputs = jnp.concatenate([observation, action, observation - next_observation], axis=-1)
-    return jnp.squeeze(network(inputs), axis=-1)
+    return network.scalar(observation, action, observation - next_observation)

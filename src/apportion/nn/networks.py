@@ -69,6 +69,10 @@ class MLP(eqx.Module):
             x = jax.nn.relu(dense(x, weight, bias))
         return dense(x, self.weights[-1], self.biases[-1])
 
+    def scalar(self, *inputs: Float[Array, "*B _I"]) -> Float[Array, "*B"]:
+        """The one output that it has for [x, y, ...]."""
+        return jnp.squeeze(self(jnp.concatenate(inputs, axis=-1)), axis=-1)
+
     def moved(self, factor: Float[Array, ""], more: Float[Array, ""]) -> "MLP":
         """The same with its outputs times a factor, and so much more."""
         weights = [*self.weights[:-1], self.weights[-1] * factor]

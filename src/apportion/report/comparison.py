@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError, check, from_dict, read_json_of_others
+from apportion.core.config import UserError, check, from_dict, one_line, read_json_of_others
 from apportion.envs.faults import FAILURES
 from apportion.envs.lane import Lane, play_one
 from apportion.envs.make import EnvConfig
@@ -406,8 +406,8 @@ def _measured(found: Compared) -> tuple[dict[str, float], list[str]]:
         try:
             measured[task] = random_return(next(curve.run for curve in found.curves if curve.task == task))
         except FAILURES as error:
-            reason = " ".join(str(error).split())
-            lines.append(f"{task}: random actions could not be played ({reason}): give --random FILE")
+            failed = f"random actions could not be played ({one_line(error)})"
+            lines.append(f"{task}: {failed}: give --random FILE")
     return measured, lines
 
 

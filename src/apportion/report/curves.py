@@ -13,6 +13,7 @@ from apportion.core.config import UserError, check
 from apportion.report.overview import per_lane
 from apportion.runs import logs
 from apportion.runs.folder import RunFolder
+from apportion.runs.settings import dotted
 
 SCORES = ("return", "success")
 
@@ -106,16 +107,10 @@ def _differing(facts: Sequence[dict[str, str]]) -> list[str]:
     return [name for name in names if len({each.get(name) for each in facts}) > 1]
 
 
-def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Leaves by dotted names; lists and numbers as text."""
-    result: dict[str, str] = {}
-    for key, value in data.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, dict):
-            result |= _flat(value, f"{name}.")
-        else:
-            result[name] = value if isinstance(value, str) else json.dumps(value)
-    return result
+def _flat(data: dict[str, Any]) -> dict[str, str]:
+    """Settings by dotted names; lists and numbers as text."""
+    items = dotted(data).items()
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in items}
 
 
 def _with(name: str, more: Iterable[str]) -> str:

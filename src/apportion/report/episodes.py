@@ -12,9 +12,9 @@ from PIL import Image
 
 from apportion.core.config import UserError, check
 from apportion.core.spec import Spec
-from apportion.envs.film import film
 from apportion.report import packing
 from apportion.report.statistics import thinned
+from apportion.report.video import film
 from apportion.runs import atomic
 from apportion.runs.atomic import Arrays
 from apportion.runs.contributions import Precision, steps_of

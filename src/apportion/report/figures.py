@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from apportion.core.config import check, read_json_of_others
 from apportion.core.spec import BLOCKS, Spec
 from apportion.report import drawing
+from apportion.report.curves import Known, name_runs, name_tasks
 from apportion.report.drawing import COLOURS, Line, Panel, shortened
 from apportion.report.overview import per_lane
 from apportion.report.statistics import band, mean, thinned
@@ -61,17 +62,11 @@ def write_figures(
 
 
 def label_runs(runs: Sequence[RunFolder]) -> list[str]:
-    """By environment and method; then by backbone, folder or number, where these do not tell runs apart."""
-    environments, configs = [run.read_spec().env_id for run in runs], [run.read_config() for run in runs]
-    several = environments if len(set(environments)) > 1 else [""] * len(runs)
-    heads = list(zip(several, (config["method"]["name"] for config in configs), strict=True))
-    folders = [run.path.resolve().name for run in runs]
-    numbers = [str(number) for number in range(1, len(runs) + 1)]
-    for more in ([""] * len(runs), [config["backbone"]["name"] for config in configs], folders, numbers):
-        labels = [" · ".join(filter(None, (*head, each))) for head, each in zip(heads, more, strict=True)]
-        if len(set(labels)) == len(runs):
-            break
-    return labels
+    """The names that comparisons give them, with the task where there are several."""
+    known = [Known(run, run.read_config(), run.path.resolve()) for run in runs]
+    tasks = name_tasks(known)
+    labels = name_runs(known, tasks)
+    return labels if len(set(tasks)) == 1 else list(map(" · ".join, zip(tasks, labels, strict=True)))
 
 
 def _learning_curves(runs: Sequence[RunFolder], labels: list[str], path: Path) -> Path | None:

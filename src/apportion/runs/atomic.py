@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from apportion.core import files
-from apportion.core.config import UserError, parse_json
+from apportion.core.config import UserError, one_line, parse_json
 
 Arrays = dict[str, NDArray[Any]]  # name → array
 
@@ -58,11 +58,6 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
     files.write_bytes(path, f"{text}\n".encode())
 
 
-def in_a_line(error: Exception) -> str:
-    """What is wrong, without numbers of the system and names of files."""
-    return " ".join(str(getattr(error, "strerror", None) or error).split())
-
-
 def read_json(path: Path, edited: bool = False) -> dict[str, Any]:
     """The object in a JSON file, without its checksum. People may have `edited` it: then that may differ."""
     try:
@@ -71,9 +66,9 @@ def read_json(path: Path, edited: bool = False) -> dict[str, Any]:
             data.pop(CHECKSUM, None)
         return unsealed(data)
     except OSError as error:
-        reason = f"cannot be read ({in_a_line(error)})"
+        reason = f"cannot be read ({one_line(error)})"
     except ValueError as error:
-        reason = f"is damaged ({in_a_line(error)})"
+        reason = f"is damaged ({one_line(error)})"
     raise UserError(f"{path} {reason}: restore it from a copy, or start a new run")
 
 

@@ -1,8 +1,8 @@
-"""Checkpoints: a pytree of arrays, beside others and a note, in one file `step_000000020000.safetensors`.
+"""Checkpoints: a pytree of arrays, and a note beside it, in one file `step_000000020000.safetensors`.
 
 It is never half written: a crash at any moment leaves the earlier ones as they were. What is damaged, or does
 not fit, is passed over for the one before. That of a training has its agents, each lane's best one so far,
-and everything else as arrays; of the replay only the rows in use, so early checkpoints are small.
+and everything else; of the replay only the rows in use, so early checkpoints are small.
 """
 
 import os
@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError, check, conform, from_dict
+from apportion.core.config import UserError, check, conform, from_dict, one_line
 from apportion.core.files import memory
 from apportion.core.spec import Spec
 from apportion.data import replay as replays
@@ -24,15 +24,14 @@ from apportion.envs.messages import strip_prefix
 from apportion.runs import atomic
 from apportion.runs.atomic import Arrays, place
 from apportion.runs.atomic import steps as steps
+from apportion.training import devices, offline
 from apportion.training import loop as train
-from apportion.training import offline
 from apportion.training.agent import AgentState
 from apportion.training.evaluate import Report
 from apportion.training.loop import Saved
 from apportion.training.settings import Config
 
-FORMAT = 3
-_LOG = "log"  # the array with the bytes of what was logged until then
+FORMAT = 4
 
 T = TypeVar("T")
 
@@ -43,19 +42,14 @@ class Loaded(NamedTuple):
     step: int
     tree: Any  # dotted path → array; or a template's structure, where random keys are JAX keys again
     meta: dict[str, Any]
-    raw: Arrays
     keys: dict[str, str]  # leaves that are random keys, and their kind
     skipped: list[str]  # one line for each newer checkpoint that could not be used
 
 
-def save(
-    folder: Path, step: int, tree: Any, meta: dict[str, Any], keep: int, raw: Arrays | None = None
-) -> Path:
-    """Writes one checkpoint, then removes all but the newest `keep`. `raw` takes arrays of any size."""
+def save(folder: Path, step: int, tree: Any, meta: dict[str, Any], keep: int) -> Path:
+    """Writes one checkpoint, then removes all but the newest `keep`."""
     folder.mkdir(parents=True, exist_ok=True)
-    tensors, keys = _flatten(tree)
-    arrays = {f"tree.{name}": array for name, array in tensors.items()}
-    arrays |= {f"raw.{name}": array for name, array in (raw or {}).items()}
+    arrays, keys = _flatten(tree)
     path = place(folder, step)
     atomic.write_arrays(path, arrays, {"format": FORMAT, "keys": keys, "meta": meta})
     prune(folder, keep)
@@ -87,8 +81,7 @@ def newest(folder: Path, read: Callable[[Loaded], T]) -> tuple[T, list[str]]:
 
     def whole(path: Path, step: int) -> T:
         arrays, note = atomic.read_arrays(path, memory())
-        tree, raw = (strip_prefix(arrays, prefix) for prefix in ("tree.", "raw."))
-        return read(Loaded(step, tree, _checked(note)["meta"], raw, note["keys"], []))
+        return read(Loaded(step, arrays, _checked(note)["meta"], note["keys"], []))
 
     found, skipped = _first(folder, whole)
     if found is not None:
@@ -112,7 +105,7 @@ def _first(folder: Path, read: Callable[[Path, int], T]) -> tuple[T | None, list
         try:
             return read(place(folder, step), step), skipped
         except (UserError, OSError, ValueError) as error:
-            skipped.append(f"checkpoint {place(folder, step).stem} skipped: {atomic.in_a_line(error)}")
+            skipped.append(f"checkpoint {place(folder, step).stem} skipped: {one_line(error)}")
     return None, skipped
 
 
@@ -135,15 +128,6 @@ def restore(template: Any, loaded: Loaded) -> Any:
     wanted, structure = jax.tree_util.tree_flatten_with_path(template)
     leaves = [_leaf(_dotted(path), leaf, loaded) for path, leaf in wanted]
     return jax.tree_util.tree_unflatten(structure, leaves)
-
-
-def check_like(name: str, found: Any, wanted: Any) -> None:
-    """Refuses an array of another shape or type."""
-    if (found.shape, found.dtype.name) != (wanted.shape, wanted.dtype.name):
-        raise UserError(
-            f"{name} is {found.dtype.name}{list(found.shape)}, "
-            f"this program wants {wanted.dtype.name}{list(wanted.shape)}"
-        )
 
 
 def _flatten(tree: Any) -> tuple[Arrays, dict[str, str]]:
@@ -172,7 +156,11 @@ def _leaf(name: str, wanted: Any, loaded: Loaded) -> Any:
             raise UserError(f"{name} is no random key") from error
     if not isinstance(wanted, jax.ShapeDtypeStruct | jax.Array | np.ndarray):
         wanted = np.asarray(wanted)
-    check_like(name, found, wanted)
+    if (found.shape, found.dtype.name) != (wanted.shape, wanted.dtype.name):
+        raise UserError(
+            f"{name} is {found.dtype.name}{list(found.shape)}, "
+            f"this program wants {wanted.dtype.name}{list(wanted.shape)}"
+        )
     return found
 
 
@@ -249,12 +237,7 @@ def better(best: Best | None, report: Report) -> Best:
     improved = returns > best.returns
     if not improved.any():
         return best
-
-    def choose(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-        return np.where(improved.reshape(-1, *[1] * (np.ndim(new) - 1)), new, old)
-
-    now: Best = jax.tree.map(choose, best, Best(report.agent, steps, returns))
-    return now
+    return devices.in_lanes(improved, Best(report.agent, steps, returns), best)
 
 
 def write_training(
@@ -268,14 +251,17 @@ def write_training(
     log: bytes,
 ) -> None:
     """One checkpoint of everything, with the settings it was made by and the log that led to it."""
-    groups = {"replay": replays.filled(saved.replay), "pending": saved.pending}
-    groups |= {f"where/{lane}": where for lane, where in enumerate(saved.where)}
-    raw = {f"{group}/{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
-    raw[_LOG] = np.frombuffer(log, np.uint8)
-    tree = {"agent": saved.agent, **({} if best is None else {"best": best.agent})}
+    tree = {
+        "agent": saved.agent,
+        "replay": replays.filled(saved.replay),
+        "pending": saved.pending,
+        "where": saved.where,
+        "log": np.frombuffer(log, np.uint8),
+        **({} if best is None else {"best": best.agent}),
+    }
     when = {} if best is None else {"best": {"steps": best.steps, "returns": best.returns}}
     meta = {"iteration": saved.iteration, "seconds": seconds, "settings": settings, "faults": saved.faults}
-    save(folder, step, tree, {**meta, **when}, keep, raw)
+    save(folder, step, tree, {**meta, **when}, keep)
 
 
 def read_training(folder: Path, config: Config, spec: Spec) -> Read:
@@ -289,26 +275,24 @@ def read_training(folder: Path, config: Config, spec: Spec) -> Read:
         faults = meta["faults"]
         wanted = meta["iteration"] * config.schedule.steps_per_iteration
         check(wanted == loaded.step, f"iteration {meta['iteration']} ends at step {wanted}")
-        check(_LOG in loaded.raw, f"{_LOG} is missing")
+        check("log" in loaded.tree, "log is missing")
         for name, entries in (("restarts", faults["restarts"]), ("reasons", faults["reasons"])):
             check(len(entries) == config.lanes, f"faults.{name} must have {config.lanes} entries")
         inside = all(0 <= lane < config.lanes for lane, _ in faults["frozen"])
         check(inside, "faults.frozen names a lane that is not there")
-        saved = Saved(
-            iteration=meta["iteration"],
-            agent=restore({"agent": agent}, loaded)["agent"],
-            replay=_unfilled(strip_prefix(loaded.raw, "replay/"), replay),
-            pending=_fitting(loaded.raw, "pending/", ahead),
-            where=[_where(loaded.raw, f"where/{lane}/", spec) for lane in range(config.lanes)],
-            faults=dict(faults),
-        )
+        columns = replays.unfilled(strip_prefix(loaded.tree, "replay."), replay)
+        grown = loaded.tree | {f"replay.{name}": column for name, column in columns.items()}
+        where = [_where(loaded.tree, lane, spec) for lane in range(config.lanes)]
+        template = {"agent": agent, "replay": replay, "pending": ahead, "where": where}
+        found = restore(template, loaded._replace(tree=grown))
+        saved = Saved(iteration=meta["iteration"], faults=dict(faults), **found)
         best = None
         if "best" in meta:
             _check_best(meta["best"], config.lanes)
             returns = [-np.inf if value is None else value for value in meta["best"]["returns"]]
             agents = restore({"best": agent}, loaded)["best"]
             best = Best(agents, np.array(meta["best"]["steps"], np.int64), np.array(returns, np.float64))
-        return Read(loaded.step, saved, best, meta["seconds"], loaded.raw[_LOG].tobytes(), [])
+        return Read(loaded.step, saved, best, meta["seconds"], loaded.tree["log"].tobytes(), [])
 
     found, skipped = newest(folder, whole)
     return found._replace(skipped=skipped)
@@ -354,32 +338,13 @@ def _template(config: Config, spec: Spec) -> tuple[AgentState, Replay]:
     return shapes
 
 
-def _fitting(arrays: Arrays, prefix: str, wanted: Arrays) -> Arrays:
-    """Those under a prefix, if they are of the wanted shapes and types."""
-    for name, like in wanted.items():
-        check(prefix + name in arrays, f"{prefix}{name} is missing")
-        check_like(prefix + name, arrays[prefix + name], like)
-    return strip_prefix(arrays, prefix)
-
-
-def _unfilled(columns: Arrays, template: Replay) -> Replay:
-    """The columns of the replay at full size again, if they are those of such a replay."""
-    for name in replays.present(template):
-        check(name in columns, f"replay/{name} is missing")
-    full = replays.unfilled(columns, template)
-    for name, wanted in replays.present(template).items():
-        check_like(f"replay/{name}", getattr(full, name), wanted)
-    return full
-
-
-def _where(arrays: Arrays, prefix: str, spec: Spec) -> Arrays:
-    """Where a lane's environment is, if it can be there."""
-    steps = len(np.atleast_1d(arrays.get(f"{prefix}actions", np.zeros(0))))
-    wanted: Arrays = {
+def _where(arrays: Arrays, lane: int, spec: Spec) -> Arrays:
+    """Shapes and types of where a lane's environment can be, after as many actions as are stored."""
+    steps = len(np.atleast_1d(arrays.get(f"where.{lane}.actions", np.zeros(0))))
+    return {
         "episode": np.zeros((), np.int64),
         "restarts": np.zeros((), np.int64),
         "left": np.zeros((), np.bool_),
         "actions": np.zeros((min(steps, spec.max_episode_steps), spec.action_size), np.float32),
         "observation": np.zeros(spec.observation_size, np.float32),
     }
-    return _fitting(arrays, prefix, wanted)

@@ -15,13 +15,13 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 
 from apportion.core.categories import expanded, input_names, input_owners, owners
-from apportion.core.config import UserError, from_dict
+from apportion.core.config import UserError, from_dict, one_line
 from apportion.core.spec import REWARD_BLOCKS, Spec
 from apportion.core.types import Record
 from apportion.graph import posterior as posteriors
 from apportion.graph.bernoulli import log_losses
 from apportion.graph.posterior import Posterior
-from apportion.runs.atomic import in_a_line, read_arrays, write_arrays
+from apportion.runs.atomic import read_arrays, write_arrays
 from apportion.runs.folder import RunFolder
 from apportion.training.offline import with_last
 
@@ -83,6 +83,11 @@ class Credit(NamedTuple):
             self.doubt * apart**2,
             self.widening,
         )
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is the posterior's only: what a method gives need not be computed."""
+        return self.share == 1
 
     @property
     def unexplained_by_method(self) -> float:
@@ -287,9 +292,11 @@ def weighed(
     and gave these rewards [T] to the steps of held-out episodes, by lane and episode: the posterior is
     believed while it leaves no more, and less the more it leaves. How much rewards of lanes vary is compared
     with what the posterior allows."""
-    ratio = credit.facts["unexplained"] / max(float(np.median(unexplained)), 1e-300)
+    finite = unexplained[np.isfinite(unexplained)]  # lanes that have diverged have no say
+    usual = float(np.median(finite)) if finite.size else np.inf
+    ratio = credit.facts["unexplained"] / max(usual, 1e-300)
     if credit.posterior.yes_no:  # where log losses of 1 and 0 are as far as these can be: by what both gain
-        gains = [1 - float(np.median(unexplained)), 1 - credit.facts["unexplained"]]
+        gains = [1 - usual, 1 - credit.facts["unexplained"]]
         ratio = gains[0] / max(gains[1], 1e-300) if gains[0] > 0 else 0.0
     belief = 1.0 if ratio <= 1 else ratio**-2
     share = belief if method in SPEAKS else 0.0
@@ -297,7 +304,7 @@ def weighed(
     facts = {**credit.facts, "excess": [each / max(credit.facts["allowed"], 1e-300) for each in varied]}
     sound = [lane for lane, each in zip(rewards, varied, strict=True) if np.isfinite(each)]
     found = credit._replace(share=share, belief=belief, facts=facts)
-    if share == 1 or not sound:
+    if found.alone or not sound:
         return found
     learned = [np.asarray(np.mean(each, axis=0, dtype=np.float64)) for each in zip(*sound, strict=True)]
     shown = held_out[: len(learned)]
@@ -370,7 +377,7 @@ def read_credit(run: RunFolder) -> Credit | None:
         found.shares(step, step)  # whatever does not fit together shows here
         return Credit(found, facts["share"], facts["belief"], facts["widening"], note)
     except (UserError, ValueError, KeyError, TypeError, IndexError, OSError) as error:
-        raise UserError(f"{run.credit} is damaged ({in_a_line(error)}): fit the run again") from error
+        raise UserError(f"{run.credit} is damaged ({one_line(error)}): fit the run again") from error
 
 
 def need_credit(run: RunFolder) -> Credit:

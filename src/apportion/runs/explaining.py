@@ -82,7 +82,7 @@ class Explainer:
         if self.credit is not None:
             known = by_posterior(self.credit, seen, background, self.owners)
             tell(1, 1)
-            if self.credit.share == 1:
+            if self.credit.alone:
                 return known
         rng = np.random.default_rng([self.config.seeds[lane], _ORDERS])
         model, precision = self.model(lane), self.precision

@@ -82,11 +82,11 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     facts = {
         "data": source,
         "columns": None if choice is None else to_dict(choice),
-        "encoding": encoding.to_dict(),
+        "encoding": to_dict(encoding),
         "fitting": to_dict(fitting),
         "episodes": count,
         "held_out": len(held_out),
-        "outcomes": data.outcomes._asdict(),
+        "outcomes": to_dict(data.outcomes),
         "answers": log.answers,
         "notes": log.notes,
     }

@@ -28,6 +28,7 @@ from apportion.runs import checkpoint, logs, snapshots
 from apportion.runs.atomic import Arrays, drop_after, place, read_json, write_arrays, write_json
 from apportion.runs.snapshots import Episode as Episode
 from apportion.runs.snapshots import Sizes
+from apportion.training.outcomes import Outcomes
 from apportion.training.settings import MOST_LANES
 
 # --- One writer at a time
@@ -100,15 +101,6 @@ class StatusFile(TypedDict):
     faults: NotRequired[tuple[FaultFile, ...]]
 
 
-class OutcomesFile(TypedDict):
-    """How outcomes become what learners are paid."""
-
-    unit: float
-    step: float
-    level: float
-    yes_no: bool
-
-
 class DataFile(TypedDict):
     """data.json: what a run was fitted to, and how that became numbers."""
 
@@ -118,7 +110,7 @@ class DataFile(TypedDict):
     fitting: dict[str, Any]
     episodes: int
     held_out: int
-    outcomes: OutcomesFile
+    outcomes: Outcomes
     answers: tuple[float, float] | None
     notes: tuple[str, ...]
 
@@ -248,7 +240,7 @@ class RunFolder:
         """What is known about the environment."""
         data = read_json(self.spec)
         with _blamed_on(self.spec):
-            return Spec.from_dict(data)
+            return from_dict(Spec, data)
 
     def read_status(self) -> dict[str, Any]:
         """How far the run is, as it was said last; empty where nobody can tell."""

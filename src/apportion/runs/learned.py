@@ -132,7 +132,7 @@ def _read(run: RunFolder, best: bool, files: tuple[Any, ...]) -> Learned:
     notes = loaded.skipped or on_age(run, loaded.step)
     step, steps = (None, list(loaded.meta["best"]["steps"])) if best else (loaded.step, None)
     facts = run.read_data()
-    outcomes = Outcomes() if facts is None else Outcomes(**facts["outcomes"])
+    outcomes = Outcomes() if facts is None else facts["outcomes"]
     return Learned(config, spec, agent, step, steps, notes, outcomes)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from apportion.core import files
-from apportion.core.config import UserError, conform, parse_json
+from apportion.core.config import UserError, conform, one_line, parse_json
 from apportion.runs.atomic import plain, sealed, unsealed
 
 Kind = Literal["train", "eval"]
@@ -106,7 +106,7 @@ def examine(path: Path, lanes: int | None = None) -> Logged:
                 raise UserError("it is there twice")
         except (ValueError, UserError) as error:
             if number < len(rows):  # else torn by a crash
-                bad.append(f"{path}, line {number}, is left out: {' '.join(str(error).split())}")
+                bad.append(f"{path}, line {number}, is left out: {one_line(error)}")
             continue
         seen.add((entry["step"], entry["kind"]))
         lines.append((row, entry))

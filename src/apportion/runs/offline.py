@@ -21,10 +21,10 @@ from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, read_learned
 from apportion.runs.logged import read_facts, read_for, records_of
 from apportion.training import devices, off_policy
+from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
 from apportion.training.off_policy import Features
-from apportion.training.offline import Fitting
-from apportion.training.offline_policy import all_steps, learn_policy, scaled
+from apportion.training.offline import Fitting, all_steps, learn_policy
 from apportion.training.settings import Config
 
 FEWEST = 60  # episodes, below which nothing is said of a gain
@@ -92,14 +92,14 @@ def with_policy(
 ) -> tuple[AgentState, Metrics]:
     """The agents of all lanes with a policy that has learned from the episodes that they have, too."""
     config, agent = learned.config, learned.agent
-    by_lane = [None] if credit.share == 1 else learned.rewards(records)
+    by_lane = [None] if credit.alone else learned.rewards(records)
     rewards = np.stack([pessimistic(credit, records, each, fitting.pessimism) for each in by_lane])
     actions = [policy_actions(spec, record.actions) for record in records]
     scaling = None if agent.scaling is None else devices.one_lane(agent.scaling, 0)
     state, metrics = learn_policy(
         config.make_backbone(),
         policy_spec(spec),
-        scaled(all_steps(records, actions), scaling),
+        scales.transitions(scaling, all_steps(records, actions)),
         np.broadcast_to(rewards, (config.lanes, rewards.shape[1])),
         config.seeds,
         fitting.policy_updates,
@@ -225,7 +225,7 @@ def evaluate_fit(run: RunFolder, data: str | None = None, policy: Path | None = 
         bool(np.isfinite(log.totals).all()), "outcomes are missing: an evaluation needs those of all episodes"
     )
     records, supported = records_of(spec, log), bool(credit.facts["supported"])
-    rewards = None if credit.share == 1 else learned.rewards(records)
+    rewards = None if credit.alone else learned.rewards(records)
     found = []
     for lane in range(learned.config.lanes if policy is None else 1):
         actor, head = learned.actor(lane) if policy is None else _exported(policy, spec)

@@ -69,23 +69,23 @@ def read_settings(run: RunFolder) -> tuple[Config, Checkpoints]:
 
 def changes(run: RunFolder, trained: dict[str, Any] | None, now: dict[str, Any]) -> list[str]:
     """A line for each setting that differs from a checkpoint's and may do so; any other is refused."""
-    before = _flat(trained or {})
-    differing = [name for name, value in _flat(now).items() if name in before and before[name] != value]
+    before, after = dotted(trained or {}), dotted(now)
+    differing = [name for name, value in after.items() if name in before and before[name] != value]
     if run.env is not None and "env.id" in differing:
         differing.remove("env.id")  # it was given anew, on purpose
     for name in differing:
         check(
             name in CHANGEABLE,
-            f"{run.config} has {name}={_flat(now)[name]}, but the run was trained with {before[name]}: put "
+            f"{run.config} has {name}={after[name]}, but the run was trained with {before[name]}: put "
             f"that back (a resume may change {', '.join(CHANGEABLE)})",
         )
-    return [f"{name} is {_flat(now)[name]} from here on ({before[name]} before)" for name in differing]
+    return [f"{name} is {after[name]} from here on ({before[name]} before)" for name in differing]
 
 
-def _flat(data: dict[str, Any]) -> dict[str, Any]:
-    """By dotted names; what is no section stands for itself."""
-    flat: dict[str, Any] = {}
-    for name, value in data.items():
-        inner = value if isinstance(value, dict) else None
-        flat |= {name: value} if inner is None else {f"{name}.{key}": each for key, each in inner.items()}
-    return flat
+def dotted(data: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Settings by dotted names."""
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        name = f"{before}{key}"
+        found |= dotted(value, f"{name}.") if isinstance(value, dict) else {name: value}
+    return found

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.core.config import UserError, check
+from apportion.core.config import UserError, check, one_line
+from apportion.core.spec import block_shapes
 from apportion.runs import atomic
 from apportion.runs.atomic import Arrays, place
 
@@ -47,7 +48,7 @@ def read(folder: Path, step: int, sizes: Sizes) -> Arrays:
     try:
         return _fitting(path, sizes)
     except (OSError, ValueError, UserError) as error:
-        raise UserError(f"{path} is damaged ({atomic.in_a_line(error)}): delete it") from error
+        raise UserError(f"{path} is damaged ({one_line(error)}): delete it") from error
 
 
 def _fitting(path: Path, sizes: Sizes) -> Arrays:
@@ -62,7 +63,7 @@ def _reason(path: Path, sizes: Sizes) -> str | None:
         stat = path.stat()
         return _looked_at(path, stat.st_mtime_ns, stat.st_size, sizes)
     except OSError as error:
-        return atomic.in_a_line(error)
+        return one_line(error)
 
 
 @lru_cache(maxsize=1024)
@@ -71,20 +72,15 @@ def _looked_at(path: Path, modified: int, size: int, sizes: Sizes) -> str | None
     try:
         _fitting(path, sizes)
     except (ValueError, UserError) as error:
-        return atomic.in_a_line(error)
+        return one_line(error)
     return None
 
 
 def check_edges(arrays: Arrays, sizes: Sizes) -> None:
     """Edge probabilities [L, ...] of the run's dimensions; NaN where a lane has diverged."""
     lanes, states, actions = sizes
-    shapes = {
-        "state_to_reward": (lanes, states),
-        "action_to_reward": (lanes, actions),
-        "state_to_state": (lanes, states, states),
-        "action_to_state": (lanes, actions, states),
-        "policy_mask": (lanes, states),
-    }
+    shapes = {name: (lanes, *shape) for name, shape in block_shapes(states, actions).items()}
+    shapes["policy_mask"] = (lanes, states)
     check("policy_mask" in arrays, "policy_mask is missing")
     both = ("state_to_reward", "action_to_reward")
     check(len(arrays.keys() & both) != 1, f"one of {' and '.join(both)} is missing")

@@ -15,7 +15,7 @@ from jaxtyping import PRNGKeyArray
 
 from apportion.core.config import UserError, check
 from apportion.core.registry import own
-from apportion.core.spec import Spec
+from apportion.core.spec import Spec, block_shapes
 from apportion.core.types import Acted, Backbone, Batch, Method, Metrics, Sampling, State
 from apportion.data import replay as replays
 from apportion.envs import acting
@@ -67,10 +67,7 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
         "reward": (batch_size,),
         "policy_mask": (states,),
         "credit": (wanted.segments, spec.max_segment_steps),
-        "edges.state_to_reward": (states,),
-        "edges.action_to_reward": (actions,),
-        "edges.state_to_state": (states, states),
-        "edges.action_to_state": (actions, states),
+        **{f"edges.{block}": shape for block, shape in block_shapes(states, actions).items()},
         "dynamics.imagine.next_observation": (batch_size, states),
         "dynamics.imagine.terminated": (batch_size,),
     }

@@ -9,8 +9,10 @@ from functools import cache
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from jaxtyping import Array, Int
+from numpy.typing import NDArray
 
 Tree = TypeVar("Tree")
 
@@ -62,25 +64,27 @@ def _loops_in_graphs() -> dict[str, str]:
     return options
 
 
-def one_lane(tree: Tree, lane: int) -> Tree:
-    """One lane's part of arrays [L, ...]."""
-    return _take(tree, lane)
-
-
-def with_lane(tree: Tree, lane: int, part: Tree) -> Tree:
-    """Arrays [L, ...] with another part for one lane."""
-    return _put(tree, lane, part)
-
-
 # Compiled once for all lanes, and as one program: by itself, each array would be one.
 @jax.jit
-def _take(tree: Any, lane: int | Int[Array, ""]) -> Any:
+def one_lane(tree: Any, lane: int | Int[Array, ""]) -> Any:
+    """One lane's part of arrays [L, ...]."""
     return jax.tree.map(lambda x: x[lane], tree)
 
 
 @jax.jit
-def _put(tree: Any, lane: int | Int[Array, ""], part: Any) -> Any:
+def with_lane(tree: Any, lane: int | Int[Array, ""], part: Any) -> Any:
+    """Arrays [L, ...] with another part for one lane."""
     return jax.tree.map(lambda x, new: x.at[lane].set(new), tree, part)
+
+
+def in_lanes(lanes: NDArray[np.bool_], yes: Tree, no: Tree) -> Tree:
+    """Arrays [L, ...] on the host: those of one tree in some lanes, in the others those of another."""
+
+    def one(yes: NDArray[Any], no: NDArray[Any]) -> NDArray[Any]:
+        return np.where(lanes.reshape(-1, *[1] * (np.ndim(yes) - 1)), yes, no)
+
+    found: Tree = jax.tree.map(one, yes, no)
+    return found
 
 
 def advice(lanes: int) -> str | None:

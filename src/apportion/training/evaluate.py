@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 from numpy.typing import NDArray
 
 from apportion.core.spec import BLOCKS, Graph, Spec
-from apportion.core.types import Method, Sampling, Segments, State, Transitions, single_steps
+from apportion.core.types import Method, Sampling, Segments, State, Transitions
 from apportion.data import replay as replays
 from apportion.data.replay import Replay
 from apportion.envs.messages import Arrays
@@ -68,9 +68,8 @@ def make_redistribute(method: Method, spec: Spec) -> Redistribute:
     reward = jax.jit(jax.vmap(method.reward))
 
     def redistribute(states: State, lanes: list[list[Arrays]]) -> list[list[NDArray[np.float32]]]:
-        padded = [
-            [_as_transitions(episode, spec.max_episode_steps) for episode in lane] for lane in _filled(lanes)
-        ]
+        steps = [[transitions_of(episode) for episode in lane] for lane in _filled(lanes)]
+        padded = jax.tree.map(lambda column: _pad(column, spec.max_episode_steps), steps)
         rewards = np.asarray(reward(states, _stack_lanes(padded)), np.float32)
         return [
             [rewards[i, j, : len(episode["actions"])] for j, episode in enumerate(lane)]
@@ -225,22 +224,32 @@ def _episode_correlation(lane: list[Arrays]) -> float:
     return pearson(learned, np.concatenate([episode["true_rewards"] for episode in lane]))
 
 
-def _as_transitions(episode: Arrays, max_steps: int) -> Transitions:
-    """An episode's steps, padded with zeros to `max_steps`."""
-    total, length, position = _segment_facts(episode["paid"], episode["segment_end"])
-    columns: dict[str, Any] = {
-        "paid": episode["paid"],
-        "true_reward": episode["true_rewards"],
-        "segment_total": total,
-        "segment_length": length,
-        "step_in_segment": position,
-        "step_in_episode": np.arange(len(total), dtype=np.int32),
-        "credit": total / length.astype(np.float32),
-    }
-    seen, ends = episode["observations"], _ends(episode, len(total))
-    steps = single_steps(seen[:-1], episode["actions"], seen[1:], ends)._replace(**columns)
-    padded: Transitions = jax.tree.map(lambda column: _pad(column, max_steps), steps)
-    return padded
+def transitions_of(episode: Arrays) -> Transitions:
+    """[T] the steps of an episode."""
+    paid: Any = episode["paid"]
+    seen: Any = episode["observations"]
+    done: Any = episode["actions"]
+    true: Any = episode["true_rewards"]
+    ends = np.flatnonzero(episode["segment_end"]) + 1
+    lengths = np.diff(ends, prepend=0)
+    total: Any = np.repeat(np.add.reduceat(paid, ends - lengths), lengths).astype(np.float32)
+    length: Any = np.repeat(lengths, lengths).astype(np.int32)
+    place: Any = np.arange(len(paid), dtype=np.int32)
+    begun: Any = np.repeat(ends - lengths, lengths).astype(np.int32)
+    last = (place == len(paid) - 1) & bool(episode["terminated"])
+    return Transitions(
+        observation=seen[:-1],
+        action=done,
+        next_observation=seen[1:],
+        paid=paid,
+        true_reward=true,
+        terminated=last,
+        segment_total=total,
+        segment_length=length,
+        step_in_segment=place - begun,
+        step_in_episode=place,
+        credit=total / length.astype(np.float32),
+    )
 
 
 def _as_segments(episode: Arrays, max_steps: int) -> list[Segments]:
@@ -255,37 +264,16 @@ def _as_segments(episode: Arrays, max_steps: int) -> list[Segments]:
             "length": np.asarray(end - start, np.int32),
             "total": np.sum(episode["paid"][start:end], dtype=np.float32),
             "mask": np.arange(max_steps) < end - start,
-            "terminated": _ends(episode, len(episode["actions"]))[end - 1],
+            "terminated": np.asarray(end == len(episode["actions"]) and bool(episode["terminated"])),
             "number": np.asarray(-1 - number, np.int32),  # below 0: none that training knows
         }
         found.append(Segments(**columns))
     return found
 
 
-def _ends(episode: Arrays, steps: int) -> NDArray[np.bool_]:
-    """True at the last step of an episode that ended by itself. Those of older runs do not say whether."""
-    ended = bool(episode.get("terminated", False))
-    return np.asarray((np.arange(steps) == steps - 1) & ended)
-
-
 def _pad(array: NDArray[Any], steps: int) -> NDArray[Any]:
     """With zeros, to so many steps."""
     return np.pad(array, [(0, steps - len(array))] + [(0, 0)] * (array.ndim - 1))
-
-
-def _segment_facts(
-    paid: NDArray[np.float32], segment_end: NDArray[np.bool_]
-) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int32]]:
-    """For each step: its segment's total and length, and its place in it."""
-    ends = np.flatnonzero(segment_end) + 1
-    lengths = np.diff(ends, prepend=0)
-    totals = np.add.reduceat(paid, ends - lengths)
-    position = np.arange(len(paid)) - np.repeat(ends - lengths, lengths)
-    return (
-        np.repeat(totals, lengths).astype(np.float32),
-        np.repeat(lengths, lengths).astype(np.int32),
-        position.astype(np.int32),
-    )
 
 
 # --- Evaluations beside the training
@@ -296,9 +284,7 @@ class Report(NamedTuple):
 
     step: int
     evaluation: Evaluation
-    edges: dict[
-        str, NDArray[np.float32]
-    ]  # [L, ...] edge probabilities, and doubts of them; none without a graph
+    edges: Arrays  # [L, ...] edge probabilities, and doubts of them; none without a graph
     policy_mask: NDArray[np.float32]  # [L, S]
     agent: AgentState  # [L, ...] as it was, on the host
     frozen: NDArray[np.bool_]  # [L] lanes that stood still

@@ -218,9 +218,10 @@ class RewardLearner:
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        RewardLearner.__init__(self, Config.from_dict(state["config"]), Spec.from_dict(state["spec"]))
+        RewardLearner.__init__(self, Config.from_dict(state["config"]), from_dict(Spec, state["spec"]))
         agent = jax.tree.unflatten(jax.tree.structure(self.agent), state["agent"])
-        replay = replays.unfilled(state["replay"], self.replay)
+        columns: dict[str, Any] = replays.unfilled(state["replay"], self.replay)
+        replay = Replay(**columns)
         self.agent, self.replay = devices.spread((agent, replay), 1)
         for name, value in state["counters"].items():
             setattr(self, name, value)

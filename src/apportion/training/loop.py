@@ -204,16 +204,7 @@ def online(config: Config, pool: Pool, saved: Saved | None = None) -> Iterator[S
                 actor = actor_of(agent)  # units and mask follow: at once, as after a resume
             if not overlap:
                 collector.begin(actor, iteration + 1)
-
-            reports = evaluator.done()
-            if _evaluation_due(iteration, schedule):
-                reports += evaluator.wait()
-                if not pool.has_spare_workers:
-                    collector.wait()
-                keys = _keys(_origins(config.seeds, _EVALUATE, iteration))
-                evaluator.begin(agent, replay, actor, keys, iteration, step)
-            if iteration + 1 == schedule.iterations:
-                reports += evaluator.wait()
+            reports = _reports(config, evaluator, collector, iteration, (agent, replay, actor))
             yield Snapshot(
                 iteration=iteration,
                 step=step,
@@ -243,6 +234,26 @@ def _begin(
     reviser.go_on_from(saved.agent)
     agent, replay = devices.spread((saved.agent, saved.replay), config.lanes)
     return agent, replay, actor_of(agent)
+
+
+def _reports(
+    config: Config,
+    evaluator: Evaluator,
+    collector: Collector,
+    iteration: int,
+    now: tuple[AgentState, Replay, dict[str, Array]],
+) -> list[Report]:
+    """Of evaluations that have ended by the end of an iteration, where the next one begins if it is due."""
+    reports, schedule = evaluator.done(), config.schedule
+    if _evaluation_due(iteration, schedule):
+        reports += evaluator.wait()
+        if not collector.pool.has_spare_workers:
+            collector.wait()
+        keys = _keys(_origins(config.seeds, _EVALUATE, iteration))
+        evaluator.begin(*now, keys, iteration, (iteration + 1) * schedule.steps_per_iteration)
+    if iteration + 1 == schedule.iterations:
+        reports += evaluator.wait()
+    return reports
 
 
 def _save(

@@ -1,4 +1,4 @@
-"""Learning a decomposition from logged episodes alone: no environment, no policy, updates of the method only.
+"""Learning from logged episodes alone: a decomposition, by updates of the method only, and then a policy.
 
 Some episodes are held out. What the learned rewards of each of these sum up to is compared with what it was
 paid, now and then: each lane keeps its state of the best moment, and all stop when none has become better for
@@ -6,7 +6,7 @@ a while. All lanes learn from the same episodes; only their seeds differ.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 from scipy.special import logit
 
 from apportion.core.categories import policy_spec
 from apportion.core.config import at_least, check
 from apportion.core.spec import Spec
-from apportion.core.types import Metrics, Record
+from apportion.core.types import Backbone, Metrics, Record, State, Transitions
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Replay
 from apportion.envs.messages import Arrays
@@ -30,7 +30,7 @@ from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
-from apportion.training.evaluate import Evaluation, beliefs, judge
+from apportion.training.evaluate import Evaluation, beliefs, judge, transitions_of
 from apportion.training.outcomes import Outcomes
 from apportion.training.revisions import looked_at_once
 from apportion.training.settings import Config
@@ -265,11 +265,7 @@ class _Judging:
     def _keep(self, step: int, agent: AgentState, error: NDArray[np.float64]) -> None:
         better = error < self.smallest
         now = jax.device_get(agent)
-
-        def choose(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-            return np.where(better.reshape(-1, *[1] * (np.ndim(new) - 1)), new, old)
-
-        self.best = now if self.best is None else jax.tree.map(choose, self.best, now)
+        self.best = now if self.best is None else devices.in_lanes(better, now, self.best)
         self.smallest = np.where(better, error, self.smallest)
         self.when = np.where(better, step, self.when)
         clearly = error < CLEARLY * self.reference
@@ -330,3 +326,58 @@ def _compile(
 
     every = jax.vmap(learn, in_axes=(0, None, 0)) if len(padded) == 1 else learn_unevenly
     return jax.jit(every, donate_argnums=(0,))
+
+
+# --- A policy from logged steps and a reward for each of them: updates of the backbone only, all in one scan
+
+
+def all_steps(records: Sequence[Record], actions: Sequence[NDArray[Any]] | None = None) -> Transitions:
+    """[N] the steps of episodes one after the other, in the log's units; with other `actions` [T, A] where a
+    policy knows them otherwise than a method does. After the last step its own action stands for the next."""
+    done = [record.actions for record in records] if actions is None else actions
+    episodes = [
+        transitions_of(episode_arrays(record) | {"actions": np.asarray(each, np.float32)})
+        for record, each in zip(records, done, strict=True)
+    ]
+    following: Any = np.concatenate([each.action[[*range(1, len(each.action)), -1]] for each in episodes])
+    steps: Transitions = jax.tree.map(lambda *columns: np.concatenate(columns), *episodes)
+    return steps._replace(next_action=following)
+
+
+def in_unit(rewards: NDArray[Any], terminated: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """[L, N] of variance one, which is what the learners' settings are for. From their mean on where no
+    episode ended by itself: a constant of each step would only make values large."""
+    level = 0.0 if terminated.any() else rewards.mean(axis=1, keepdims=True)
+    spread = rewards.std(axis=1, keepdims=True)
+    return np.asarray((rewards - level) / np.where(spread > 0, spread, 1.0), np.float32)
+
+
+def learn_policy(
+    backbone: Backbone,
+    spec: Spec,
+    steps: Transitions,
+    rewards: NDArray[Any],
+    seeds: Sequence[int],
+    updates: int,
+) -> tuple[State, Metrics]:
+    """The states [L, ...] of a backbone after so many updates, each from a batch of the steps as it sees them
+    and these rewards [L, N] (in any unit), and the means of the last 500 metrics. Lanes share the steps."""
+    paid = in_unit(np.atleast_2d(rewards), np.asarray(steps.terminated))
+    shared = jax.tree.map(jnp.asarray, steps)
+
+    def one(key: PRNGKeyArray, rewards: Float[Array, "N"]) -> tuple[State, Metrics]:
+        init_key, update_key = jax.random.split(key)
+
+        def update(state: State, key: PRNGKeyArray) -> tuple[State, Metrics]:
+            draw_key, own_key = jax.random.split(key)
+            drawn = jax.random.randint(draw_key, (backbone.batch_size,), 0, len(rewards))
+            batch = jax.tree.map(lambda x: x[drawn], shared)
+            return backbone.update(state, batch, rewards[drawn], own_key)
+
+        keys = jax.random.split(update_key, updates)
+        state, metrics = jax.lax.scan(update, backbone.init(init_key, spec), keys)
+        return state, {name: jnp.mean(each[-500:]) for name, each in metrics.items()}
+
+    # A seed's children 0 and 1 are for the method's first state and for its updates.
+    keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), 2) for seed in seeds])
+    return jax.jit(jax.vmap(one))(keys, jnp.asarray(paid))

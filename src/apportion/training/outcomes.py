@@ -5,7 +5,7 @@ satisfaction of 70. What learners are paid is what is left of them; what they fi
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -19,7 +19,8 @@ USUAL = (0.1, 10.0)  # spreads of rewards that learners take as they are, and ho
 Floats = NDArray[np.float64]
 
 
-class Outcomes(NamedTuple):
+@dataclass(frozen=True)
+class Outcomes:
     """How outcomes become what learners are paid: (outcome - level - steps * step) / unit."""
 
     unit: float = 1.0

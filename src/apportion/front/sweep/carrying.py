@@ -21,14 +21,7 @@ from apportion.core.terminal import console, inert, say
 from apportion.front.choosing import Job
 from apportion.front.run import Run
 from apportion.front.sweep import on_ray
-from apportion.front.sweep.folder import (
-    Standing,
-    State,
-    SweepFolder,
-    advanced,
-    look,
-    newest_checkpoint,
-)
+from apportion.front.sweep.folder import Standing, State, SweepFolder, advanced, look, newest_checkpoint
 from apportion.front.sweep.planning import check_jobs, default_folder, plan, read_plan, train_words
 from apportion.front.sweep.process import Local, Task
 from apportion.runs.folder import RunFolder, is_held

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apportion.core.config import UserError, check
+from apportion.core.config import UserError, check, one_line
 from apportion.front.sweep.folder import SweepFolder
 from apportion.front.sweep.process import CORES_PER_JOB, Task, carry, sees
 
@@ -34,8 +34,8 @@ def set_up() -> None:
     try:
         importlib.import_module("ray")
     except ImportError as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"Ray is there, but cannot be imported ({reason}): install it anew") from error
+        said = f"Ray is there, but cannot be imported ({one_line(error)})"
+        raise UserError(f"{said}: install it anew") from error
 
 
 class OnRay:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from apportion.core.config import UserError, check, from_dict, nearest
+from apportion.core.config import UserError, check, from_dict, nearest, one_line
 from apportion.core.files import read_bytes
 from apportion.core.spec import Spec
 from apportion.envs.factories import only_here
@@ -110,13 +110,12 @@ class Sweep:
 def read_plan(file: Path) -> list[Job]:
     """The jobs of a TOML file."""
     try:
-        data = tomllib.loads(
-            read_bytes(file, linked=True).decode("utf-8-sig")
-        )  # some editors begin it with a mark
+        # Some editors begin it with a mark.
+        data = tomllib.loads(read_bytes(file, linked=True).decode("utf-8-sig"))
     except OSError as error:
         raise UserError(f"{file} cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:  # also of numbers and tables without end
-        raise UserError(f"{file} is not TOML: {' '.join(str(error).split())}") from error
+        raise UserError(f"{file} is not TOML: {one_line(error)}") from error
     try:
         return plan(data)
     except UserError as error:

@@ -168,7 +168,7 @@ def predict(rewards: Rewards, masks: Float[Array, "2 I"], x: Float[Array, "*B I"
     plain = jnp.concatenate([x[..., :dims], x[..., -1:]], axis=-1)
 
     def one(network: MLP, base: Additive, mask: Float[Array, "I"]) -> Float[Array, "*B"]:
-        rest = jnp.squeeze(network(x * jnp.broadcast_to(mask, x.shape)), axis=-1)
+        rest = network.scalar(x * jnp.broadcast_to(mask, x.shape))
         return additive.predict(base, plain) + base.error * rest
 
     return jax.vmap(one)(rewards.networks, rewards.bases, masks)

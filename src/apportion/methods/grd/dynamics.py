@@ -25,7 +25,7 @@ RATE = 1e-3  # Adam's step
 
 class Networks(NamedTuple):
     leads: MixtureDynamics | None  # None: the method has its own
-    ends: MLP  # logit of [s, a, s'] for an end
+    ends: MLP  # logit of [s, a, s']: above 0 where the step rather ends the episode than not
 
 
 class State(NamedTuple):
@@ -62,7 +62,7 @@ def make(
         def loss(networks: Networks) -> tuple[Float[Array, ""], Metrics]:
             found = predict(networks, method, steps.observation, steps.action)
             fit = losses.mixture_nll(steps.next_observation, *found)
-            logits = end_logits(networks.ends, steps.observation, steps.action, steps.next_observation)
+            logits = networks.ends.scalar(steps.observation, steps.action, steps.next_observation)
             ended = steps.terminated.astype(logits.dtype)
             end = jnp.mean(optax.sigmoid_binary_cross_entropy(logits, ended))
             return fit + end, {"model_loss": fit, "model_end_loss": end}
@@ -78,7 +78,7 @@ def make(
         key: PRNGKeyArray,
     ) -> Imagined:
         after = losses.draw(predict(state.networks, method, observation, action), key)
-        return Imagined(after, end_logits(state.networks.ends, observation, action, after) > 0)
+        return Imagined(after, state.networks.ends.scalar(observation, action, after) > 0)
 
     return Dynamics(init, update, imagine)
 
@@ -100,14 +100,3 @@ def predicted(
         stays = observation * jnp.diagonal(state_to_state)[None, :]
         means = means + stays[..., None]
     return Mixture(means, jnp.clip(log_stds, *config.log_std_range), logits)
-
-
-def end_logits(
-    network: MLP,
-    observation: Float[Array, "B S"],
-    action: Float[Array, "B A"],
-    next_observation: Float[Array, "B S"],
-) -> Float[Array, "B"]:
-    """Above 0 where a step rather ends the episode than not."""
-    x = jnp.concatenate([observation, action, next_observation], axis=-1)
-    return jnp.squeeze(network(x), axis=-1)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from apportion.core.config import at_least, check, positive
-from apportion.core.spec import Spec
+from apportion.core.spec import Spec, block_shapes
 from apportion.core.types import Edges, Metrics, Record
 from apportion.graph import ENOUGH_SEGMENTS, Endings
 from apportion.graph.certificate import Doubt, marks
@@ -112,8 +112,7 @@ def closure(state_to_reward: Float[Array, "S"], state_to_state: Float[Array, "S 
 
 def all_edges(states: int, actions: int, value: float) -> Edges:
     """The same number (a mask, or a logit) for every edge."""
-    shapes = ((states,), (actions,), (states, states), (actions, states))
-    return Edges(*(jnp.full(shape, value, jnp.float32) for shape in shapes))
+    return Edges(*(jnp.full(shape, value, jnp.float32) for shape in block_shapes(states, actions).values()))
 
 
 # --- The reward

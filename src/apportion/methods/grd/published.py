@@ -140,7 +140,7 @@ def model_loss(
 
 def predict_reward(network: MLP, mask: Float[Array, "D"], x: Float[Array, "*B D"]) -> Float[Array, "*B"]:
     """r̂ = MLP([C^{s→r} ⊙ s, C^{a→r} ⊙ a])."""
-    return jnp.squeeze(network(x * jnp.broadcast_to(mask, x.shape)), axis=-1)
+    return network.scalar(x * jnp.broadcast_to(mask, x.shape))
 
 
 def sample_masks(key: PRNGKeyArray, logits: tuple[Array, Array], temperature: float) -> tuple[Array, Array]:
