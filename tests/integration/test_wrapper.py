@@ -55,7 +55,7 @@ def test_actions_beyond_the_bounds_count_as_the_bounds() -> None:
         play(env, 2)
         env.reset(seed=5)
         found.append(env.step(env.action_space.high + np.float32(beyond))[1])
-        assert env._unfinished.actions[-1].max() <= 1
+        assert env._unfinished.steps[-1]["actions"].max() <= 1
     assert found[0] == found[1]
 
 
