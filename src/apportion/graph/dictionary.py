@@ -173,7 +173,7 @@ def subsets(count: int, size: int) -> Dims:
 
 def rows_at_once(features: int) -> int:
     """How many rows of so many features are computed together."""
-    return max(NUMBERS_AT_ONCE // max(features, 1), 100)
+    return 1 + NUMBERS_AT_ONCE // max(features, 1)
 
 
 def batches(segments: Iterable[NDArray[Any]], features: int) -> Iterator[list[NDArray[Any]]]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.priors import MISFIT
+from apportion.graph.priors import MISFIT, ROUNDED
 
 Floats = NDArray[np.float64]
 
@@ -116,7 +116,7 @@ class Scale(Units):
         return ranks.T
 
 
-def varies(low: Floats, high: Floats, rounding: float = 1e-6) -> NDArray[np.bool_]:
+def varies(low: Floats, high: Floats, rounding: float = ROUNDED) -> NDArray[np.bool_]:
     """Whether dimensions with these extremes do: rounding, of 32-bit numbers by default, is no life."""
     return np.asarray(high - low > rounding * np.maximum(np.abs(low), np.abs(high)))
 
@@ -128,8 +128,8 @@ def _extremes(parts: list[NDArray[Any]]) -> tuple[Floats, Floats]:
 
 
 def _rounding(dtype: np.dtype[Any]) -> float:
-    """A little more than numbers of this kind are off by, as a share of their size."""
-    return 10 * float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else 0.0
+    """What numbers of this kind are off by, as a share of their size."""
+    return float(np.finfo(dtype).resolution) if np.issubdtype(dtype, np.floating) else 0.0
 
 
 def evenly(count: int, rows: int) -> NDArray[np.int64]:
@@ -150,10 +150,10 @@ def rows_of(parts: list[NDArray[Any]], chosen: NDArray[np.int64]) -> NDArray[Any
 def _originals(parts: list[NDArray[Any]], some: NDArray[np.int64], units: Units) -> NDArray[np.int64]:
     """For each dimension the first that equals it in some rows, up to unit and sign."""
     original, dims = np.arange(len(units.live)), np.flatnonzero(units.live)
-    few = units.standardised(rows_of(parts, some[evenly(2000, len(some))])[:, dims], dims)
+    few = units.standardised(rows_of(parts, some[evenly(ROWS, len(some))])[:, dims], dims)
     alike = np.abs(few.T @ few) / len(few)
     spread = np.diag(alike)
-    candidates = np.argwhere(np.triu(alike > (1 - 1e-6) * np.sqrt(np.outer(spread, spread)), k=1))
+    candidates = np.argwhere(np.triu(alike > (1 - ROUNDED) * np.sqrt(np.outer(spread, spread)), k=1))
     for first, second in dims[candidates]:
         if original[first] != first:
             continue  # a copy itself: its original has been compared already
@@ -171,7 +171,7 @@ def _teams(parts: list[NDArray[Any]], some: NDArray[np.int64], live: NDArray[np.
     so that none of them would be missed alone. There may be several teams, and flags that are in none."""
     team = np.arange(len(live))
     dims = np.flatnonzero(live)
-    few = rows_of(parts, some[evenly(100, len(some))])  # which rules out most dimensions already
+    few = rows_of(parts, some[evenly(ROWS, len(some))])  # which rules out most dimensions already
     dims = dims[[len(np.unique(few[:, dim])) <= 2 for dim in dims]]
     x = rows_of([part[:, dims] for part in parts], some)
     low, high = x.min(axis=0), x.max(axis=0)

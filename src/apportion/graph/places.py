@@ -12,7 +12,7 @@ from scipy import special
 from apportion.graph.dictionary import Dims
 from apportion.graph.evidence import Remainder
 from apportion.graph.features import Floats
-from apportion.graph.priors import DOUBT, MISFIT, MOST, PARENTS, SURE
+from apportion.graph.priors import DOUBT, MISFIT, MOST, PARENTS, ROUNDED, SURE
 from apportion.graph.refine import RICH, Fit, gaussian_ratio
 from apportion.graph.ridge import Ridge, Spectrum, ridge
 from apportion.graph.segments import Columns, Segments
@@ -140,7 +140,7 @@ class Contest:
         mine = self.effects(without, rest, [team])[0]
         own = self.segments.offsets.normalised(known.sums[:, known.owners[team].any(axis=0)])[0]
         rich = max(mine, self.remainder(rest, own).for_any())
-        fits = without.linear**2 / np.maximum(without.curvature, 1e-9)
+        fits = without.linear**2 / np.maximum(without.curvature, ROUNDED)
         best = [float(np.max(fits[columns.alone(other)], initial=0.0)) for other in others]
         rivals = [others[place] for place in np.argsort(best)[::-1][:MOST]]
         effects = self.effects(without, rest, rivals)

@@ -16,7 +16,7 @@ from apportion.graph.dictionary import Dims
 from apportion.graph.evidence import log_mean
 from apportion.graph.features import ROWS, Floats, evenly, rows_of
 from apportion.graph.places import Contest
-from apportion.graph.priors import DOUBT, MISFIT, NEGLIGIBLE, RELEVANT, SURE, UNSURE
+from apportion.graph.priors import DOUBT, MISFIT, NEGLIGIBLE, RELEVANT, ROUNDING, SURE, UNSURE
 from apportion.graph.refine import Fit
 from apportion.graph.segments import Columns, Segments
 
@@ -161,6 +161,6 @@ def in_totals(segments: Segments, columns: Columns, fit: Fit, share: float) -> F
     rows = rows_of(segments.rows, evenly(ROWS, int(segments.lengths.sum())))
     variances = np.concatenate([each.features(rows).var(axis=0) for each in columns.dictionaries])
     paid = segments.count * segments.variance
-    varied = max(float(np.var(fit.model.predict(rows))), 1e-18 * paid)
+    varied = max(float(np.var(fit.model.predict(rows))), ROUNDING * paid)
     ratios = variances * columns.per_sum**2 * paid / varied
     return share / np.clip(ratios, 1.0, 1 / MISFIT)
