@@ -12,7 +12,7 @@ from scipy import special
 from apportion.graph.dictionary import Dims
 from apportion.graph.evidence import Remainder
 from apportion.graph.features import Floats
-from apportion.graph.priors import DOUBT, MISFIT, MOST, PARENTS, ROUNDED, SURE
+from apportion.graph.priors import DOUBT, MISFIT, MOST, ROUNDED, SURE, chance_of_each
 from apportion.graph.refine import RICH, Fit, gaussian_ratio
 from apportion.graph.ridge import Ridge, Spectrum, ridge
 from apportion.graph.segments import Columns, Segments
@@ -121,7 +121,7 @@ class Contest:
     @property
     def _prior(self) -> float:
         """Log odds of a dimension to feed the reward."""
-        return float(special.logit(min(0.5, PARENTS / max(len(self.segments.scale.teams), 1))))
+        return float(special.logit(chance_of_each(len(self.segments.scale.teams))))
 
     def _with_overlooked(self, known: Known, barred: list[int]) -> Known:
         """Add dimensions that surely have an effect on what is left, one by one, the clearest first."""

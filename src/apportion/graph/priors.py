@@ -5,7 +5,6 @@ import numpy as np
 SURE = 0.8  # a verdict needs this probability; below, it is "undecided"
 DOUBT = 0.1  # the chance of what no test here shows: a cause that no product of two shows, or another instead
 OF_REST = DOUBT  # share of what is still unexplained that counts, however little that is
-RELEVANT = 0.3  # prior probability of a dimension to feed the reward, where absence is asked for
 PARENTS = 3.0  # dimensions that are expected to feed the reward; but at most half of them
 NEGLIGIBLE = 0.01  # share of a variance, where nobody says another
 UNSURE = SURE - NEGLIGIBLE  # the most that is known of a dimension for which another may stand
@@ -18,3 +17,8 @@ ROUNDED = ROUNDING**0.5  # what is left of its square root
 TINY = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)  # by which one may still divide
 MOST = 8  # dimensions that come in one by one, or leave; rivals of a parent; that have products of three
 ENOUGH_SEGMENTS = 150  # below, edges are not to be trusted
+
+
+def chance_of_each(dims: int) -> float:
+    """The prior probability of each of so many dimensions to feed the reward."""
+    return min(0.5, PARENTS / max(dims, 1))

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.dictionary import UNIVARIATE, WAVES, Dictionary, Dims, batches, rows_at_once, subsets
+from apportion.graph.dictionary import UNIVARIATE, Dictionary, Dims, batches, rows_at_once, subsets
 from apportion.graph.features import MAX_PAIRED, NUMBERS_AT_ONCE, ROWS, Floats
 from apportion.graph.priors import (
     ALIKE,
     CHANCE,
+    ENOUGH_SEGMENTS,
     MISFIT,
     MOST,
     NEGLIGIBLE,
@@ -62,7 +63,7 @@ class Fit(NamedTuple):
         noted: list[Dims] | None = None,
     ) -> Self:
         chosen = np.array(sorted(dims), np.int64)
-        waves = min(WAVES, segments.count // 4) if len(chosen) <= RICH else 0
+        waves = min(ENOUGH_SEGMENTS, segments.count // 4) if len(chosen) <= RICH else 0
         basis = Dictionary.rich(segments.scale, chosen, waves, rng, noted or [])
         return cls._to(segments, basis, basis.sums(segments.rows), noted or [])
 
