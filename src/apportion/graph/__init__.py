@@ -1,8 +1,9 @@
 """Recover the causal graph from data in closed form: no network, no gradient, seconds on one core.
 
 Reward edges come from segment totals alone: refine.py finds parents, places.py compares each with its
-rivals. Dynamics edges come from transitions (dynamics.py). verdict.py says what is known about each, priors.py
-what is believed before any data. Usable on its own: `identify(observations, actions, totals)`.
+rivals. Dynamics edges come from transitions (dynamics.py). What is known about each is said by verdict.py;
+what is believed before any data is in priors.py. It is usable on its own, as
+`identify(observations, actions, totals)`.
 """
 
 from collections.abc import Sequence
