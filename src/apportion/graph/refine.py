@@ -220,9 +220,8 @@ def _drop(segments: Segments, fit: Fit, claims: dict[int, float], rng: np.random
         dim = int(fit.basis.dims[_weakest(segments, fit)])
         smaller = Fit.of(segments, fit.parents - {dim}, rng, fit.noted)  # its waves are the others' now
         loss, sure = growth(smaller.ridge, fit.ridge)
-        least = min(WORTH, max(OF_REST * fit.unexplained, MISFIT))
         share, claim = loss / segments.variance, claims.get(dim, np.inf)
-        if (share > least and sure > CHANCE) or share > max(ALIKE * claim, MISFIT):
+        if (share > WORTH and sure > CHANCE) or share > max(ALIKE * claim, MISFIT):
             break
         fit = smaller
     return fit
