@@ -158,6 +158,11 @@ def sample(
     return np.column_stack([own, np.concatenate([mean[None, rank:], drawn[:, rank:]])]), float(shares.mean())
 
 
+def log_prior(share: float) -> float:
+    """Of a share of flips, which is DOUBT on average, Beta(1, 1/DOUBT - 1): up to a constant."""
+    return float((1 / DOUBT - 2) * np.log(1 - share))
+
+
 def _unflipped(totals: Floats, odds: Floats, share: float, rng: np.random.Generator) -> tuple[Floats, float]:
     """What totals would have been, and what share is flipped, each given the other."""
     p = expit(odds)

@@ -71,7 +71,7 @@ def judge(segments: Segments, fit: Fit, negligible: float, rng: np.random.Genera
     least = (negligible, in_totals(segments, columns, fit, negligible))
     ratios = np.stack([remainder.against(each) for each in least])
     absence = np.ones((2, dims))  # from totals, and from single steps as well
-    hidden = min(fit.unexplained, DOUBT)
+    hidden = DOUBT * min(fit.unexplained / negligible, 1.0)  # of what is still unexplained
     for team, effect in zip(others, contest.effects(remainder, known, others), strict=True):
         odds = _log_odds_of_worth(known.found, columns, ratios, team)
         absence[:, team] = special.expit(-odds)[:, None] * (1 - hidden)
