@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.priors import MISFIT, ROUNDED
+from apportion.graph.priors import MISFIT, MOST, ROUNDED
 
 Floats = NDArray[np.float64]
 
 COSINES = 4  # of a dimension; rich features have twice as many,
 QUANTILES = 8 * COSINES + 1  # and four points for each half of the shortest wave
 CLIP = 5.0
-MAX_PAIRED = 40  # beyond so many live dimensions, products of two would be too many to tell apart
+MAX_PAIRED = 5 * MOST  # beyond so many live dimensions, products of two would be too many to tell apart
 THREADS = os.cpu_count() or 1  # that compute features of blocks of rows; how many there are changes no result
-NUMBERS_AT_ONCE = 1_000_000  # what bounds the memory of features: larger arrays are new pages every time
-DIMS_AT_ONCE = MAX_PAIRED  # whose functions are summed up together
 ROWS = 2_000  # steps that variances are taken from, or whose features one thread computes at once
+NUMBERS_AT_ONCE = 500 * ROWS  # what bounds the memory of features: larger arrays are new pages every time
+DIMS_AT_ONCE = MAX_PAIRED  # whose functions are summed up together
 SAMPLE = 25 * ROWS  # in which copies, one-hot vectors and quantiles are looked for
 
 

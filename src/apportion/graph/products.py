@@ -20,9 +20,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.features import CLIP, COSINES, QUANTILES, Floats, Scale
+from apportion.graph.features import CLIP, QUANTILES, Floats, Scale
 from apportion.graph.priors import MOST
 
+COSINES = 6
 LINE, SQUARE, SIZE, TANH, SIGN, ABOVE, BELOW, RISING, FALLING, STEP, WAVES = range(11)
 FUNCTIONS = WAVES + COSINES
 _GATES = (RISING, FALLING)  # from one end of the range, or from the other

@@ -19,9 +19,10 @@ from scipy.special import logit
 
 from apportion.graph.bernoulli import ITERATIONS, Laplace, Seen
 from apportion.graph.features import Floats
-from apportion.graph.priors import MOST, ROUNDED, ROUNDING, TINY, WORTH, chance_of_each
+from apportion.graph.priors import CHANCE, ROUNDING, TINY, WORTH, chance_of_each
 from apportion.graph.products import BLOCKS, Products
 
+_RICH = 10  # dimensions at the most that are called relevant, for their many products
 _IRRELEVANT_AT = -8.0  # log g; both kinds have a standard deviation of 1
 _BLOCK_PRIOR, _NOISE_PRIOR = (-2.0, 1.0), (-3.0, 4.0)  # mean and standard deviation of log v, log σ²
 _NEW = _IRRELEVANT_AT / 2  # log v of kinds of features that are new
@@ -77,7 +78,9 @@ def search(problem: Problem, before: Found | None = None) -> Found:
     start = np.concatenate([np.full(dims, _unknown(dims)), np.zeros(BLOCKS), [_NOISE_PRIOR[0]]])
     if before is not None:
         start = np.concatenate([before.relevances, before.blocks, [before.log_noise]])
-    bounds = [(None, 0.0)] * dims + [(None, None)] * BLOCKS + [(np.log(ROUNDED), None)]
+    # As far as each is likely before any data: what hardly matters would go anywhere.
+    likely = zip(_MIDDLES - CHANCE * _WIDTHS, _MIDDLES + CHANCE * _WIDTHS, strict=True)
+    bounds = [(_IRRELEVANT_AT - CHANCE, 0.0)] * dims + list(likely)
     best = minimize(
         _Objective(problem),
         start,
@@ -90,7 +93,7 @@ def search(problem: Problem, before: Found | None = None) -> Found:
     found = Found(relevances, blocks, log_noise, np.zeros(0, np.int64), -float(best.fun))
     varied = found.variances(problem.features) @ (problem.features.looks_at & ~problem.features.plain)
     order = np.argsort(-varied, kind="stable")
-    return found._replace(relevant=order[varied[order] > WORTH * varied.max(initial=TINY)][:MOST])
+    return found._replace(relevant=order[varied[order] > WORTH * varied.max(initial=TINY)][:_RICH])
 
 
 def averaged(problem: Problem, found: Found) -> Found:
