@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from apportion.graph.dictionary import Dims
 from apportion.graph.dynamics import DynamicsEdges
-from apportion.graph.priors import CHANCE, DOUBT, MISFIT, SURE
-from apportion.graph.refine import RICH, Fit, growth
+from apportion.graph.priors import CHANCE, DOUBT, MISFIT, RICH, SURE
+from apportion.graph.refine import Fit, growth
 from apportion.graph.ridge import ridge
 from apportion.graph.segments import Segments
 

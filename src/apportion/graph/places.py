@@ -12,8 +12,8 @@ from scipy import special
 from apportion.graph.dictionary import Dims
 from apportion.graph.evidence import Remainder
 from apportion.graph.features import Floats
-from apportion.graph.priors import DOUBT, MISFIT, MOST, ROUNDED, SURE, chance_of_each
-from apportion.graph.refine import RICH, Fit, gaussian_ratio
+from apportion.graph.priors import DOUBT, MISFIT, MOST, RICH, ROUNDED, SURE, chance_of_each
+from apportion.graph.refine import Fit, gaussian_ratio
 from apportion.graph.ridge import Ridge, Spectrum, ridge
 from apportion.graph.segments import Columns, Segments
 

@@ -16,6 +16,7 @@ ROUNDING = 1e-12  # what is left of 1 where all of it is taken
 ROUNDED = ROUNDING**0.5  # what is left of its square root
 TINY = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)  # by which one may still divide
 MOST = 8  # dimensions that come in one by one, or leave; rivals of a parent; that have products of three
+RICH = 2 * MOST  # dimensions: of more, interactions are too many to tell apart, and none is added
 ENOUGH_SEGMENTS = 150  # below, edges are not to be trusted
 
 

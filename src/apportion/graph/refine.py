@@ -15,9 +15,9 @@ from apportion.graph.priors import (
     CHANCE,
     ENOUGH_SEGMENTS,
     MISFIT,
-    MOST,
     NEGLIGIBLE,
     OF_REST,
+    RICH,
     ROUNDED,
     ROUNDING,
     TINY,
@@ -25,8 +25,6 @@ from apportion.graph.priors import (
 )
 from apportion.graph.ridge import Ridge, Spectrum, ridge
 from apportion.graph.segments import Segments
-
-RICH = 2 * MOST  # dimensions: of more, interactions are too many to tell apart, and none is added
 
 
 class RewardModel(NamedTuple):

@@ -19,10 +19,9 @@ from scipy.special import logit
 
 from apportion.graph.bernoulli import ITERATIONS, Laplace, Seen
 from apportion.graph.features import Floats
-from apportion.graph.priors import CHANCE, ROUNDING, TINY, WORTH, chance_of_each
+from apportion.graph.priors import CHANCE, RICH, ROUNDING, TINY, WORTH, chance_of_each
 from apportion.graph.products import BLOCKS, Products
 
-_RICH = 10  # dimensions at the most that are called relevant, for their many products
 _IRRELEVANT_AT = -8.0  # log g; both kinds have a standard deviation of 1
 _BLOCK_PRIOR, _NOISE_PRIOR = (-2.0, 1.0), (-3.0, 4.0)  # mean and standard deviation of log v, log σ²
 _NEW = _IRRELEVANT_AT / 2  # log v of kinds of features that are new
@@ -93,7 +92,7 @@ def search(problem: Problem, before: Found | None = None) -> Found:
     found = Found(relevances, blocks, log_noise, np.zeros(0, np.int64), -float(best.fun))
     varied = found.variances(problem.features) @ (problem.features.looks_at & ~problem.features.plain)
     order = np.argsort(-varied, kind="stable")
-    return found._replace(relevant=order[varied[order] > WORTH * varied.max(initial=TINY)][:_RICH])
+    return found._replace(relevant=order[varied[order] > WORTH * varied.max(initial=TINY)][:RICH])
 
 
 def averaged(problem: Problem, found: Found) -> Found:
