@@ -36,7 +36,7 @@ DRAWS = 128  # from the posterior: a standard deviation of so many is right to 6
 SEGMENTS = 4 * ENOUGH_SEGMENTS  # by which variances are found; the posterior is of all,
 STEPS = 4 * SAMPLE  # as far as they have no more steps than that
 WIDE = 10.0  # prior variance of what every step earns
-_LOG_ODDS = 4.0  # how much those of segments may vary: twice what is usual, so that few answers stay doubtful
+_LOG_ODDS = 4.0  # standard deviation over segments: twice what is usual, so that few answers stay doubtful
 
 
 class Posterior(NamedTuple):

@@ -125,9 +125,8 @@ class Products(NamedTuple):
     @property
     def owners(self) -> NDArray[np.bool_]:
         """[P, I] which inputs each feature looks at."""
-        return np.any(
-            self.there[..., None] & (self.inputs[self.dims][..., None] == np.unique(self.inputs)), axis=1
-        )
+        theirs = self.inputs[self.dims][..., None] == np.unique(self.inputs)
+        return np.any(self.there[..., None] & theirs, axis=1)
 
     @property
     def blocks(self) -> NDArray[np.int64]:

@@ -56,9 +56,8 @@ class Found(NamedTuple):
     def before(self, kinds: int) -> "Found":
         """Where to begin with more features: those from this kind on are new, and worth little."""
         blocks = np.where(np.arange(BLOCKS) < kinds, self.blocks, _NEW)
-        return self._replace(
-            relevances=np.maximum(self.relevances, _unknown(len(self.relevances))), blocks=blocks
-        )
+        relevances = np.maximum(self.relevances, _unknown(len(self.relevances)))
+        return self._replace(relevances=relevances, blocks=blocks)
 
     def variances(self, features: Products) -> Floats:
         """[P] the prior variance of each feature's weight."""
