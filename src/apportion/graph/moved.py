@@ -31,7 +31,7 @@ def in_their_stead(
     moves = dynamics.edges | (dynamics.confidence < SURE)
     lagging = _lagging(segments, fit, observations, moves)
     # A state that may be a running sum is told by those that move it, but for a little.
-    sums = _running_sums(segments, fit.basis.dims, moves & (dynamics.explained > 1 - DOUBT))
+    sums = _running_sums(segments, fit.basis.dims, moves & (dynamics.explained > 1 - DOUBT / 2))
     none = np.zeros(0, np.int64)
     return {dim: np.union1d(lagging.get(dim, none), sums.get(dim, none)) for dim in {*lagging, *sums}}
 
