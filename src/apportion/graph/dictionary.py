@@ -20,6 +20,7 @@ from apportion.graph.features import COSINES, MAX_PAIRED, NUMBERS_AT_ONCE, THREA
 from apportion.graph.priors import MOST
 
 UNIVARIATE = 2 + COSINES  # features of one dimension
+_FREQUENCIES = (0.3, 0.6, 1.2)
 
 Dims = NDArray[np.int64]
 
@@ -65,7 +66,7 @@ class Dictionary:
         waves = waves if k else 0
         sizes = rng.integers(1, min(k, MOST // 2) + 1, waves) if k else np.zeros(0)
         mixed = rng.random((waves, k)).argsort(axis=1).argsort(axis=1) < sizes[:, None]
-        frequencies = rng.random(waves)
+        frequencies = rng.choice(_FREQUENCIES, waves)
         directions = (mixed * rng.normal(size=(waves, k)) * frequencies[:, None]).T
         products = [subsets(k, degree) for degree in degrees]
         products += [np.searchsorted(dims, p)[None] for p in noted]
