@@ -1,7 +1,8 @@
 """Recover the causal graph from data in closed form: no network, no gradient, seconds on one core.
 
-Reward edges come from segment totals alone (select.py, refine.py), dynamics edges from transitions
-(dynamics.py); verdict.py says what is known about each. Usable on its own:
+Reward edges come from segment totals alone: refine.py finds parents, places.py compares each with its
+rivals. Dynamics edges come from transitions (dynamics.py). What is known about each is said by verdict.py;
+what is believed before any data is in priors.py. It is usable on its own, as
 `identify(observations, actions, totals)`.
 """
 

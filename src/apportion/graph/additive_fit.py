@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from apportion.graph.features import CLIP, DIMS_AT_ONCE, ROWS, THREADS, Floats, evenly, rows_of, varies
-from apportion.graph.priors import MISFIT, NEGLIGIBLE, ROUNDING
+from apportion.graph.priors import MISFIT, NEGLIGIBLE, ROUNDED, ROUNDING, TINY
 
 LEVELS = (1, 2, 4)  # how many functions of one dimension are tried, of x, x² - 1, |x|, tanh x
 FUNCTIONS = LEVELS[-1]
@@ -111,7 +111,7 @@ def _means(z: Floats) -> Floats:
 def _contributions(z: Floats, weights: Floats) -> Floats:
     """[D] how much the part of each dimension varies over standardised steps [N, D]; the largest has 1."""
     parts = np.sum(np.stack(functions(z, np), axis=-1) * weights, axis=-1).std(axis=0)
-    return np.maximum(parts / max(float(parts.max()), 1e-300), MISFIT)
+    return np.maximum(parts / max(float(parts.max()), TINY), MISFIT)
 
 
 def _best(means: Floats, target: Floats, lengths: Floats, levels: list[int]) -> tuple[Floats, float]:
@@ -154,7 +154,7 @@ def _ridge(features: Floats, target: Floats, lengths: Floats) -> _Ridge:
     evidence = -0.5 * (len(target) - 1) * np.log(noise) - 0.5 * np.sum(np.log1p(squared / penalties), axis=1)
     chosen, kept = special.softmax(evidence), squared / (squared + penalties)
     leverage = left**2 @ kept.T + share[:, None] / len(target)
-    misses = (wanted[:, None] - left @ (kept * along).T) / np.maximum(1 - leverage, 1e-9)
+    misses = (wanted[:, None] - left @ (kept * along).T) / np.maximum(1 - leverage, ROUNDED)
     weights = right.T @ (chosen @ kept / np.maximum(spectrum, ROUNDING * spectrum[0]) * along)
     error = float(np.sqrt(np.mean((misses @ chosen) ** 2)))
     return _Ridge(weights, error, float(special.logsumexp(evidence)))

@@ -12,15 +12,11 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.special import expit, log_expit
 
 from apportion.graph.features import Floats
-from apportion.graph.priors import ROUNDING
+from apportion.graph.priors import DOUBT, ROUNDED, ROUNDING, WORTH
 
 ITERATIONS = 100  # at the most; Newton's method needs about five
-_LEAST = 1e-10  # of W: below, rounding
-_NEAR = 1e-4  # log odds, between which a slope is measured
-_SETTLING, _PER_DRAW = 150, 3  # iterations of the sampler: before the first that counts, and for each draw
-_SEEN = 1e-3  # of the largest singular value of the columns: below, totals tell nothing
+_PER_DRAW = 3  # iterations of the sampler; as many as there are draws come before the first that counts
 _TERMS = 40  # of a Pólya-Gamma variable; the others vary by less than 1% of its standard deviation
-_FLIPPED, _MOST_FLIPPED = (1.0, 9.0), 0.45  # Beta prior of the share of flips; from a half on yes would be no
 
 
 class Seen(NamedTuple):
@@ -45,12 +41,10 @@ class Laplace:
         inverse = sharp[:, None] * cho_solve((root, True), np.diag(sharp))
         fit = log_likelihood(self.totals, self.base + f, self.flips) - 0.5 * float(self.response @ f)
         variance = np.diag(covariance) - np.einsum("ij,ji->i", covariance, inverse @ covariance)
-        nearby = [information(self.base + f + step, self.flips) for step in (_NEAR, -_NEAR)]
-        moved = -0.5 * variance * (nearby[0] - nearby[1]) / (2 * _NEAR)  # W changes where the mode moves
-        slopes = [slope(self.totals, self.base + f + step, self.flips) for step in (_NEAR, -_NEAR)]
-        curvature = (slopes[1] - slopes[0]) / (
-            2 * _NEAR
-        )  # by which the mode moves: W, where nothing is flipped
+        bends, leans = _bends(self.base + f, self.flips)
+        moved = -0.5 * variance * weight * (2 * bends - leans)  # W changes where the mode moves
+        # By which the mode moves, -d² log p: W, where nothing is flipped.
+        curvature = weight - slope(self.totals, self.base + f, self.flips) * (bends - leans)
         pull = np.linalg.solve(np.eye(len(f)) + curvature[:, None] * covariance, moved)
         return Seen(fit - float(np.sum(np.log(np.diag(root)))), self.response, inverse, pull)
 
@@ -80,7 +74,7 @@ class Laplace:
 def climbed(density: Callable[[float], float]) -> tuple[float, float]:
     """How much of a step of Newton's does not lead down, halved until it does not, and what it gains."""
     before, size = density(0.0), 1.0
-    while (after := density(size)) < before and size > 1e-6:
+    while (after := density(size)) < before and size > ROUNDED:
         size /= 2
     return size, after - before
 
@@ -105,17 +99,24 @@ def log_likelihood(totals: Floats, log_odds: Floats, flips: float) -> float:
 def slope(totals: Floats, log_odds: Floats, flips: float) -> Floats:
     """[E] of log p in the log odds."""
     p = probability(log_odds, flips)
-    return np.asarray((totals - p) * _rise(log_odds, flips) / np.maximum(p * (1 - p), _LEAST))
+    return np.asarray((totals - p) * _rise(log_odds, flips) / np.maximum(p * (1 - p), ROUNDING))
 
 
 def information(log_odds: Floats, flips: float) -> Floats:
     """[E] Fisher's, in the log odds."""
     p = probability(log_odds, flips)
-    return np.maximum(_rise(log_odds, flips) ** 2 / np.maximum(p * (1 - p), _LEAST), _LEAST)
+    return np.maximum(_rise(log_odds, flips) ** 2 / np.maximum(p * (1 - p), ROUNDING), ROUNDING)
 
 
 def _rise(log_odds: Floats, flips: float) -> Floats:
     return np.asarray((1 - 2 * flips) * expit(log_odds) * expit(-log_odds))
+
+
+def _bends(log_odds: Floats, flips: float) -> tuple[Floats, Floats]:
+    """[E] slopes of log p' and of log p (1 - p) in the log odds, with p' the rise: W = p'² / p (1 - p)."""
+    p = probability(log_odds, flips)
+    leans = (1 - 2 * p) * _rise(log_odds, flips) / np.maximum(p * (1 - p), ROUNDING)
+    return np.asarray(1 - 2 * expit(log_odds)), np.asarray(leans)
 
 
 class Prior(NamedTuple):
@@ -134,14 +135,14 @@ def sample(
     of which 0 stays 0. A Gibbs sampler with Pólya-Gamma variables (Polson, Scott and Windle, 2013): Laplace's
     approximation makes effects too small, and too sure, where totals are told well or are flipped."""
     left, spectrum, right = np.linalg.svd(prior.columns[:, : prior.scaled], full_matrices=False)
-    kept = spectrum > _SEEN * spectrum.max(initial=0.0)
+    kept = spectrum > WORTH * spectrum.max(initial=0.0)
     right, rank = right[kept], int(kept.sum())
     x = np.column_stack([left[:, kept] * spectrum[kept], prior.columns[:, prior.scaled :]])
     weights, share = np.zeros(x.shape[1]), flips
     ours = np.arange(x.shape[1]) < rank
     found, scales, shares = np.zeros((_PER_DRAW * draws, x.shape[1])), *np.zeros((2, _PER_DRAW * draws))
     sizes = np.ones(x.shape[1])  # exp(s) of the columns that it scales
-    for number in range(-_SETTLING, len(found)):
+    for number in range(-draws, len(found)):
         odds = base + x @ (sizes * weights)
         said, share = (totals, 0.0) if flips == 0 else _unflipped(totals, odds, share, rng)
         weights = _regressed(x * sizes, said, base, odds, rng)
@@ -158,14 +159,19 @@ def sample(
     return np.column_stack([own, np.concatenate([mean[None, rank:], drawn[:, rank:]])]), float(shares.mean())
 
 
+def log_prior(share: float) -> float:
+    """Of a share of flips, which is DOUBT on average, Beta(1, 1/DOUBT - 1): up to a constant."""
+    return float((1 / DOUBT - 2) * np.log(1 - share))
+
+
 def _unflipped(totals: Floats, odds: Floats, share: float, rng: np.random.Generator) -> tuple[Floats, float]:
     """What totals would have been, and what share is flipped, each given the other."""
     p = expit(odds)
     yes, no = np.where(totals > 0, 1 - share, share) * p, np.where(totals > 0, share, 1 - share) * (1 - p)
     said = (rng.random(len(p)) * (yes + no) < yes).astype(np.float64)
     wrong = float(np.sum(said != totals))
-    share = rng.beta(_FLIPPED[0] + wrong, _FLIPPED[1] + len(p) - wrong)
-    return said, min(float(share), _MOST_FLIPPED)
+    share = rng.beta(1 + wrong, 1 / DOUBT - 1 + len(p) - wrong)  # from a half on, yes would be no
+    return said, min(float(share), (1 - DOUBT) / 2)
 
 
 def _regressed(x: Floats, said: Floats, base: float, odds: Floats, rng: np.random.Generator) -> Floats:
@@ -186,6 +192,6 @@ def _rescaled(along: Floats, rest: Floats, said: Floats, width: float, rng: np.r
 def polya_gamma(tilt: Floats, rng: np.random.Generator) -> Floats:
     """[E] draws of PG(1, c): the first terms of its sum of exponential variables, the mean of others."""
     squares = (np.arange(_TERMS) + 0.5) ** 2 + (tilt[:, None] / (2 * np.pi)) ** 2
-    terms, half = 1 / (2 * np.pi**2 * squares), np.maximum(np.abs(tilt) / 2, 1e-6)
+    terms, half = 1 / (2 * np.pi**2 * squares), np.maximum(np.abs(tilt) / 2, ROUNDED)
     mean = np.tanh(half) / (4 * half)
     return np.asarray(np.sum((rng.exponential(size=terms.shape) - 1) * terms, axis=1) + mean)

@@ -9,7 +9,6 @@ from apportion.graph.priors import ALIKE, DOUBT, ENOUGH_SEGMENTS, NEGLIGIBLE, WO
 from apportion.graph.refine import Fit
 
 ENOUGH_EXPLAINED = 0.4  # share of the totals' variance; below, something that feeds the reward is not seen
-TRANSITIONS_PER_FEATURE = 10
 
 
 class Doubt(StrEnum):
@@ -68,7 +67,7 @@ def certify(
     `names`, or are counted from 0."""
     doubts = _reward_doubts(fit, error_of_all, segments)
     features = dictionary.shortened().size
-    needed = TRANSITIONS_PER_FEATURE * features
+    needed = round(features / DOUBT)
     if transitions < needed:
         few = f"{transitions} transitions are few for {features} features: dynamics edges need {needed}"
         doubts[Doubt.FEW_TRANSITIONS] = few

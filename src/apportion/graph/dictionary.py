@@ -20,7 +20,6 @@ from apportion.graph.features import COSINES, MAX_PAIRED, NUMBERS_AT_ONCE, THREA
 from apportion.graph.priors import MOST
 
 UNIVARIATE = 2 + COSINES  # features of one dimension
-WAVES = 200  # at the most
 _FREQUENCIES = (0.3, 0.6, 1.2)
 
 Dims = NDArray[np.int64]
@@ -173,7 +172,7 @@ def subsets(count: int, size: int) -> Dims:
 
 def rows_at_once(features: int) -> int:
     """How many rows of so many features are computed together."""
-    return max(NUMBERS_AT_ONCE // max(features, 1), 100)
+    return 1 + NUMBERS_AT_ONCE // max(features, 1)
 
 
 def batches(segments: Iterable[NDArray[Any]], features: int) -> Iterator[list[NDArray[Any]]]:

@@ -19,7 +19,7 @@ from scipy import special
 
 from apportion.graph.dictionary import Dictionary, Dims
 from apportion.graph.features import MAX_PAIRED, ROWS, THREADS, Floats, Units
-from apportion.graph.priors import ALIKE, DOUBT, MISFIT, NEGLIGIBLE, WORTH
+from apportion.graph.priors import ALIKE, DOUBT, MISFIT, NEGLIGIBLE, ROUNDED, WORTH
 
 EXACT = MISFIT**2  # a target explained this well follows a formula; nothing finer is asked of its edges
 
@@ -53,7 +53,7 @@ class Moments(NamedTuple):
             for part in parts:
                 gram, cross, variance = gram + part[0], cross + part[1], variance + part[2]
         gram /= count
-        gram += 1e-6 * np.diag(np.maximum(np.diag(gram), 1e-6))
+        gram += ROUNDED * np.diag(np.maximum(np.diag(gram), ROUNDED))
         return cls(dictionary, targets, count, gram, cross / count, variance / count)
 
     def price(self, features: int | Floats) -> Floats:
@@ -112,7 +112,7 @@ def told_by_others(moments: Moments) -> Dims:
     if not 1 < len(scale.dims) <= MAX_PAIRED:
         return np.zeros(0, np.int64)
     shared = _covariance(moments)
-    left = 1 / np.diag(np.linalg.inv(shared + 1e-9 * np.eye(len(shared))))
+    left = 1 / np.diag(np.linalg.inv(shared + ROUNDED * np.eye(len(shared))))
     alone = [len(scale.teams[place]) == 1 for place in scale.team_places[scale.dims]]
     return scale.dims[(left < DOUBT * np.diag(shared)) & np.array(alone, np.bool_)]
 
@@ -211,7 +211,7 @@ def _log_odds_of_worth(growth: Floats, free: int, features: Floats, least: float
     if free < 1:
         return np.zeros_like(growth)
     order = np.maximum(features / 2 - 1, 0.5)
-    effects = free * least * 2.0 ** np.arange(8)
+    effects = free * least * 2.0 ** np.arange(np.ceil(-np.log2(least)) + 1)
     ratios = np.full_like(growth, -np.inf)
     for effect in effects:
         root = np.sqrt(1 + effect * free * growth / order**2)

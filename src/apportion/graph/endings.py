@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from apportion.graph.features import CLIP, ROWS, Floats, evenly, rows_of, varies
+from apportion.graph.priors import ROUNDING
 
 FEWEST = 30  # ends; fewer cannot be told from chance
 SIGNIFICANT = 0.001  # over all dimensions, and over all pairs of them
@@ -68,7 +69,7 @@ def _together(ends: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
     mean, std = others.mean(axis=0, dtype=np.float64), others.std(axis=0, dtype=np.float64)
     z = [np.clip((x - mean) / np.where(live, std, 1.0), -CLIP, CLIP) * live for x in (ends, others)]
     (first, of_first), (second, of_second) = (_covariance(each - each.mean(axis=0)) for each in z)
-    t = (first - second) / np.sqrt(np.maximum(of_first + of_second, 1e-12))
+    t = (first - second) / np.sqrt(np.maximum(of_first + of_second, ROUNDING))
     chance = 2 * special.stdtr(len(ends) - 1, -np.abs(t))
     different = chance < SIGNIFICANT / max(len(live) * (len(live) - 1) / 2, 1)
     np.fill_diagonal(different, val=False)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.graph.features import NUMBERS_AT_ONCE, Floats
-from apportion.graph.priors import MISFIT
+from apportion.graph.priors import MISFIT, ROUNDED, TINY
 from apportion.graph.ridge import Spectrum
 
 _SIZES = 2.0 ** -np.arange(np.floor(-np.log2(MISFIT)) + 1)  # shares that an effect of unknown size may have
@@ -36,7 +36,7 @@ class Remainder(NamedTuple):
         taken = 1 - spectrum.kept_back(spectrum.fit(totals).penalty)
         left = y - spectrum.directions @ (taken * (spectrum.directions.T @ y))
         free = max(len(y) - spectrum.offsets.basis.shape[1] - float(taken.sum()), 1.0)
-        variance = max(float(left @ left) / free, MISFIT * float(np.mean(y**2)), 1e-300)
+        variance = max(float(left @ left) / free, MISFIT * float(np.mean(y**2)), TINY)
         kept = np.sqrt(taken)[:, None] * (spectrum.directions.T @ unit)
         alive = np.any(unit != 0, axis=0)
         return cls(
@@ -80,10 +80,10 @@ class Remainder(NamedTuple):
         """Of the variance: what the best fit of these features takes, less what chance would give it, and its
         standard error, from the variance 2 (K + 2δ) of a noncentral χ²."""
         curvature, axes = np.linalg.eigh(self._block(block))
-        clear = curvature > 1e-6
+        clear = curvature > ROUNDED
         taken = np.sum((axes.T @ self.linear[block])[clear] ** 2 / curvature[clear]) - clear.sum()
         error = np.sqrt(2 * (clear.sum() + 2 * max(taken, 0.0)))
-        signal = max(self.signal, 1e-300)
+        signal = max(self.signal, TINY)
         return float(np.clip(taken / signal, 0.0, 1.0)), float(error / signal)
 
     def _gaussian(self, blocks: list[NDArray[np.int64]]) -> Floats:

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.priors import MISFIT
+from apportion.graph.priors import MISFIT, MOST, ROUNDED
 
 Floats = NDArray[np.float64]
 
 COSINES = 4  # of a dimension; rich features have twice as many,
 QUANTILES = 8 * COSINES + 1  # and four points for each half of the shortest wave
 CLIP = 5.0
-MAX_PAIRED = 40  # beyond so many live dimensions, products of two would be too many to tell apart
+MAX_PAIRED = 5 * MOST  # beyond so many live dimensions, products of two would be too many to tell apart
 THREADS = os.cpu_count() or 1  # that compute features of blocks of rows; how many there are changes no result
-NUMBERS_AT_ONCE = 1_000_000  # what bounds the memory of features: larger arrays are new pages every time
-DIMS_AT_ONCE = MAX_PAIRED  # whose functions are summed up together
 ROWS = 2_000  # steps that variances are taken from, or whose features one thread computes at once
+NUMBERS_AT_ONCE = 500 * ROWS  # what bounds the memory of features: larger arrays are new pages every time
+DIMS_AT_ONCE = MAX_PAIRED  # whose functions are summed up together
 SAMPLE = 25 * ROWS  # in which copies, one-hot vectors and quantiles are looked for
 
 
@@ -116,7 +116,7 @@ class Scale(Units):
         return ranks.T
 
 
-def varies(low: Floats, high: Floats, rounding: float = 1e-6) -> NDArray[np.bool_]:
+def varies(low: Floats, high: Floats, rounding: float = ROUNDED) -> NDArray[np.bool_]:
     """Whether dimensions with these extremes do: rounding, of 32-bit numbers by default, is no life."""
     return np.asarray(high - low > rounding * np.maximum(np.abs(low), np.abs(high)))
 
@@ -128,8 +128,8 @@ def _extremes(parts: list[NDArray[Any]]) -> tuple[Floats, Floats]:
 
 
 def _rounding(dtype: np.dtype[Any]) -> float:
-    """A little more than numbers of this kind are off by, as a share of their size."""
-    return 10 * float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else 0.0
+    """What numbers of this kind are off by, as a share of their size."""
+    return float(np.finfo(dtype).resolution) if np.issubdtype(dtype, np.floating) else 0.0
 
 
 def evenly(count: int, rows: int) -> NDArray[np.int64]:
@@ -150,10 +150,10 @@ def rows_of(parts: list[NDArray[Any]], chosen: NDArray[np.int64]) -> NDArray[Any
 def _originals(parts: list[NDArray[Any]], some: NDArray[np.int64], units: Units) -> NDArray[np.int64]:
     """For each dimension the first that equals it in some rows, up to unit and sign."""
     original, dims = np.arange(len(units.live)), np.flatnonzero(units.live)
-    few = units.standardised(rows_of(parts, some[evenly(2000, len(some))])[:, dims], dims)
+    few = units.standardised(rows_of(parts, some[evenly(ROWS, len(some))])[:, dims], dims)
     alike = np.abs(few.T @ few) / len(few)
     spread = np.diag(alike)
-    candidates = np.argwhere(np.triu(alike > (1 - 1e-6) * np.sqrt(np.outer(spread, spread)), k=1))
+    candidates = np.argwhere(np.triu(alike > (1 - ROUNDED) * np.sqrt(np.outer(spread, spread)), k=1))
     for first, second in dims[candidates]:
         if original[first] != first:
             continue  # a copy itself: its original has been compared already
@@ -171,7 +171,7 @@ def _teams(parts: list[NDArray[Any]], some: NDArray[np.int64], live: NDArray[np.
     so that none of them would be missed alone. There may be several teams, and flags that are in none."""
     team = np.arange(len(live))
     dims = np.flatnonzero(live)
-    few = rows_of(parts, some[evenly(100, len(some))])  # which rules out most dimensions already
+    few = rows_of(parts, some[evenly(ROWS, len(some))])  # which rules out most dimensions already
     dims = dims[[len(np.unique(few[:, dim])) <= 2 for dim in dims]]
     x = rows_of([part[:, dims] for part in parts], some)
     low, high = x.min(axis=0), x.max(axis=0)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from apportion.graph.dictionary import Dims
 from apportion.graph.dynamics import DynamicsEdges
-from apportion.graph.priors import CHANCE, DOUBT, SURE
-from apportion.graph.refine import RICH, Fit, growth
+from apportion.graph.priors import CHANCE, DOUBT, MISFIT, RICH, SURE
+from apportion.graph.refine import Fit, growth
 from apportion.graph.ridge import ridge
 from apportion.graph.segments import Segments
 
@@ -69,7 +69,7 @@ def _running_sums(segments: Segments, parents: Dims, moves: NDArray[np.bool_]) -
 def _is_clock(rows: list[NDArray[Any]], dim: int) -> bool:
     """Whether every step adds the same to it."""
     steps = np.concatenate([np.diff(each[:, dim]) for each in rows])
-    return bool(len(steps) and steps[0] != 0 and np.allclose(steps, steps[0], rtol=1e-4, atol=0))
+    return bool(len(steps) and steps[0] != 0 and np.allclose(steps, steps[0], rtol=MISFIT, atol=0))
 
 
 def _reads_before(segments: Segments, fit: Fit, observations: list[NDArray[Any]], dims: Dims) -> bool:

@@ -12,8 +12,8 @@ from scipy import special
 from apportion.graph.dictionary import Dims
 from apportion.graph.evidence import Remainder
 from apportion.graph.features import Floats
-from apportion.graph.priors import DOUBT, MISFIT, MOST, PARENTS, SURE
-from apportion.graph.refine import RICH, Fit, gaussian_ratio
+from apportion.graph.priors import DOUBT, MISFIT, MOST, RICH, ROUNDED, SURE, chance_of_each
+from apportion.graph.refine import Fit, gaussian_ratio
 from apportion.graph.ridge import Ridge, Spectrum, ridge
 from apportion.graph.segments import Columns, Segments
 
@@ -121,7 +121,7 @@ class Contest:
     @property
     def _prior(self) -> float:
         """Log odds of a dimension to feed the reward."""
-        return float(special.logit(min(0.5, PARENTS / max(len(self.segments.scale.teams), 1))))
+        return float(special.logit(chance_of_each(len(self.segments.scale.teams))))
 
     def _with_overlooked(self, known: Known, barred: list[int]) -> Known:
         """Add dimensions that surely have an effect on what is left, one by one, the clearest first."""
@@ -140,7 +140,7 @@ class Contest:
         mine = self.effects(without, rest, [team])[0]
         own = self.segments.offsets.normalised(known.sums[:, known.owners[team].any(axis=0)])[0]
         rich = max(mine, self.remainder(rest, own).for_any())
-        fits = without.linear**2 / np.maximum(without.curvature, 1e-9)
+        fits = without.linear**2 / np.maximum(without.curvature, ROUNDED)
         best = [float(np.max(fits[columns.alone(other)], initial=0.0)) for other in others]
         rivals = [others[place] for place in np.argsort(best)[::-1][:MOST]]
         effects = self.effects(without, rest, rivals)

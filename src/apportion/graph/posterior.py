@@ -28,20 +28,15 @@ from threadpoolctl import threadpool_limits
 
 from apportion.graph import bernoulli, relevance
 from apportion.graph.features import MAX_PAIRED, ROWS, SAMPLE, Floats, Scale
-from apportion.graph.priors import DOUBT, MISFIT, ROUNDING
+from apportion.graph.priors import DOUBT, ENOUGH_SEGMENTS, MISFIT, NEGLIGIBLE, ROUNDED, ROUNDING, TINY
 from apportion.graph.products import Products
 from apportion.graph.relevance import Found, Problem
 
 DRAWS = 128  # from the posterior: a standard deviation of so many is right to 6%
-SEGMENTS = 600  # by which variances are found; the posterior is of all,
+SEGMENTS = 4 * ENOUGH_SEGMENTS  # by which variances are found; the posterior is of all,
 STEPS = 4 * SAMPLE  # as far as they have no more steps than that
 WIDE = 10.0  # prior variance of what every step earns
-_BASE = 25.0  # prior variance of the log odds of a segment, about those of all
-_LOG_ODDS = 4.0  # how much those of segments may vary: twice what is usual, so that few answers stay doubtful
-_RARE = 0.2  # of all: an answer that is more common has enough among any segments
-FLIPS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)  # shares of flipped answers that are tried in turn, as far as the
-# rarer answer allows,
-_CLEARLY = 0.5  # while the logarithm of the evidence grows by this much
+_LOG_ODDS = 4.0  # standard deviation over segments: twice what is usual, so that few answers stay doubtful
 
 
 class Posterior(NamedTuple):
@@ -170,10 +165,8 @@ def fit(
 
 
 def balanced(totals: Floats, order: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """So many segments of an order, with as many of the rarer of yes and no as there are, or half, if it is
-    rare, in no order again."""
-    if min(totals.mean(), 1 - totals.mean()) > _RARE:
-        return order[:count]
+    """So many segments of an order, with as many of the rarer of yes and no as there are, or half, in no
+    order again."""
     kinds = [order[totals[order] > 0], order[totals[order] <= 0]]
     rare = min(min(map(len, kinds)), count // 2)
     chosen = [kind[: rare if len(kind) == min(map(len, kinds)) else count - rare] for kind in kinds]
@@ -202,13 +195,13 @@ def _searched(
 
 
 def _flips(first: "Summed") -> tuple[Found, float]:
-    """The best variances, and the share of flipped answers by which the evidence is largest."""
+    """The best variances, and the share of flipped answers by which the evidence times its prior is largest,
+    of shares that are tried in turn as far as the rarer answer allows."""
     best, chosen, rarer = None, 0.0, min(first.left.mean(), 1 - first.left.mean())
-    for share in FLIPS:
-        if share > (1 - DOUBT) * rarer:
-            break
+    for share in np.arange(0.0, (1 - DOUBT) * rarer, DOUBT / 2).tolist():
         found = relevance.search(first.flipped(share).some(SEGMENTS).problem(), best)
-        if best is not None and found.evidence < best.evidence + _CLEARLY:
+        found = found._replace(evidence=found.evidence + bernoulli.log_prior(share))
+        if best is not None and found.evidence <= best.evidence:
             break
         best, chosen = found, share
     assert best is not None
@@ -256,14 +249,14 @@ class Summed(NamedTuple):
         steps = lengths.astype(np.float64)
         centre = sums.sum(axis=0) / steps.sum()
         unit = np.sqrt(np.maximum(squares / steps.sum() - centre**2, 0.0))
-        alive = unit > 1e-4 * np.maximum(np.abs(centre), 1e-4)
+        alive = unit > MISFIT * np.maximum(np.abs(centre), MISFIT)
         # What is the same in every segment, as a first step is, nobody can tell from a constant: it has none.
-        same = np.ptp(sums[:, alive], axis=0) <= 1e-6 * np.abs(sums[:, alive]).max(axis=0)
+        same = np.ptp(sums[:, alive], axis=0) <= ROUNDED * np.abs(sums[:, alive]).max(axis=0)
         sums = np.where(same, 0.0, (sums[:, alive] - steps[:, None] * centre[alive]) / unit[alive])
         kept = (features.take(alive), centre[alive], unit[alive], sums, steps)
         if yes_no:
             size = _LOG_ODDS * float(steps.mean()) ** -0.75
-            return cls(*kept, 0.0, totals, _log_odds(totals, 0.0), _BASE**0.5, size, True)
+            return cls(*kept, 0.0, totals, _log_odds(totals, 0.0), _LOG_ODDS, size, True)
         level = float(totals.sum() / steps.sum())
         left = totals - level * steps
         left = np.where(np.abs(left) > ROUNDING * np.abs(totals).max(), left, 0.0)
@@ -300,7 +293,7 @@ class Summed(NamedTuple):
 
     def doubt_of_size(self) -> float:
         """Standard deviation of the size's logarithm: either extreme is a standard deviation away."""
-        return max(0.25 * float(np.log(self.lengths.mean())), 1e-2)
+        return max(0.25 * float(np.log(self.lengths.mean())), NEGLIGIBLE)
 
     def likelihood(self, found: Found) -> float:
         """Of the totals in their own unit: evidence has them in units of steps."""
@@ -309,7 +302,7 @@ class Summed(NamedTuple):
     def posterior(self, found: Found, rng: np.random.Generator) -> Posterior:
         """Of all segments: N((I + Aᵀ A)⁻¹ Aᵀ b, (I + Aᵀ A)⁻¹), in units of the prior's."""
         variances = found.variances(self.features)
-        kept = np.flatnonzero(variances > MISFIT**2 * max(float(variances.sum()), 1e-300))
+        kept = np.flatnonzero(variances > MISFIT**2 * max(float(variances.sum()), TINY))
         scale = np.append(self.size * np.sqrt(variances[kept]), self.level_scale())
         columns = np.column_stack([self.sums[:, kept], self.levels()]) * scale
         flips = self.flips

@@ -22,19 +22,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.graph.features import CLIP, QUANTILES, Floats, Scale
+from apportion.graph.priors import MOST
 
 COSINES = 6
 LINE, SQUARE, SIZE, TANH, SIGN, ABOVE, BELOW, RISING, FALLING, STEP, WAVES = range(11)
 FUNCTIONS = WAVES + COSINES
-FACTORS = 3  # at the most
 _GATES = (RISING, FALLING)  # from one end of the range, or from the other
 _IN_PAIRS = (*_GATES, SIZE, STEP, ABOVE, BELOW)
 _IN_TRIPLES = (*_GATES, STEP)
-_TRIPLED = 8  # dimensions with products of three
 _ALONE = (LINE, SQUARE, SIZE, TANH, SIGN, ABOVE, BELOW, *range(WAVES, FUNCTIONS))
+FACTORS = len((_ALONE, _IN_PAIRS, _IN_TRIPLES))  # at the most
 BLOCKS = 2 * FACTORS  # kinds of features: smooth or not, of one dimension, of two and of three
 _SMOOTH = (LINE, SQUARE)
-_NONE = -1  # the place of a factor that is not there
 
 Feature = tuple[tuple[int, int], ...]  # dimension and function of each factor
 
@@ -84,11 +83,11 @@ class Products(NamedTuple):
         dims = dims[~self.plain[dims]]
         more = [
             tuple(zip(chosen, functions, strict=True))
-            for count, which, of in ((2, dims, _IN_PAIRS), (3, dims[:_TRIPLED], _IN_TRIPLES))
+            for count, which, of in ((2, dims, _IN_PAIRS), (3, dims[:MOST], _IN_TRIPLES))
             for chosen in combinations(sorted(which.tolist()), count)
             for functions in product(*(_GATES if self.binary[dim] else of for dim in chosen))
         ]
-        return self.take(np.sum(self.dims != _NONE, axis=1) == 1).joined(more)
+        return self.take(self.factors == 1).joined(more)
 
     def joined(self, more: Iterable[Feature]) -> Self:
         added = self._with(more)
@@ -98,7 +97,7 @@ class Products(NamedTuple):
         )
 
     def _with(self, features: Iterable[Feature]) -> Self:
-        padded = [[*each, *[(_NONE, 0)] * (FACTORS - len(each))] for each in features]
+        padded = [[*each, *[(-1, 0)] * (FACTORS - len(each))] for each in features]
         table = np.array(padded, np.int64).reshape(-1, FACTORS, 2)
         return self._replace(dims=table[..., 0], functions=table[..., 1])
 
@@ -110,6 +109,16 @@ class Products(NamedTuple):
         return len(self.dims)
 
     @property
+    def there(self) -> NDArray[np.bool_]:
+        """[P, FACTORS] whether there is such a factor."""
+        return np.asarray(self.dims >= 0)
+
+    @property
+    def factors(self) -> NDArray[np.int64]:
+        """[P] how many there are."""
+        return self.there.sum(axis=1)
+
+    @property
     def looks_at(self) -> NDArray[np.bool_]:
         """[P, K] which dimensions each feature looks at."""
         return np.any(self.dims[..., None] == np.arange(len(self.used)), axis=1)
@@ -117,24 +126,22 @@ class Products(NamedTuple):
     @property
     def owners(self) -> NDArray[np.bool_]:
         """[P, I] which inputs each feature looks at."""
-        there = self.dims[..., None] != _NONE
-        return np.any(there & (self.inputs[self.dims][..., None] == np.unique(self.inputs)), axis=1)
+        theirs = self.inputs[self.dims][..., None] == np.unique(self.inputs)
+        return np.any(self.there[..., None] & theirs, axis=1)
 
     @property
     def blocks(self) -> NDArray[np.int64]:
         """[P] the kind of each: by how many factors it has, and whether these are smooth."""
-        there = self.dims != _NONE
-        count = there.sum(axis=1)
-        smooth = np.all(~there | np.isin(self.functions, _GATES), axis=1)
-        smooth |= (count == 1) & np.isin(self.functions[:, 0], _SMOOTH)
-        return np.asarray(2 * (count - 1) + ~smooth)
+        smooth = np.all(~self.there | np.isin(self.functions, _GATES), axis=1)
+        smooth |= (self.factors == 1) & np.isin(self.functions[:, 0], _SMOOTH)
+        return np.asarray(2 * (self.factors - 1) + ~smooth)
 
     @property
     def portions(self) -> Floats:
         """[P] of its kind's variance for the same inputs; waves have less the shorter they are."""
-        short = np.maximum(self.functions[:, 0] - WAVES + 1, 1) * (self.dims[:, 1] == _NONE)
+        short = np.maximum(self.functions[:, 0] - WAVES + 1, 1) * (self.factors == 1)
         portion = 1.0 / np.maximum(short, 1) ** 2
-        whose = np.where(self.dims == _NONE, _NONE, self.inputs[self.dims]).tolist()
+        whose = np.where(self.there, self.inputs[self.dims], -1).tolist()
         names = [(block, *inputs) for block, inputs in zip(self.blocks.tolist(), whose, strict=True)]
         whole: Counter[tuple[int, ...]] = Counter()
         for name, each in zip(names, portion.tolist(), strict=True):
@@ -149,20 +156,20 @@ class Products(NamedTuple):
         first, *others = self._columns().T
         found = table[:, first]
         for column in others:
-            there = np.flatnonzero(column != _NONE)
+            there = np.flatnonzero(column >= 0)
             found[:, there] *= table[:, column[there]]
         return found
 
     def _columns(self) -> NDArray[np.int64]:
         """[P, FACTORS] of the table; -1, its last, where there is no factor."""
-        return np.where(self.dims == _NONE, _NONE, self.dims * FUNCTIONS + self.functions)
+        return np.where(self.there, self.dims * FUNCTIONS + self.functions, -1)
 
     def _table(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """[N, K · FUNCTIONS + 1] every function of every dimension, and 1."""
         z = (np.asarray(x)[:, self.used] - self.mean) / self.std
         z = np.clip(z, self.quantiles[0], self.quantiles[-1]).astype(np.float32)
         table = np.empty((len(z), len(self.used), FUNCTIONS), np.float32)
-        table[..., LINE], table[..., SQUARE], table[..., SIZE] = z, z**2 - 1, np.abs(z) - 0.8
+        table[..., LINE], table[..., SQUARE], table[..., SIZE] = z, z**2 - 1, np.abs(z) - np.sqrt(2 / np.pi)
         table[..., TANH], table[..., SIGN] = np.tanh(z), np.sign(z)
         table[..., ABOVE], table[..., BELOW] = np.maximum(z - 1, 0), np.maximum(-z - 1, 0)
         low, high = self.quantiles[0].astype(np.float32), self.quantiles[-1].astype(np.float32)

@@ -8,13 +8,23 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.dictionary import UNIVARIATE, WAVES, Dictionary, Dims, batches, rows_at_once, subsets
+from apportion.graph.dictionary import UNIVARIATE, Dictionary, Dims, batches, rows_at_once, subsets
 from apportion.graph.features import MAX_PAIRED, NUMBERS_AT_ONCE, ROWS, Floats
-from apportion.graph.priors import ALIKE, CHANCE, MISFIT, MOST, NEGLIGIBLE, OF_REST, ROUNDING, WORTH
+from apportion.graph.priors import (
+    ALIKE,
+    CHANCE,
+    ENOUGH_SEGMENTS,
+    MISFIT,
+    NEGLIGIBLE,
+    OF_REST,
+    RICH,
+    ROUNDED,
+    ROUNDING,
+    TINY,
+    WORTH,
+)
 from apportion.graph.ridge import Ridge, Spectrum, ridge
 from apportion.graph.segments import Segments
-
-RICH = 2 * MOST  # dimensions: of more, interactions are too many to tell apart, and none is added
 
 
 class RewardModel(NamedTuple):
@@ -51,7 +61,7 @@ class Fit(NamedTuple):
         noted: list[Dims] | None = None,
     ) -> Self:
         chosen = np.array(sorted(dims), np.int64)
-        waves = min(WAVES, segments.count // 4) if len(chosen) <= RICH else 0
+        waves = min(ENOUGH_SEGMENTS, segments.count // 4) if len(chosen) <= RICH else 0
         basis = Dictionary.rich(segments.scale, chosen, waves, rng, noted or [])
         return cls._to(segments, basis, basis.sums(segments.rows), noted or [])
 
@@ -208,9 +218,8 @@ def _drop(segments: Segments, fit: Fit, claims: dict[int, float], rng: np.random
         dim = int(fit.basis.dims[_weakest(segments, fit)])
         smaller = Fit.of(segments, fit.parents - {dim}, rng, fit.noted)  # its waves are the others' now
         loss, sure = growth(smaller.ridge, fit.ridge)
-        least = min(WORTH, max(OF_REST * fit.unexplained, MISFIT))
         share, claim = loss / segments.variance, claims.get(dim, np.inf)
-        if (share > least and sure > CHANCE) or share > max(ALIKE * claim, MISFIT):
+        if (share > WORTH and sure > CHANCE) or share > max(ALIKE * claim, MISFIT):
             break
         fit = smaller
     return fit
@@ -219,8 +228,8 @@ def _drop(segments: Segments, fit: Fit, claims: dict[int, float], rng: np.random
 def _weakest(segments: Segments, fit: Fit) -> int:
     """The place of the dimension whose features the fit would miss least: B_gᵀ [(G + nλ)⁻¹_gg]⁻¹ B_g."""
     left = segments.offsets.remove(fit.sums)
-    spread = np.sum(left**2, axis=0) + 1e-12
-    gram = left.T @ left + np.diag(max(fit.ridge.penalty, 1e-9) * spread)
+    spread = np.sum(left**2, axis=0) + ROUNDING
+    gram = left.T @ left + np.diag(max(fit.ridge.penalty, ROUNDING) * spread)
     inverse = np.linalg.inv(gram / np.sqrt(np.outer(spread, spread)))
     weights = fit.ridge.weights * np.sqrt(spread)
     blocks = [np.flatnonzero(touched) for touched in fit.basis.owners[fit.basis.dims]]
@@ -231,7 +240,7 @@ def _weakest(segments: Segments, fit: Fit) -> int:
 def growth(without: Ridge, whole: Ridge) -> tuple[float, float]:
     """Of the mean squared error on left-out segments, and how many standard errors that is."""
     more = without.errors**2 - whole.errors**2
-    return float(more.mean()), float(more.mean() / (more.std() / np.sqrt(len(more)) + 1e-300))
+    return float(more.mean()), float(more.mean() / (more.std() / np.sqrt(len(more)) + TINY))
 
 
 def gaussian_ratio(without: Ridge, whole: Ridge) -> float:
@@ -267,7 +276,7 @@ def best_factor(segments: Segments, fit: Fit) -> tuple[Dims, float, int]:
         steps = zip(np.split(z, ends), np.split(reward, ends), strict=True)
         parts += [np.concatenate([paid @ each, paid @ (each**2 - 1)]) for each, paid in steps]
     unit, errors = segments.offsets.normalised(np.stack(parts))[0], fit.ridge.errors
-    shares = (errors @ unit) ** 2 / max(float(np.sum(segments.offsets.remove(errors) ** 2)), 1e-300)
+    shares = (errors @ unit) ** 2 / max(float(np.sum(segments.offsets.remove(errors) ** 2)), TINY)
     shares *= np.tile(~np.isin(dims, fit.basis.dims), 2)
     best = int(np.argmax(shares))
     return dims[[best % len(dims)]], float(shares[best]), len(shares)
@@ -298,9 +307,9 @@ def best_product(segments: Segments, remainder: Floats, degree: int) -> tuple[Di
         for direction, part in zip(basis[number], along, strict=True):
             part += direction * sums
     spread = squares - np.sum(along**2, axis=0)
-    alive = (spread > 1e-9 * squares) & (second[:, 0] > first[:, -1:])
+    alive = (spread > ROUNDED * squares) & (second[:, 0] > first[:, -1:])
     fit = np.where(alive, cross**2 / np.where(alive, spread, 1.0), 0.0) / max(
-        float(np.sum(remainder**2)), 1e-300
+        float(np.sum(remainder**2)), TINY
     )
     place, last = np.unravel_index(np.argmax(fit), fit.shape)
     return dims[[*first[place], *second[last]]], float(fit.max()), max(int(alive.sum()), 1)

@@ -15,17 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
+from scipy.special import logit
 
 from apportion.graph.bernoulli import ITERATIONS, Laplace, Seen
 from apportion.graph.features import Floats
-from apportion.graph.priors import RELEVANT, WORTH
+from apportion.graph.priors import CHANCE, RICH, ROUNDING, TINY, WORTH, chance_of_each
 from apportion.graph.products import BLOCKS, Products
 
-_RICH = 10  # dimensions at the most that are called relevant, for their many products
 _IRRELEVANT_AT = -8.0  # log g; both kinds have a standard deviation of 1
 _BLOCK_PRIOR, _NOISE_PRIOR = (-2.0, 1.0), (-3.0, 4.0)  # mean and standard deviation of log v, log σ²
-_RELEVANCES, _VARIANCES, _NOISES = (-12.0, 0.0), (-14.0, 1.0), (-12.0, 4.0)  # bounds
-_UNKNOWN = -1.0  # log g where a search begins
 _NEW = _IRRELEVANT_AT / 2  # log v of kinds of features that are new
 
 
@@ -58,7 +56,8 @@ class Found(NamedTuple):
     def before(self, kinds: int) -> "Found":
         """Where to begin with more features: those from this kind on are new, and worth little."""
         blocks = np.where(np.arange(BLOCKS) < kinds, self.blocks, _NEW)
-        return self._replace(relevances=np.maximum(self.relevances, _UNKNOWN), blocks=blocks)
+        relevances = np.maximum(self.relevances, _unknown(len(self.relevances)))
+        return self._replace(relevances=relevances, blocks=blocks)
 
     def variances(self, features: Products) -> Floats:
         """[P] the prior variance of each feature's weight."""
@@ -66,13 +65,20 @@ class Found(NamedTuple):
         return features.portions * np.exp(exponents)
 
 
+def _unknown(dims: int) -> float:
+    """log g of each of so many dimensions where a search begins."""
+    return float(np.log(chance_of_each(dims)))
+
+
 def search(problem: Problem, before: Found | None = None) -> Found:
     """From where an earlier search with fewer features ended, if there was one."""
     dims = len(np.unique(problem.features.inputs))
-    start = np.concatenate([np.full(dims, _UNKNOWN), np.zeros(BLOCKS), [-3.0]])
+    start = np.concatenate([np.full(dims, _unknown(dims)), np.zeros(BLOCKS), [_NOISE_PRIOR[0]]])
     if before is not None:
         start = np.concatenate([before.relevances, before.blocks, [before.log_noise]])
-    bounds = [_RELEVANCES] * dims + [_VARIANCES] * BLOCKS + [_NOISES]
+    # As far as each is likely before any data: what hardly matters would go anywhere.
+    likely = zip(_MIDDLES - CHANCE * _WIDTHS, _MIDDLES + CHANCE * _WIDTHS, strict=True)
+    bounds = [(_IRRELEVANT_AT - CHANCE, 0.0)] * dims + list(likely)
     best = minimize(
         _Objective(problem),
         start,
@@ -85,7 +91,7 @@ def search(problem: Problem, before: Found | None = None) -> Found:
     found = Found(relevances, blocks, log_noise, np.zeros(0, np.int64), -float(best.fun))
     varied = found.variances(problem.features) @ (problem.features.looks_at & ~problem.features.plain)
     order = np.argsort(-varied, kind="stable")
-    return found._replace(relevant=order[varied[order] > WORTH * varied.max(initial=1e-300)][:_RICH])
+    return found._replace(relevant=order[varied[order] > WORTH * varied.max(initial=TINY)][:RICH])
 
 
 def averaged(problem: Problem, found: Found) -> Found:
@@ -99,7 +105,7 @@ def averaged(problem: Problem, found: Found) -> Found:
         other, relevant = at.copy(), at[place] > _IRRELEVANT_AT / 2
         other[place] = _IRRELEVANT_AT if relevant else 0.0
         gain = (best - objective.evidence(other)) * (1 if relevant else -1)
-        odds = np.log(RELEVANT / (1 - RELEVANT)) + gain
+        odds = logit(chance_of_each(dims)) + gain
         logs = np.array([-np.logaddexp(0.0, -odds), -np.logaddexp(0.0, odds)])
         relevances[place] = np.logaddexp(*(logs + np.sort([at[place], other[place]])[::-1]))
         probabilities[place] = np.exp(logs[0])
@@ -135,7 +141,7 @@ class _Objective:
                 else self.laplace(covariance)
             )
         except LinAlgError:  # too little noise for rounding: as bad as can be
-            return 1e12, np.zeros_like(at)
+            return 1 / ROUNDING, np.zeros_like(at)
         along, pulled = self.sums.T @ seen.response, self.sums.T @ seen.pull
         free = np.einsum("ep,ep->p", self.sums, seen.inverse @ self.sums)
         by_feature = variances * (0.5 * (along**2 - free) + along * pulled)
@@ -162,7 +168,8 @@ def _gaussian(covariance: Floats, noise: Floats, totals: Floats) -> Seen:
 def _prior(relevances: Floats, blocks: Floats, log_noise: float) -> tuple[float, Floats]:
     """Logarithm of the prior density, up to a constant, and its gradient."""
     kinds = np.stack([relevances, relevances - _IRRELEVANT_AT])
-    logs = np.log([[RELEVANT], [1 - RELEVANT]]) - 0.5 * kinds**2
+    prior = chance_of_each(len(relevances))
+    logs = np.log([[prior], [1 - prior]]) - 0.5 * kinds**2
     density = np.logaddexp(*logs)
     slope = -np.sum(np.exp(logs - density) * kinds, axis=0)
     rest = (np.append(blocks, log_noise) - _MIDDLES) / _WIDTHS

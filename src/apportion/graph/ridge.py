@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.graph.features import Floats
-from apportion.graph.priors import ROUNDING
+from apportion.graph.priors import ROUNDED, ROUNDING, TINY
 
 PENALTIES = 10.0 ** np.arange(-8.0, 3.0)  # as shares of each feature's own variance
 
@@ -42,7 +42,7 @@ class Offsets(NamedTuple):
         for place, column in enumerate(columns.T):
             left = column - basis @ (basis.T @ column)
             size = np.sqrt(left @ left)
-            if size > 1e-6 * np.sqrt(column @ column):
+            if size > ROUNDED * np.sqrt(column @ column):
                 basis = np.column_stack([basis, left / size])
             else:
                 columns[:, place] = 0.0
@@ -56,7 +56,7 @@ class Offsets(NamedTuple):
         were multiplied with [P]."""
         left = self.remove(sums)
         length = np.sqrt(np.sum(left**2, axis=0))
-        alive = length > 1e-6 * np.sqrt(np.sum(sums**2, axis=0))
+        alive = length > ROUNDED * np.sqrt(np.sum(sums**2, axis=0))
         per_sum = np.where(alive, 1 / np.where(alive, length, 1.0), 0.0)
         return left * per_sum, per_sum
 
@@ -93,7 +93,7 @@ class Spectrum(NamedTuple):
         best = Ridge(np.zeros(0), 0.0, 0.0, 0.0, np.full(len(y), np.inf), 0.0)
         for penalty in penalties:
             kept_back = self.kept_back(penalty)
-            slack = np.maximum(outside + directions**2 @ kept_back, 1e-15)
+            slack = np.maximum(outside + directions**2 @ kept_back, ROUNDING)
             # The only segment of its length, say: offsets follow it whatever it is, so that it tells nothing.
             errors = np.where(known, (missed + directions @ (kept_back * along)) / slack, 0.0)
             if np.mean(errors**2) < best.error:
@@ -116,10 +116,10 @@ def _principal(x: Floats) -> tuple[Floats, Floats]:
     # By NumPy, for other lanes' looks go on meanwhile; SciPy's linear algebra lets no other thread run.
     if x.shape[0] <= x.shape[1]:
         variances, directions = np.linalg.eigh(x @ x.T)
-        kept = variances > 1e-12 * max(variances[-1], 1e-300)
+        kept = variances > ROUNDING * max(variances[-1], TINY)
         return directions[:, kept], variances[kept]
     if not x.shape[1]:
         return np.zeros((len(x), 0)), np.zeros(0)
     variances, axes = np.linalg.eigh(x.T @ x)
-    kept = variances > 1e-12 * max(variances[-1], 1e-300)
+    kept = variances > ROUNDING * max(variances[-1], TINY)
     return x @ (axes[:, kept] / np.sqrt(variances[kept])), variances[kept]

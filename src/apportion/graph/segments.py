@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from apportion.graph.dictionary import UNIVARIATE, Dictionary, Dims
 from apportion.graph.features import Floats, Scale
+from apportion.graph.priors import TINY
 from apportion.graph.ridge import Offsets
 
 
@@ -36,7 +37,7 @@ class Segments:
     @cached_property
     def variance(self) -> float:
         """Of the totals, but for offsets; never zero, so that shares of it can be taken."""
-        return max(float(np.mean(self.offsets.remove(self.totals) ** 2)), 1e-300)
+        return max(float(np.mean(self.offsets.remove(self.totals) ** 2)), TINY)
 
     @cached_property
     def columns(self) -> "Columns":

@@ -16,7 +16,7 @@ from apportion.graph.dictionary import Dims
 from apportion.graph.evidence import log_mean
 from apportion.graph.features import ROWS, Floats, evenly, rows_of
 from apportion.graph.places import Contest
-from apportion.graph.priors import DOUBT, MISFIT, NEGLIGIBLE, RELEVANT, SURE, UNSURE
+from apportion.graph.priors import DOUBT, MISFIT, ROUNDING, SURE, UNSURE, chance_of_each
 from apportion.graph.refine import Fit
 from apportion.graph.segments import Columns, Segments
 
@@ -71,7 +71,7 @@ def judge(segments: Segments, fit: Fit, negligible: float, rng: np.random.Genera
     least = (negligible, in_totals(segments, columns, fit, negligible))
     ratios = np.stack([remainder.against(each) for each in least])
     absence = np.ones((2, dims))  # from totals, and from single steps as well
-    hidden = DOUBT * min(fit.unexplained / (3 * NEGLIGIBLE), 1.0)
+    hidden = DOUBT * min(fit.unexplained / negligible, 1.0)  # of what is still unexplained
     for team, effect in zip(others, contest.effects(remainder, known, others), strict=True):
         odds = _log_odds_of_worth(known.found, columns, ratios, team)
         absence[:, team] = special.expit(-odds)[:, None] * (1 - hidden)
@@ -150,7 +150,8 @@ def _log_odds_of_worth(found: NDArray[np.bool_], columns: Columns, ratios: Float
     logs = [log_mean(each.T) for each in ways]
     if not logs:
         return np.full(len(ratios), -np.inf)
-    return np.asarray(log_mean(np.stack(logs)) + special.logit([RELEVANT, 0.5]))
+    chances = [chance_of_each(len(columns.dictionaries[0].scale.teams)), 0.5]
+    return np.asarray(log_mean(np.stack(logs)) + special.logit(chances))
 
 
 def in_totals(segments: Segments, columns: Columns, fit: Fit, share: float) -> Floats:
@@ -161,6 +162,6 @@ def in_totals(segments: Segments, columns: Columns, fit: Fit, share: float) -> F
     rows = rows_of(segments.rows, evenly(ROWS, int(segments.lengths.sum())))
     variances = np.concatenate([each.features(rows).var(axis=0) for each in columns.dictionaries])
     paid = segments.count * segments.variance
-    varied = max(float(np.var(fit.model.predict(rows))), 1e-18 * paid)
+    varied = max(float(np.var(fit.model.predict(rows))), ROUNDING * paid)
     ratios = variances * columns.per_sum**2 * paid / varied
     return share / np.clip(ratios, 1.0, 1 / MISFIT)
