@@ -25,6 +25,8 @@ Fields = dict[str, Any]  # of a step, under dotted names
 def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
     """The steps of all episodes."""
     path = Path(data)
+    of_table = f"--path names a column of a table, which {data} is not: leave it out"
+    check(isinstance(columns, Choice) or columns.path is None, of_table)
     found = _Found.of(path, columns.steps)
     given = columns
     if isinstance(columns, Columns):

@@ -75,7 +75,7 @@ def _format(data: str, columns: Columns | Choice) -> Format:
     if known is None or (not path.suffix and path.exists()):
         endings = ", ".join(filter(None, FORMATS))
         raise UserError(f"{data} is none of {endings}, nor a Minari data set: convert it")
-    for field in (*FIELDS, "without") if isinstance(columns, Columns) else ():
+    for field in (*FIELDS, "without", "path") if isinstance(columns, Columns) else ():
         given = getattr(columns, field)
         no_table = f"names a column of a table, which {data} is not: leave it out"
         check(given is None, f"--{field} {given} {no_table}")

@@ -38,6 +38,10 @@ def fit(
     steps: str | None = None,
     seen: str | None = None,
     outcome_kind: Literal["auto", "amount", "yes-no"] = "auto",
+    path: str | None = None,
+    count: str | None = None,
+    null: str | None = None,
+    value: str | None = None,
     seeds: int = 1,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
@@ -48,11 +52,26 @@ def fit(
     run folder.
 
     `data` is a CSV, Parquet, JSON Lines, NPZ or HDF5 file, or the id of a Minari data set; what follows up to
-    `seen` says which columns are what, and `outcome_kind` whether outcomes are amounts, or yes and no.
+    `seen` says which columns are what, `outcome_kind` whether outcomes are amounts, or yes and no, and `path`
+    and what follows up to `value` what stands where in a table with a row for each path.
     `settings` are other flags of `apportion fit` by name: {"updates": 2_000, "method.hidden": (64, 64)}.
     """
     columns = Columns(
-        episode, step, states, actions, outcome, terminated, without, lags, steps, seen, outcome_kind
+        episode=episode,
+        step=step,
+        states=states,
+        actions=actions,
+        outcome=outcome,
+        terminated=terminated,
+        without=without,
+        lags=lags,
+        steps=steps,
+        seen=seen,
+        outcome_kind=outcome_kind,
+        path=path,
+        count=count,
+        null=null,
+        value=value,
     )
     config = logged(os.fspath(data), method, backbone)
     parts = {"method": config.method_config, "fitting": Fitting()}

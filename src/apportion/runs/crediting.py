@@ -50,6 +50,9 @@ def relabel_rows(
     """Credit of other data, or of those that the run was fitted to. What noise added to an outcome that is
     known is spread evenly over the steps; with `exact`, so is a level that all outcomes have in common."""
     rows, log = read_for(run, data)
+    paths = rows.choice is not None and rows.choice.path is not None
+    no_steps = f"{data} has a row for each path, and none for a step to write: see `apportion credit --by`"
+    check(not paths, no_steps)
     unpaid = np.isnan(rows.totals)
     who = f"{data}: episode {np.argmax(unpaid) + 1} of {len(unpaid)} has no outcome"
     check(not (exact and unpaid.any()), f"{who}: fill it in, or relabel without --exact")
