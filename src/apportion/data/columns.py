@@ -68,6 +68,9 @@ class Columns:
     """With --count: the column that counts those that did not."""
     value: str | None = None
     """With --count: the column with what all conversions of the row are worth; outcomes are amounts then."""
+    embed: str | None = None
+    """Turn columns of more than 50 different texts into vectors, one input each: hashing, of words and pairs
+    of them, or module:function, which gets a list of texts and gives an array with a row for each."""
 
     def __post_init__(self) -> None:
         check(0 <= self.lags <= 100, f"--lags {self.lags} must be from 0 to 100")

@@ -42,6 +42,7 @@ def fit(
     count: str | None = None,
     null: str | None = None,
     value: str | None = None,
+    embed: str | None = None,
     seeds: int = 1,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
@@ -53,7 +54,8 @@ def fit(
 
     `data` is a CSV, Parquet, JSON Lines, NPZ or HDF5 file, or the id of a Minari data set; what follows up to
     `seen` says which columns are what, `outcome_kind` whether outcomes are amounts, or yes and no, and `path`
-    and what follows up to `value` what stands where in a table with a row for each path.
+    and what follows up to `value` what stands where in a table with a row for each path. `embed` turns free
+    texts into vectors.
     `settings` are other flags of `apportion fit` by name: {"updates": 2_000, "method.hidden": (64, 64)}.
     """
     columns = Columns(
@@ -72,6 +74,7 @@ def fit(
         count=count,
         null=null,
         value=value,
+        embed=embed,
     )
     config = logged(os.fspath(data), method, backbone)
     parts = {"method": config.method_config, "fitting": Fitting()}
@@ -101,6 +104,7 @@ def relabel(
     credit: bool = False,
     exact: bool = False,
     precision: Precision | None = None,
+    embed: str | None = None,
     tell: Tell = silent,
 ) -> str:
     """Write logged episodes again with the learned reward of each step, and say where: to `out`, which has
@@ -108,12 +112,14 @@ def relabel(
 
     Beside the reward stand `reward_low` and `reward_high`, between which it is in 90% of cases. With
     `credit`, each dimension's Shapley share is written, too; with `exact`, rewards of an episode sum up to
-    its outcome, a level that all outcomes have in common included.
+    its outcome, a level that all outcomes have in common included. `embed` names the embedder of the fit
+    again, where it was one's own.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     name, suffix = os.fspath(data), Path(data).suffix
     check(out is not None or not suffix, f"where should the new {suffix} file be written? Give --out")
     target = relabelled_id(name, opened.config["method"]["name"]) if out is None else os.fspath(out)
     check_target(name, target)
-    write_copy(name, target, relabel_rows(opened.folder, name, exact, credit, precision or Precision(), tell))
+    precision = precision or Precision()
+    write_copy(name, target, relabel_rows(opened.folder, name, exact, credit, precision, tell, embed))
     return target

@@ -45,11 +45,17 @@ Columns = dict[str, Floats]
 
 
 def relabel_rows(
-    run: RunFolder, data: str, exact: bool, credit: bool, precision: Precision, tell: Tell
+    run: RunFolder,
+    data: str,
+    exact: bool,
+    credit: bool,
+    precision: Precision,
+    tell: Tell,
+    embed: str | None = None,
 ) -> Earned:
     """Credit of other data, or of those that the run was fitted to. What noise added to an outcome that is
     known is spread evenly over the steps; with `exact`, so is a level that all outcomes have in common."""
-    rows, log = read_for(run, data)
+    rows, log = read_for(run, data, embed=embed)
     paths = rows.choice is not None and rows.choice.path is not None
     no_steps = f"{data} has a row for each path, and none for a step to write: see `apportion credit --by`"
     check(not paths, no_steps)
@@ -90,7 +96,8 @@ def _columns(credit: Credit, steps: list[Steps], answers: tuple[float, float] | 
     """[N] the credit of each step, and the ends of its interval. Of yes and no these are log odds, and how
     much each step changed the probability; or, exactly, parts of the outcome in the data's own numbers."""
     if answers is not None and exact:
-        parts = np.concatenate([credit.divided(each) for each in steps]) * (answers[1] - answers[0])
+        each = [credit.divided(own, np.array([len(own.reward)])) for own in steps]
+        parts = np.concatenate(each) * (answers[1] - answers[0])
         return _with_ends(REWARD, [(parts[:, 0], *quantiles(parts, INTERVAL))])
     found = _with_ends(REWARD, [(each.reward, *each.within(INTERVAL)) for each in steps])
     if answers is not None:
@@ -157,12 +164,14 @@ class _Kinds(NamedTuple):
         return found
 
 
-def credit_by(run: RunFolder, data: str | None, by: str, tell: Tell = silent) -> dict[str, Any]:
+def credit_by(
+    run: RunFolder, data: str | None, by: str, tell: Tell = silent, embed: str | None = None
+) -> dict[str, Any]:
     """Plain data for JSON: a row for each value of the column, the largest credit first. In the unit of
     outcomes; of yes and no, in episodes that came to a yes."""
     credit = need_credit(run)
     source = read_facts(run)["data"] if data is None else data
-    rows, log = read_for(run, source)
+    rows, log = read_for(run, source, embed=embed)
     spec, learned = run.read_spec(), None
     if credit.share < 1:
         learned = read_learned(run).mean_rewards(records_of(spec, log))
@@ -230,16 +239,18 @@ def _earned(
     rng, draws = np.random.default_rng(0), credit.posterior.weights.shape[0]
     found, weight = np.zeros((len(kinds.names), draws)), np.zeros(draws)
     rates = np.ones(len(kinds.codes))
-    every = zip(rows.starts.tolist(), credit.of_episodes(episodes, learned, log.totals), strict=True)
-    for number, (start, steps) in enumerate(every):
-        earned = steps.drawn() if log.answers is None else credit.divided(steps)
-        where = slice(start, start + len(earned))
+    for some, steps in credit.of_blocks(episodes, learned, log.totals):
+        starts, lengths = rows.starts[some] - rows.starts[some.start], rows.lengths[some]
+        earned = steps.drawn() if log.answers is None else credit.divided(steps, lengths)
+        where = slice(rows.starts[some.start], rows.starts[some.start] + len(earned))
         if log.answers is not None:
-            rates[where] = earned[:, 0].sum() / (steps.reward.sum() or 1.0)
-        times = np.append(1.0, rng.poisson(1.0, draws - 1))
-        np.add.at(found, kinds.codes[where], earned * times)
-        weight += times
-        tell(number + 1, len(episodes))
+            gained, odds = (np.add.reduceat(each, starts) for each in (earned[:, 0], steps.reward))
+            rates[where] = np.repeat(gained / np.where(odds == 0, 1.0, odds), lengths)
+        times = np.column_stack([np.ones(len(lengths)), rng.poisson(1.0, (len(lengths), draws - 1))])
+        earned *= np.repeat(times, lengths, axis=0)
+        found += (kinds.codes[where] == np.arange(len(found))[:, None]) @ earned
+        weight += times.sum(axis=0)
+        tell(some.stop, len(episodes))
     return found * len(episodes) / np.maximum(weight, 1.0), rates
 
 

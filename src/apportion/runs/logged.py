@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from apportion.core.categories import expand_actions, expand_observations
-from apportion.core.config import Tell, UserError, silent
+from apportion.core.config import Tell, UserError, check, silent
 from apportion.core.spec import Spec
 from apportion.core.types import Record
 from apportion.data.columns import Columns
 from apportion.data.encoding import MOST_CATEGORIES
 from apportion.data.reading import read_rows
 from apportion.data.rows import Log, Rows
+from apportion.data.texts import HASHING, with_vectors
 from apportion.envs.messages import Arrays
 from apportion.envs.spaces import learners_actions
 from apportion.runs.folder import DataFile, RunFolder
@@ -75,11 +76,16 @@ def learners_record(spec: Spec, log: Log, number: int, name: int) -> Record:
     )
 
 
-def read_for(run: RunFolder, data: str, tell: Tell = silent) -> tuple[Rows, Log]:
-    """Other data in the way that the run's own were read; outcomes are NaN where they are not known."""
+def read_for(run: RunFolder, data: str, tell: Tell = silent, embed: str | None = None) -> tuple[Rows, Log]:
+    """Other data in the way that the run's own were read; outcomes are NaN where they are not known. An
+    embedder of somebody's own is code: it is imported only where it was named again, by `embed`."""
     facts = read_facts(run)
+    encoding = facts["encoding"]
+    named = encoding.embed in ("", HASHING, embed)
+    check(named, f"{run.path}: texts became vectors by {encoding.embed}: say --embed {encoding.embed} again")
     rows = read_rows(data, facts["columns"] or Columns(), tell, paid=False)
-    return rows, facts["encoding"].apply(rows).answered(facts["answers"], data)
+    vectors = with_vectors(rows, encoding.texts, encoding.embed)
+    return rows, encoding.apply(vectors).answered(facts["answers"], data)
 
 
 def from_origins(run: RunFolder, observations: Any, actions: Any) -> tuple[Any, Any]:
