@@ -5,6 +5,7 @@ is a vector, one input of as many columns. Lines are read one by one, and only c
 """
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -151,7 +152,8 @@ def _read(path: Path, found: _Found, wanted: list[str], tell: Tell) -> dict[str,
         for place, step in enumerate(listed, start=start):
             fields = common | flat(step)
             for name, column in plain.items():
-                column[place] = fields.get(name)
+                value = fields.get(name)
+                column[place] = sys.intern(value) if isinstance(value, str) else value  # once each
             for name, matrix in matrices.items():
                 if name in fields:
                     matrix[place] = fields[name]

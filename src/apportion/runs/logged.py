@@ -1,5 +1,6 @@
 """Logged episodes as a run knows them: facts about them as a Spec, and each as its learners see it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +80,25 @@ def learners_record(spec: Spec, log: Log, number: int, name: int) -> Record:
 def read_for(run: RunFolder, data: str, tell: Tell = silent, embed: str | None = None) -> tuple[Rows, Log]:
     """Other data in the way that the run's own were read; outcomes are NaN where they are not known. An
     embedder of somebody's own is code: it is imported only where it was named again, by `embed`."""
+    rows, as_log = reader_for(run, data, tell, embed)
+    return rows, as_log(rows)
+
+
+def reader_for(
+    run: RunFolder, data: str, tell: Tell = silent, embed: str | None = None
+) -> tuple[Rows, Callable[[Rows], Log]]:
+    """The same, with what makes a log of some of the episodes: of all, it may be many times as large."""
     facts = read_facts(run)
     encoding = facts["encoding"]
     named = encoding.embed in ("", HASHING, embed)
     check(named, f"{run.path}: texts became vectors by {encoding.embed}: say --embed {encoding.embed} again")
     rows = read_rows(data, facts["columns"] or Columns(), tell, paid=False)
-    vectors = with_vectors(rows, encoding.texts, encoding.embed)
-    return rows, encoding.apply(vectors).answered(facts["answers"], data)
+
+    def as_log(some: Rows) -> Log:
+        vectors = with_vectors(some, encoding.texts, encoding.embed)
+        return encoding.apply(vectors).answered(facts["answers"], data)
+
+    return rows, as_log
 
 
 def from_origins(run: RunFolder, observations: Any, actions: Any) -> tuple[Any, Any]:
