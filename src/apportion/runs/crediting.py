@@ -6,6 +6,7 @@ what its method has learned.
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,7 +84,10 @@ def relabel_rows(
         if exact:  # with what is missing of each outcome spread evenly
             missing = (some.totals - np.add.reduceat(columns[REWARD], some.starts)) / some.lengths
             columns = {name: values + np.repeat(missing, some.lengths) for name, values in columns.items()}
-        shares, more = _shares(explainer, learned.sound, log) if explainer is not None else ({}, {})
+        shares, more = Columns(), Columns()
+        if explainer is not None:
+            on = partial(_told, tell, episodes.start, len(rows.lengths))
+            shares, more = _shares(explainer, learned.sound, log, on)
         parts.append((columns.pop(REWARD), shares, {**columns, **more}))
         tell(episodes.stop, len(rows.lengths))
     reward = np.concatenate([part[0] for part in parts])
@@ -94,6 +98,11 @@ def relabel_rows(
             free += "_"
         shares[free] = reward - sum(shares.values())
     return Earned(rows, reward, shares, columns)
+
+
+def _told(tell: Tell, before: int, whole: int, done: int, of: int) -> None:
+    """Of a part, what it is of all."""
+    tell(before + done, whole)
 
 
 def _blocks(lengths: NDArray[np.int64], size: int) -> Iterator[slice]:
@@ -132,7 +141,7 @@ def _with_ends(name: str, parts: list[tuple[Floats, Floats, Floats]]) -> Columns
     return {name: middle, f"{name}_low": low, f"{name}_high": high}
 
 
-def _shares(explainer: Explainer, lanes: list[int], log: Log) -> tuple[Columns, Columns]:
+def _shares(explainer: Explainer, lanes: list[int], log: Log, tell: Tell) -> tuple[Columns, Columns]:
     """[N] of each dimension, the mean over lanes, and the ends of their intervals."""
     found, spreads = [], []
     lengths = np.array([len(each) for each in log.actions], np.int64)
@@ -143,6 +152,7 @@ def _shares(explainer: Explainer, lanes: list[int], log: Log) -> tuple[Columns, 
         found.append(np.mean([each.contributions for each in explained], axis=0))
         if explainer.credit is not None:
             spreads.append(np.mean([np.asarray(each.deviations) for each in explained], axis=0))
+        tell(episodes.stop, len(lengths))
     values, bounds = np.concatenate(found), Columns()
     for place, name in enumerate(explainer.names if spreads else ()):
         half = half_width(INTERVAL) * np.concatenate([each[:, place] for each in spreads])
