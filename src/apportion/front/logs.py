@@ -58,24 +58,8 @@ def fit(
     texts into vectors.
     `settings` are other flags of `apportion fit` by name: {"updates": 2_000, "method.hidden": (64, 64)}.
     """
-    columns = Columns(
-        episode=episode,
-        step=step,
-        states=states,
-        actions=actions,
-        outcome=outcome,
-        terminated=terminated,
-        without=without,
-        lags=lags,
-        steps=steps,
-        seen=seen,
-        outcome_kind=outcome_kind,
-        path=path,
-        count=count,
-        null=null,
-        value=value,
-        embed=embed,
-    )
+    of_steps = (episode, step, states, actions, outcome, terminated, without, lags, steps, seen)
+    columns = Columns(*of_steps, outcome_kind, path, count, null, value, embed)
     config = logged(os.fspath(data), method, backbone)
     parts = {"method": config.method_config, "fitting": Fitting()}
     if config.has_policy:
