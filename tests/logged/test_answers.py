@@ -11,7 +11,7 @@ from scipy.special import expit
 
 import apportion
 from apportion import cli
-from apportion.core.config import UserError
+from apportion.core.config import UserError, silent
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log
 from apportion.graph import posterior, relevance
@@ -19,6 +19,8 @@ from apportion.graph.bernoulli import Laplace
 from apportion.graph.features import Scale
 from apportion.graph.posterior import Summed
 from apportion.graph.products import BLOCKS, Products
+from apportion.runs import crediting
+from apportion.runs.contributions import Precision
 from apportion.runs.credit import calibration, read_credit
 from apportion.runs.crediting import removal_effects
 
@@ -194,6 +196,21 @@ def test_relabelling_writes_log_odds_and_changes_of_probability(fitted: apportio
     exact = polars.read_csv(log.parent / "exact.csv").group_by("journey", "bought")
     exact = exact.agg(polars.col("reward").sum())
     np.testing.assert_allclose(exact["reward"], (exact["bought"] == "yes").cast(float), atol=1e-9)
+
+
+def test_a_log_in_parts_has_the_credit_of_the_whole(
+    fitted: apportion.Run, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def relabelled() -> dict[str, Any]:
+        flags = {"exact": False, "credit": True, "precision": Precision(), "tell": silent}
+        return crediting.relabel_rows(fitted.folder, str(log), **flags).columns
+
+    whole = relabelled()
+    monkeypatch.setattr(crediting, "STEPS", 50)
+    parts = relabelled()
+    assert list(parts) == list(whole)
+    for name, values in whole.items():
+        np.testing.assert_allclose(parts[name], values, atol=1e-5)
 
 
 def test_credit_by_kind_finds_what_the_last_touch_hides(
