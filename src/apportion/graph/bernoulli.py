@@ -19,6 +19,7 @@ _LEAST = 1e-10  # of W: below, rounding
 _NEAR = 1e-4  # log odds, between which a slope is measured
 _SETTLING, _PER_DRAW = 150, 3  # iterations of the sampler: before the first that counts, and for each draw
 _SEEN = 1e-3  # of the largest singular value of the columns: below, totals tell nothing
+_SLICE = 6.0  # standard deviations of a prior, at first; it shrinks
 _TERMS = 40  # of a Pólya-Gamma variable; the others vary by less than 1% of its standard deviation
 _FLIPPED, _MOST_FLIPPED = (1.0, 9.0), 0.45  # Beta prior of the share of flips; from a half on yes would be no
 
@@ -145,7 +146,7 @@ def sample(
         said, share = (totals, 0.0) if flips == 0 else _unflipped(totals, odds, share, rng)
         weights = _regressed(x * np.where(ours, np.exp(log_scale), 1.0), said, base, odds, rng)
         along, rest = x[:, ours] @ weights[ours], base + x[:, ~ours] @ weights[~ours]
-        log_scale = _rescaled(along, rest, said, prior.width, rng)
+        log_scale = _rescaled(log_scale, along, rest, said, prior.width, rng)
         if number >= 0:
             scales[number], shares[number] = np.exp(log_scale), share
             found[number] = weights * np.where(ours, scales[number], 1.0)
@@ -175,11 +176,20 @@ def _regressed(x: Floats, said: Floats, base: float, odds: Floats, rng: np.rando
     return np.asarray(mean + solve_triangular(root.T, rng.normal(size=len(mean)), lower=False))
 
 
-def _rescaled(along: Floats, rest: Floats, said: Floats, width: float, rng: np.random.Generator) -> float:
-    """A draw of s, with log odds rest + exp(s) along, on a grid."""
-    grid = width * np.linspace(-3, 3, 61)
-    logs = [-np.sum(log_losses(rest + np.exp(s) * along, said)) - 0.5 * (s / width) ** 2 for s in grid]
-    return float(grid[np.argmax(np.array(logs) + rng.gumbel(size=len(grid)))])
+def _rescaled(
+    now: float, along: Floats, rest: Floats, said: Floats, width: float, rng: np.random.Generator
+) -> float:
+    """A draw of s, with log odds rest + exp(s) along, by a slice of its density (Neal, 2003) that shrinks
+    towards where s is now: with many totals, the density is narrower than any grid."""
+
+    def density(s: float) -> float:
+        return -float(np.sum(log_losses(rest + np.exp(s) * along, said))) - 0.5 * (s / width) ** 2
+
+    least, low = density(now) - rng.exponential(), now - _SLICE * width * rng.random()
+    high = low + _SLICE * width
+    while density(s := rng.uniform(low, high)) < least:
+        low, high = (s, high) if s < now else (low, s)
+    return float(s)
 
 
 def polya_gamma(tilt: Floats, rng: np.random.Generator) -> Floats:
