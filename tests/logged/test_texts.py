@@ -54,6 +54,12 @@ def test_texts_are_refused_with_what_to_do(log: Path) -> None:
         read_log(str(log), Columns())
 
 
+def test_an_embedder_without_texts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text('{"outcome": 1, "turns": [{"s": 1}, {"s": 2}]}\n')
+    with pytest.raises(UserError, match="leave out --embed hashing"):
+        read_log(str(tmp_path / "log.jsonl"), Columns(embed="hashing"))
+
+
 def test_a_column_of_texts_is_one_input(log: Path) -> None:
     read = read_log(str(log), Columns(embed="hashing"))
     assert set(read.log.inputs) == {"note"}

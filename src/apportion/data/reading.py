@@ -104,11 +104,12 @@ def read_log(data: str, columns: Columns, tell: Tell = silent) -> Read:
     single = rows.last is None and bool((rows.lengths == 1).all())
     said = f"{data}: every episode has one step, whose reward is its outcome"
     check(not single, f"{said}: there is nothing to divide")
-    texts = free_texts(rows, MOST_CATEGORIES) if columns.embed else ()
-    rows = with_vectors(rows, texts, columns.embed or "")
-    encoding = Encoding.of(rows, columns.lags, columns.seen)
-    if texts:
-        encoding = replace(encoding, texts=texts, embed=columns.embed)
+    embed = columns.embed or ""
+    texts = free_texts(rows, MOST_CATEGORIES) if embed else ()
+    none = f"{data}: no column has more than {MOST_CATEGORIES} different texts: leave out --embed {embed}"
+    check(bool(texts) or not embed, none)
+    rows = with_vectors(rows, texts, embed)
+    encoding = replace(Encoding.of(rows, columns.lags, columns.seen), texts=texts, embed=embed)
     answers = _answers(rows, columns.outcome_kind)
     log = encoding.apply(rows).answered(answers, data)
     guessed = None if rows.choice is None else rows.choice.in_words()
