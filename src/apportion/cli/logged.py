@@ -172,10 +172,17 @@ class Relabel:
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     def __call__(self) -> int:
-        flags = {"credit": self.credit, "exact": self.exact}
         with bar("Relabelling", self.output) as tell:
-            more = {"precision": self.precision, "embed": self.embed, "tell": tell}
-            written = relabel(self.run, self.data, self.out, **flags, **more)
+            written = relabel(
+                self.run,
+                self.data,
+                self.out,
+                credit=self.credit,
+                exact=self.exact,
+                precision=self.precision,
+                embed=self.embed,
+                tell=tell,
+            )
         run = RunFolder.open(self.run)
         notes = [*fit_warnings(run), *read_learned(run).left_out()]
         data = {"run": str(self.run), "data": self.data, "written": written, "notes": notes}

@@ -37,7 +37,8 @@ def hashing(texts: list[str]) -> NDArray[np.float32]:
 
 def embedder(name: str) -> Embedder:
     """By its name; module:function is imported."""
-    return hashing if name == HASHING else import_name(name, "the embedder")
+    found: Embedder = hashing if name == HASHING else import_name(name, "the embedder")
+    return found
 
 
 def free_texts(rows: Rows, most: int) -> tuple[str, ...]:
@@ -63,7 +64,7 @@ def with_vectors(rows: Rows, names: tuple[str, ...], name: str) -> Rows:
             new = {f"{column}[{place}]": vectors[:, place] for place in range(vectors.shape[1])}
             columns |= new
             parts |= dict.fromkeys(new, column)
-    return rows._replace(**changed, parts=parts)
+    return rows._replace(states=changed["states"], actions=changed["actions"], parts=parts)
 
 
 def _vectors(source: str, column: str, values: Column, embed: Embedder, name: str) -> NDArray[np.float32]:

@@ -161,8 +161,12 @@ class Steps(NamedTuple):
     widening: float
 
     def of(self, some: slice) -> "Steps":
-        parts = (self.reward, self.deviations, self.noise, self.apart)
-        return Steps(*(part[some] for part in parts), self.widening)
+        return self._replace(
+            reward=self.reward[some],
+            deviations=self.deviations[some],
+            noise=self.noise[some],
+            apart=self.apart[some],
+        )
 
     def paid(self, earned: Floats, besides: Floats, lengths: NDArray[np.int64]) -> "Steps":
         """Of whole episodes of which it is known, but for NaN, what their steps `earned` [E] together, up to

@@ -74,30 +74,31 @@ def relabel_rows(
         needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
         check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
     explainer = Explainer(run, precision) if credit else None
-    parts = []
+    earned, shares, columns = list[Floats](), list[Columns](), list[Columns]()
     for episodes in _blocks(rows.lengths, STEPS):
         some = rows.some(episodes)
         first = int(rows.starts[episodes.start])
         given = None if rewards is None else rewards[first : first + int(some.lengths.sum())]
         log = as_log(some)
-        columns = _columns(run.read_spec(), known, log, given, exact)
+        found = _columns(run.read_spec(), known, log, given, exact)
         if exact:  # with what is missing of each outcome spread evenly
-            missing = (some.totals - np.add.reduceat(columns[REWARD], some.starts)) / some.lengths
-            columns = {name: values + np.repeat(missing, some.lengths) for name, values in columns.items()}
-        shares, more = Columns(), Columns()
+            missing = (some.totals - np.add.reduceat(found[REWARD], some.starts)) / some.lengths
+            found = {name: values + np.repeat(missing, some.lengths) for name, values in found.items()}
+        earned.append(found.pop(REWARD))
+        columns.append(found)
         if explainer is not None:
             on = partial(_told, tell, episodes.start, len(rows.lengths))
-            shares, more = _shares(explainer, learned.sound, log, on)
-        parts.append((columns.pop(REWARD), shares, {**columns, **more}))
+            parts, bounds = _shares(explainer, learned.sound, log, on)
+            shares.append(parts)
+            found |= bounds
         tell(episodes.stop, len(rows.lengths))
-    reward = np.concatenate([part[0] for part in parts])
-    shares, columns = (_joined([part[place] for part in parts]) for place in (1, 2))
+    reward, whole = np.concatenate(earned), _joined(shares)
     if credit:
         free = "baseline"  # a dimension may be called like that
-        while free in shares:
+        while free in whole:
             free += "_"
-        shares[free] = reward - sum(shares.values())
-    return Earned(rows, reward, shares, columns)
+        whole[free] = reward - sum(whole.values())
+    return Earned(rows, reward, whole, _joined(columns))
 
 
 def _told(tell: Tell, before: int, whole: int, done: int, of: int) -> None:
@@ -112,7 +113,7 @@ def _blocks(lengths: NDArray[np.int64], size: int) -> Iterator[slice]:
 
 
 def _joined(parts: list[Columns]) -> Columns:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
 
 
 def _columns(spec: Spec, credit: Credit | None, log: Log, rewards: Floats | None, exact: bool) -> Columns:

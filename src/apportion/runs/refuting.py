@@ -86,7 +86,7 @@ def refute(
     own = np.concatenate([each.reward for each in credit.of_records(records, learned, paid=False)])
     varied = float(own.var())
     check(varied > 0, f"{run.path} gives every step the same: there is nothing to refute")
-    cases, done = {}, 0
+    cases, done = dict[str, dict[str, list[float]]](), 0
     for name, other in CASES.items():
         found = []
         for draw in range(draws):
