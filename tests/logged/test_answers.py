@@ -10,14 +10,16 @@ from logged_data import SMALL, write_csv
 from scipy.special import expit
 
 import apportion
-from apportion.core.config import UserError
+from apportion.core.config import UserError, silent
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log
-from apportion.graph import posterior, relevance
-from apportion.graph.bernoulli import Laplace
+from apportion.graph import bernoulli, posterior, relevance
+from apportion.graph.bernoulli import Laplace, log_losses
 from apportion.graph.features import Scale
 from apportion.graph.posterior import Summed
 from apportion.graph.products import BLOCKS, Products
+from apportion.runs import crediting
+from apportion.runs.contributions import Precision
 from apportion.runs.credit import calibration, read_credit
 from apportion.runs.crediting import removal_effects
 from driver import apportion as command
@@ -153,6 +155,24 @@ def test_entries_of_one_input_have_one_relevance() -> None:
     assert found.matters[3:].max() < 0.5
 
 
+@pytest.mark.parametrize("count", [10, 3000])
+def test_a_scale_is_drawn_from_its_density(count: int) -> None:
+    rng, width = np.random.default_rng(0), 0.5
+    along = rng.normal(size=count)
+    said = (rng.random(count) < expit(1.5 * along)).astype(np.float64)
+    grid = np.linspace(-2, 2, 4001)
+    logs = [-log_losses(np.exp(s) * along, said).sum() - 0.5 * (s / width) ** 2 for s in grid]
+    density = np.exp(logs - np.max(logs))
+    density /= density.sum()
+    mean = float(grid @ density)
+    drawn = [0.0]
+    for _ in range(2000):
+        drawn.append(bernoulli._rescaled(drawn[-1], along, np.zeros(count), said, width, rng))
+    spread = float(np.sqrt(density @ (grid - mean) ** 2))
+    assert np.mean(drawn[100:]) == pytest.approx(mean, abs=0.2 * spread)
+    assert np.std(drawn[100:]) == pytest.approx(spread, rel=0.1)
+
+
 def test_groups_of_rising_probability() -> None:
     found = calibration(np.linspace(0, 1, 100), (np.linspace(0, 1, 100) > 0.5).astype(np.float64))
     assert [each["episodes"] for each in found] == [20] * 5
@@ -188,6 +208,21 @@ def test_relabelling_writes_log_odds_and_changes_of_probability(fitted: apportio
     exact = polars.read_csv(log.parent / "exact.csv").group_by("journey", "bought")
     exact = exact.agg(polars.col("reward").sum())
     np.testing.assert_allclose(exact["reward"], (exact["bought"] == "yes").cast(float), atol=1e-9)
+
+
+def test_a_log_in_parts_has_the_credit_of_the_whole(
+    fitted: apportion.Run, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def relabelled() -> dict[str, Any]:
+        flags = {"exact": False, "credit": True, "precision": Precision(), "tell": silent}
+        return crediting.relabel_rows(fitted.folder, str(log), **flags).columns
+
+    whole = relabelled()
+    monkeypatch.setattr(crediting, "STEPS", 50)
+    parts = relabelled()
+    assert list(parts) == list(whole)
+    for name, values in whole.items():
+        np.testing.assert_allclose(parts[name], values, atol=1e-5)
 
 
 def test_credit_by_kind_finds_what_the_last_touch_hides(fitted: apportion.Run, log: Path) -> None:

@@ -40,7 +40,7 @@ def test_episodes_together_are_those_one_by_one(credit: Credit) -> None:
     for rows, total, found in zip(some(), totals, credit.of_episodes(some(), None, totals), strict=True):
         alone = credit.of_steps(rows, credit.posterior.expected(rows))
         constant = credit.posterior.per_segment
-        alone = alone if np.isnan(total) else alone.paid(total - constant[0], constant - constant[0])
+        alone = alone.paid(np.array([total]) - constant[0], constant - constant[0], np.array([len(rows)]))
         np.testing.assert_allclose(found.reward, alone.reward, atol=1e-5)
         np.testing.assert_allclose(found.variance, alone.variance, rtol=1e-4)
 
@@ -48,7 +48,7 @@ def test_episodes_together_are_those_one_by_one(credit: Credit) -> None:
 def test_a_known_outcome_is_summed_up_to_and_narrows_intervals(credit: Credit) -> None:
     rows = some()[4]
     before = credit.of_steps(rows, credit.posterior.expected(rows))
-    after = before.paid(7.0, np.zeros(129))
+    after = before.paid(np.array([7.0]), np.zeros(129), np.array([len(rows)]))
     assert after.reward.sum() == pytest.approx(7.0)
     assert after.variance.mean() < before.variance.mean()
     low, high = after.within(0.9)

@@ -39,6 +39,7 @@ VERBS = {
     "evaluate-offline": Verb("say what a policy is worth by logged episodes", "logged.EvaluateOffline"),
     "relabel": Verb("write logged episodes again, with the reward of each step", "logged.Relabel"),
     "credit": Verb("say what each kind of step earned, such as each channel", "logged.Credit"),
+    "refute": Verb("try whether credit stands where outcomes, columns or episodes change", "logged.Refute"),
     "paper": Verb("run an experiment of the GRD paper, and set it beside what it prints", "sweep.Paper"),
     "list": Verb("list methods, backbones or environments", "verbs.List"),
 }

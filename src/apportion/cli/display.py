@@ -262,6 +262,26 @@ def kinds(console: Console, data: dict[str, Any]) -> None:
     )
 
 
+def refutation(console: Console, data: dict[str, Any]) -> None:
+    """What `apportion refute` prints: medians, and the least and the most."""
+    titles = {
+        "found": "credit there is",
+        "kept": "of the run's, it keeps",
+        "explained": "of outcomes explained",
+        "random_share": "the random column's share",
+    }
+    rows = []
+    for name, case in data["cases"].items():
+        row: dict[str, Any] = {"again with": name}
+        for key, title in titles.items():
+            values = case.get(key, [np.nan])
+            ends = f"{np.median(values):.0%} ({min(values):.0%} to {max(values):.0%})"
+            row[title] = ends if key in case else "-"
+        rows.append(row)
+    console.print(table(f"{data['draws']} draws of each", rows, ("again with",)))
+    console.print(data["sentence"])
+
+
 _DOUBTS = {
     "undecided": "Undecided: for {} the data cannot tell whether the reward depends on them. What they are "
     "given here may be the work of a dimension that moves with them.",

@@ -1,4 +1,4 @@
-"""Verbs for logged episodes: identify, fit, relabel and credit."""
+"""Verbs for logged episodes: identify, fit, relabel, credit and refute."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +22,16 @@ from apportion.runs.folder import RunFolder
 from apportion.runs.identifying import identify_log
 from apportion.runs.learned import read_learned
 from apportion.runs.offline import evaluate_fit
+from apportion.runs.refuting import refute
 from apportion.runs.summary import fit_warnings
 from apportion.training.offline import Fitting
 from apportion.training.presets import logged
 from apportion.training.settings import NO_POLICY, Config
 
+Embed = Annotated[
+    str | None,
+    tyro.conf.arg(help="The embedder of the fit once more, where that was a module:function."),
+]
 Data = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
 
 
@@ -163,12 +168,21 @@ class Relabel:
     """Make the rewards of each episode sum up to its outcome: what is missing is spread evenly. Without
     it a level that all outcomes have in common is nobody's."""
     precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=Precision)
+    embed: Embed = None
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     def __call__(self) -> int:
-        flags = {"credit": self.credit, "exact": self.exact}
         with bar("Relabelling", self.output) as tell:
-            written = relabel(self.run, self.data, self.out, **flags, precision=self.precision, tell=tell)
+            written = relabel(
+                self.run,
+                self.data,
+                self.out,
+                credit=self.credit,
+                exact=self.exact,
+                precision=self.precision,
+                embed=self.embed,
+                tell=tell,
+            )
         run = RunFolder.open(self.run)
         notes = [*fit_warnings(run), *read_learned(run).left_out()]
         data = {"run": str(self.run), "data": self.data, "written": written, "notes": notes}
@@ -192,6 +206,7 @@ class Credit:
     """Also write the table to this file."""
     plot: Path | None = None
     """Also draw it, into this file: .svg, .png, .pdf or .html."""
+    embed: Embed = None
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     def __post_init__(self) -> None:
@@ -201,10 +216,36 @@ class Credit:
 
     def __call__(self) -> int:
         with bar("Dividing", self.output) as tell:
-            found = credit_by(RunFolder.open(self.run), self.data, self.by, tell)
+            found = credit_by(RunFolder.open(self.run), self.data, self.by, tell, self.embed)
         if self.csv is not None:
             write_table(self.csv, found["kinds"])
         if self.plot is not None:
             plot_kinds(found, self.plot)
         print_data(found, self.output, display.kinds)
+        return 0
+
+
+@dataclass(frozen=True)
+class Refute:
+    """Try to refute the credit that a run gives: the posterior is fitted again with outcomes shuffled among
+    episodes, with a random column, and with half of the episodes left out."""
+
+    run: RunPath
+    """A run folder that `apportion fit` wrote."""
+    data: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = None
+    """Logged episodes, as for `apportion fit`; those that the run was fitted to when not given."""
+    draws: int = 5
+    """How often each is done."""
+    embed: Embed = None
+    out: Path | None = None
+    """Also write the result, as JSON, to this file."""
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
+
+    def __post_init__(self) -> None:
+        check(self.draws >= 1, f"--draws {self.draws} must be at least 1")
+
+    def __call__(self) -> int:
+        with bar("Fitting again", self.output) as tell:
+            found = refute(RunFolder.open(self.run), self.data, self.draws, tell, self.embed)
+        print_data(found, self.output, display.refutation, self.out)
         return 0

@@ -27,6 +27,7 @@ _OPTIONAL = ("step", "terminated")
 _CUTS = ("truncated", "truncation", "truncations", "timeout", "timeouts")
 _ENDS = (*_USUAL["terminated"], *_CUTS)  # never guessed as states: they tell when an episode ends
 FIELDS = ("episode", "step", "states", "actions", "outcome", "terminated")
+_OF_PATHS = ("count", "null", "value")  # what may be said of a table with a row for each path
 _PREFIXES = {"states": ("s_", "state_", "obs_", "observation_"), "actions": ("a_", "act_", "action_")}
 
 
@@ -58,9 +59,28 @@ class Columns:
     comma list, such as channel. All of a column's together are one input."""
     outcome_kind: Literal["auto", "amount", "yes-no"] = "auto"
     """Whether outcomes are amounts, or yes and no, as which two values are read when nothing is said."""
+    path: str | None = None
+    """Of a table with a row for each path, A > B > C: the column of paths, whose touches are the steps."""
+    count: str | None = None
+    """With --path: the column that counts the row's journeys that converted. Without, a row is a journey, and
+    has an --outcome."""
+    null: str | None = None
+    """With --count: the column that counts those that did not."""
+    value: str | None = None
+    """With --count: the column with what all conversions of the row are worth; outcomes are amounts then."""
+    embed: str | None = None
+    """Turn columns of more than 50 different texts into vectors, one input each: hashing, of words and pairs
+    of them, or module:function, which gets a list of texts and gives an array with a row for each."""
 
     def __post_init__(self) -> None:
         check(0 <= self.lags <= 100, f"--lags {self.lags} must be from 0 to 100")
+        for name in _OF_PATHS:
+            needed = "path" if name == "count" else "count"
+            there = getattr(self, name) is None or getattr(self, needed) is not None
+            check(there, f"--{name} {getattr(self, name)} needs --{needed}")
+        for name in (*FIELDS, "without", "steps") if self.path is not None else ():
+            wrong = f"--{name} says nothing of a table of paths: leave it out"
+            check(getattr(self, name) is None or (name == "outcome" and self.count is None), wrong)
 
 
 @dataclass(frozen=True)
@@ -76,13 +96,17 @@ class Choice:
     terminated: str | None = None  # runs of older versions do not say
     steps: str | None = None  # of JSON Lines, the field with the list of steps
     unsure: str | None = None  # a column like that, where every end is true: cuts may be meant as well
+    path: str | None = None  # of a table of paths, which has no column of episodes; and what counts journeys
+    count: str | None = None
+    null: str | None = None
+    value: str | None = None
 
     @property
     def names(self) -> list[str]:
         """All of them, each once."""
-        single = (self.episode, self.step, self.outcome, self.terminated)
-        once = dict.fromkeys(name for name in single if name is not None)
-        return [*once, *self.states, *self.actions]
+        first = self.episode if self.path is None else self.path
+        single = (first, self.step, self.outcome, self.terminated, self.null, self.value)
+        return list(dict.fromkeys([*filter(None, single), *self.states, *self.actions]))
 
     def in_words(self) -> str | None:
         """What was guessed; None where nothing was."""
@@ -111,6 +135,8 @@ def choose(source: str, given: Columns | Choice, known: list[str], paid: bool = 
             there = name in known or (name == given.outcome and not paid)
             check(there, f"{source} has no column {name!r}, which the run was fitted to")
         return given
+    if given.path is not None:
+        return _of_paths(source, given, known)
     known = _kept(source, given, known)
     episode = _one(source, "episode", given.episode, known, [given.terminated])
     outcome = _one(source, "outcome", given.outcome, known, [given.terminated])
@@ -132,6 +158,23 @@ def choose(source: str, given: Columns | Choice, known: list[str], paid: bool = 
     _check_apart(source, states, actions, roles)
     guessed = tuple(field for field in FIELDS if getattr(given, field) is None)
     return Choice(episode, step, states, actions, outcome, guessed, terminated)
+
+
+def _of_paths(source: str, given: Columns, known: list[str]) -> Choice:
+    """The columns of a table with a row for each path."""
+    for field in ("path", *_OF_PATHS):
+        name = getattr(given, field)
+        there = name is None or name in known
+        check(there, f"{source} has no column {name!r} for --{field}{nearest(str(name), known)}")
+    outcome = given.count or _one(source, "outcome", given.outcome, known, [given.path])
+    if outcome is None:
+        raise UserError(f"{source}: no column looks like the outcome: name it by --outcome, or give --count")
+    assert given.path is not None
+    named = [name for name in (given.path, outcome, given.null, given.value) if name is not None]
+    check(len(set(named)) == len(named), f"{source}: a column is named twice among {', '.join(named)}")
+    guessed = ("outcome",) if given.count is None and given.outcome is None else ()
+    paths = {"path": given.path, "count": given.count, "null": given.null, "value": given.value}
+    return Choice("", None, (given.path,), (), outcome, guessed, **paths)
 
 
 def _kept(source: str, given: Columns, known: list[str]) -> list[str]:

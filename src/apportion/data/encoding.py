@@ -38,7 +38,7 @@ class Coded:
             levels = sorted({UNKNOWN if value is None else str(value) for value in column})
             example = next(value for value in column if value is not None)
             many = f"column {name!r} holds {len(levels):,} different texts, as {example!r}, more than"
-            fix = "leave it aside by --without, or write numbers as 1234.5"
+            fix = "--embed hashing makes vectors of texts, --without leaves it aside; numbers are as 1234.5"
             check(len(levels) <= MOST_CATEGORIES, f"{source}: {many} {MOST_CATEGORIES}: {fix}")
             coded = cls(name, tuple(levels))
             counts = np.bincount(coded._codes(source, column).astype(int))
@@ -123,6 +123,8 @@ class Encoding:
     followed: bool = False  # whether what was observed after an episode's last step is known, and used;
     ended: bool = False  # and whether it is known which episodes ended by themselves
     seen: tuple[str, ...] = ()  # columns of which it counts which categories came before
+    texts: tuple[str, ...] = ()  # columns whose texts became vectors,
+    embed: str = ""  # and by which embedder
 
     @classmethod
     def of(cls, rows: Rows, lags: int, seen: str | None = None) -> "Encoding":

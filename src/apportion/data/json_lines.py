@@ -5,6 +5,7 @@ is a vector, one input of as many columns. Lines are read one by one, and only c
 """
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,8 @@ Fields = dict[str, Any]  # of a step, under dotted names
 def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
     """The steps of all episodes."""
     path = Path(data)
+    of_table = f"--path names a column of a table, which {data} is not: leave it out"
+    check(isinstance(columns, Choice) or columns.path is None, of_table)
     found = _Found.of(path, columns.steps)
     given = columns
     if isinstance(columns, Columns):
@@ -149,7 +152,8 @@ def _read(path: Path, found: _Found, wanted: list[str], tell: Tell) -> dict[str,
         for place, step in enumerate(listed, start=start):
             fields = common | flat(step)
             for name, column in plain.items():
-                column[place] = fields.get(name)
+                value = fields.get(name)
+                column[place] = sys.intern(value) if isinstance(value, str) else value  # once each
             for name, matrix in matrices.items():
                 if name in fields:
                     matrix[place] = fields[name]

@@ -2,6 +2,7 @@
 name says how they are written, and a name without one is that of a Minari data set."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,8 +12,9 @@ from apportion.core import files
 from apportion.core.config import Tell, UserError, check, silent
 from apportion.data import csv_files, d3rlpy, json_lines, minari_sets, npz, tables
 from apportion.data.columns import FIELDS, Choice, Columns
-from apportion.data.encoding import Encoding
+from apportion.data.encoding import MOST_CATEGORIES, Encoding
 from apportion.data.rows import Earned, Log, Rows
+from apportion.data.texts import free_texts, with_vectors
 
 SIZES = (1e-30, 1e36)  # of a column's largest: what single precision holds, with room for rewards of steps
 
@@ -75,7 +77,7 @@ def _format(data: str, columns: Columns | Choice) -> Format:
     if known is None or (not path.suffix and path.exists()):
         endings = ", ".join(filter(None, FORMATS))
         raise UserError(f"{data} is none of {endings}, nor a Minari data set: convert it")
-    for field in (*FIELDS, "without") if isinstance(columns, Columns) else ():
+    for field in (*FIELDS, "without", "path") if isinstance(columns, Columns) else ():
         given = getattr(columns, field)
         no_table = f"names a column of a table, which {data} is not: leave it out"
         check(given is None, f"--{field} {given} {no_table}")
@@ -102,7 +104,12 @@ def read_log(data: str, columns: Columns, tell: Tell = silent) -> Read:
     single = rows.last is None and bool((rows.lengths == 1).all())
     said = f"{data}: every episode has one step, whose reward is its outcome"
     check(not single, f"{said}: there is nothing to divide")
-    encoding = Encoding.of(rows, columns.lags, columns.seen)
+    embed = columns.embed or ""
+    texts = free_texts(rows, MOST_CATEGORIES) if embed else ()
+    none = f"{data}: no column has more than {MOST_CATEGORIES} different texts: leave out --embed {embed}"
+    check(bool(texts) or not embed, none)
+    rows = with_vectors(rows, texts, embed)
+    encoding = replace(Encoding.of(rows, columns.lags, columns.seen), texts=texts, embed=embed)
     answers = _answers(rows, columns.outcome_kind)
     log = encoding.apply(rows).answered(answers, data)
     guessed = None if rows.choice is None else rows.choice.in_words()

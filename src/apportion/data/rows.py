@@ -50,6 +50,21 @@ class Rows(NamedTuple):
         """[N, ...] by episode."""
         return np.split(values, self.starts[1:])
 
+    def some(self, episodes: slice) -> "Rows":
+        """These episodes alone."""
+        first = int(self.lengths[: episodes.start].sum())
+        steps = slice(first, first + int(self.lengths[episodes].sum()))
+        return self._replace(
+            lengths=self.lengths[episodes],
+            states={name: column[steps] for name, column in self.states.items()},
+            actions={name: column[steps] for name, column in self.actions.items()},
+            totals=self.totals[episodes],
+            last=None
+            if self.last is None
+            else {name: column[episodes] for name, column in self.last.items()},
+            terminated=None if self.terminated is None else self.terminated[episodes],
+        )
+
     def of_columns(self, states: tuple[str, ...], actions: tuple[str, ...]) -> "Rows":
         """The same with these columns only: by name, or by place where dimensions have no names."""
         own, done = (states, actions) if self.named else (tuple(self.states), tuple(self.actions))

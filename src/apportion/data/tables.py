@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.core.config import Tell, UserError, check, extra
+from apportion.data import paths
 from apportion.data.columns import Choice, Columns, choose
 from apportion.data.csv_files import Dialect, csv_shape
 from apportion.data.rows import (
@@ -44,6 +45,8 @@ def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
     for name in there:
         if name not in (choice.episode, choice.terminated):
             _check_kind(path, name, table[name])
+    if choice.path is not None:
+        return paths.rows_of(data, choice, table, paid)._replace(notes=dialect.notes(path))
     lengths = episode_lengths(data, table[choice.episode])
     if choice.step is not None:
         check_steps(data, choice.step, _as_times(table[choice.step]), np.cumsum(lengths) - lengths)

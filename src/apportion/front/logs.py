@@ -38,6 +38,11 @@ def fit(
     steps: str | None = None,
     seen: str | None = None,
     outcome_kind: Literal["auto", "amount", "yes-no"] = "auto",
+    path: str | None = None,
+    count: str | None = None,
+    null: str | None = None,
+    value: str | None = None,
+    embed: str | None = None,
     seeds: int = 1,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
@@ -48,12 +53,13 @@ def fit(
     run folder.
 
     `data` is a CSV, Parquet, JSON Lines, NPZ or HDF5 file, or the id of a Minari data set; what follows up to
-    `seen` says which columns are what, and `outcome_kind` whether outcomes are amounts, or yes and no.
+    `seen` says which columns are what, `outcome_kind` whether outcomes are amounts, or yes and no, and `path`
+    and what follows up to `value` what stands where in a table with a row for each path. `embed` turns free
+    texts into vectors.
     `settings` are other flags of `apportion fit` by name: {"updates": 2_000, "method.hidden": (64, 64)}.
     """
-    columns = Columns(
-        episode, step, states, actions, outcome, terminated, without, lags, steps, seen, outcome_kind
-    )
+    of_steps = (episode, step, states, actions, outcome, terminated, without, lags, steps, seen)
+    columns = Columns(*of_steps, outcome_kind, path, count, null, value, embed)
     config = logged(os.fspath(data), method, backbone)
     parts = {"method": config.method_config, "fitting": Fitting()}
     if config.has_policy:
@@ -82,6 +88,7 @@ def relabel(
     credit: bool = False,
     exact: bool = False,
     precision: Precision | None = None,
+    embed: str | None = None,
     tell: Tell = silent,
 ) -> str:
     """Write logged episodes again with the learned reward of each step, and say where: to `out`, which has
@@ -89,12 +96,14 @@ def relabel(
 
     Beside the reward stand `reward_low` and `reward_high`, between which it is in 90% of cases. With
     `credit`, each dimension's Shapley share is written, too; with `exact`, rewards of an episode sum up to
-    its outcome, a level that all outcomes have in common included.
+    its outcome, a level that all outcomes have in common included. `embed` names the embedder of the fit
+    again, where it was one's own.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     name, suffix = os.fspath(data), Path(data).suffix
     check(out is not None or not suffix, f"where should the new {suffix} file be written? Give --out")
     target = relabelled_id(name, opened.config["method"]["name"]) if out is None else os.fspath(out)
     check_target(name, target)
-    write_copy(name, target, relabel_rows(opened.folder, name, exact, credit, precision or Precision(), tell))
+    precision = precision or Precision()
+    write_copy(name, target, relabel_rows(opened.folder, name, exact, credit, precision, tell, embed))
     return target

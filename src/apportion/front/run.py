@@ -24,6 +24,7 @@ from apportion.runs.logs import STORED
 from apportion.runs.offline import evaluate_fit
 from apportion.runs.policy import EvaluationSettings, Policy, evaluate_run, export_policy, read_policy
 from apportion.runs.recording import Outcome
+from apportion.runs.refuting import refute
 from apportion.runs.settings import Checkpoints
 from apportion.runs.summary import summarise
 from apportion.training.settings import Config
@@ -205,11 +206,20 @@ class Run:
         selection = Selection(file, seed, tuple(lanes), tuple(steps))
         return explain_run(self.folder, selection, precision or Precision(), best)
 
-    def credit(self, by: str, data: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
+    def credit(
+        self, by: str, data: str | os.PathLike[str] | None = None, embed: str | None = None
+    ) -> list[dict[str, Any]]:
         """What all steps with the same value of a column earned together, the largest first, with intervals
         and what simple rules say: the table of `apportion credit`. Of the data that it was fitted to, or of
         others."""
-        return credit_by(self.folder, None if data is None else os.fspath(data), by)["kinds"]
+        return credit_by(self.folder, None if data is None else os.fspath(data), by, embed=embed)["kinds"]
+
+    def refute(
+        self, data: str | os.PathLike[str] | None = None, draws: int = 5, embed: str | None = None
+    ) -> dict[str, Any]:
+        """What stays of the credit where outcomes are shuffled, a random column is added, or half of the
+        episodes are left out, as `apportion refute --json` has it."""
+        return refute(self.folder, None if data is None else os.fspath(data), draws, embed=embed)
 
     # --- What it leaves
 

@@ -16,6 +16,7 @@ from apportion.graph.priors import DOUBT, ROUNDED, ROUNDING, WORTH
 
 ITERATIONS = 100  # at the most; Newton's method needs about five
 _PER_DRAW = 3  # iterations of the sampler; as many as there are draws come before the first that counts
+_SLICE = 6.0  # standard deviations of a prior, at first; it shrinks
 _TERMS = 40  # of a Pólya-Gamma variable; the others vary by less than 1% of its standard deviation
 
 
@@ -138,7 +139,7 @@ def sample(
     kept = spectrum > WORTH * spectrum.max(initial=0.0)
     right, rank = right[kept], int(kept.sum())
     x = np.column_stack([left[:, kept] * spectrum[kept], prior.columns[:, prior.scaled :]])
-    weights, share = np.zeros(x.shape[1]), flips
+    weights, log_scale, share = np.zeros(x.shape[1]), 0.0, flips
     ours = np.arange(x.shape[1]) < rank
     found, scales, shares = np.zeros((_PER_DRAW * draws, x.shape[1])), *np.zeros((2, _PER_DRAW * draws))
     sizes = np.ones(x.shape[1])  # exp(s) of the columns that it scales
@@ -147,10 +148,10 @@ def sample(
         said, share = (totals, 0.0) if flips == 0 else _unflipped(totals, odds, share, rng)
         weights = _regressed(x * sizes, said, base, odds, rng)
         along, rest = x[:, ours] @ weights[ours], base + x[:, ~ours] @ weights[~ours]
-        scale = np.exp(_rescaled(along, rest, said, prior.width, rng))
-        sizes = np.where(ours, scale, 1.0)
+        log_scale = _rescaled(log_scale, along, rest, said, prior.width, rng)
+        sizes = np.where(ours, np.exp(log_scale), 1.0)
         if number >= 0:
-            scales[number], shares[number], found[number] = scale, share, weights * sizes
+            scales[number], shares[number], found[number] = np.exp(log_scale), share, weights * sizes
     every = slice(_PER_DRAW - 1, None, _PER_DRAW)
     mean, drawn = found.mean(axis=0), found[every]
     unseen = rng.normal(size=(draws, prior.scaled)) * scales[every, None]  # what no total sees has its prior
@@ -182,11 +183,20 @@ def _regressed(x: Floats, said: Floats, base: float, odds: Floats, rng: np.rando
     return np.asarray(mean + solve_triangular(root.T, rng.normal(size=len(mean)), lower=False))
 
 
-def _rescaled(along: Floats, rest: Floats, said: Floats, width: float, rng: np.random.Generator) -> float:
-    """A draw of s, with log odds rest + exp(s) along, on a grid."""
-    grid = width * np.linspace(-3, 3, 61)
-    logs = [-np.sum(log_losses(rest + np.exp(s) * along, said)) - 0.5 * (s / width) ** 2 for s in grid]
-    return float(grid[np.argmax(np.array(logs) + rng.gumbel(size=len(grid)))])
+def _rescaled(
+    now: float, along: Floats, rest: Floats, said: Floats, width: float, rng: np.random.Generator
+) -> float:
+    """A draw of s, with log odds rest + exp(s) along, by a slice of its density (Neal, 2003) that shrinks
+    towards where s is now: with many totals, the density is narrower than any grid."""
+
+    def density(s: float) -> float:
+        return -float(np.sum(log_losses(rest + np.exp(s) * along, said))) - 0.5 * (s / width) ** 2
+
+    least, low = density(now) - rng.exponential(), now - _SLICE * width * rng.random()
+    high = low + _SLICE * width
+    while density(s := rng.uniform(low, high)) < least:
+        low, high = (s, high) if s < now else (low, s)
+    return float(s)
 
 
 def polya_gamma(tilt: Floats, rng: np.random.Generator) -> Floats:

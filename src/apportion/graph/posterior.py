@@ -241,11 +241,11 @@ class Summed(NamedTuple):
         yes_no: bool = False,
     ) -> "Summed":
         sums, squares = np.zeros((len(rows), features.size)), np.zeros(features.size)
-        for number, each in enumerate(rows):
-            for block in _blocks(each):
-                values = features.values(block)
-                sums[number] += values.sum(axis=0, dtype=np.float64)
-                squares += np.einsum("np,np->p", values, values, dtype=np.float64)
+        whose = np.repeat(np.arange(len(rows)), lengths)
+        for block, owners in zip(_blocks(np.concatenate(rows)), _blocks(whose), strict=True):
+            values, starts = features.values(block), np.flatnonzero(np.diff(owners, prepend=-1))
+            sums[owners[starts]] += np.add.reduceat(values, starts, axis=0, dtype=np.float64)
+            squares += np.einsum("np,np->p", values, values, dtype=np.float64)
         steps = lengths.astype(np.float64)
         centre = sums.sum(axis=0) / steps.sum()
         unit = np.sqrt(np.maximum(squares / steps.sum() - centre**2, 0.0))

@@ -76,10 +76,11 @@ class Credit(NamedTuple):
         """Credit of steps [N, D] which the method gave `learned` [N], if it gave any."""
         draws = self.posterior.rewards(rows)
         apart = np.zeros(len(draws)) if learned is None else learned - draws[:, 0]
+        still = self.belief + (1 - self.belief) * self.unexplained_by_method
         return Steps(
             draws[:, 0] + (1 - self.share) * apart,
             draws - draws[:, :1],
-            self.posterior.noise * (self.belief + (1 - self.belief) * self.unexplained_by_method),
+            np.full(len(draws), self.posterior.noise * still),
             self.doubt * apart**2,
             self.widening,
         )
@@ -99,27 +100,34 @@ class Credit(NamedTuple):
         """Of the square of what both differ by: p (1 - share)² + (1 - p) share², p the belief."""
         return self.belief * (1 - self.share) ** 2 + (1 - self.belief) * self.share**2
 
+    def of_blocks(
+        self, episodes: list[NDArray[Any]], learned: list[NDArray[Any]] | None, totals: Floats
+    ) -> Iterator[tuple[slice, "Steps"]]:
+        """Of whole episodes [T, D], which the method gave `learned` [T] each, if it did; outcomes [E] are NaN
+        where they are not known; yes or no does not tell what steps earned together. Which episodes these
+        are, and their steps one after the other: many at once, for each call takes a while of its own."""
+        constant = self.posterior.per_segment
+        earned = np.full(len(totals), np.nan) if self.posterior.yes_no else totals - constant[0]
+        lengths = np.array([len(rows) for rows in episodes], np.int64)
+        ends, first = np.cumsum(lengths), 0
+        while first < len(episodes):
+            before = ends[first] - lengths[first]
+            last = max(first + 1, int(np.searchsorted(ends, before + STEPS, side="right")))
+            some = slice(first, last)
+            own = None if learned is None else np.concatenate(learned[some])
+            steps = self.of_steps(np.concatenate(episodes[some]), own)
+            yield some, steps.paid(earned[some], constant - constant[0], lengths[some])
+            first = last
+
     def of_episodes(
         self, episodes: list[NDArray[Any]], learned: list[NDArray[Any]] | None, totals: Floats
     ) -> Iterator["Steps"]:
-        """Of whole episodes [T, D], which the method gave `learned` [T] each, if it did; outcomes [E] are NaN
-        where they are not known; yes or no does not tell what steps earned together. Many are computed at
-        once, for each call takes a while of its own."""
-        constant = self.posterior.per_segment
-        earned = np.full(len(totals), np.nan) if self.posterior.yes_no else totals - constant[0]
-        ends = np.cumsum([len(rows) for rows in episodes])
-        first = 0
-        while first < len(episodes):
-            before = ends[first] - len(episodes[first])
-            last = max(first + 1, int(np.searchsorted(ends, before + STEPS, side="right")))
-            rows = np.concatenate(episodes[first:last])
-            whole = self.of_steps(rows, None if learned is None else np.concatenate(learned[first:last]))
-            for number in range(first, last):
-                start = int(ends[number]) - len(episodes[number]) - before
-                own = whole.of(slice(start, int(ends[number]) - before))
-                known = np.isfinite(earned[number])
-                yield own.paid(float(earned[number]), constant - constant[0]) if known else own
-            first = last
+        """The same, one by one."""
+        for some, steps in self.of_blocks(episodes, learned, totals):
+            start = 0
+            for rows in episodes[some]:
+                yield steps.of(slice(start, start + len(rows)))
+                start += len(rows)
 
     def of_records(
         self, records: Sequence[Record], learned: list[NDArray[Any]] | None, paid: bool
@@ -128,15 +136,15 @@ class Credit(NamedTuple):
         totals = np.array([record.total if paid else np.nan for record in records], np.float64)
         return self.of_episodes([rows_of(record) for record in records], learned, totals)
 
-    def divided(self, steps: "Steps") -> Floats:
-        """[T, K+1] what each step of a whole episode adds to the probability of yes that there is without any
+    def divided(self, steps: "Steps", lengths: NDArray[np.int64]) -> Floats:
+        """[N, K+1] what each step of whole episodes adds to the probability of yes that there is without any
         (Aumann and Shapley): r_t (σ(b + Σ r) - σ(b)) / Σ r."""
         drawn, base = steps.drawn(), self.posterior.per_segment
-        total = drawn.sum(axis=0)
+        total = np.add.reduceat(drawn, np.cumsum(lengths) - lengths)
         large = np.abs(total) > 1e-6  # else all cancel each other, and the slope is the limit
         slope = expit(base) * expit(-base)
         rate = np.where(large, (expit(base + total) - expit(base)) / np.where(large, total, 1.0), slope)
-        return np.asarray(drawn * rate * (1 - 2 * self.posterior.flips))
+        return np.asarray(drawn * np.repeat(rate, lengths, axis=0) * (1 - 2 * self.posterior.flips))
 
     def changes(self, steps: "Steps", interval: float) -> tuple[Floats, Floats, Floats]:
         """[T] by how much each step of a whole episode changed the probability of yes, beside the usual step
@@ -153,24 +161,31 @@ class Steps(NamedTuple):
 
     reward: Floats  # [N]
     deviations: Floats  # [N, K+1] of draws from the mean, the first is 0
-    noise: float
+    noise: Floats  # [N]
     apart: Floats  # [N] squares of what the method's rewards differ by, as far as they count
     widening: float
 
     def of(self, some: slice) -> "Steps":
         return self._replace(
-            reward=self.reward[some], deviations=self.deviations[some], apart=self.apart[some]
+            reward=self.reward[some],
+            deviations=self.deviations[some],
+            noise=self.noise[some],
+            apart=self.apart[some],
         )
 
-    def paid(self, earned: float, besides: Floats) -> "Steps":
-        """Of a whole episode of which it is known what its steps earned together, up to what draws [K+1] have
-        paid `besides`: what is missing of it is spread evenly, and what draws would pay more or less is no
-        doubt any more."""
-        missing = (earned - self.reward.sum()) / len(self.reward)
+    def paid(self, earned: Floats, besides: Floats, lengths: NDArray[np.int64]) -> "Steps":
+        """Of whole episodes of which it is known, but for NaN, what their steps `earned` [E] together, up to
+        what draws [K+1] have paid `besides`: what is missing of it is spread evenly, and what draws would pay
+        more or less is no doubt any more."""
+        starts, known = np.cumsum(lengths) - lengths, np.isfinite(earned)
+        if not known.any():
+            return self
+        missing = np.where(known, earned - np.add.reduceat(self.reward, starts), 0.0) / lengths
+        level = (np.add.reduceat(self.deviations, starts) + besides) * (known / lengths)[:, None]
         return self._replace(
-            reward=self.reward + missing,
-            deviations=self.deviations - self.deviations.mean(axis=0) - besides / len(self.reward),
-            noise=self.noise * (1 - 1 / len(self.reward)),
+            reward=self.reward + np.repeat(missing, lengths),
+            deviations=self.deviations - np.repeat(level, lengths, axis=0),
+            noise=self.noise * np.repeat(1 - known / lengths, lengths),
         )
 
     def drawn(self) -> Floats:

@@ -5,6 +5,8 @@ what its method has learned.
 """
 
 import itertools
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +23,6 @@ from apportion.runs.credit import (
     MOST_BEHIND,
     STEPS,
     Credit,
-    Steps,
     half_width,
     need_credit,
     quantiles,
@@ -31,7 +32,7 @@ from apportion.runs.credit import (
 from apportion.runs.explaining import Explainer
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import read_learned
-from apportion.runs.logged import plain_episode, read_facts, read_for, records_of
+from apportion.runs.logged import plain_episode, read_facts, read_for, reader_for, records_of
 from apportion.runs.summary import fit_warnings
 
 HALF_LIFE = 3.0  # steps in which the weight of time decay halves
@@ -45,49 +46,89 @@ Columns = dict[str, Floats]
 
 
 def relabel_rows(
-    run: RunFolder, data: str, exact: bool, credit: bool, precision: Precision, tell: Tell
+    run: RunFolder,
+    data: str,
+    exact: bool,
+    credit: bool,
+    precision: Precision,
+    tell: Tell,
+    embed: str | None = None,
 ) -> Earned:
     """Credit of other data, or of those that the run was fitted to. What noise added to an outcome that is
     known is spread evenly over the steps; with `exact`, so is a level that all outcomes have in common."""
-    rows, log = read_for(run, data)
+    rows, as_log = reader_for(run, data, embed=embed)
+    paths = rows.choice is not None and rows.choice.path is not None
+    no_steps = f"{data} has a row for each path, and none for a step to write: see `apportion credit --by`"
+    check(not paths, no_steps)
     unpaid = np.isnan(rows.totals)
     who = f"{data}: episode {np.argmax(unpaid) + 1} of {len(unpaid)} has no outcome"
     check(not (exact and unpaid.any()), f"{who}: fill it in, or relabel without --exact")
-    answered = log.answers is not None
+    answered, known = read_facts(run)["answers"] is not None, read_credit(run)
     both = "shares are log odds, and --exact makes amounts: leave out one"
     check(not (answered and exact and credit), both)
-    learned = read_learned(run)
-    records = records_of(run.read_spec(), log)
-    rewards = np.concatenate(learned.mean_rewards(records, tell))
-    needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
-    check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
-    known = read_credit(run)
-    if known is None:
-        without = f"{run.path} has no intervals, without which yes and no are not made"
-        check(not (exact and answered), without)
-        columns = {REWARD: rewards}
-    else:
-        steps = list(known.of_records(records, rows.split(rewards), paid=True))
-        columns = _columns(known, steps, log.answers, exact)
-    if exact:  # with what is missing of each outcome spread evenly
-        missing = (rows.totals - np.add.reduceat(columns[REWARD], rows.starts)) / rows.lengths
-        columns = {name: values + np.repeat(missing, rows.lengths) for name, values in columns.items()}
-    reward, shares = columns.pop(REWARD), Columns()
+    without = f"{run.path} has no intervals, without which yes and no are not made"
+    check(not (exact and answered and known is None), without)
+    learned, rewards = read_learned(run), None
+    if known is None or known.share < 1:
+        rewards = np.concatenate(learned.mean_rewards(records_of(run.read_spec(), as_log(rows)), tell))
+        needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
+        check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
+    explainer = Explainer(run, precision) if credit else None
+    earned, shares, columns = list[Floats](), list[Columns](), list[Columns]()
+    for episodes in _blocks(rows.lengths, STEPS):
+        some = rows.some(episodes)
+        first = int(rows.starts[episodes.start])
+        given = None if rewards is None else rewards[first : first + int(some.lengths.sum())]
+        log = as_log(some)
+        found = _columns(run.read_spec(), known, log, given, exact)
+        if exact:  # with what is missing of each outcome spread evenly
+            missing = (some.totals - np.add.reduceat(found[REWARD], some.starts)) / some.lengths
+            found = {name: values + np.repeat(missing, some.lengths) for name, values in found.items()}
+        earned.append(found.pop(REWARD))
+        columns.append(found)
+        if explainer is not None:
+            on = partial(_told, tell, episodes.start, len(rows.lengths))
+            parts, bounds = _shares(explainer, learned.sound, log, on)
+            shares.append(parts)
+            found |= bounds
+        tell(episodes.stop, len(rows.lengths))
+    reward, whole = np.concatenate(earned), _joined(shares)
     if credit:
-        shares, more = _shares(run, learned.sound, log, precision, tell)
         free = "baseline"  # a dimension may be called like that
-        while free in shares:
+        while free in whole:
             free += "_"
-        shares[free] = reward - sum(shares.values())
-        columns |= more
-    return Earned(rows, reward, shares, columns)
+        whole[free] = reward - sum(whole.values())
+    return Earned(rows, reward, whole, _joined(columns))
 
 
-def _columns(credit: Credit, steps: list[Steps], answers: tuple[float, float] | None, exact: bool) -> Columns:
-    """[N] the credit of each step, and the ends of its interval. Of yes and no these are log odds, and how
-    much each step changed the probability; or, exactly, parts of the outcome in the data's own numbers."""
+def _told(tell: Tell, before: int, whole: int, done: int, of: int) -> None:
+    """Of a part, what it is of all."""
+    tell(before + done, whole)
+
+
+def _blocks(lengths: NDArray[np.int64], size: int) -> Iterator[slice]:
+    """Episodes of so many steps together, or a longer one."""
+    firsts = np.flatnonzero(np.diff((np.cumsum(lengths) - lengths) // size, prepend=-1)).tolist()
+    return itertools.starmap(slice, itertools.pairwise([*firsts, len(lengths)]))
+
+
+def _joined(parts: list[Columns]) -> Columns:
+    return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+
+
+def _columns(spec: Spec, credit: Credit | None, log: Log, rewards: Floats | None, exact: bool) -> Columns:
+    """[N] the credit of each step, beside a method that gave them these rewards, if that counts, and the ends
+    of its interval. Of yes and no these are log odds, and how much each step changed the probability; or,
+    exactly, parts of the outcome in the data's own numbers."""
+    if credit is None:
+        return {REWARD: np.zeros(0) if rewards is None else rewards}
+    records, answers = records_of(spec, log), log.answers
+    ends = np.cumsum([len(record.actions) for record in records])[:-1]
+    given = None if rewards is None else np.split(rewards, ends)
+    steps = list(credit.of_records(records, given, paid=True))
     if answers is not None and exact:
-        parts = np.concatenate([credit.divided(each) for each in steps]) * (answers[1] - answers[0])
+        each = [credit.divided(own, np.array([len(own.reward)])) for own in steps]
+        parts = np.concatenate(each) * (answers[1] - answers[0])
         return _with_ends(REWARD, [(parts[:, 0], *quantiles(parts, INTERVAL))])
     found = _with_ends(REWARD, [(each.reward, *each.within(INTERVAL)) for each in steps])
     if answers is not None:
@@ -101,22 +142,18 @@ def _with_ends(name: str, parts: list[tuple[Floats, Floats, Floats]]) -> Columns
     return {name: middle, f"{name}_low": low, f"{name}_high": high}
 
 
-def _shares(
-    run: RunFolder, lanes: list[int], log: Log, precision: Precision, tell: Tell
-) -> tuple[Columns, Columns]:
+def _shares(explainer: Explainer, lanes: list[int], log: Log, tell: Tell) -> tuple[Columns, Columns]:
     """[N] of each dimension, the mean over lanes, and the ends of their intervals."""
-    explainer, spec = Explainer(run, precision), run.read_spec()
     found, spreads = [], []
     lengths = np.array([len(each) for each in log.actions], np.int64)
-    # Some episodes in one call, for each call takes a while of its own.
-    firsts = np.flatnonzero(np.diff((np.cumsum(lengths) - lengths) // _EXPLAINED, prepend=-1)).tolist()
-    for numbers in itertools.starmap(range, itertools.pairwise([*firsts, len(lengths)])):
-        steps = steps_of(plain_episode(spec, log, number) for number in numbers)
+    for episodes in _blocks(lengths, _EXPLAINED):  # each call takes a while of its own
+        numbers = range(episodes.start, episodes.stop)
+        steps = steps_of(plain_episode(explainer.spec, log, number) for number in numbers)
         explained = [explainer.explain(lane, steps) for lane in lanes]
         found.append(np.mean([each.contributions for each in explained], axis=0))
         if explainer.credit is not None:
             spreads.append(np.mean([np.asarray(each.deviations) for each in explained], axis=0))
-        tell(numbers.stop, len(log.totals))
+        tell(episodes.stop, len(lengths))
     values, bounds = np.concatenate(found), Columns()
     for place, name in enumerate(explainer.names if spreads else ()):
         half = half_width(INTERVAL) * np.concatenate([each[:, place] for each in spreads])
@@ -154,12 +191,14 @@ class _Kinds(NamedTuple):
         return found
 
 
-def credit_by(run: RunFolder, data: str | None, by: str, tell: Tell = silent) -> dict[str, Any]:
+def credit_by(
+    run: RunFolder, data: str | None, by: str, tell: Tell = silent, embed: str | None = None
+) -> dict[str, Any]:
     """Plain data for JSON: a row for each value of the column, the largest credit first. In the unit of
     outcomes; of yes and no, in episodes that came to a yes."""
     credit = need_credit(run)
     source = read_facts(run)["data"] if data is None else data
-    rows, log = read_for(run, source)
+    rows, log = read_for(run, source, embed=embed)
     spec, learned = run.read_spec(), None
     if credit.share < 1:
         learned = read_learned(run).mean_rewards(records_of(spec, log))
@@ -227,16 +266,18 @@ def _earned(
     rng, draws = np.random.default_rng(0), credit.posterior.weights.shape[0]
     found, weight = np.zeros((len(kinds.names), draws)), np.zeros(draws)
     rates = np.ones(len(kinds.codes))
-    every = zip(rows.starts.tolist(), credit.of_episodes(episodes, learned, log.totals), strict=True)
-    for number, (start, steps) in enumerate(every):
-        earned = steps.drawn() if log.answers is None else credit.divided(steps)
-        where = slice(start, start + len(earned))
+    for some, steps in credit.of_blocks(episodes, learned, log.totals):
+        starts, lengths = rows.starts[some] - rows.starts[some.start], rows.lengths[some]
+        earned = steps.drawn() if log.answers is None else credit.divided(steps, lengths)
+        where = slice(rows.starts[some.start], rows.starts[some.start] + len(earned))
         if log.answers is not None:
-            rates[where] = earned[:, 0].sum() / (steps.reward.sum() or 1.0)
-        times = np.append(1.0, rng.poisson(1.0, draws - 1))
-        np.add.at(found, kinds.codes[where], earned * times)
-        weight += times
-        tell(number + 1, len(episodes))
+            gained, odds = (np.add.reduceat(each, starts) for each in (earned[:, 0], steps.reward))
+            rates[where] = np.repeat(gained / np.where(odds == 0, 1.0, odds), lengths)
+        times = np.column_stack([np.ones(len(lengths)), rng.poisson(1.0, (len(lengths), draws - 1))])
+        earned *= np.repeat(times, lengths, axis=0)
+        found += (kinds.codes[where] == np.arange(len(found))[:, None]) @ earned
+        weight += times.sum(axis=0)
+        tell(some.stop, len(episodes))
     return found * len(episodes) / np.maximum(weight, 1.0), rates
 
 

@@ -74,7 +74,7 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     schedule = Schedule(fitting.updates, every, every, warmup_steps=0, evaluate_every=every)
     config = replace(config, schedule=schedule)
     run = RunFolder.create(out, as_data(config, Checkpoints()), spec)
-    held_out = _held_out(log, fitting.held_out, np.random.default_rng(config.seed))
+    held_out = set_aside(log, fitting.held_out, np.random.default_rng(config.seed))
     kept = np.setdiff1d(np.arange(count), held_out)
     learned = [learners_record(spec, log, number, place) for place, number in enumerate(kept)]
     judged = [learners_record(spec, log, number, 0) for number in held_out]
@@ -100,7 +100,7 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     return run
 
 
-def _held_out(log: Log, share: float, rng: np.random.Generator) -> NDArray[np.int64]:
+def set_aside(log: Log, share: float, rng: np.random.Generator) -> NDArray[np.int64]:
     """In no order: a log may begin otherwise than it ends, and the first of these are shown and judged by. Of
     yes and no, the same share of both."""
     order = rng.permutation(len(log.totals))

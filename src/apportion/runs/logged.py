@@ -1,18 +1,20 @@
 """Logged episodes as a run knows them: facts about them as a Spec, and each as its learners see it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from apportion.core.categories import expand_actions, expand_observations
-from apportion.core.config import Tell, UserError, silent
+from apportion.core.config import Tell, UserError, check, silent
 from apportion.core.spec import Spec
 from apportion.core.types import Record
 from apportion.data.columns import Columns
 from apportion.data.encoding import MOST_CATEGORIES
 from apportion.data.reading import read_rows
 from apportion.data.rows import Log, Rows
+from apportion.data.texts import HASHING, with_vectors
 from apportion.envs.messages import Arrays
 from apportion.envs.spaces import learners_actions
 from apportion.runs.folder import DataFile, RunFolder
@@ -75,11 +77,28 @@ def learners_record(spec: Spec, log: Log, number: int, name: int) -> Record:
     )
 
 
-def read_for(run: RunFolder, data: str, tell: Tell = silent) -> tuple[Rows, Log]:
-    """Other data in the way that the run's own were read; outcomes are NaN where they are not known."""
+def read_for(run: RunFolder, data: str, tell: Tell = silent, embed: str | None = None) -> tuple[Rows, Log]:
+    """Other data in the way that the run's own were read; outcomes are NaN where they are not known. An
+    embedder of somebody's own is code: it is imported only where it was named again, by `embed`."""
+    rows, as_log = reader_for(run, data, tell, embed)
+    return rows, as_log(rows)
+
+
+def reader_for(
+    run: RunFolder, data: str, tell: Tell = silent, embed: str | None = None
+) -> tuple[Rows, Callable[[Rows], Log]]:
+    """The same, with what makes a log of some of the episodes: of all, it may be many times as large."""
     facts = read_facts(run)
+    encoding = facts["encoding"]
+    named = encoding.embed in ("", HASHING, embed)
+    check(named, f"{run.path}: texts became vectors by {encoding.embed}: say --embed {encoding.embed} again")
     rows = read_rows(data, facts["columns"] or Columns(), tell, paid=False)
-    return rows, facts["encoding"].apply(rows).answered(facts["answers"], data)
+
+    def as_log(some: Rows) -> Log:
+        vectors = with_vectors(some, encoding.texts, encoding.embed)
+        return encoding.apply(vectors).answered(facts["answers"], data)
+
+    return rows, as_log
 
 
 def from_origins(run: RunFolder, observations: Any, actions: Any) -> tuple[Any, Any]:

@@ -190,7 +190,7 @@ def with_last(observations: NDArray[Any], length: int) -> NDArray[Any]:
     told from all others, and be paid for anything. What is 0 or 1 throughout, as categories are, stays."""
     if len(observations) > length:
         return observations
-    stays = np.isin(observations, (0, 1)).all(axis=0)
+    stays = ((observations == 0) | (observations == 1)).all(axis=0)
     moved = observations[-1] - observations[-min(2, length)]
     return np.concatenate([observations, (observations[-1] + np.where(stays, 0, moved))[None]])
 
