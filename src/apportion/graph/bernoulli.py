@@ -16,7 +16,6 @@ from apportion.graph.priors import DOUBT, ROUNDED, ROUNDING, WORTH
 
 ITERATIONS = 100  # at the most; Newton's method needs about five
 _PER_DRAW = 3  # iterations of the sampler; as many as there are draws come before the first that counts
-_SLICE = 6.0  # standard deviations of a prior, at first; it shrinks
 _TERMS = 40  # of a Pólya-Gamma variable; the others vary by less than 1% of its standard deviation
 
 
@@ -187,13 +186,13 @@ def _rescaled(
     now: float, along: Floats, rest: Floats, said: Floats, width: float, rng: np.random.Generator
 ) -> float:
     """A draw of s, with log odds rest + exp(s) along, by a slice of its density (Neal, 2003) that shrinks
-    towards where s is now: with many totals, the density is narrower than any grid."""
+    from three standard deviations of the prior towards where s is now: with many totals, the density is
+    narrower than any grid."""
 
     def density(s: float) -> float:
         return -float(np.sum(log_losses(rest + np.exp(s) * along, said))) - 0.5 * (s / width) ** 2
 
-    least, low = density(now) - rng.exponential(), now - _SLICE * width * rng.random()
-    high = low + _SLICE * width
+    least, low, high = density(now) - rng.exponential(), -3 * width, 3 * width
     while density(s := rng.uniform(low, high)) < least:
         low, high = (s, high) if s < now else (low, s)
     return float(s)
