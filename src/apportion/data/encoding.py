@@ -38,7 +38,7 @@ class Coded:
             levels = sorted({UNKNOWN if value is None else str(value) for value in column})
             example = next(value for value in column if value is not None)
             many = f"column {name!r} holds {len(levels):,} different texts, as {example!r}, more than"
-            fix = "--embed hashing makes vectors of texts, --without leaves it aside; numbers are as 1234.5"
+            fix = "leave it aside by --without, --embed hashing for texts, or write numbers as 1234.5"
             check(len(levels) <= MOST_CATEGORIES, f"{source}: {many} {MOST_CATEGORIES}: {fix}")
             coded = cls(name, tuple(levels))
             counts = np.bincount(coded._codes(source, column).astype(int))
