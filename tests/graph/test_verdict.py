@@ -125,7 +125,7 @@ def _two_vectors_and_a_flag(rng: np.random.Generator, rows: int) -> Rows:
 
 
 def test_one_of_several_one_hot_vectors_is_found_whole_beside_a_flag() -> None:
-    result = search(_two_vectors_and_a_flag, lambda x: x[:, 3] - 0.5 * x[:, 5] + x[:, 8], 300, noise=0.2)
+    result = search(_two_vectors_and_a_flag, lambda x: x[:, 3] - 0.5 * x[:, 5] + x[:, 8], 400, noise=0.2)
     assert result.verdict.state_to_reward.tolist() == ["absent"] * 3 + ["present"] * 4 + ["absent", "present"]
 
 

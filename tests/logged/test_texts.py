@@ -10,7 +10,7 @@ import pytest
 from logged_data import SMALL
 
 import apportion
-from apportion.core.config import UserError
+from apportion.core.config import UserError, from_dict, to_dict
 from apportion.data.columns import Columns
 from apportion.data.encoding import Encoding
 from apportion.data.reading import read_log
@@ -65,7 +65,7 @@ def test_a_column_of_texts_is_one_input(log: Path) -> None:
     assert set(read.log.inputs) == {"note"}
     assert read.log.observations[1].shape[1] == WIDTH
     assert not read.log.observations[0][0].any()  # a text that is missing has no words
-    again = Encoding.from_dict(read.encoding.to_dict())
+    again = from_dict(Encoding, to_dict(read.encoding))
     assert (again.texts, again.embed) == (("note",), "hashing")
 
 
