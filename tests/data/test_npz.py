@@ -46,6 +46,13 @@ def _one_array(path: Path) -> None:
     path.with_suffix(".npy").rename(path)
 
 
+def _renamed(path: Path) -> None:
+    """The name of an array is damaged where the file lists its arrays, but not where that begins."""
+    content = saved(path, action_names=["a"]).read_bytes()
+    last = content.rindex(b"action_names")
+    path.write_bytes(content[: last + 6] + b"\0" + content[last + 7 :])
+
+
 TABLE = np.zeros((2, 4, 3), [("a", "f4"), ("b", "i4")])
 BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "texts": (lambda path: saved(path, observations=np.full((2, 4, 3), "x")), "observations holds str"),
@@ -59,6 +66,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "negative": (lambda path: _head(path, "<f8", (-2, 4, 3)), "is damaged (observations.npy has"),
     "no type": (lambda path: _head(path, "<z9", (2, 4, 3)), "is damaged ("),
     "code": (lambda path: _head(path, "__import__('os')", (2, 4, 3)), "is damaged ("),
+    "another name": (_renamed, "is damaged (File name in directory"),
     "one array": (_one_array, "is no .npz file"),
     "text file": (lambda path: path.write_text("hello"), "is no .npz file"),
     "empty file": (lambda path: path.write_bytes(b""), "is no .npz file"),
