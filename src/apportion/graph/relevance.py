@@ -19,7 +19,7 @@ from scipy.special import logit
 
 from apportion.graph.bernoulli import ITERATIONS, Laplace, Seen
 from apportion.graph.features import Floats
-from apportion.graph.priors import CHANCE, RICH, ROUNDING, TINY, WORTH, chance_of_each
+from apportion.graph.priors import RICH, ROUNDED, ROUNDING, TINY, WORTH, chance_of_each
 from apportion.graph.products import BLOCKS, Products
 
 _IRRELEVANT_AT = -8.0  # log g; both kinds have a standard deviation of 1
@@ -76,9 +76,8 @@ def search(problem: Problem, before: Found | None = None) -> Found:
     start = np.concatenate([np.full(dims, _unknown(dims)), np.zeros(BLOCKS), [_NOISE_PRIOR[0]]])
     if before is not None:
         start = np.concatenate([before.relevances, before.blocks, [before.log_noise]])
-    # As far as each is likely before any data: what hardly matters would go anywhere.
-    likely = zip(_MIDDLES - CHANCE * _WIDTHS, _MIDDLES + CHANCE * _WIDTHS, strict=True)
-    bounds = [(_IRRELEVANT_AT - CHANCE, 0.0)] * dims + list(likely)
+    # The prior says how far variances may go: bounds, against overflow, must not.
+    bounds = [(np.log(ROUNDED), 0.0)] * dims + [(np.log(ROUNDED), -_NEW)] * (BLOCKS + 1)
     best = minimize(
         _Objective(problem),
         start,
