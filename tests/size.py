@@ -33,7 +33,7 @@ def measures(root: Path = ROOT) -> list[Measure]:
         Measure("benchmarks: scripts", len(scripts), 14, 16),
         Measure("benchmarks: lines of scripts", lines(scripts), 3_165, 3_500),
         Measure("benchmarks/lib: lines", lines(lib), 3_365, 3_500),
-        Measure("docs, README, CHANGELOG: words", words(pages), 39_240, 40_000),
+        Measure("docs, README, CHANGELOG: words", words(pages), 39_250, 40_000),
         Measure("results: files", len(list((root / "results").iterdir())), 29, 29),
     ]
 
