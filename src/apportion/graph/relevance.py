@@ -76,8 +76,8 @@ def search(problem: Problem, before: Found | None = None) -> Found:
     start = np.concatenate([np.full(dims, _unknown(dims)), np.zeros(BLOCKS), [_NOISE_PRIOR[0]]])
     if before is not None:
         start = np.concatenate([before.relevances, before.blocks, [before.log_noise]])
-    # The prior says how far variances may go: bounds, against overflow, must not.
-    bounds = [(np.log(ROUNDED), 0.0)] * dims + [(np.log(ROUNDED), -_NEW)] * (BLOCKS + 1)
+    # Nothing varies more than steps do; below, the prior says how far variances may go.
+    bounds = [(np.log(ROUNDED), 0.0)] * (dims + BLOCKS) + [(np.log(ROUNDED), -_NEW)]
     best = minimize(
         _Objective(problem),
         start,
