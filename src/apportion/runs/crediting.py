@@ -68,9 +68,9 @@ def relabel_rows(
     check(not (answered and exact and credit), both)
     without = f"{run.path} has no intervals, without which yes and no are not made"
     check(not (exact and answered and known is None), without)
-    learned, rewards = read_learned(run), None
-    if known is None or known.share < 1:
-        rewards = np.concatenate(learned.mean_rewards(records_of(run.read_spec(), as_log(rows)), tell))
+    learned, spec, rewards = read_learned(run), run.read_spec(), None
+    if known is None or not known.alone:
+        rewards = np.concatenate(learned.mean_rewards(records_of(spec, as_log(rows)), tell))
         needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
         check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
     explainer = Explainer(run, precision) if credit else None
@@ -80,17 +80,17 @@ def relabel_rows(
         first = int(rows.starts[episodes.start])
         given = None if rewards is None else rewards[first : first + int(some.lengths.sum())]
         log = as_log(some)
-        found = _columns(run.read_spec(), known, log, given, exact)
+        found = _columns(spec, known, log, given, exact)
         if exact:  # with what is missing of each outcome spread evenly
             missing = (some.totals - np.add.reduceat(found[REWARD], some.starts)) / some.lengths
             found = {name: values + np.repeat(missing, some.lengths) for name, values in found.items()}
         earned.append(found.pop(REWARD))
-        columns.append(found)
         if explainer is not None:
             on = partial(_told, tell, episodes.start, len(rows.lengths))
             parts, bounds = _shares(explainer, learned.sound, log, on)
             shares.append(parts)
             found |= bounds
+        columns.append(found)
         tell(episodes.stop, len(rows.lengths))
     reward, whole = np.concatenate(earned), _joined(shares)
     if credit:
@@ -200,7 +200,7 @@ def credit_by(
     source = read_facts(run)["data"] if data is None else data
     rows, log = read_for(run, source, embed=embed)
     spec, learned = run.read_spec(), None
-    if credit.share < 1:
+    if not credit.alone:
         learned = read_learned(run).mean_rewards(records_of(spec, log))
     return {
         "run": str(run.path),

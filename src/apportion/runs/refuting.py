@@ -82,7 +82,7 @@ def refute(
     some = order[: 1 + int(np.searchsorted(np.cumsum(lengths[order]), STEPS))]
     every = records_of(run.read_spec(), log)
     records = [every[number] for number in some]
-    learned = read_learned(run).mean_rewards(records) if credit.share < 1 else None
+    learned = None if credit.alone else read_learned(run).mean_rewards(records)
     own = np.concatenate([each.reward for each in credit.of_records(records, learned, paid=False)])
     varied = float(own.var())
     check(varied > 0, f"{run.path} gives every step the same: there is nothing to refute")
@@ -95,7 +95,7 @@ def refute(
             tell(done, draws * len(CASES))
         cases[name] = {key: [each[key] for each in found] for key in found[0]}
     notes = fit_warnings(run)
-    if credit.share < 1:
+    if not credit.alone:
         notes.append("The run's credit is not the posterior's alone, and only that is fitted again")
     refuted = [name for name in cases if _refuted(cases[name], name)]
     return {
@@ -120,7 +120,8 @@ def _again(
     """One fit of other episodes, beside the run's `own` credit of the steps in some of all."""
     rng = np.random.default_rng(draw)
     changed, used = other(log, rng)
-    spec, records = spec_of("", changed), records_of(spec_of("", changed), changed)
+    spec = spec_of("", changed)
+    records = records_of(spec, changed)
     fewer = changed._replace(totals=changed.totals[used])
     behind = used[set_aside(fewer, APART, rng)]
     learned = np.setdiff1d(used, behind)
@@ -138,11 +139,8 @@ def _again(
         return found
     mine = input_owners(spec) == input_names(spec).index(RANDOM)
     shares = np.abs(credit.posterior.shares(rows, rows[-MOST_BEHIND:]).mean[:, :-1]).mean(axis=0)
-    share, matters = (
-        shares[mine].sum() / max(float(shares.sum()), 1e-300),
-        credit.posterior.matters[:-1][mine],
-    )
-    return {**found, "random_share": float(share), "random_matters": float(matters.max())}
+    found["random_share"] = float(shares[mine].sum() / max(float(shares.sum()), 1e-300))
+    return {**found, "random_matters": float(credit.posterior.matters[:-1][mine].max())}
 
 
 def _refuted(case: dict[str, list[float]], name: str) -> bool:
