@@ -67,7 +67,7 @@ def certify(
     `names`, or are counted from 0."""
     doubts = _reward_doubts(fit, error_of_all, segments)
     features = dictionary.shortened().size
-    needed = round(features / DOUBT)
+    needed = 10 * features  # at least ten for each weight
     if transitions < needed:
         few = f"{transitions} transitions are few for {features} features: dynamics edges need {needed}"
         doubts[Doubt.FEW_TRANSITIONS] = few

@@ -122,7 +122,7 @@ def candidates(segments: Segments) -> dict[int, float]:
         rest = rest - axes @ (axes.T @ rest)
     while chosen:
         some = columns.unit[:, np.concatenate(chosen)]
-        inverse = np.linalg.inv(some.T @ some + np.sqrt(ROUNDING) * np.eye(some.shape[1]))
+        inverse = np.linalg.inv(some.T @ some + ROUNDED * np.eye(some.shape[1]))
         weights = inverse @ (some.T @ totals)
         places = np.split(np.arange(len(weights)), np.cumsum([len(block) for block in chosen])[:-1])
         losses = np.array([weights[p] @ np.linalg.solve(inverse[np.ix_(p, p)], weights[p]) for p in places])
@@ -168,7 +168,7 @@ def _best(left: Floats, rest: Floats, free: NDArray[np.bool_], groups: list[Dims
     for members in groups:
         new, some = free[members], left.T[members]
         gram = np.einsum("gie,gje->gij", some, some, optimize=True)
-        gram += np.where(new, np.sqrt(ROUNDING), 1.0)[:, :, None] * np.eye(members.shape[1])
+        gram += np.where(new, ROUNDED, 1.0)[:, :, None] * np.eye(members.shape[1])
         wanted = cross[members]
         gains = np.sum(wanted * np.linalg.solve(gram, wanted[:, :, None])[:, :, 0], axis=1)
         shares = np.minimum(gains / squares, 1.0)
