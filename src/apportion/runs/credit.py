@@ -6,6 +6,7 @@ they do better. Doubt is the variance of that mixture: each is right with some p
 other (law of total variance). It is so for other methods, too, whose credit is their own.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
@@ -109,15 +110,10 @@ class Credit(NamedTuple):
         constant = self.posterior.per_segment
         earned = np.full(len(totals), np.nan) if self.posterior.yes_no else totals - constant[0]
         lengths = np.array([len(rows) for rows in episodes], np.int64)
-        ends, first = np.cumsum(lengths), 0
-        while first < len(episodes):
-            before = ends[first] - lengths[first]
-            last = max(first + 1, int(np.searchsorted(ends, before + STEPS, side="right")))
-            some = slice(first, last)
+        for some in blocks(lengths, STEPS):
             own = None if learned is None else np.concatenate(learned[some])
             steps = self.of_steps(np.concatenate(episodes[some]), own)
             yield some, steps.paid(earned[some], constant - constant[0], lengths[some])
-            first = last
 
     def of_episodes(
         self, episodes: list[NDArray[Any]], learned: list[NDArray[Any]] | None, totals: Floats
@@ -201,6 +197,12 @@ class Steps(NamedTuple):
         """[N] the ends of the interval that holds so much of the probability."""
         half = half_width(interval) * np.sqrt(self.variance)
         return self.reward - half, self.reward + half
+
+
+def blocks(lengths: NDArray[np.int64], size: int) -> Iterator[slice]:
+    """Episodes of so many steps together, or a longer one."""
+    firsts = np.flatnonzero(np.diff((np.cumsum(lengths) - lengths) // size, prepend=-1)).tolist()
+    return itertools.starmap(slice, itertools.pairwise([*firsts, len(lengths)]))
 
 
 def quantiles(drawn: Floats, interval: float) -> tuple[Floats, Floats]:

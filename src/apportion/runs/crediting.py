@@ -4,8 +4,6 @@ Every answer is a function of the draws of their rewards (`credit.Steps`); where
 what its method has learned.
 """
 
-import itertools
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,6 +21,7 @@ from apportion.runs.credit import (
     MOST_BEHIND,
     STEPS,
     Credit,
+    blocks,
     half_width,
     need_credit,
     quantiles,
@@ -75,7 +74,7 @@ def relabel_rows(
         check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
     explainer = Explainer(run, precision) if credit else None
     earned, shares, columns = list[Floats](), list[Columns](), list[Columns]()
-    for episodes in _blocks(rows.lengths, STEPS):
+    for episodes in blocks(rows.lengths, STEPS):
         some = rows.some(episodes)
         first = int(rows.starts[episodes.start])
         given = None if rewards is None else rewards[first : first + int(some.lengths.sum())]
@@ -104,12 +103,6 @@ def relabel_rows(
 def _told(tell: Tell, before: int, whole: int, done: int, of: int) -> None:
     """Of a part, what it is of all."""
     tell(before + done, whole)
-
-
-def _blocks(lengths: NDArray[np.int64], size: int) -> Iterator[slice]:
-    """Episodes of so many steps together, or a longer one."""
-    firsts = np.flatnonzero(np.diff((np.cumsum(lengths) - lengths) // size, prepend=-1)).tolist()
-    return itertools.starmap(slice, itertools.pairwise([*firsts, len(lengths)]))
 
 
 def _joined(parts: list[Columns]) -> Columns:
@@ -146,7 +139,7 @@ def _shares(explainer: Explainer, lanes: list[int], log: Log, tell: Tell) -> tup
     """[N] of each dimension, the mean over lanes, and the ends of their intervals."""
     found, spreads = [], []
     lengths = np.array([len(each) for each in log.actions], np.int64)
-    for episodes in _blocks(lengths, _EXPLAINED):  # each call takes a while of its own
+    for episodes in blocks(lengths, _EXPLAINED):  # each call takes a while of its own
         numbers = range(episodes.start, episodes.stop)
         steps = steps_of(plain_episode(explainer.spec, log, number) for number in numbers)
         explained = [explainer.explain(lane, steps) for lane in lanes]
