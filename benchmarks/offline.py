@@ -2,15 +2,17 @@
 
     python benchmarks/offline.py --out results/offline.json
     python benchmarks/offline.py --tasks Crane Kiln --learners iql rebrac --rewards grd rd true --seeds 5
+    python benchmarks/offline.py --tasks HalfCheetah --half-trained runs/half --episodes 1000 --updates 100000
     python benchmarks/offline.py --show results/offline.json
 
-A log holds episodes of mediocre behaviour, paid once an episode: half of a rule's action, or a random one on
-Greenhouse, and noise. Every policy is played in the simulator, which `evaluate-offline` has not seen.
+A log holds episodes of mediocre behaviour, paid once an episode: half of a rule's action, a random one on
+Greenhouse, and noise; on HalfCheetah of a half-trained policy that explores. Every policy is played in the simulator,
+which `evaluate-offline` has not seen.
 """
 
 import itertools
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +34,7 @@ from apportion.training.presets import logged
 from lib.command import given, start
 from suite_tasks import env_id
 
-OTHERS = {"Greenhouse": "apportion/Greenhouse-v0", "Pendulum": "Pendulum-v1"}
+OTHERS = {"Greenhouse": "apportion/Greenhouse-v0", "Pendulum": "Pendulum-v1", "HalfCheetah": "HalfCheetah-v4"}
 TRUE = "true"
 NOISE = 0.5  # standard deviation on logged actions, which are in [-1, 1]
 PLAYED = 100  # fresh episodes of every policy
@@ -46,7 +48,9 @@ class Offline:
     """Which logs, and who learns from them."""
 
     tasks: tuple[str, ...] = ("Greenhouse", "Pendulum", "Crane", "Kiln")
-    """Greenhouse, Pendulum, or tasks of the suite."""
+    """Greenhouse, Pendulum, HalfCheetah, or tasks of the suite."""
+    half_trained: Path | None = None
+    """Who plays HalfCheetah: the run of a training."""
     learners: tuple[str, ...] = ("iql", "rebrac")
     rewards: tuple[str, ...] = ("grd", "rd", TRUE)
     """Methods of `apportion fit`, or `true`: those that the simulator gives."""
@@ -54,6 +58,8 @@ class Offline:
     """In each log."""
     seeds: int = 1
     """Logs of each task, and learners."""
+    first: int = 0
+    """The first of them."""
     updates: int = 10_000
     """Of each policy."""
     pessimism: float = 1.0
@@ -77,9 +83,11 @@ def main(flags: Offline) -> None:
     if flags.show is not None:
         return table(read_json(flags.show)["policies"])
     kept = read_json(flags.out)["policies"] if flags.out is not None and flags.out.is_file() else []
-    for task in flags.tasks:
-        for seed in range(flags.seeds):
-            kept += of_log(task, seed, flags)
+    seeds = range(flags.first, flags.first + flags.seeds)
+    for task, seed in itertools.product(flags.tasks, seeds):
+        for row in of_log(task, seed, flags):
+            kept.append(row)
+            table([row])
             if flags.out is not None:
                 write_json(flags.out, {"command": given(), "versions": versions(), "policies": kept})
     table(kept)
@@ -90,9 +98,12 @@ def make(task: str) -> gymnasium.Env[Any, Any]:
     return gymnasium.make(OTHERS.get(task) or env_id(task, False))
 
 
-def behaviour(task: str, env: Any, seed: int) -> Policy:
-    """Half of what a rule does, and noise."""
+def behaviour(task: str, env: Any, seed: int, half_trained: Path | None) -> Policy:
+    """Half of what a rule does, and noise; or what a training does while it explores."""
     rng = np.random.default_rng(seed)
+    if half_trained is not None:
+        trained = apportion.load(half_trained).policy()
+        return lambda observation: trained(observation, rng)
     low, high = env.action_space.low, env.action_space.high
 
     def policy(observation: Any) -> Any:
@@ -129,13 +140,12 @@ def play(env: Any, policy: Policy, episodes: int, first: int) -> list[Played]:
     return found
 
 
-def of_log(task: str, seed: int, flags: Offline) -> list[dict[str, Any]]:
+def of_log(task: str, seed: int, flags: Offline) -> Iterator[dict[str, Any]]:
     """Every learner on every kind of reward, by one log."""
     env = make(task)
-    log = play(env, behaviour(task, env, seed), flags.episodes, seed * 10_000)
+    log = play(env, behaviour(task, env, seed, flags.half_trained), flags.episodes, seed * 10_000)
     head = {"task": task, "seed": seed, "episodes": flags.episodes, "updates": flags.updates}
     head["behaviour"] = float(np.mean([each.rewards.sum() for each in log]))
-    found: list[dict[str, Any]] = []
     for learner, rewards in itertools.product(flags.learners, flags.rewards):
         if rewards == TRUE:
             policy, worth = on_true(env, log, learner, seed, flags.updates), {}
@@ -144,9 +154,7 @@ def of_log(task: str, seed: int, flags: Offline) -> list[dict[str, Any]]:
         returns = [float(each.rewards.sum()) for each in play(env, policy, PLAYED, FRESH)]
         row = {"learner": learner, "rewards": rewards, "pessimism": flags.pessimism, **worth}
         error = float(np.std(returns) / np.sqrt(PLAYED))
-        found.append({**head, **row, "played": float(np.mean(returns)), "error": error})
-        table(found[-1:])
-    return found
+        yield {**head, **row, "played": float(np.mean(returns)), "error": error}
 
 
 def on_learned(

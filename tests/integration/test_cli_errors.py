@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from apportion import __version__
-from apportion.cli import VERBS
+from apportion.cli import VERBS, main
 from apportion.methods import grd
 from apportion.runs import recording
 from apportion.training.settings import Config
@@ -100,6 +100,12 @@ def test_list() -> None:
 )
 def test_a_wrong_command_line_is_code_2(words: list[str], reason: str) -> None:
     refused(apportion(*words), 2, reason)
+
+
+def test_null_characters_are_refused_where_a_program_passes_them(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["compare", "runs\0"])
+    assert capsys.readouterr().err.startswith("error: a word with a null character")
 
 
 class _Terminal(io.StringIO):

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any, NamedTuple, NoReturn, cast
 
-from apportion.core.config import UserError, nearest
+from apportion.core.config import UserError, check, nearest
 from apportion.core.registry import FOLDER
 from apportion.core.terminal import say
 
@@ -93,6 +93,7 @@ def _while_interrupted(error: BaseException | None) -> bool:
 
 
 def _run(words: list[str]) -> int:
+    check("\0" not in "".join(words), "a word with a null character was given: no file has such a name")
     if not words or words[0] in ("-h", "--help", "help"):
         print(_help())
         return 0
