@@ -6,8 +6,8 @@
     python benchmarks/offline.py --show results/offline.json
 
 A log holds episodes of mediocre behaviour, paid once an episode: half of a rule's action, a random one on
-Greenhouse, and noise; on HalfCheetah of a half-trained policy that explores. Every policy is played in the simulator,
-which `evaluate-offline` has not seen.
+Greenhouse, and noise; on HalfCheetah of a half-trained policy that explores. Every policy is played in the
+simulator, which `evaluate-offline` has not seen.
 """
 
 import itertools

@@ -6,11 +6,14 @@ episode has steps, all with one matrix. Episodes are drawn again with replacemen
 intervals; the same draws value behaviour by Q_{k-1}(s', a'), and what both have wrong cancels.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial import cKDTree
 
 from apportion.core.types import Transitions
@@ -75,16 +78,30 @@ def fitted_q(
     now = features.of(np.asarray(steps.observation), np.asarray(steps.action))
     after = features.of(np.asarray(steps.next_observation), next_action) * (~over)[:, None]
     counted = row_weights * known[:, None]
-    gram = [cho_factor(_gram(now, counted[:, draw])) for draw in range(counted.shape[1])]
-    low, high = (np.percentile(rewards, part) for part in (0.5, 99.5))
-    found = np.zeros((now.shape[1], counted.shape[1]), np.float32)
-    paid = rewards.astype(np.float32)
-    for left in range(horizon):
-        later = np.clip(after @ found, left * min(low, 0.0), left * max(high, 0.0))
-        wanted = now.T @ (counted * (paid + later))
-        found = np.stack([cho_solve(root, wanted[:, draw]) for draw, root in enumerate(gram)], axis=1)
     first = features.of(np.asarray(steps.observation)[starts], first_action)
+    # In coordinates in which all episodes together have a gram of I, single precision is precise enough.
+    root = np.linalg.inv(np.linalg.cholesky(_gram(now, known.astype(np.float32))))
+    inverse = np.stack([np.linalg.inv(root @ _gram(now, each) @ root.T) for each in counted.T])
+    now, after, first = (each @ root.T for each in (now, after, first))
+    limits = np.percentile(rewards, (0.5, 99.5))
+    arrays = (jnp.asarray(each, np.float32) for each in (now, after, counted, inverse, rewards, limits))
+    found = np.asarray(_iterated(*arrays, horizon))
     return np.asarray(np.sum((first @ found) * weights, axis=0) / weights.sum(axis=0), np.float64)
+
+
+@partial(jax.jit, static_argnames="horizon")
+def _iterated(
+    now: Array, after: Array, counted: Array, inverse: Array, paid: Array, limits: Array, horizon: int
+) -> Array:
+    """[F, B] coefficients of Q with `horizon` steps to go."""
+    low, high = jnp.minimum(limits[0], 0.0), jnp.maximum(limits[1], 0.0)
+
+    def one(left: Array, found: Array) -> Array:
+        later = jnp.clip(after @ found, left * low, left * high)
+        return jnp.einsum("bfg,gb->fb", inverse, now.T @ (counted * (paid + later)))
+
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.fori_loop(0, horizon, one, jnp.zeros((now.shape[1], paid.shape[1]), jnp.float32))
 
 
 def evaluate(
