@@ -11,9 +11,12 @@ simulator, which `evaluate-offline` has not seen.
 """
 
 import itertools
+import multiprocessing
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +41,7 @@ OTHERS = {"Greenhouse": "apportion/Greenhouse-v0", "Pendulum": "Pendulum-v1", "H
 TRUE = "true"
 NOISE = 0.5  # standard deviation on logged actions, which are in [-1, 1]
 PLAYED = 100  # fresh episodes of every policy
+PLAYERS = 4  # processes that play a log
 FRESH = 1_000_000  # where their seeds begin
 
 Policy = Callable[[Any], Any]
@@ -55,7 +59,7 @@ class Offline:
     rewards: tuple[str, ...] = ("grd", "rd", TRUE)
     """Methods of `apportion fit`, or `true`: those that the simulator gives."""
     episodes: int = 300
-    """In each log."""
+    """In each log, a multiple of four."""
     seeds: int = 1
     """Logs of each task, and learners."""
     first: int = 0
@@ -140,10 +144,18 @@ def play(env: Any, policy: Policy, episodes: int, first: int) -> list[Played]:
     return found
 
 
+def logged_by(task: str, half_trained: Path | None, episodes: int, first: int) -> list[Played]:
+    env = make(task)
+    return play(env, behaviour(task, env, first, half_trained), episodes, first)
+
+
 def of_log(task: str, seed: int, flags: Offline) -> Iterator[dict[str, Any]]:
     """Every learner on every kind of reward, by one log."""
-    env = make(task)
-    log = play(env, behaviour(task, env, seed, flags.half_trained), flags.episodes, seed * 10_000)
+    env, part = make(task), -(-flags.episodes // PLAYERS)
+    firsts = [seed * 10_000 + number * part for number in range(PLAYERS)]
+    with ProcessPoolExecutor(PLAYERS, multiprocessing.get_context("spawn")) as players:
+        parts = players.map(partial(logged_by, task, flags.half_trained, part), firsts)
+        log = [each for played in parts for each in played]
     head = {"task": task, "seed": seed, "episodes": flags.episodes, "updates": flags.updates}
     head["behaviour"] = float(np.mean([each.rewards.sum() for each in log]))
     for learner, rewards in itertools.product(flags.learners, flags.rewards):

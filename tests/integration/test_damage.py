@@ -146,6 +146,8 @@ def test_a_log_that_is_gone_is_said_and_restored(kept: int | None, copy: Run, gr
         copy.metrics.write_bytes(b"".join(lines[:kept]))
     lost = f"{copy.metrics} has {kept or 0} of {len(lines)} lines"
     assert apportion("show", copy.path, "--json").json["notes"][0] == lost
+    if kept is not None:  # else there is nothing to compare
+        assert lost in apportion("compare", copy.path, "--no-env").err
     answer = apportion("resume", copy.path)
     had = (
         f"{copy.metrics} had {kept or 0} of {len(lines)} lines up to step 2000: restored from the checkpoint"

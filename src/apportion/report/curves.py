@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from apportion.core.config import UserError, check
 from apportion.report.overview import per_lane
-from apportion.runs import logs
 from apportion.runs.folder import RunFolder
 from apportion.runs.settings import dotted
 
@@ -149,7 +148,7 @@ def read_curves(paths: Sequence[Path], trusted: bool = True) -> tuple[list[Curve
     found, notes = _find(paths, trusted)
     runs: list[tuple[Known, list[dict[str, Any]]]] = []
     for each in found:
-        examined = logs.examine(each.run.metrics, each.config["lanes"])
+        examined = each.run.examine_metrics()
         notes += examined.notes
         evaluations = [entry for entry in examined.entries if entry["kind"] == "eval"]
         if evaluations:

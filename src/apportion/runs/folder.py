@@ -277,9 +277,16 @@ class RunFolder:
         except UserError as error:
             return {}, [str(error)]
 
+    def examine_metrics(self) -> logs.Logged:
+        """All of metrics.jsonl; what is damaged or missing is left out, with a note."""
+        found = logs.examine(self.metrics, self.read_config()["lanes"])
+        promised, count = self.read_status().get("lines", 0), len(found.lines)
+        lost = [f"{self.metrics} has {count} of {promised} lines"] if count < promised else []
+        return found._replace(notes=found.notes or lost)
+
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All entries of metrics.jsonl by step; damaged lines are left out, and named by `notes`."""
-        return logs.examine(self.metrics, self.sizes().lanes).entries
+        """Its entries by step."""
+        return self.examine_metrics().entries
 
     def evaluations(self) -> list[dict[str, Any]]:
         """Those of them that are of evaluations."""
@@ -361,17 +368,13 @@ def _blamed_on(path: Path) -> Iterator[None]:
 
 def notes(run: RunFolder) -> list[str]:
     """A line for all that is damaged or gone, but for arrays of checkpoints: their readers say so."""
-    sizes, said = run.sizes(), list[str]()
-    found = logs.examine(run.metrics, sizes.lanes)
+    sizes, said, found = run.sizes(), list[str](), run.examine_metrics()
     try:
         read_json(run.config)
     except UserError:  # what cannot be read at all has been refused before
         said += [f"{run.config} was changed after it was written: the run was trained with other settings"]
     said += run._optional(run.status, StatusFile)[1] + run._optional(run.versions, VersionsFile)[1]
-    promised, count = run.read_status().get("lines", 0), len(found.lines)
-    lost = [f"{run.metrics} has {count} of {promised} lines"] if count < promised else []
-    said += found.notes or lost
-    said += [*snapshots.damaged(run.edges, sizes), *snapshots.damaged(run.episodes, sizes)]
+    said += [*found.notes, *snapshots.damaged(run.edges, sizes), *snapshots.damaged(run.episodes, sizes)]
     named = ((name, entry["step"]) for entry in found.entries for name in entry.get(logs.STORED, ()))
     stored = [place(run.path / name, step) for name, step in named]
     if any("unexplained" in entry for entry in found.entries):  # it was fitted to a log

@@ -24,7 +24,6 @@ from apportion.runs.summary import fit_warnings
 
 RANDOM = "(random)"  # the column that is added
 APART = 0.2  # share of the episodes by which each fit is judged
-_HALF = 0.5  # of the run's credit: what is more, is most of it
 
 Rng = np.random.Generator
 
@@ -147,9 +146,9 @@ def _refuted(case: dict[str, list[float]], name: str) -> bool:
     """Whether most draws speak against the run: as much is found where there is nothing, its own is not found
     again, or a random column is more likely to earn something than not."""
     if CASES[name] is _shuffled:
-        return bool(np.median(case["found"]) >= _HALF)
+        return bool(np.median(case["found"]) >= 0.5)
     likely = np.median(case.get("random_matters", [0.0])) > 0.5
-    return bool(np.median(case["kept"]) < _HALF or likely)
+    return bool(np.median(case["kept"]) < 0.5 or likely)
 
 
 def _in_words(cases: dict[str, dict[str, list[float]]], refuted: list[str]) -> str:

@@ -21,6 +21,7 @@ from apportion.core.types import Transitions
 Floats = NDArray[np.float64]
 
 _NEIGHBOURS = 20  # logged states to look for an action's like in
+_STEPS = 30_000  # that a regression is fitted to: more would tell the same
 
 
 class Valued(NamedTuple):
@@ -31,9 +32,9 @@ class Valued(NamedTuple):
 
 
 def chosen_episodes(lengths: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Rising numbers of as many episodes as can be evaluated on: 30,000 steps at the most."""
+    """Rising numbers of as many episodes as have 30,000 steps; where these are long, of a hundred."""
     order = rng.permutation(len(lengths))
-    count = max(1, int(np.searchsorted(np.cumsum(lengths[order]), 30_000, side="right")))
+    count = max(100, int(np.searchsorted(np.cumsum(lengths[order]), _STEPS, side="right")))
     return np.sort(order[:count])
 
 
@@ -75,32 +76,40 @@ def fitted_q(
     ends = np.asarray(steps.step_in_episode) + 1 == np.asarray(steps.segment_length)
     over = ends & (np.asarray(steps.terminated) | (np.asarray(steps.segment_length) < horizon))
     known = ~ends | over  # what follows a cut is often not known: such steps teach nothing
-    now = features.of(np.asarray(steps.observation), np.asarray(steps.action))
-    after = features.of(np.asarray(steps.next_observation), next_action) * (~over)[:, None]
-    counted = row_weights * known[:, None]
-    first = features.of(np.asarray(steps.observation)[starts], first_action)
+    some = np.random.default_rng(0).permutation(np.flatnonzero(known))[:_STEPS]
+    observation, action = np.asarray(steps.observation), np.asarray(steps.action)
+    now = features.of(observation[some], action[some])
+    after = features.of(np.asarray(steps.next_observation)[some], next_action[some]) * (~over[some])[:, None]
+    counted, rewards = row_weights[some], rewards[some]
+    first = features.of(observation[starts], first_action)
     # In coordinates in which all episodes together have a gram of I, single precision is precise enough.
-    root = np.linalg.inv(np.linalg.cholesky(_gram(now, known.astype(np.float32))))
-    inverse = np.stack([np.linalg.inv(root @ _gram(now, each) @ root.T) for each in counted.T])
+    gram = now.T.astype(np.float64) @ now
+    ridge = 1e-4 * max(float(np.mean(np.diag(gram))), 1e-12) * np.eye(len(gram))
+    root = np.linalg.inv(np.linalg.cholesky(gram + ridge))
     now, after, first = (each @ root.T for each in (now, after, first))
     limits = np.percentile(rewards, (0.5, 99.5))
-    arrays = (jnp.asarray(each, np.float32) for each in (now, after, counted, inverse, rewards, limits))
+    penalty = root @ ridge @ root.T
+    arrays = (jnp.asarray(each, np.float32) for each in (now, after, counted, penalty, rewards, limits))
     found = np.asarray(_iterated(*arrays, horizon))
     return np.asarray(np.sum((first @ found) * weights, axis=0) / weights.sum(axis=0), np.float64)
 
 
 @partial(jax.jit, static_argnames="horizon")
 def _iterated(
-    now: Array, after: Array, counted: Array, inverse: Array, paid: Array, limits: Array, horizon: int
+    now: Array, after: Array, counted: Array, penalty: Array, paid: Array, limits: Array, horizon: int
 ) -> Array:
     """[F, B] coefficients of Q with `horizon` steps to go."""
     low, high = jnp.minimum(limits[0], 0.0), jnp.maximum(limits[1], 0.0)
+
+    def inverted(weights: Array) -> Array:
+        return jnp.linalg.inv((now * weights[:, None]).T @ now + penalty)
 
     def one(left: Array, found: Array) -> Array:
         later = jnp.clip(after @ found, left * low, left * high)
         return jnp.einsum("bfg,gb->fb", inverse, now.T @ (counted * (paid + later)))
 
     with jax.default_matmul_precision("highest"):
+        inverse = jax.lax.map(inverted, counted.T)
         return jax.lax.fori_loop(0, horizon, one, jnp.zeros((now.shape[1], paid.shape[1]), jnp.float32))
 
 
@@ -122,12 +131,6 @@ def evaluate(
     pairs = ((next_policy_action, policy_action[starts]), (np.asarray(steps.next_action), action[starts]))
     found = [fitted_q(steps, rewards, later, first, weights, horizon, features) for later, first in pairs]
     return Valued(*found)
-
-
-def _gram(now: NDArray[np.float32], weights: NDArray[np.float32]) -> Floats:
-    gram = (now * weights[:, None]).T.astype(np.float64) @ now
-    ridge = 1e-4 * max(float(np.mean(np.diag(gram))), 1e-12)  # of a feature's mean square
-    return np.asarray(gram + ridge * np.eye(len(gram)))
 
 
 def untried(steps: Transitions, policy_action: NDArray[Any], rng: np.random.Generator) -> float:
