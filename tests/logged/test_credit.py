@@ -14,6 +14,7 @@ from apportion.core.config import UserError
 from apportion.core.types import Record
 from apportion.data.rows import Log
 from apportion.graph import posterior
+from apportion.runs.atomic import read_arrays, write_arrays
 from apportion.runs.credit import Credit, fit_credit, read_credit, weighed
 from apportion.runs.folder import RunFolder
 from apportion.runs.logged import spec_of
@@ -155,8 +156,14 @@ def test_damaged_credit_is_told(fitted: apportion.Run, tmp_path: Path) -> None:
     copy = RunFolder(tmp_path)
     shutil.copy(fitted.folder.spec, copy.spec)
     copy.credit.write_bytes(fitted.folder.credit.read_bytes()[:1000])
-    with pytest.raises(UserError, match=r"credit.safetensors is damaged .*: fit the run again"):
+    damaged = r"credit.safetensors is damaged .*: fit the run again"
+    with pytest.raises(UserError, match=damaged):
         read_credit(copy)
+    arrays, note = read_arrays(fitted.folder.credit)
+    for forged in ({"share": 1e300}, {"belief": -1.0}, {"widening": 0.0}):
+        write_arrays(copy.credit, arrays, note | forged)
+        with pytest.raises(UserError, match=damaged):
+            read_credit(copy)
 
 
 def test_outcomes_that_are_noise_warn_wherever_they_are_used(

@@ -16,7 +16,7 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 
 from apportion.core.categories import expanded, input_names, input_owners, owners
-from apportion.core.config import UserError, from_dict, one_line
+from apportion.core.config import UserError, check, from_dict, one_line
 from apportion.core.spec import REWARD_BLOCKS, Spec
 from apportion.core.types import Record
 from apportion.graph import posterior as posteriors
@@ -392,6 +392,8 @@ def read_credit(run: RunFolder) -> Credit | None:
         arrays, note = read_arrays(run.credit)
         facts, found = from_dict(CreditFile, note), Posterior.of(arrays)
         found.shares(step, step)  # whatever does not fit together shows here
+        parts = facts["share"], facts["belief"]
+        check(all(0 <= part <= 1 for part in parts) and facts["widening"] > 0, "a share is none")
         return Credit(found, facts["share"], facts["belief"], facts["widening"], note)
     except (UserError, ValueError, KeyError, TypeError, IndexError, OSError) as error:
         raise UserError(f"{run.credit} is damaged ({one_line(error)}): fit the run again") from error
