@@ -66,7 +66,7 @@ class Offline:
     """The first of them."""
     updates: int = 10_000
     """Of each policy."""
-    pessimism: float = 1.0
+    pessimism: float = 0.0
     """Of what is learned on learned rewards."""
     out: Path | None = None
     """Where to write the results, as JSON; what is there already is kept."""

@@ -232,6 +232,21 @@ def credit_table(data: Data) -> str:
     return markdown(("log", "correlation", "covered", "width", "determined", "truly"), rows)
 
 
+def offline_table(data: Data) -> str:
+    """Played returns of policies from logs, without pessimism, over logs and seeds."""
+    columns, rows = ("grd", "rd", "true"), []
+    plain = [each for each in data["policies"] if not each["pessimism"] and each["episodes"] >= 300]
+    heads = {(each["task"], each["episodes"], each["learner"]) for each in plain if each["rewards"] == "true"}
+    for head in sorted(heads):
+        mine = [each for each in plain if (each["task"], each["episodes"], each["learner"]) == head]
+        played = [[each["played"] for each in mine if each["rewards"] == name] for name in columns]
+        cells = [curves.formatted(interval(np.array(each), mean), ".1f") if each else "-" for each in played]
+        behaviour = f"{np.mean([each['behaviour'] for each in mine]):.1f}"
+        rows.append((head[0], f"`{head[2]}`", f"{head[1]:,}", behaviour, *cells, str(len(played[0]))))
+    names = ("`grd`", "`rd`", "true rewards", "seeds")
+    return markdown(("task", "learner", "episodes", "what was done", *names), rows, texts=2)
+
+
 TABLES: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "peers-cpu": (("speed-cpu",), on_machine(speed.peers_table)),
     "updates-cpu": (("speed-cpu",), on_machine(updates_of_methods)),
@@ -244,6 +259,7 @@ TABLES: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "suite": (("suite-h200",), suite_table),
     "methods": (("small-tasks",), small_table),
     "credit": (("credit",), credit_table),
+    "offline": (("offline",), offline_table),
     "calibration": (("structure-calibration",), structure.shown),
     "episodes": (("identification-episodes",), structure.shown),
 }

@@ -56,8 +56,8 @@ class Fitting:
     """Share of the episodes that nothing is learned from."""
     policy_updates: int = 10_000
     """Updates of the policy, where a --backbone learns one."""
-    pessimism: float = 1.0
-    """How far the policy's rewards are moved towards the lower ends of their 90% intervals: 0: not at all."""
+    pessimism: float = 0.0
+    """How far the policy's rewards are moved towards the lower ends of their 90% intervals: 1: onto them."""
 
     def __post_init__(self) -> None:
         at_least(self, "", updates=1, check_every=1, patience=1, policy_updates=1, pessimism=0)
