@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+D3RLPY := .venv/d3rlpy
 # uv takes a tenth of pip's time. Where it does not get at the packages (it does not read pip's settings), pip does.
 UV := $(or $(shell command -v uv),$(BIN)/uv)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
@@ -76,6 +77,8 @@ cuda: setup
 peers: setup
 	$(PIP) torch==2.13.0
 	$(call install,stable-baselines3==2.9.2 sbx-rl==0.28.0 wandb==0.31.0)
+	@test -x $(D3RLPY)/bin/python || $(PYTHON) -m venv $(D3RLPY)
+	$(D3RLPY)/bin/pip install --quiet --disable-pip-version-check --no-compile torch==2.13.0 d3rlpy==2.8.1
 
 # Wheel and source archive in dist/, and the demo from the wheel alone, in an environment of its own.
 release: setup

@@ -2,16 +2,20 @@
 
     python benchmarks/offline.py --out results/offline.json
     python benchmarks/offline.py --tasks Crane Kiln --learners iql rebrac --rewards grd rd true --seeds 5
-    python benchmarks/offline.py --tasks HalfCheetah --half-trained runs/half --episodes 1000 --updates 100000
+    python benchmarks/offline.py --tasks HalfCheetah --half-trained runs/half --episodes 1000
+    python benchmarks/offline.py --tasks Pendulum Greenhouse --learners d3rlpy-iql d3rlpy-rebrac --seeds 5
     python benchmarks/offline.py --show results/offline.json
 
 A log holds episodes of mediocre behaviour, paid once an episode: half of a rule's action, a random one on
 Greenhouse, and noise; on HalfCheetah of a half-trained policy that explores. Every policy is played in the
-simulator, which `evaluate-offline` has not seen.
+simulator, which `evaluate-offline` has not seen. Learners of d3rlpy read what `apportion relabel` wrote; the
+interpreter that has d3rlpy is named by D3RLPY_PYTHON, else it is that of `make peers`.
 """
 
 import itertools
 import multiprocessing
+import os
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -21,11 +25,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
+import h5py
 import jax
 import numpy as np
 
 import apportion
 from apportion import backbones
+from apportion.core.config import check
 from apportion.core.types import Record
 from apportion.envs.acting import act
 from apportion.envs.spaces import learners_actions, own_action, spec_of
@@ -43,6 +49,9 @@ NOISE = 0.5  # standard deviation on logged actions, which are in [-1, 1]
 PLAYED = 100  # fresh episodes of every policy
 PLAYERS = 4  # processes that play a log
 FRESH = 1_000_000  # where their seeds begin
+D3RLPY = "d3rlpy-"  # before its learners' names
+D3RLPY_PYTHON = os.environ.get("D3RLPY_PYTHON", str(Path(__file__).parents[1] / ".venv/d3rlpy/bin/python"))
+PEER = Path(__file__).parent / "lib/d3rlpy_peer.py"
 
 Policy = Callable[[Any], Any]
 
@@ -56,6 +65,7 @@ class Offline:
     half_trained: Path | None = None
     """Who plays HalfCheetah: the run of a training."""
     learners: tuple[str, ...] = ("iql", "rebrac")
+    """Ours, or d3rlpy-iql and d3rlpy-rebrac."""
     rewards: tuple[str, ...] = ("grd", "rd", TRUE)
     """Methods of `apportion fit`, or `true`: those that the simulator gives."""
     episodes: int = 300
@@ -159,8 +169,11 @@ def of_log(task: str, seed: int, flags: Offline) -> Iterator[dict[str, Any]]:
     head = {"task": task, "seed": seed, "episodes": flags.episodes, "updates": flags.updates}
     head["behaviour"] = float(np.mean([each.rewards.sum() for each in log]))
     for learner, rewards in itertools.product(flags.learners, flags.rewards):
-        if rewards == TRUE:
-            policy, worth = on_true(env, log, learner, seed, flags.updates), {}
+        worth: dict[str, Any] = {}
+        if learner.startswith(D3RLPY):
+            policy: Policy = by_d3rlpy(env, log, learner.removeprefix(D3RLPY), rewards, seed, flags.updates)
+        elif rewards == TRUE:
+            policy = on_true(env, log, learner, seed, flags.updates)
         else:
             policy, worth = on_learned(log, learner, rewards, seed, flags)
         returns = [float(each.rewards.sum()) for each in play(env, policy, PLAYED, FRESH)]
@@ -192,6 +205,41 @@ def on_learned(
         [worth] = run.summary()["data"]["worth"]
         kept = ("policy", "policy_low", "policy_high", "untried", "verdict", "sentence")
         return run.policy(), {key: worth[key] for key in kept}
+
+
+def by_d3rlpy(env: Any, log: list[Played], learner: str, method: str, seed: int, updates: int) -> Policy:
+    """Theirs, on true rewards or on what `apportion relabel` made of one number an episode."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "log.h5"
+        write_episodes(data, log, hidden=method != TRUE)
+        if method != TRUE:
+            run = apportion.fit(data, method, seed=seed, out=data.parent / "run", quiet=True)
+            data = Path(str(apportion.relabel(run, data, data.parent / "credited.h5", exact=True)))
+        words = [D3RLPY_PYTHON, str(PEER), str(data), learner, str(updates), str(seed)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        peer: Any = subprocess.Popen(words, **pipes)
+        check(peer.stdout.read(1) == b"!", f"d3rlpy's {learner} did not learn: {' '.join(words)}")
+    low, size = env.action_space.low, env.action_space.low.size
+
+    def policy(observation: Any) -> Any:
+        peer.stdin.write(np.asarray(observation, np.float32).tobytes())
+        peer.stdin.flush()
+        return np.frombuffer(peer.stdout.read(4 * size), np.float32).astype(low.dtype)
+
+    return policy
+
+
+def write_episodes(path: Path, log: list[Played], hidden: bool) -> None:
+    """As d3rlpy's `ReplayBuffer.dump` does; where rewards are `hidden` the last step has their sum."""
+    with h5py.File(path, "w") as file:
+        file["columns"] = ["observations", "actions", "rewards", "terminated"]
+        file["num_episodes"], file["version"] = len(log), "2.1"
+        for number, each in enumerate(log):
+            rewards = _at_the_end(each.rewards) if hidden else each.rewards
+            file[f"observations_{number}"] = each.observations[:-1]
+            file[f"actions_{number}"] = np.asarray(each.actions, np.float32)
+            file[f"rewards_{number}"] = np.asarray(rewards, np.float32)[:, None]
+            file[f"terminated_{number}"] = each.terminated
 
 
 def _at_the_end(rewards: Any) -> Any:

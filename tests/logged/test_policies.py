@@ -1,9 +1,14 @@
 """A policy from a log: better than what was done where the log can tell, and a sentence where it cannot."""
 
+import os
+import subprocess
+import warnings
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import logged_data as data
+import minari
 import numpy as np
 import pytest
 
@@ -12,6 +17,8 @@ from apportion.core.config import UserError
 from apportion.runs.offline import verdict
 from driver import apportion as command
 
+ROOT = Path(__file__).parents[2]
+D3RLPY_PYTHON = os.environ.get("D3RLPY_PYTHON", str(ROOT / ".venv/d3rlpy/bin/python"))
 SETTINGS = {**data.SMALL, "policy_updates": 1_000, "backbone.hidden": (16, 16)}
 
 
@@ -76,6 +83,22 @@ def test_the_verb_prints_what_the_run_knows(chosen: apportion.Run) -> None:
 
 
 @pytest.mark.slow
+def test_random_actions_in_a_large_space_claim_no_gain(tmp_path: Path) -> None:
+    """Paid is the sign of a product of eight: random actions do not show which of 256 corners pays."""
+    rng = np.random.default_rng(0)
+    seen, done = rng.normal(size=(300, 11, 8)), rng.uniform(-1, 1, size=(300, 10, 8))
+    paid = np.sign(np.prod(done * seen[:, :-1], axis=-1)).sum(axis=1)
+    arrays = {"observations": seen, "actions": done, "lengths": np.full(300, 10), "totals": paid}
+    np.savez(tmp_path / "log.npz", allow_pickle=False, **arrays)
+    settings = {"policy_updates": 500}
+    run = apportion.fit(
+        tmp_path / "log.npz", backbone="rebrac", out=tmp_path / "run", settings=settings, quiet=True
+    )
+    [found] = run.summary()["data"]["worth"]
+    assert found["sentence"].startswith("these data cannot tell: the learned rewards do not explain")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "kinds", "words"),
     [
@@ -117,3 +140,50 @@ def test_one_sentence() -> None:
     assert "only one action" in verdict(told | {"single_action": True})[1]
     losses = {name: value - 600 for name, value in told.items() if name.startswith(("behaviour", "policy"))}
     assert verdict(told | losses)[1] == "better than what was done by 12 [3, 20]"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of Minari's own folder
+def test_a_policy_is_played_in_the_environment_of_a_minari_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the offline estimate, and normalised by the set's references."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    env = minari.DataCollector(gymnasium.make("Pendulum-v1", max_episode_steps=20))
+    env.action_space.seed(0)
+    for number in range(12):
+        env.reset(seed=number)
+        while not any(env.step(env.action_space.sample())[2:4]):
+            pass
+    references = {"ref_min_score": -200.0, "ref_max_score": 0.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of authors and addresses
+        env.create_dataset("toy/pendulum-v0", algorithm_name="random", **references)
+    env.close()
+    settings, out = SETTINGS | {"policy_updates": 20}, tmp_path / "run"
+    run = apportion.fit("toy/pendulum-v0", "rd", backbone="bc", out=out, settings=settings, quiet=True)
+    [found] = command("evaluate-offline", out, "--play", 3, "--json").json["lanes"]
+    assert -200 < found["played"] < 0
+    assert found["played_normalised"] == pytest.approx(100 + found["played"] / 2)
+    assert found["policy_normalised"] == pytest.approx(100 + found["policy"] / 2)
+    exported = run.export(tmp_path / "policy.npz")
+    with pytest.raises(UserError, match="leave --policy out"):
+        run.evaluate_offline(policy=exported, play=3)
+    assert "when played" in command("evaluate-offline", out, "--play", 1).out
+
+
+@pytest.mark.slow
+def test_d3rlpy_loads_and_trains_on_what_was_relabelled(tmp_path: Path) -> None:
+    """It pins a Gymnasium of its own, so an interpreter of its own has it: `make peers`."""
+    if not Path(D3RLPY_PYTHON).is_file():
+        pytest.skip("d3rlpy is not installed: make peers")
+    log = data.write_d3rlpy(tmp_path / "log.h5", data.episodes(30, seed=0))
+    run = apportion.fit(log, "rd", out=tmp_path / "run", settings=data.QUICK, quiet=True)
+    apportion.relabel(run, log, tmp_path / "credited.h5", exact=True)
+    words = [D3RLPY_PYTHON, ROOT / "benchmarks/lib/d3rlpy_peer.py", tmp_path / "credited.h5"]
+    seen = np.zeros((2, 3), np.float32)
+    for learner in ("iql", "rebrac"):
+        done = subprocess.run([*words, learner, "20", "0"], input=seen.tobytes(), capture_output=True)
+        assert done.stdout[:1] == b"!", done.stderr.decode()[-2_000:]
+        actions = np.frombuffer(done.stdout[1:], np.float32)
+        assert actions.size == 2 * len(data.ACTIONS)
+        assert np.isfinite(actions).all()

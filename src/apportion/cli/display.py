@@ -106,7 +106,14 @@ def worth(console: Console, data: dict[str, Any]) -> None:
         }
         for lane, each in enumerate(data["lanes"])
     ]
+    for row, each in zip(rows, data["lanes"], strict=True):
+        if "played" in each:
+            row["played"] = f"{amount(each['played'])} ± {amount(each['played_error'])}"
     console.print(table("Worth by the log", rows))
+    for each in (each for each in data["lanes"] if each.get("played_normalised") is not None):
+        said = (each[f"{name}_normalised"] for name in ("behaviour", "policy", "played"))
+        did, by_log, played = (f"{value:.1f}" for value in said)
+        console.print(f"Normalised: {did} was done, {by_log} by the log, {played} when played.")
     for sentence in dict.fromkeys(each["sentence"] for each in data["lanes"]):
         console.print(f"{'Whether it is better,' if 'cannot' in sentence else 'The policy is'} {sentence}.")
 

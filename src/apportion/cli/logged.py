@@ -139,12 +139,14 @@ class EvaluateOffline:
     """Logged episodes with the columns of those that it was fitted to; the same ones when not given."""
     policy: Path | None = None
     """Another policy, that `apportion export` wrote, instead of the run's own."""
+    play: int = 0
+    """Also play so many fresh episodes in the environment that a Minari data set names."""
     out: Path | None = None
     """Also write the result, as JSON, to this file."""
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     def __call__(self) -> int:
-        data = evaluate_fit(RunFolder.open(self.run), self.data, self.policy)
+        data = evaluate_fit(RunFolder.open(self.run), self.data, self.policy, self.play)
         print_data(data, self.output, display.worth, self.out)
         return 0
 

@@ -2,6 +2,7 @@
 than steps; an episode's outcome is the sum of its rewards."""
 
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,54 @@ def _columns(name: str, letter: str, episodes: list[list[NDArray[Any]]]) -> dict
     return {f"{letter}{place}": column for place, column in enumerate(columns)}
 
 
+# --- Its environment
+
+
+def play(name: str, policies: Sequence[Callable[[Any], Any]], episodes: int, seed: int) -> list[list[float]]:
+    """What each policy of flat observations earns in fresh episodes of a data set's own environment."""
+    found = open_set(name)
+    check(_known(found), f"{name} names no environment that is registered here: leave --play out")
+    spec, seen, done = found.env_spec, found.observation_space, found.action_space
+    check(done.shape is not None, f"{name} has actions of several parts: --play needs a vector, or a number")
+    env = gymnasium.make(spec.id, max_episode_steps=spec.max_episode_steps, **spec.kwargs)
+
+    def one(policy: Callable[[Any], Any], number: int) -> float:
+        observation, over, earned = env.reset(seed=number)[0], False, 0.0
+        while not over:
+            flattened = np.concatenate([part[0] for part in flat(seen, _alone(observation))])
+            action = policy(flattened)
+            own = np.reshape(action, done.shape) if done.shape else int(action[0])
+            observation, reward, terminated, truncated, _ = env.step(own)
+            over, earned = terminated or truncated, earned + float(reward)
+        return earned
+
+    try:
+        return [[one(policy, seed + number) for number in range(episodes)] for policy in policies]
+    finally:
+        env.close()
+
+
+def _alone(observation: Any) -> Any:
+    """As a data set has a single one."""
+    if isinstance(observation, dict):
+        return {key: _alone(each) for key, each in observation.items()}
+    parts = isinstance(observation, tuple)
+    return tuple(map(_alone, observation)) if parts else np.asarray(observation)[None]
+
+
+def normalised(name: str, value: float) -> float | None:
+    """100 for a return like that of the data set's expert, 0 for one like a random policy's, as D4RL has it;
+    None where the data set has no such references."""
+    known = open_set(name).storage.metadata
+    low, high = (known.get(f"ref_{end}_score") for end in ("min", "max"))
+    return None if low is None or high is None or low == high else 100 * (value - low) / (high - low)
+
+
+def _known(found: Any) -> bool:
+    """Whether its environment can be made here, by code that is registered already."""
+    return found.env_spec is not None and found.env_spec.id in gymnasium.registry
+
+
 # --- A new set with what steps earned
 
 
@@ -114,14 +163,13 @@ def write(name: str, target: Path, earned: Earned) -> None:
             infos={key: np.append(0.0, values) for key, values in told.items()},
         )
         buffers.append(buffer)
-    known = found.env_spec is not None and found.env_spec.id in gymnasium.registry  # it can be made here
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it complains of authors and addresses that are not given
             package.create_dataset_from_buffers(
                 new,
                 buffers,
-                env=found.env_spec if known else None,
+                env=found.env_spec if _known(found) else None,
                 observation_space=found.observation_space,
                 action_space=found.action_space,
                 algorithm_name="apportion relabel",

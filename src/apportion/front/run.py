@@ -183,12 +183,15 @@ class Run:
         return evaluate_run(self.folder, playing, best)[0]
 
     def evaluate_offline(
-        self, data: str | os.PathLike[str] | None = None, policy: str | os.PathLike[str] | None = None
+        self,
+        data: str | os.PathLike[str] | None = None,
+        policy: str | os.PathLike[str] | None = None,
+        play: int = 0,
     ) -> dict[str, Any]:
         """What its policy, or an exported one, is worth by logged episodes, by default its own: what
         `apportion evaluate-offline --json` prints."""
         log = None if data is None else os.fspath(data)
-        return evaluate_fit(self.folder, log, None if policy is None else Path(policy))
+        return evaluate_fit(self.folder, log, None if policy is None else Path(policy), play)
 
     def explain(
         self,

@@ -13,6 +13,7 @@ from apportion.core.config import UserError, check
 from apportion.core.registry import own
 from apportion.core.spec import Spec
 from apportion.core.types import Metrics, Record, Transitions
+from apportion.data import minari_sets
 from apportion.data.npz import load_npz
 from apportion.envs.acting import Actor, act, standardise
 from apportion.envs.spaces import learners_actions
@@ -20,6 +21,7 @@ from apportion.runs.credit import INTERVAL, Credit, need_credit
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, read_learned
 from apportion.runs.logged import read_facts, read_for, records_of
+from apportion.runs.policy import read_policy
 from apportion.training import devices, off_policy
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
@@ -31,6 +33,7 @@ FEWEST = 60  # episodes, below which nothing is said of a gain
 DRAWS = 40  # of episodes and rewards
 MOST_UNTRIED = 0.25  # of a policy's actions: more, and values are guesses
 FEWEST_EFFECTIVE = 10.0  # episodes that importance sampling must rest on to be shown
+FRESH = 10_000  # where seeds of played episodes begin
 
 Floats = NDArray[np.float64]
 
@@ -213,14 +216,23 @@ def _by_importance(
     return value + float(np.mean(log.totals) - log.rewards[:, 0].sum() / len(log.totals)), effective
 
 
-def evaluate_fit(run: RunFolder, data: str | None = None, policy: Path | None = None) -> dict[str, Any]:
-    """Of a run with a policy, or of an exported one, by the run's own log or by another with its columns."""
+def evaluate_fit(
+    run: RunFolder, data: str | None = None, policy: Path | None = None, play: int = 0
+) -> dict[str, Any]:
+    """Of a run with a policy, or of an exported one, by the run's own log or by another with its columns. It
+    can `play` so many episodes, too, where a Minari data set names its environment."""
     learned, credit, facts, spec = read_learned(run), need_credit(run), read_facts(run), run.read_spec()
     check(
         policy is not None or learned.config.has_policy,
         f"{run.path} has no policy: fit it with --backbone iql, or name an exported one by --policy",
     )
-    log = read_for(run, facts["data"] if data is None else data)[1]
+    data = facts["data"] if data is None else data
+    log = read_for(run, data)[1]
+    check(play >= 0, f"--play {play} must be 0 or more")
+    check(not play or policy is None, "--play is for the run's own policies: leave --policy out")
+    check(
+        not play or not Path(data).suffix, f"--play needs a Minari data set with an environment, not {data}"
+    )
     check(
         bool(np.isfinite(log.totals).all()), "outcomes are missing: an evaluation needs those of all episodes"
     )
@@ -231,9 +243,18 @@ def evaluate_fit(run: RunFolder, data: str | None = None, policy: Path | None = 
         actor, head = learned.actor(lane) if policy is None else _exported(policy, spec)
         judged = judged_by(spec, records, credit, None if rewards is None else rewards[lane])
         found.append(evaluate_policy(judged, actor, head, supported, bool(spec.choices)))
+    if play:
+        policies = [read_policy(run, lane) for lane in range(learned.config.lanes)]
+        for each, returns in zip(found, minari_sets.play(data, policies, play, FRESH), strict=True):
+            each["played"], each["played_error"] = (
+                float(np.mean(returns)),
+                float(np.std(returns) / np.sqrt(play)),
+            )
+            for name in ("behaviour", "policy", "played"):
+                each[f"{name}_normalised"] = minari_sets.normalised(data, each[name])
     return {
         "run": str(run.path),
-        "data": facts["data"] if data is None else data,
+        "data": data,
         "policy": None if policy is None else str(policy),
         "seed": learned.config.seed,
         "lanes": found,
