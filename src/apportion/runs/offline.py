@@ -21,7 +21,7 @@ from apportion.runs.credit import INTERVAL, Credit, need_credit
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, read_learned
 from apportion.runs.logged import read_facts, read_for, records_of
-from apportion.runs.policy import read_policy
+from apportion.runs.policy import EvaluationSettings, read_policy
 from apportion.training import devices, off_policy
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState
@@ -33,7 +33,8 @@ FEWEST = 60  # episodes, below which nothing is said of a gain
 DRAWS = 40  # of episodes and rewards
 MOST_UNTRIED = 0.25  # of a policy's actions: more, and values are guesses
 FEWEST_EFFECTIVE = 10.0  # episodes that importance sampling must rest on to be shown
-FRESH = 10_000  # where seeds of played episodes begin
+
+PLAYED = ("behaviour", "policy", "played")
 
 Floats = NDArray[np.float64]
 
@@ -244,14 +245,11 @@ def evaluate_fit(
         judged = judged_by(spec, records, credit, None if rewards is None else rewards[lane])
         found.append(evaluate_policy(judged, actor, head, supported, bool(spec.choices)))
     if play:
-        policies = [read_policy(run, lane) for lane in range(learned.config.lanes)]
-        for each, returns in zip(found, minari_sets.play(data, policies, play, FRESH), strict=True):
-            each["played"], each["played_error"] = (
-                float(np.mean(returns)),
-                float(np.std(returns) / np.sqrt(play)),
-            )
-            for name in ("behaviour", "policy", "played"):
-                each[f"{name}_normalised"] = minari_sets.normalised(data, each[name])
+        policies, seed = [read_policy(run, lane) for lane in range(len(found))], EvaluationSettings().seed
+        for each, returns in zip(found, minari_sets.play(data, policies, play, seed), strict=True):
+            each["played"], each["played_error"] = np.mean(returns).item(), np.std(returns).item() / play**0.5
+            known = {name: minari_sets.normalised(data, each[name]) for name in PLAYED}
+            each |= {f"{name}_normalised": value for name, value in known.items()}
     return {
         "run": str(run.path),
         "data": data,
