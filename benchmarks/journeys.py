@@ -1,17 +1,20 @@
-"""Outcomes that are yes or no: journeys whose channels have known effects on the log odds of a conversion.
+"""Outcomes that are yes or no: journeys and agents' traces, whose steps have known effects on the log odds.
 
     python benchmarks/journeys.py --out results/journeys.json
-    python benchmarks/journeys.py --kinds additive --draws 3
+    python benchmarks/journeys.py --kinds additive traces --draws 3
     python benchmarks/journeys.py --show results/journeys.json
 
 `retargeting` earns only after a `search`, but in the additive kind; `coupon` and `social` earn nothing, and
 the coupon is the last touch of half of the journeys. True shares are of the true effects, divided as ours.
+Traces are those of lib/traces.py.
 """
 
 import csv
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,18 +28,34 @@ from apportion.runs.credit import INTERVAL, fit_credit, half_width
 from apportion.runs.crediting import credit_of_kinds
 from apportion.runs.folder import versions
 from apportion.runs.logged import learners_record, spec_of
-from lib.command import given, start
+from lib import traces
+from lib.command import given, markdown, start
 
 EFFECTS = {"search": 0.8, "email": 0.5, "coupon": 0.0, "social": 0.0, "retargeting": 0.9}
 CHANNELS = list(EFFECTS)
 FIRST = (0.3, 0.2, 0.2, 0.25, 0.05)
 NEXT = ((1, 2, 2, 3, 2), (2, 1, 3, 2, 2), (2, 3, 1, 3, 1), (3, 2, 2, 1, 2), (2, 2, 3, 2, 1))  # in tenths
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "journeys": {},
     "flipped": {"flipped": 0.2},
     "150 journeys": {"count": 150},
     "additive": {"after": False},
+    "traces": {},
+    "traces, flipped": {"flipped": 0.2},
 }
+JOURNEYS = (
+    "journeys",
+    "draws",
+    "order right",
+    "by last touch",
+    "shares covered",
+    "error",
+    "of last touch",
+    "width",
+    "told",
+)
+EFFECTS_OF = ("effects", "by", "error", "covered", "width")
+TRACES = ("traces", "draws", "correlation (at best)", "among two (at best)", "covered", "width")
 
 
 @dataclass(frozen=True)
@@ -64,15 +83,22 @@ class Problem(NamedTuple):
 
 def main(flags: Journeys) -> None:
     if flags.show is not None:
-        return table(read_json(flags.show)["problems"])
+        return print(shown(read_json(flags.show)))
     found = []
     for kind in flags.kinds:
         for number in range(flags.first, flags.first + flags.draws):
-            found.append({"kind": kind, "draw": number, **tried(draw(number, **KINDS[kind]), kind)})
+            settings = KINDS[kind]
+            of_kind = (
+                traces.tried(traces.draw(number, **settings))
+                if kind.startswith("traces")
+                else tried(draw(number, **settings), kind)
+            )
+            found.append({"kind": kind, "draw": number, **of_kind})
             print(found[-1], flush=True)
-    table(found)
+    data = {"command": given(), "commit": versions()["commit"], "problems": found}
+    print(shown(data))
     if flags.out is not None:
-        write_json(flags.out, {"command": given(), "commit": versions()["commit"], "problems": found})
+        write_json(flags.out, data)
 
 
 def draw(
@@ -177,23 +203,52 @@ def beside_logistic(problem: Problem, credit: Any) -> dict[str, Any]:
     }
 
 
-def table(found: list[dict[str, Any]]) -> None:
-    """What they come to, by kind."""
-    for kind in dict.fromkeys(each["kind"] for each in found):
-        mine = [each for each in found if each["kind"] == kind]
-        mean = {
-            key: np.mean([each[key] for each in mine])
-            for key in mine[0]
-            if key not in ("kind", "ours", "logistic")
-        }
-        covered = np.mean([each["covered"] for each in mine], axis=0)
-        order = f"order right in {mean['order']:.0%} (last touch {mean['order_by_last']:.0%})"
-        errors = f"error {mean['error']:.3f} (last touch {mean['error_of_last']:.3f})"
-        shares = f"shares covered {covered.round(2).tolist()}, {errors}, width {mean['width']:.3f}"
-        print(f"{kind}: {len(mine)} draws, {order}, {shares}, told {mean['supported']:.0%}")
-        for who in ("ours", "logistic") if kind == "additive" else ():
-            parts = {key: np.mean([each[who][key] for each in mine]) for key in mine[0][who]}
-            print(f"  {who}: " + ", ".join(f"{key} {value:.3f}" for key, value in parts.items()))
+def shown(data: dict[str, Any]) -> str:
+    """Means over draws: of journeys, of effects beside logistic regression, and of traces."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for each in data["problems"]:
+        kinds.setdefault(each["kind"], []).append(each)
+    tables = []
+    for texts, headers, rows in (
+        (1, JOURNEYS, _of_journeys),
+        (2, EFFECTS_OF, _of_effects),
+        (1, TRACES, _of_traces),
+    ):
+        found = [row for kind, mine in kinds.items() for row in rows(kind, mine)]
+        tables += [markdown(headers, found, texts)] if found else []
+    return "\n\n".join(tables)
+
+
+Cells = Iterator[tuple[str, ...]]
+
+
+def _of_journeys(kind: str, mine: list[dict[str, Any]]) -> Cells:
+    if "order" in mine[0]:
+        of = partial(_mean, mine)
+        covered = f"{of('covered'):.0%}"
+        errors = (f"{of(name):.3f}" for name in ("error", "error_of_last", "width"))
+        orders = (f"{of(name):.0%}" for name in ("order", "order_by_last"))
+        yield kind, str(len(mine)), *orders, covered, *errors, f"{of('supported'):.0%}"
+
+
+def _of_effects(kind: str, mine: list[dict[str, Any]]) -> Cells:
+    for who in ("ours", "logistic") if "ours" in mine[0] else ():
+        of = partial(_mean, [each[who] for each in mine])
+        yield kind, who, f"{of('error'):.3f}", f"{of('covered'):.0%}", f"{of('width'):.2f}"
+
+
+def _of_traces(kind: str, mine: list[dict[str, Any]]) -> Cells:
+    if "named" in mine[0]:
+        of = partial(_mean, mine)
+        pairs = (
+            f"{of(name):{form}} ({of(f'{name}_at_best'):{form}})"
+            for name, form in (("correlation", ".3f"), ("named", ".0%"))
+        )
+        yield kind, str(len(mine)), *pairs, f"{of('covered'):.0%}", f"{of('width'):.2f}"
+
+
+def _mean(mine: list[dict[str, Any]], name: str) -> float:
+    return float(np.mean([each[name] for each in mine]))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import numpy as np
 import tyro
 
 import curves
+import journeys
 import speed
 import structure
 import suite_tasks
@@ -260,6 +261,7 @@ TABLES: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "methods": (("small-tasks",), small_table),
     "credit": (("credit",), credit_table),
     "offline": (("offline",), offline_table),
+    "journeys": (("journeys",), journeys.shown),
     "calibration": (("structure-calibration",), structure.shown),
     "episodes": (("identification-episodes",), structure.shown),
 }

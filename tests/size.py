@@ -25,16 +25,16 @@ def measures(root: Path = ROOT) -> list[Measure]:
     graph, lib = sorted((package / "graph").glob("*.py")), sorted((root / "benchmarks/lib").glob("*.py"))
     pages = [root / "README.md", root / "CHANGELOG.md", *sorted((root / "docs").rglob("*.md"))]
     return [
-        Measure("src/apportion: lines", lines(source), 29_905, 24_000),
+        Measure("src/apportion: lines", lines(source), 29_940, 24_000),
         Measure("src/apportion: files", len(source), 179, 190),
         Measure("src/apportion: numeric constants", constants(source), 150, 150),
         Measure("src/apportion/graph: numeric constants", constants(graph), 29, 30),
-        Measure("tests: lines", lines(tests), 22_780, 18_000),
+        Measure("tests: lines", lines(tests), 22_836, 18_000),
         Measure("benchmarks: scripts", len(scripts), 14, 16),
-        Measure("benchmarks: lines of scripts", lines(scripts), 3_165, 3_500),
-        Measure("benchmarks/lib: lines", lines(lib), 3_365, 3_500),
-        Measure("docs, README, CHANGELOG: words", words(pages), 39_250, 40_000),
-        Measure("results: files", len(list((root / "results").iterdir())), 29, 29),
+        Measure("benchmarks: lines of scripts", lines(scripts), 3_257, 3_500),
+        Measure("benchmarks/lib: lines", lines(lib), 3_481, 3_500),
+        Measure("docs, README, CHANGELOG: words", words(pages), 40_118, 40_000),
+        Measure("results: files", len(list((root / "results").iterdir())), 31, 29),
     ]
 
 

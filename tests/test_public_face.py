@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,20 @@ def test_the_graph_of_logged_episodes_needs_no_jax() -> None:
         "found = apportion.identify(seen, done, [s[:-1, 0].sum() for s in seen])\n"
         "assert found.graph.state_to_reward.tolist() == [True, False]\n"
         "assert isinstance(found.graph, apportion.Graph)\n"
+        "assert 'jax' not in sys.modules"
+    )
+
+
+def test_what_is_wrong_with_a_file_is_said_before_jax_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("episode,s_0,outcome\n1,2,yes\n2,3,perhaps\n")
+    _alone(
+        "import sys\n"
+        "from apportion.cli import main\n"
+        "for verb in ('identify', 'fit'):\n"
+        "    try:\n"
+        f"        main([verb, {str(tmp_path / 'log.csv')!r}, '--outcome', 'outcome', '--out', 'run'])\n"
+        "    except SystemExit as left:\n"
+        "        assert left.code == 1\n"
         "assert 'jax' not in sys.modules"
     )
 

@@ -96,5 +96,9 @@ def test_somebodys_own_embedder_is_imported_only_where_it_is_named(
     monkeypatch.delitem(sys.modules, "own_texts")
     with pytest.raises(UserError, match="say --embed own_texts:count again"):
         apportion.relabel(run, log, tmp_path / "new.jsonl")
+    with pytest.raises(UserError, match="say --embed own_texts:count again"):
+        run.explain(episode=log)
     assert "own_texts" not in sys.modules
+    explained = run.explain(episode=log, steps=[0], **named)["lanes"][0]
+    assert explained["ranking"] == ["note"]
     assert read_for(run.folder, str(log), **named)[1].observation_names == ("note[0]", "note[1]")

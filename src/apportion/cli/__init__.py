@@ -106,7 +106,10 @@ def _run(words: list[str]) -> int:
     if verb not in VERBS:
         raise UserError(f"unknown verb {verb!r}{nearest(verb, VERBS)}", usage=True)
     # Imported only now, so that help and typing errors need not wait for JAX.
-    from apportion.cli.arguments import parse, usage_errors
+    from apportion.cli.arguments import look, parse, usage_errors
+
+    if verb in ("identify", "fit"):
+        look(rest)
     from apportion.cli.display import remember_compilations
 
     remember_compilations()

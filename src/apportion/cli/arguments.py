@@ -5,15 +5,19 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from apportion.core.config import UserError, nearest
+from apportion.data.columns import Columns
+from apportion.data.reading import FORMATS, Read, read_log
 
 T = TypeVar("T")
 
+READ: dict[tuple[str, Columns], Read] = {}  # what was read before JAX was loaded, until somebody takes it
 _registry = ConstructorRegistry()
 
 
@@ -28,6 +32,20 @@ def parse(arguments: type[T], argv: list[str], program: str) -> T:
             message = f"{_one_line(captured.getvalue())} (see {program} --help)"
             raise UserError(message, usage=True) from None
         raise
+
+
+def look(argv: list[str]) -> None:
+    """Read a file of logged episodes that comes first: what is wrong with it is said before JAX is loaded,
+    which takes longer than to read so few bytes. Flags that are wrong are left to who knows all of them."""
+    path = Path(argv[0] if argv else "")
+    if path.suffix not in FORMATS or not path.is_file() or path.stat().st_size > 1 << 26:
+        return
+    try:
+        with _registry, contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            columns, _ = tyro.cli(Columns, args=argv[1:], return_unknown_args=True)
+    except (SystemExit, UserError):
+        return
+    READ[argv[0], columns] = read_log(argv[0], columns)
 
 
 @contextlib.contextmanager

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import tyro
 
 from apportion.cli import display
-from apportion.cli.arguments import flag_value, naming_settings, parse, usage_errors
+from apportion.cli.arguments import READ, flag_value, naming_settings, parse, usage_errors
 from apportion.cli.display import Flag, Output, RunPath, bar, print_data
 from apportion.core.config import check
 from apportion.data.columns import Columns
-from apportion.data.reading import read_log
+from apportion.data.reading import Read, read_log
 from apportion.envs.make import EnvConfig
 from apportion.front.logs import relabel, start_fit
 from apportion.report.comparison import write_table
@@ -57,14 +57,18 @@ class Identify:
         check(0 < self.negligible < 1, f"--negligible {self.negligible} must be between 0 and 1")
 
     def __call__(self) -> int:
-        with bar("Reading", self.output) as tell:
-            log = read_log(self.data, self.columns, tell).log
+        log = _read(self.data, self.columns, self.output).log
         names = (*log.observation_names, *log.action_names)
         if self.why:
             check(self.why in names, f"--why: {self.why!r} is none of {', '.join(map(repr, names))}")
         data = {"file": self.data, **identify_log(log, self.negligible), "why": self.why}
         print_data(data, self.output, display.reason if self.why else display.identification, self.out)
         return 0
+
+
+def _read(data: str, columns: Columns, output: Output) -> Read:
+    with bar("Reading", output) as tell:
+        return READ.pop((data, columns), None) or read_log(data, columns, tell)
 
 
 def fit(argv: list[str]) -> int:
@@ -85,8 +89,7 @@ def fit(argv: list[str]) -> int:
             seed=args.seed,
             lanes=args.seeds,
         )
-    with bar("Reading", args.output) as tell:
-        read = read_log(args.data, args.columns, tell)
+    read = _read(args.data, args.columns, args.output)
     run = start_fit(config, args.fitting, read, args.out, args.output.quiet)
     print_data(run.summary(), args.output, display.summary)
     return 0

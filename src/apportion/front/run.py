@@ -202,11 +202,12 @@ class Run:
         steps: Sequence[int] = (),
         best: bool = False,
         precision: Precision | None = None,
+        embed: str | None = None,
     ) -> dict[str, Any]:
         """Who earned the learned reward: what `apportion explain --out` writes. By default of the episodes
         that training stored last; else of a file's (`episode`), or of a fresh one from a seed."""
         file = None if episode is None else Path(episode)
-        selection = Selection(file, seed, tuple(lanes), tuple(steps))
+        selection = Selection(file, seed, tuple(lanes), tuple(steps), embed)
         return explain_run(self.folder, selection, precision or Precision(), best)
 
     def credit(

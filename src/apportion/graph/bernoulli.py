@@ -40,13 +40,14 @@ class Laplace:
         sharp = np.sqrt(weight)
         inverse = sharp[:, None] * cho_solve((root, True), np.diag(sharp))
         fit = log_likelihood(self.totals, self.base + f, self.flips) - 0.5 * float(self.response @ f)
-        variance = np.diag(covariance) - np.einsum("ij,ji->i", covariance, inverse @ covariance)
+        told = 1 - np.diag(inverse) / weight  # the posterior's variances times W
         bends, leans = _bends(self.base + f, self.flips)
-        moved = -0.5 * variance * weight * (2 * bends - leans)  # W changes where the mode moves
+        moved = -0.5 * told * (2 * bends - leans)  # W changes where the mode moves
         # By which the mode moves, -d² log p: W, where nothing is flipped.
         curvature = weight - slope(self.totals, self.base + f, self.flips) * (bends - leans)
         pull = np.linalg.solve(np.eye(len(f)) + curvature[:, None] * covariance, moved)
-        return Seen(fit - float(np.sum(np.log(np.diag(root)))), self.response, inverse, pull)
+        evidence = fit - float(np.sum(np.log(np.diag(root))))
+        return Seen(evidence, self.response, inverse, np.asarray(pull, np.float64))
 
     def _mode(self, covariance: Floats) -> tuple[Floats, Floats, Floats]:
         """f̂, the Cholesky factor of I + √W K √W, and W."""

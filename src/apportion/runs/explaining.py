@@ -49,6 +49,8 @@ class Selection:
     """Which lanes, counted from 0; all when not given."""
     step: tuple[int, ...] = ()
     """Which steps of each episode that has them, counted from 0; all when not given."""
+    embed: str | None = None
+    """The embedder of the fit once more, where that was a module:function."""
 
     def __post_init__(self) -> None:
         check(self.episode is None or self.seed is None, "give --episode or --seed, not both")
@@ -173,7 +175,7 @@ def _episodes(explainer: Explainer, selection: Selection) -> tuple[str, list[lis
     """Where the episodes come from, and those of each lane."""
     config, spec, run, path = explainer.config, explainer.spec, explainer.run, selection.episode
     if path is not None and config.from_log:
-        log = read_for(run, str(path))[1]
+        log = read_for(run, str(path), embed=selection.embed)[1]
         logged = [plain_episode(spec, log, number) for number in range(len(log.totals))]
         return str(path), [logged] * config.lanes
     if path is not None:
