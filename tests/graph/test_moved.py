@@ -119,3 +119,15 @@ def test_a_meter_beside_a_clock_and_what_it_adds_up(seed: int) -> None:
     found = identify(list(shown), list(actions), paid(shown[:, :, 3], np.abs(shown[:, :, 0])))
     assert verdicts(found)[:4] == ["present", "absent", "absent", "undecided"]
     assert np.all(found.confidence.state_to_reward[[0, 4]] <= 0.9)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_gauge_of_what_is_not_shown_is_not_beyond_doubt_nor_is_a_clock_that_mends_it(seed: int) -> None:
+    """The clock says how much of the beginning the gauge has missed."""
+    observations, actions, products = logged(seed, lag=0.1, noise=0.01)
+    clock = np.arange(STEPS + 1.0)[:, None]
+    shown = [np.concatenate([clock, states[:, 3:]], axis=1) for states in observations]
+    found = identify(shown, actions, np.array([each.sum() for each in products]))
+    assert found.graph.state_to_reward[1]
+    assert np.all(found.confidence.state_to_reward[found.graph.state_to_reward] <= 0.9)
+    assert (found.reasons[1].instead, found.reasons[1].chance) == (None, 0.1)

@@ -8,7 +8,7 @@ import pytest
 from apportion.graph import identify
 from apportion.graph.features import Scale
 from apportion.graph.places import Place
-from apportion.graph.refine import best_product, candidates, gaussian_ratio, refine
+from apportion.graph.refine import Fit, _swapped, best_product, candidates, gaussian_ratio, refine
 from apportion.graph.ridge import Ridge
 from apportion.graph.segments import Segments
 
@@ -124,3 +124,14 @@ def test_a_place_changes_hands_only_where_it_is_clearly_anothers(
 ) -> None:
     rivals = [np.array([1])] * (len(share) - 1)
     assert Place(np.array([0]), 0.0, some, np.array(share), rivals).leaves == leaves
+
+
+def test_a_reading_gives_way_to_the_factor_that_it_is_of() -> None:
+    """No product of two tells which of them is in a product of three, so that either may come in."""
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(20, 4)) + rng.normal(size=4) for _ in range(200)]
+    rows = [np.column_stack([each, each[:, 0] + 0.4 * rng.normal(size=20)]) for each in rows]
+    segments = Segments(
+        rows, np.array([np.prod(each[:, :3], axis=1).sum() for each in rows]), Scale.over(rows)
+    )
+    assert _swapped(segments, Fit.of(segments, [1, 2, 4], rng), rng).parents == {0, 1, 2}

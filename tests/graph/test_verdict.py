@@ -261,10 +261,11 @@ def test_bystanders_leave_when_an_overlooked_parent_comes_in() -> None:
     assert result.graph.state_to_reward.tolist() == [True, True, True, False, False, True]
 
 
-@pytest.mark.parametrize("seed", [0, 2])
-def test_a_reading_that_is_nearly_another_takes_nothing_from_others(seed: int) -> None:
-    """Of the two one feeds the reward. Where they changed places, with plain features for the newcomer, what
-    these missed was given to strangers."""
+@pytest.mark.parametrize(("seed", "told"), [(0, True), (2, False), (4, False)])
+def test_a_reading_that_is_nearly_another_takes_nothing_from_others(seed: int, told: bool) -> None:
+    """Of the two the first feeds the reward, which seldom can be told; nor are both sure where both came in.
+    Where they changed places, with plain features for the newcomer, what these missed was given to
+    strangers."""
     rng, episodes, steps = np.random.default_rng(seed), 300, 20
     states = rng.normal(size=(episodes, steps + 1, 4))
     for t in range(steps):
@@ -275,9 +276,9 @@ def test_a_reading_that_is_nearly_another_takes_nothing_from_others(seed: int) -
     shown = np.concatenate([states, again], axis=2)
     found = identify(list(shown), list(rng.normal(size=(episodes, steps, 1))), totals)
     assert found.verdict.state_to_reward.tolist() == [
-        "undecided", "present", "absent", "absent", "undecided",
+        "present" if told else "undecided", "present", "absent", "absent", "undecided",
     ]  # fmt: skip
-    assert found.groups == [(0, 4)]
+    assert found.groups == ([] if told else [(0, 4)])
 
 
 def test_what_cancels_out_in_totals_may_be_there_in_steps() -> None:

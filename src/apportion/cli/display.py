@@ -237,11 +237,13 @@ def reason(console: Console, data: dict[str, Any]) -> None:
     if not data["graph"][block][row] and data["answers"] is None:
         least, worth = f"{data['negligible']:.2%}", number(told["worth"])
         console.print(f"It is worth {least} or more with probability {worth}.")
-    if told["instead"] is None or round(told["chance"], 3) == 0:
-        console.print("Best swap: none; no other dimension explains as much in its place.")
+    if round(told["chance"], 3) == 0:
+        swap = "none; no other dimension explains as much in its place"
+    elif told["instead"] is None:
+        swap = f"what is unseen, or missed of others, has its place with probability {number(told['chance'])}"
     else:
         swap = f"it and {names[told['instead']]} change places with probability {number(told['chance'])}"
-        console.print(Text(f"Best swap: {swap}."))
+    console.print(Text(f"Best swap: {swap}."))
     console.print(Text(f"Here {data['certificate']['scope']}."))
 
 

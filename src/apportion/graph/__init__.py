@@ -90,10 +90,14 @@ def _identify(
     fit = refine(segments, candidates(segments), rng)
     everything = ridge(segments.columns.sums, totals, segments.offsets).error / segments.variance
     reward = judge(segments, fit, negligible, rng)
-    fit = refit(segments, fit, np.flatnonzero(reward.edges), rng)
+    edges, team = np.flatnonzero(reward.edges), dictionary.scale.team
+    fit = refit(segments, fit, edges, rng)
     x, following = _transitions(rows, observations)
     dynamics = dynamics_edges(Moments.of(dictionary.shortened(), x, following), negligible)
-    instead = in_their_stead(segments, fit, observations, dynamics)
+    # Totals are predicted better without these, or features may miss as much of the others.
+    useless = ~np.isin(team[edges], team[fit.basis.dims])
+    weak = edges[useless | (reward.strength[edges] < min(negligible, fit.unexplained))]
+    instead = in_their_stead(segments, fit, weak, observations, dynamics)
     reward = reward.or_instead(instead)
     copies, nowhere = dictionary.scale.copies, reward.nowhere[dictionary.scale.original]
     of_reward, of_dynamics = (_shared(each.edges, each.confidence, copies) for each in (reward, dynamics))

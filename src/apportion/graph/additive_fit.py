@@ -26,7 +26,6 @@ LEVELS = (1, 2, 4)  # how many functions of one dimension are tried, of x, x² -
 FUNCTIONS = LEVELS[-1]
 LEAST_SEGMENTS = 2 * FUNCTIONS
 _PENALTIES = np.logspace(-8, 3, 23)  # as shares of the features' largest variance
-_MAX_WIDTH = FUNCTIONS  # features per segment, at the most
 _STEPS = 2 * ROWS  # that tell what a dimension contributes
 _CHARGED_ANEW = 2  # times; more changes little
 
@@ -82,8 +81,7 @@ def fit(
         return _model(mean, std, np.zeros((len(mean), FUNCTIONS)), average, spread or 1.0)
     with ThreadPoolExecutor(THREADS) as pool:
         means = np.stack(list(pool.map(lambda each: _means((each[:, dims] - mean[dims]) / std[dims]), rows)))
-    width = _MAX_WIDTH * len(rows)
-    levels = [level for level in LEVELS if level == 1 or level * len(dims) <= width]
+    levels = [level for level in LEVELS if level == 1 or level * len(dims) <= FUNCTIONS * len(rows)]
     some = (rows_of(rows, evenly(_STEPS, int(lengths.sum())))[:, dims] - mean[dims]) / std[dims]
     found, error = _best(means, target, lengths, levels)
     for _ in range(_CHARGED_ANEW):

@@ -63,7 +63,7 @@ def certify(
 ) -> Certificate:
     """Errors are shares of the totals' variance on segments left out; `error_of_all` uses every dimension.
     `transitions` are those that the dynamics were found in. So many dimensions are absent from totals, but
-    may be worth more in single steps; so many parents are not told from what moves them. Dimensions have
+    may be worth more in single steps; so many parents are not beyond doubt. Dimensions have
     `names`, or are counted from 0."""
     doubts = _reward_doubts(fit, error_of_all, segments)
     features = dictionary.shortened().size
@@ -100,7 +100,7 @@ def _scope(fit: Fit, dictionary: Dictionary, negligible: float, only_from_totals
         )
     if not_told:
         parents = f"{not_told} of {len(fit.parents)} dimensions found"
-        words.append(f"totals do not tell {parents} from what moves them, or what they add up to")
+        words.append(f"totals do not tell {parents} from what moves them, or what else is missed or unseen")
     if fit.unexplained >= DOUBT:
         left = f"{min(fit.unexplained, 1.0):.0%} of the variance stays unexplained"
         words.append(f"{left}, where nothing outside of that scope can be excluded")

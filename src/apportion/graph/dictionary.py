@@ -77,9 +77,6 @@ class Dictionary:
         """Without cosines, where there are very many dimensions."""
         return self if self.products else replace(self, functions=UNIVARIATE - COSINES)
 
-    def without_waves(self) -> "Dictionary":
-        return replace(self, directions=self.directions[:, :0], phases=self.phases[:0])
-
     def restricted(self, dims: Dims) -> "Dictionary":
         """To the features that look at any of these dimensions of rows, which rise, in their order."""
         some = np.searchsorted(self.dims, dims)

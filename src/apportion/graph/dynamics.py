@@ -38,12 +38,13 @@ class Moments(NamedTuple):
     def of(cls, dictionary: Dictionary, x: NDArray[Any], following: NDArray[Any]) -> Self:
         """From state-action rows [N, D] and the states after them [N, S]."""
         targets, count = Units.of([following]), len(x)
+        live = np.flatnonzero(targets.live)
 
         def moments(rows: slice) -> tuple[Floats, Floats, Floats]:
             features = np.ones((dictionary.size + 1, len(x[rows]))).T
             dictionary.features(x[rows], out=features[:, 1:])
             states = np.zeros((len(targets.live), len(features))).T
-            states[:, targets.live] = targets.standardise_live(following[rows])
+            states[:, live] = targets.standardised(following[rows][:, live], live)
             return features.T @ features, features.T @ states, np.sum(states**2, axis=0)
 
         with ThreadPoolExecutor(THREADS) as pool:

@@ -71,10 +71,7 @@ class Remainder(NamedTuple):
     def for_any(self) -> float:
         """Log ratio of an effect in all features together, or in any one of them, to none."""
         every = np.arange(len(self.linear))
-        together = self.for_effects([[every]])[0]
-        singles = _gaussian(self.linear, self.curvature, _SIZES[:, None] * self.signal)
-        one = log_mean(singles.ravel()) if singles.size else -np.inf
-        return float(np.logaddexp(together, one) - np.log(2))
+        return float(log_mean(self.for_effects([[every], [*every[:, None]]])))
 
     def share(self, block: NDArray[np.int64]) -> tuple[float, float]:
         """Of the variance: what the best fit of these features takes, less what chance would give it, and its

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.priors import MISFIT, MOST, ROUNDED
+from apportion.graph.priors import ALIKE, MISFIT, MOST, ROUNDED
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +39,9 @@ class Units:
     def of(cls, parts: list[NDArray[Any]], extremes: tuple[Floats, Floats] | None = None) -> "Units":
         """From samples [N, D] in parts, which are never put together: there may be many."""
         count = sum(len(x) for x in parts)
-        live = varies(*(extremes or _extremes(parts)), _rounding(parts[0].dtype))
+        dtype = parts[0].dtype
+        rounding = float(np.finfo(dtype).resolution) if np.issubdtype(dtype, np.floating) else 0.0
+        live = varies(*(extremes or _extremes(parts)), rounding)
         mean = np.sum([x.sum(axis=0, dtype=np.float64) for x in parts], axis=0) / count
         pieces = (part for x in parts for part in np.array_split(x, 1 + x.size // NUMBERS_AT_ONCE))
         squares = [np.sum((piece - mean) ** 2, axis=0) for piece in pieces]
@@ -50,11 +52,6 @@ class Units:
         z = columns - self.mean[dims]
         z *= 1 / self.std[dims]
         return np.clip(z, -CLIP, CLIP, out=z)
-
-    def standardise_live(self, x: NDArray[Any]) -> Floats:
-        """All dimensions of samples [N, D] that are not constant."""
-        live = np.flatnonzero(self.live)
-        return self.standardised(np.asarray(x)[:, live], live)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,15 +118,19 @@ def varies(low: Floats, high: Floats, rounding: float = ROUNDED) -> NDArray[np.b
     return np.asarray(high - low > rounding * np.maximum(np.abs(low), np.abs(high)))
 
 
+def goes_with(rows: NDArray[Any], chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which dimensions of steps [N, D] share more than half of their variance with one of those chosen."""
+    x = rows.astype(np.float64)
+    live = varies(x.min(axis=0), x.max(axis=0))
+    z = (x - x.mean(axis=0)) / np.where(live, x.std(axis=0), 1.0)
+    shared = (z.T @ z[:, chosen & live] / len(z)) ** 2
+    return np.asarray(live & np.any(shared > ALIKE, axis=1))
+
+
 def _extremes(parts: list[NDArray[Any]]) -> tuple[Floats, Floats]:
     """The least and the greatest value of each dimension [D]."""
     low, high = (edge([edge(x, axis=0) for x in parts], axis=0) for edge in (np.min, np.max))
     return low.astype(np.float64), high.astype(np.float64)
-
-
-def _rounding(dtype: np.dtype[Any]) -> float:
-    """What numbers of this kind are off by, as a share of their size."""
-    return float(np.finfo(dtype).resolution) if np.issubdtype(dtype, np.floating) else 0.0
 
 
 def evenly(count: int, rows: int) -> NDArray[np.int64]:

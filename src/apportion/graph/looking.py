@@ -18,8 +18,7 @@ from apportion.graph import Identification, additive_fit, find_endings, identify
 from apportion.graph.additive_fit import Fitted, Measured
 from apportion.graph.certificate import Doubt
 from apportion.graph.endings import Endings
-from apportion.graph.features import NUMBERS_AT_ONCE, SAMPLE, evenly, rows_of, varies
-from apportion.graph.priors import ALIKE
+from apportion.graph.features import NUMBERS_AT_ONCE, SAMPLE, evenly, goes_with, rows_of, varies
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -143,12 +142,3 @@ def _as_far_as_known(known: list[NDArray[np.float32]], seen: Seen) -> list[NDArr
     kept = live if few else goes_with(steps, left)
     to_reward = np.where((to_reward == 0) & kept, 0.5, to_reward).astype(np.float32)
     return [*np.split(to_reward, [len(known[0])]), *known[len(REWARD_BLOCKS) :]]
-
-
-def goes_with(rows: NDArray[Any], chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which dimensions of steps [N, D] share more than half of their variance with one of those chosen."""
-    x = rows.astype(np.float64)
-    live = varies(x.min(axis=0), x.max(axis=0))
-    z = (x - x.mean(axis=0)) / np.where(live, x.std(axis=0), 1.0)
-    shared = (z.T @ z[:, chosen & live] / len(z)) ** 2
-    return np.asarray(live & np.any(shared > ALIKE, axis=1))

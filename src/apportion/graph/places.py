@@ -2,7 +2,7 @@
 compared with the rivals that might stand there in its stead.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy import special
 from apportion.graph.dictionary import Dims
 from apportion.graph.evidence import Remainder
 from apportion.graph.features import Floats
-from apportion.graph.priors import DOUBT, MISFIT, MOST, RICH, ROUNDED, SURE, chance_of_each
+from apportion.graph.priors import DOUBT, MISFIT, MOST, RICH, SURE, chance_of_each
 from apportion.graph.refine import Fit, gaussian_ratio
 from apportion.graph.ridge import Ridge, Spectrum, ridge
 from apportion.graph.segments import Columns, Segments
@@ -63,12 +63,6 @@ class Place(NamedTuple):
         return self.some < 0.5 or float(self.share[1:].max(initial=0.0)) >= SURE
 
     @property
-    def better(self) -> Dims | None:
-        """The rival to whom the place rather belongs, if there is one."""
-        best = int(np.argmax(self.share))
-        return self.rivals[best - 1] if best > 0 and self.some >= 0.5 else None
-
-    @property
     def group(self) -> list[Dims]:
         """Who may stand here if something surely does: the parent, and its likeliest rivals, until their
         shares together are sure. The parent alone where it is its own."""
@@ -89,7 +83,7 @@ class Contest:
     rng: np.random.Generator
 
     def settle(self) -> tuple[list[Place], Known]:
-        """Add what was overlooked; let the weakest go, or its better take its place; and look again."""
+        """Add what was overlooked; let the weakest go, and look again."""
         known, barred = Known(self.fit.sums, self.fit.basis.owners), list[int]()
         while True:
             known = self._with_overlooked(known, barred)
@@ -101,8 +95,6 @@ class Contest:
             weakest = min(leaving, key=lambda place: place.presence)
             known = known.without(weakest.team)
             barred.append(int(weakest.team[0]))
-            if weakest.better is not None:
-                known = known.also(self.columns, weakest.better)
 
     def remainder(self, known: Known, unit: Floats | None = None) -> Remainder:
         """What is left of the totals beside what is known, as it bears on all columns or on others."""
@@ -134,17 +126,19 @@ class Contest:
         return known
 
     def _place(self, known: Known, team: Dims) -> Place:
-        """Rivals are the dimensions that would explain most of what is left without the parent."""
-        columns, rest, others = self.columns, known.without(team), self.others(known)
-        without = self.remainder(rest)
+        """Rivals go with the parent in steps, or have most evidence of an effect where it is left out."""
+        rest, found, like = known.without(team), known.found, self.segments.alike(team)
+        without, teams = self.remainder(rest), self.segments.scale.teams
+        others = [each for each in teams if not found[each].any() or np.isin(each, like).any()]
+        others = [each for each in others if each is not team]
         mine = self.effects(without, rest, [team])[0]
         own = self.segments.offsets.normalised(known.sums[:, known.owners[team].any(axis=0)])[0]
         rich = max(mine, self.remainder(rest, own).for_any())
-        fits = without.linear**2 / np.maximum(without.curvature, ROUNDED)
-        best = [float(np.max(fits[columns.alone(other)], initial=0.0)) for other in others]
-        rivals = [others[place] for place in np.argsort(best)[::-1][:MOST]]
-        effects = self.effects(without, rest, rivals)
-        close = np.flatnonzero(effects > max(mine + np.log(MISFIT), -self._prior))
+        effects = self.effects(without, rest, others)
+        alike = np.array([np.isin(other, like).any() for other in others], np.bool_)
+        order = np.lexsort((-effects, ~alike))[:MOST]
+        rivals, effects = [others[place] for place in order], effects[order]
+        close = np.flatnonzero(alike[order] | (effects > max(mine + np.log(MISFIT), -self._prior)))
         if np.isin(team, self.fit.basis.dims).any():
             for place in close:
                 effects[place] = rich - self._advantage(team, rivals[place])
@@ -159,8 +153,7 @@ class Contest:
         the same ones if it is one column for another, so that chance has no part in it."""
         segments, fit = self.segments, self.fit
         if len(rival) == len(team) == 1:
-            basis = replace(fit.basis, dims=np.where(fit.basis.dims == team[0], rival[0], fit.basis.dims))
-            swapped = ridge(basis.sums(segments.rows), segments.totals, segments.offsets)
+            swapped = fit.instead(segments, int(team[0]), int(rival[0]))
         else:
             dims = fit.parents.difference(team.tolist()).union(rival.tolist())
             swapped = Fit.of(segments, dims, self.rng, fit.noted).ridge

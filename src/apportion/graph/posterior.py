@@ -153,7 +153,7 @@ def fit(
     shift = (logit(totals[order].mean()) - logit(totals.mean())) if yes_no else 0.0
     rows, lengths, totals = [rows[number] for number in order], lengths[order], totals[order]
     single = Products.single(Scale.over(rows), np.concatenate(rows), owners, moves)
-    ways = (True,) if yes_no else (False, True)[: 1 + _differ(lengths)]
+    ways = (True,) if yes_no else (False, True)[: 1 + bool(np.ptp(lengths) > 0)]
     with threadpool_limits(1, "blas"):  # matrices are small: threads would wait for each other
         found = [_searched(single, rows, lengths, totals, own, yes_no) for own in ways]
         problem, best = max(found, key=lambda each: each[0].likelihood(each[1]))
@@ -310,7 +310,7 @@ class Summed(NamedTuple):
             prior = bernoulli.Prior(columns, len(kept), self.doubt_of_size())
             drawn, flips = bernoulli.sample(prior, self.left, self.base, flips, DRAWS, rng)
         else:
-            noise = self.size * np.sqrt(found.noise * self.lengths)
+            noise = self.size * np.sqrt(np.exp(found.log_noise) * self.lengths)
             a = columns / noise[:, None]
             root = cholesky(np.eye(len(scale)) + a.T @ a, lower=True)
             mean = cho_solve((root, True), a.T @ (self.left / noise))
@@ -325,15 +325,11 @@ class Summed(NamedTuple):
             weights[:, :count],
             self.level + weights[:, count],
             self.base + weights[:, count + 1],
-            0.0 if self.yes_no else float(found.noise * self.size**2),
+            0.0 if self.yes_no else float(np.exp(found.log_noise) * self.size**2),
             flips,
             self.yes_no,
             np.zeros(0),
         )
-
-
-def _differ(lengths: NDArray[np.int64]) -> bool:
-    return bool(np.ptp(lengths) > 0)
 
 
 def spread(values: NDArray[Any]) -> Floats:

@@ -2,6 +2,7 @@
 add what explains the remainder. What is left is a reward function, too."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -84,9 +85,14 @@ class Fit(NamedTuple):
         found = self.ridge
         return RewardModel(self.basis, found.weights, found.per_step, found.per_segment, found.per_end)
 
+    def instead(self, segments: Segments, dim: int, other: int) -> Ridge:
+        """With another dimension in the place of a parent, and the same features of it."""
+        basis = replace(self.basis, dims=np.where(self.basis.dims == dim, other, self.basis.dims))
+        return ridge(basis.sums(segments.rows), segments.totals, segments.offsets)
+
     def plainest(self, segments: Segments) -> Self:
         """Without waves, where they do not help to predict segments left out."""
-        basis = self.basis.without_waves()
+        basis = replace(self.basis, directions=self.basis.directions[:, :0], phases=self.basis.phases[:0])
         plain = self._to(segments, basis, self.sums[:, : basis.size], self.noted)
         return plain if plain.ridge.error <= self.ridge.error else self
 
@@ -193,9 +199,21 @@ def refine(segments: Segments, claims: dict[int, float], rng: np.random.Generato
                 continue
         smaller = _drop(segments, fit, claims, rng)
         if smaller.parents == fit.parents:
-            return smaller.plainest(segments)
+            return _swapped(segments, smaller.plainest(segments), rng)
         dropped |= fit.parents - smaller.parents
         fit = smaller
+
+
+def _swapped(segments: Segments, fit: Fit, rng: np.random.Generator) -> Fit:
+    """Another in the place of a parent that it goes with, if left-out totals are predicted better from it."""
+    for dim in sorted(fit.parents):
+        for other in sorted({*segments.alike(np.array([dim])).tolist()} - fit.parents):
+            if fit.instead(segments, dim, other).error < fit.ridge.error:
+                noted = [np.sort(np.where(each == dim, other, each)) for each in fit.noted]
+                better = Fit.of(segments, fit.parents - {dim} | {other}, rng, noted).plainest(segments)
+                if better.ridge.error < fit.ridge.error:
+                    return _swapped(segments, better, rng)
+    return fit
 
 
 def refit(segments: Segments, fit: Fit, dims: Dims, rng: np.random.Generator) -> Fit:

@@ -114,12 +114,8 @@ def ridge(sums: Floats, totals: Floats, offsets: Offsets, penalties: Floats = PE
 def _principal(x: Floats) -> tuple[Floats, Floats]:
     """Left singular vectors [E, K] and squared singular values [K], by the smaller Gram matrix."""
     # By NumPy, for other lanes' looks go on meanwhile; SciPy's linear algebra lets no other thread run.
-    if x.shape[0] <= x.shape[1]:
-        variances, directions = np.linalg.eigh(x @ x.T)
-        kept = variances > ROUNDING * max(variances[-1], TINY)
-        return directions[:, kept], variances[kept]
-    if not x.shape[1]:
-        return np.zeros((len(x), 0)), np.zeros(0)
-    variances, axes = np.linalg.eigh(x.T @ x)
-    kept = variances > ROUNDING * max(variances[-1], TINY)
-    return x @ (axes[:, kept] / np.sqrt(variances[kept])), variances[kept]
+    wide = x.shape[0] <= x.shape[1]
+    variances, axes = np.linalg.eigh(x @ x.T if wide else x.T @ x)
+    kept = variances > ROUNDING * variances.max(initial=TINY)
+    variances, axes = variances[kept], axes[:, kept]
+    return axes if wide else x @ (axes / np.sqrt(variances)), variances

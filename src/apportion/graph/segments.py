@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.graph.dictionary import UNIVARIATE, Dictionary, Dims
-from apportion.graph.features import Floats, Scale
+from apportion.graph.features import ROWS, Floats, Scale, evenly, goes_with, rows_of
 from apportion.graph.priors import TINY
 from apportion.graph.ridge import Offsets
 
@@ -38,6 +38,12 @@ class Segments:
     def variance(self) -> float:
         """Of the totals, but for offsets; never zero, so that shares of it can be taken."""
         return max(float(np.mean(self.offsets.remove(self.totals) ** 2)), TINY)
+
+    def alike(self, dims: Dims) -> Dims:
+        """What shares more than half of its variance over steps with one of these dimensions."""
+        rows = rows_of(self.rows, evenly(ROWS, int(self.lengths.sum())))
+        alike = np.flatnonzero(goes_with(rows, np.isin(np.arange(rows.shape[1]), dims)))
+        return np.intersect1d(alike, self.scale.dims)
 
     @cached_property
     def columns(self) -> "Columns":

@@ -29,7 +29,7 @@ class Reason(NamedTuple):
     evidence: float  # log ratio of the totals' probability with the dimension to that without
     share: float  # of the totals' variance that it is worth; on segments left out, where it has an edge
     interval: tuple[float, float] | None  # that holds it with the probability INTERVAL
-    instead: int | None  # the dimension that best takes its place, or whose place it would take,
+    instead: int | None  # the dimension, if one is seen, that best takes its place, or whose it would take,
     chance: float  # and the probability that this is so
     worth: float  # probability that a dimension without an edge is worth more than is negligible
 
@@ -52,10 +52,7 @@ class Judged(NamedTuple):
             confidence[parent] = min(confidence[parent], 1 - DOUBT)
             confidence[missed] = np.minimum(confidence[missed], UNSURE)
             nowhere[missed] = False
-            for dim in (*missed.tolist(), parent):
-                rival = parent if dim != parent else next(iter(missed.tolist()), None)
-                if dim in reasons and reasons[dim].chance < DOUBT:
-                    reasons[dim] = reasons[dim]._replace(instead=rival, chance=DOUBT)
+            _note_rival(reasons, np.array([parent]), missed, DOUBT)
         return self._replace(confidence=confidence, nowhere=nowhere, reasons=reasons)
 
 
@@ -83,9 +80,7 @@ def judge(segments: Segments, fit: Fit, negligible: float, rng: np.random.Genera
         absence[:, place.team] = 1 - place.some * max(float(place.share[0]), 1 - SURE)
         presence[place.team] = place.presence
         found = [worths[dim] for dim in place.team.tolist() if dim in worths]
-        if not found:
-            found = [contest.remainder(known.without(place.team)).share(columns.alone(place.team))]
-        share = max(found)
+        share = max(found or [contest.remainder(known.without(place.team)).share(columns.alone(place.team))])
         strength[place.team] = share[0]
         reasons |= {int(dim): _reason(place.ratio, *share, -np.inf) for dim in place.team}
         for rival, part in zip(place.rivals, place.share[1:], strict=True):
@@ -108,11 +103,11 @@ def _reason(evidence: float, share: float, error: float, log_odds: float) -> Rea
 
 
 def _note_rival(reasons: dict[int, Reason], team: Dims, rival: Dims, chance: float) -> None:
-    """Of a parent and a rival: by what chance one of them has the other's place, if that is the likeliest."""
+    """Of a parent and rivals, if these are seen: by what chance one has the other's place, if likelier."""
     for mine, other in ((team, rival), (rival, team)):
         for dim in mine.tolist():
             if dim in reasons and chance > reasons[dim].chance:
-                reasons[dim] = reasons[dim]._replace(instead=int(other[0]), chance=chance)
+                reasons[dim] = reasons[dim]._replace(instead=next(iter(other.tolist()), None), chance=chance)
 
 
 def words(edges: NDArray[np.bool_], confidence: Floats) -> NDArray[np.str_]:
@@ -131,7 +126,7 @@ def with_copies(judged: Judged, copies: dict[int, int]) -> list[tuple[int, ...]]
         for first in {*copies.values()} - named
         if judged.edges[first] and judged.confidence[first] >= SURE
     ]
-    return sorted(tuple(sorted(group)) for group in groups)
+    return sorted({tuple(sorted(group)) for group in groups})
 
 
 def _log_odds_of_worth(found: NDArray[np.bool_], columns: Columns, ratios: Floats, team: Dims) -> Floats:
