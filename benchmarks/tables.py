@@ -234,9 +234,10 @@ def credit_table(data: Data) -> str:
 
 
 def offline_table(data: Data) -> str:
-    """Played returns of policies from logs, without pessimism, over logs and seeds."""
+    """Played returns of policies from logs, without pessimism and after all updates, over logs and seeds."""
     columns, rows = ("grd", "rd", "true"), []
-    plain = [each for each in data["policies"] if not each["pessimism"] and each["episodes"] >= 300]
+    whole = [each for each in data["policies"] if each["episodes"] >= 300 and each["updates"] >= 10_000]
+    plain = [each for each in whole if not each["pessimism"]]
     heads = {(each["task"], each["episodes"], each["learner"]) for each in plain if each["rewards"] == "true"}
     for head in sorted(heads):
         mine = [each for each in plain if (each["task"], each["episodes"], each["learner"]) == head]

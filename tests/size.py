@@ -32,7 +32,7 @@ def measures(root: Path = ROOT) -> list[Measure]:
         Measure("src/apportion/graph: numeric constants", constants(graph), 29, 30),
         Measure("tests: lines", lines(tests), 22_931, 18_000),
         Measure("benchmarks: scripts", len(scripts), 14, 16),
-        Measure("benchmarks: lines of scripts", lines(scripts), 3_305, 3_500),
+        Measure("benchmarks: lines of scripts", lines(scripts), 3_306, 3_500),
         Measure("benchmarks/lib: lines", lines(lib), 3_537, 3_500),
         Measure("docs, README, CHANGELOG: words", words(pages), 40_000, 40_000),
         Measure("results: files", len(list((root / "results").iterdir())), 31, 29),
