@@ -38,7 +38,7 @@ def test_the_posterior_is_that_of_plain_linear_algebra():
     # N(0, V) a priori, seen through sums with noise: mean V Sᵀ C⁻¹ y, of features and a level.
     variances = np.append(found.variances(summed.features), posterior.WIDE) * summed.size**2
     sums = np.column_stack([summed.sums, lengths])
-    covariance = (sums * variances) @ sums.T + np.diag(np.exp(found.log_noise) * summed.size**2 * lengths)
+    covariance = (sums * variances) @ sums.T + np.diag(found.noise * summed.size**2 * lengths)
     mean = variances * (sums.T @ np.linalg.solve(covariance, summed.left))
     np.testing.assert_allclose(got.weights[0], mean[:-1], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(got.per_step[0] - summed.level, mean[-1], atol=1e-9)

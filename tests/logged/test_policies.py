@@ -1,6 +1,5 @@
 """A policy from a log: better than what was done where the log can tell, and a sentence where it cannot."""
 
-import os
 import subprocess
 import warnings
 from pathlib import Path
@@ -16,9 +15,8 @@ import apportion
 from apportion.core.config import UserError
 from apportion.runs.offline import verdict
 from driver import apportion as command
+from offline import D3RLPY_PYTHON, PEER
 
-ROOT = Path(__file__).parents[2]
-D3RLPY_PYTHON = os.environ.get("D3RLPY_PYTHON", str(ROOT / ".venv/d3rlpy/bin/python"))
 SETTINGS = {**data.SMALL, "policy_updates": 1_000, "backbone.hidden": (16, 16)}
 
 
@@ -179,7 +177,7 @@ def test_d3rlpy_loads_and_trains_on_what_was_relabelled(tmp_path: Path) -> None:
     log = data.write_d3rlpy(tmp_path / "log.h5", data.episodes(30, seed=0))
     run = apportion.fit(log, "rd", out=tmp_path / "run", settings=data.QUICK, quiet=True)
     apportion.relabel(run, log, tmp_path / "credited.h5", exact=True)
-    words = [D3RLPY_PYTHON, ROOT / "benchmarks/lib/d3rlpy_peer.py", tmp_path / "credited.h5"]
+    words = [D3RLPY_PYTHON, PEER, tmp_path / "credited.h5"]
     seen = np.zeros((2, 3), np.float32)
     for learner in ("iql", "rebrac"):
         done = subprocess.run([*words, learner, "20", "0"], input=seen.tobytes(), capture_output=True)

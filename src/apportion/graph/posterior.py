@@ -310,7 +310,7 @@ class Summed(NamedTuple):
             prior = bernoulli.Prior(columns, len(kept), self.doubt_of_size())
             drawn, flips = bernoulli.sample(prior, self.left, self.base, flips, DRAWS, rng)
         else:
-            noise = self.size * np.sqrt(np.exp(found.log_noise) * self.lengths)
+            noise = self.size * np.sqrt(found.noise * self.lengths)
             a = columns / noise[:, None]
             root = cholesky(np.eye(len(scale)) + a.T @ a, lower=True)
             mean = cho_solve((root, True), a.T @ (self.left / noise))
@@ -325,7 +325,7 @@ class Summed(NamedTuple):
             weights[:, :count],
             self.level + weights[:, count],
             self.base + weights[:, count + 1],
-            0.0 if self.yes_no else float(np.exp(found.log_noise) * self.size**2),
+            0.0 if self.yes_no else float(found.noise * self.size**2),
             flips,
             self.yes_no,
             np.zeros(0),

@@ -49,6 +49,10 @@ class Found(NamedTuple):
     evidence: float
     probabilities: Floats = np.zeros(0)  # [I] that an input is relevant, where that was asked
 
+    @property
+    def noise(self) -> float:
+        return float(np.exp(self.log_noise))
+
     def before(self, kinds: int) -> "Found":
         """Where to begin with more features: those from this kind on are new, and worth little."""
         blocks = np.where(np.arange(BLOCKS) < kinds, self.blocks, _NEW)

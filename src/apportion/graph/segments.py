@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.graph.dictionary import UNIVARIATE, Dictionary, Dims
-from apportion.graph.features import ROWS, Floats, Scale, evenly, goes_with, rows_of
+from apportion.graph.features import ROWS, Floats, Scale, evenly, rows_of, together
 from apportion.graph.priors import TINY
 from apportion.graph.ridge import Offsets
 
@@ -41,9 +41,11 @@ class Segments:
 
     def alike(self, dims: Dims) -> Dims:
         """What shares more than half of its variance over steps with one of these dimensions."""
-        rows = rows_of(self.rows, evenly(ROWS, int(self.lengths.sum())))
-        alike = np.flatnonzero(goes_with(rows, np.isin(np.arange(rows.shape[1]), dims)))
-        return np.intersect1d(alike, self.scale.dims)
+        return np.intersect1d(np.flatnonzero(self._together[:, dims].any(axis=1)), self.scale.dims)
+
+    @cached_property
+    def _together(self) -> NDArray[np.bool_]:
+        return together(rows_of(self.rows, evenly(ROWS, int(self.lengths.sum()))))
 
     @cached_property
     def columns(self) -> "Columns":
