@@ -44,8 +44,8 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> apportion.Run:
 
 @pytest.mark.slow
 def test_a_continuous_policy_earns_more_and_says_so(table_file: Path, tmp_path: Path) -> None:
-    settings, out = SETTINGS | {"pessimism": 0.5}, tmp_path / "run"
-    run = apportion.fit(table_file, backbone="rebrac", out=out, settings=settings, quiet=True)
+    out = tmp_path / "run"
+    run = apportion.fit(table_file, backbone="rebrac", out=out, settings=SETTINGS, quiet=True)
     seen = np.random.default_rng(0).normal(size=(50, 3))
     policy = run.policy()
     assert np.mean([policy(each)[0] > 5 for each in seen]) > 0.8  # above 5 a step earns 2 more

@@ -68,17 +68,6 @@ def policy_actions(spec: Spec, actions: NDArray[Any]) -> NDArray[np.float32]:
     return np.eye(len(known), dtype=np.float32)[nearest]
 
 
-def pessimistic(
-    credit: Credit, records: list[Record], learned: list[NDArray[Any]] | None, pessimism: float
-) -> Floats:
-    """[N] credit of steps, less so much of half their interval. From its mean on: a constant would only make
-    episodes that end early look better."""
-    steps = list(credit.of_records(records, learned, paid=False))
-    reward = np.concatenate([each.reward for each in steps])
-    half = reward - np.concatenate([each.within(INTERVAL)[0] for each in steps])
-    return np.asarray(reward - pessimism * (half - half.mean()))
-
-
 def recommended(learned: Learned, spec: Spec, lane: int, records: list[Record]) -> list[NDArray[np.float32]]:
     """[T, A] of each episode what a lane's policy would have done, in the form that stored actions have."""
     actor, head = learned.actor(lane)
@@ -97,7 +86,8 @@ def with_policy(
     """The agents of all lanes with a policy that has learned from the episodes that they have, too."""
     config, agent = learned.config, learned.agent
     by_lane = [None] if credit.alone else learned.rewards(records)
-    rewards = np.stack([pessimistic(credit, records, each, fitting.pessimism) for each in by_lane])
+    credited = [credit.of_records(records, each, paid=False) for each in by_lane]
+    rewards = np.stack([np.concatenate([each.reward for each in steps]) for steps in credited])
     actions = [policy_actions(spec, record.actions) for record in records]
     scaling = None if agent.scaling is None else devices.one_lane(agent.scaling, 0)
     state, metrics = learn_policy(

@@ -56,11 +56,9 @@ class Fitting:
     """Share of the episodes that nothing is learned from."""
     policy_updates: int = 10_000
     """Updates of the policy, where a --backbone learns one."""
-    pessimism: float = 0.0
-    """How far the policy's rewards are moved towards the lower ends of their 90% intervals: 1: onto them."""
 
     def __post_init__(self) -> None:
-        at_least(self, "", updates=1, check_every=1, patience=1, policy_updates=1, pessimism=0)
+        at_least(self, "", updates=1, check_every=1, patience=1, policy_updates=1)
         check(0 < self.held_out < 1, f"held_out={self.held_out} must be between 0 and 1")
 
 
