@@ -76,8 +76,6 @@ class Offline:
     """The first of them."""
     updates: int = 10_000
     """Of each policy."""
-    pessimism: float = 0.0
-    """Of what is learned on learned rewards."""
     out: Path | None = None
     """Where to write the results, as JSON; what is there already is kept."""
     show: Path | None = None
@@ -159,13 +157,17 @@ def logged_by(task: str, half_trained: Path | None, episodes: int, first: int) -
     return play(env, behaviour(task, env, first, half_trained), episodes, first)
 
 
-def of_log(task: str, seed: int, flags: Offline) -> Iterator[dict[str, Any]]:
-    """Every learner on every kind of reward, by one log."""
-    env, part = make(task), -(-flags.episodes // PLAYERS)
+def log_of(task: str, seed: int, flags: Offline) -> list[Played]:
+    part = -(-flags.episodes // PLAYERS)
     firsts = [seed * 10_000 + number * part for number in range(PLAYERS)]
     with ProcessPoolExecutor(PLAYERS, multiprocessing.get_context("spawn")) as players:
         parts = players.map(partial(logged_by, task, flags.half_trained, part), firsts)
-        log = [each for played in parts for each in played]
+        return [each for played in parts for each in played]
+
+
+def of_log(task: str, seed: int, flags: Offline) -> Iterator[dict[str, Any]]:
+    """Every learner on every kind of reward, by one log."""
+    env, log = make(task), log_of(task, seed, flags)
     head = {"task": task, "seed": seed, "episodes": flags.episodes, "updates": flags.updates}
     head["behaviour"] = float(np.mean([each.rewards.sum() for each in log]))
     for learner, rewards in itertools.product(flags.learners, flags.rewards):
@@ -177,7 +179,7 @@ def of_log(task: str, seed: int, flags: Offline) -> Iterator[dict[str, Any]]:
         else:
             policy, worth = on_learned(log, learner, rewards, seed, flags)
         returns = [float(each.rewards.sum()) for each in play(env, policy, PLAYED, FRESH)]
-        row = {"learner": learner, "rewards": rewards, "pessimism": flags.pessimism, **worth}
+        row = {"learner": learner, "rewards": rewards, **worth}
         error = float(np.std(returns) / np.sqrt(PLAYED))
         yield {**head, **row, "played": float(np.mean(returns)), "error": error}
 
@@ -194,10 +196,7 @@ def on_learned(
         "timeouts": np.concatenate([_last(each, not each.terminated) for each in log]),
     }
     with tempfile.TemporaryDirectory() as folder:
-        data, settings = (
-            Path(folder) / "log.npz",
-            {"policy_updates": flags.updates, "pessimism": flags.pessimism},
-        )
+        data, settings = Path(folder) / "log.npz", {"policy_updates": flags.updates}
         np.savez(data, allow_pickle=False, **arrays)
         run = apportion.fit(
             data, method, backbone=learner, seed=seed, out=data.parent / "run", settings=settings, quiet=True

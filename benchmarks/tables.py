@@ -234,19 +234,22 @@ def credit_table(data: Data) -> str:
 
 
 def offline_table(data: Data) -> str:
-    """Played returns of policies from logs, without pessimism and after all updates, over logs and seeds."""
-    columns, rows = ("grd", "rd", "true"), []
+    """Played returns of policies from logs after all updates, over logs and seeds."""
+    columns, heads = ("grd", "rd", "true"), ("task", "episodes", "updates", "learner")
     whole = [each for each in data["policies"] if each["episodes"] >= 300 and each["updates"] >= 10_000]
-    plain = [each for each in whole if not each["pessimism"]]
-    heads = {(each["task"], each["episodes"], each["learner"]) for each in plain if each["rewards"] == "true"}
-    for head in sorted(heads):
-        mine = [each for each in plain if (each["task"], each["episodes"], each["learner"]) == head]
+    logs: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for each in whole:
+        logs.setdefault(tuple(each[name] for name in heads), []).append(each)
+    rows = []
+    for (task, episodes, updates, learner), mine in sorted(logs.items()):
         played = [[each["played"] for each in mine if each["rewards"] == name] for name in columns]
-        cells = [curves.formatted(interval(np.array(each), mean), ".1f") if each else "-" for each in played]
-        behaviour = f"{np.mean([each['behaviour'] for each in mine]):.1f}"
-        rows.append((head[0], f"`{head[2]}`", f"{head[1]:,}", behaviour, *cells, str(len(played[0]))))
-    names = ("`grd`", "`rd`", "true rewards", "seeds")
-    return markdown(("task", "learner", "episodes", "what was done", *names), rows, texts=2)
+        if played[-1]:
+            cells = [curves.formatted(interval(np.array(each), mean), ".1f") if each else "-" for each in played]
+            behaviour = f"{np.mean([each['behaviour'] for each in mine]):.1f}"
+            head = (task, f"`{learner}`", f"{episodes:,}", f"{updates:,}", behaviour)
+            rows.append((*head, *cells, str(len(played[0]))))
+    names = ("what was done", "`grd`", "`rd`", "true rewards", "seeds")
+    return markdown(("task", "learner", "episodes", "updates", *names), rows, texts=2)
 
 
 TABLES: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
