@@ -244,7 +244,9 @@ def offline_table(data: Data) -> str:
     for (task, episodes, updates, learner), mine in sorted(logs.items()):
         played = [[each["played"] for each in mine if each["rewards"] == name] for name in columns]
         if played[-1]:
-            cells = [curves.formatted(interval(np.array(each), mean), ".1f") if each else "-" for each in played]
+            cells = [
+                curves.formatted(interval(np.array(each), mean), ".1f") if each else "-" for each in played
+            ]
             behaviour = f"{np.mean([each['behaviour'] for each in mine]):.1f}"
             head = (task, f"`{learner}`", f"{episodes:,}", f"{updates:,}", behaviour)
             rows.append((*head, *cells, str(len(played[0]))))

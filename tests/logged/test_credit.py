@@ -15,7 +15,7 @@ from apportion.core.types import Record
 from apportion.data.rows import Log
 from apportion.graph import posterior
 from apportion.runs.atomic import read_arrays, write_arrays
-from apportion.runs.credit import Credit, fit_credit, read_credit, weighed
+from apportion.runs.credit import Credit, fit_credit, read_credit, rows_of, typical, weighed
 from apportion.runs.folder import RunFolder
 from apportion.runs.logged import spec_of
 from apportion.runs.summary import credit_in_words, fit_warnings, varies_too_much
@@ -65,7 +65,9 @@ def beside(credit: Credit, method: str, unexplained: float | list[float], *sprea
     plain = [np.linspace(-1, 1, len(record.actions)) for record in records]
     size = float(np.concatenate(plain).std())
     lanes = [[spread / size * each for each in plain] for spread in spreads or (1.0,)]
-    return weighed(credit, method, np.full(len(lanes), unexplained), lanes, records)
+    own = (5.0 - credit.posterior.totals([rows_of(record) for record in records])[0]) ** 2
+    errors = own * np.broadcast_to(np.divide(unexplained, 0.1), len(lanes))[:, None]
+    return weighed(credit, method, errors, lanes, records)
 
 
 def test_the_posterior_speaks_while_it_explains_as_much(credit: Credit) -> None:
@@ -73,6 +75,14 @@ def test_the_posterior_speaks_while_it_explains_as_much(credit: Credit) -> None:
     assert [each.share for each in found] == pytest.approx([1.0, 1.0, 0.25, 0.01])
     assert [each.share for each in found] == [each.belief for each in found]
     assert beside(credit, "rd", 0.5)[1:3] == (0.0, 1.0)
+
+
+def test_one_episode_that_is_missed_by_far_decides_nothing() -> None:
+    rng = np.random.default_rng(0)
+    errors = 2 * rng.standard_t(4, 400)
+    assert typical(errors**2) == pytest.approx(4, rel=0.2)
+    assert typical(np.append(errors, 1e3) ** 2) == pytest.approx(typical(errors**2), rel=0.02)
+    assert typical(np.zeros(5)) == 0
 
 
 def test_seeds_that_have_diverged_have_no_say(credit: Credit) -> None:

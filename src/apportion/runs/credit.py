@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 from scipy.stats import norm
+from scipy.stats import t as student
 
 from apportion.core.categories import expanded, input_names, input_owners, owners
 from apportion.core.config import UserError, check, from_dict, one_line
@@ -301,20 +302,24 @@ def supported(gains: Floats) -> NDArray[np.bool_]:
 def weighed(
     credit: Credit,
     method: str,
-    unexplained: Floats,
+    errors: Floats,
     rewards: list[list[NDArray[Any]]],
     held_out: list[Record],
 ) -> Credit:
-    """Beside a method whose lanes leave these shares [L] of the variance of held-out outcomes unexplained,
-    and gave these rewards [T] to the steps of held-out episodes, by lane and episode: the posterior is
-    believed while it leaves no more, and less the more it leaves. How much rewards of lanes vary is compared
-    with what the posterior allows."""
-    finite = unexplained[np.isfinite(unexplained)]  # lanes that have diverged have no say
-    usual = float(np.median(finite)) if finite.size else np.inf
-    ratio = credit.facts["unexplained"] / max(usual, 1e-300)
+    """Beside a method whose lanes have these errors [L, E], squares or log losses, of held-out outcomes, and
+    gave these rewards [T] to the steps of held-out episodes, by lane and episode: the posterior is believed
+    while it explains as much, and less the more is left. How much rewards of lanes vary is compared with what
+    the posterior allows."""
+    shown = held_out[: errors.shape[1]]
+    rows, paid = [rows_of(record) for record in shown], np.array([record.total for record in shown])
+    finite = errors[np.isfinite(errors).all(axis=1)]  # lanes that have diverged have no say
     if credit.posterior.yes_no:  # where log losses of 1 and 0 are as far as these can be: by what both gain
-        gains = [1 - usual, 1 - credit.facts["unexplained"]]
-        ratio = gains[0] / max(gains[1], 1e-300) if gains[0] > 0 else 0.0
+        constant = credit.facts["constant_log_loss"]
+        gain = constant - float(np.median(finite.mean(axis=1))) if finite.size else 0.0
+        ratio = max(gain, 0.0) / max(constant - credit.facts["log_loss"], 1e-300)
+    else:
+        theirs = float(np.median([typical(lane) for lane in finite])) if finite.size else np.inf
+        ratio = typical((paid - credit.posterior.totals(rows)[0]) ** 2) / max(theirs, 1e-300)
     belief = 1.0 if ratio <= 1 else ratio**-2
     share = belief if method in SPEAKS else 0.0
     varied = [float(np.concatenate(lane).std()) for lane in rewards]
@@ -324,10 +329,15 @@ def weighed(
     if found.alone or not sound:
         return found
     learned = [np.asarray(np.mean(each, axis=0, dtype=np.float64)) for each in zip(*sound, strict=True)]
-    shown = held_out[: len(learned)]
-    paid = np.array([record.total for record in shown], np.float64)
-    facts["determined"], _ = _determined(found, [rows_of(record) for record in shown], learned, paid)
+    facts["determined"], _ = _determined(found, rows, learned, paid)
     return found
+
+
+def typical(squares: Floats) -> float:
+    """The squared scale of errors, from their squares, by a Student-t distribution of four degrees of freedom:
+    a few episodes beyond all that was learned from, which anybody may miss by far, decide nothing."""
+    size = float(np.sqrt(squares.mean()))
+    return (size * student.fit(np.sqrt(squares) / size, fdf=4, floc=0)[2]) ** 2 if size > 0 else 0.0
 
 
 def _determined(

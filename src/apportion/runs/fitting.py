@@ -133,7 +133,7 @@ class _Fit:
                 step = look.step
                 if look.last:
                     lanes = [[each["redistributed"] for each in lane] for lane in look.evaluation.episodes]
-                    found = weighed(credit, config.method, look.unexplained, lanes, held_out)
+                    found = weighed(credit, config.method, look.errors, lanes, held_out)
                     if config.has_policy:
                         look = self._with_policy(look, found, progress)
                     write_credit(self.run, found)
@@ -166,7 +166,7 @@ class _Fit:
             **look.evaluation.scores,
             "policy_mask_on": look.beliefs["policy_mask"].mean(axis=1),
             "unexplained": look.unexplained,
-            "supported": supported(look.gains),
+            "supported": supported(look.plain - look.errors),
             "step_rewards": look.evaluation.step_rewards,
         }
         edges = collapsed(self.spec, look.beliefs)

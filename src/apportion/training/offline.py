@@ -76,12 +76,17 @@ class Look(NamedTuple):
     step: int  # updates so far
     metrics: Metrics  # [L] means over the updates since the last look
     evaluation: Evaluation
-    gains: NDArray[np.float64]  # [L, E] loss of the mean outcome less that of the learned rewards
-    unexplained: NDArray[np.float64]  # [L] share of the former that is left: of their variance, or log loss
+    errors: NDArray[np.float64]  # [L, E] losses of the learned rewards: squares, or log losses of yes and no
+    plain: NDArray[np.float64]  # [E] and of the mean outcome
     beliefs: Arrays  # [L, ...] edges, doubts and the policy mask
     agent: AgentState  # [L, ...] of each lane's best look so far, on the host
     best: NDArray[np.int64]  # [L] which look that was
     last: bool
+
+    @property
+    def unexplained(self) -> NDArray[np.float64]:
+        """[L] what share of the mean's loss is left: of the outcomes' variance, or log loss."""
+        return np.asarray(self.errors.mean(axis=1) / max(float(self.plain.mean()), 1e-300))
 
 
 def start(config: Config, spec: Spec) -> AgentState:
@@ -244,21 +249,11 @@ class _Judging:
         errors, plain = (sums - self.paid) ** 2, (self.paid - self.mean) ** 2
         if self.yes_no:
             errors, plain = log_losses(sums, self.paid), log_losses(logit(self.mean), self.paid)
-        unexplained = errors.mean(axis=1) / max(float(plain.mean()), 1e-300)
-        self._keep(step, agent, np.nan_to_num(unexplained, nan=np.inf))
-        assert self.best is not None
         seen = jax.device_get({**self._beliefs(agent), "policy_mask": jax.vmap(mask)(agent.method)})
-        return Look(
-            step=step,
-            metrics=metrics,
-            evaluation=evaluation,
-            gains=plain - errors,
-            unexplained=unexplained,
-            beliefs=seen,
-            agent=self.best,
-            best=self.when,
-            last=False,
-        )
+        look = Look(step, metrics, evaluation, errors, plain, seen, agent, self.when, last=False)
+        self._keep(step, agent, np.nan_to_num(look.unexplained, nan=np.inf))
+        assert self.best is not None
+        return look._replace(agent=self.best, best=self.when)
 
     def _keep(self, step: int, agent: AgentState, error: NDArray[np.float64]) -> None:
         better = error < self.smallest
