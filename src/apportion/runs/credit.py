@@ -334,7 +334,7 @@ def weighed(
 
 
 def typical(squares: Floats) -> float:
-    """The squared scale of errors, from their squares, by a Student-t distribution of four degrees of freedom:
+    """The squared scale of errors, from their squares, by a Student-t distribution, 4 degrees of freedom:
     a few episodes beyond all that was learned from, which anybody may miss by far, decide nothing."""
     size = float(np.sqrt(squares.mean()))
     return (size * student.fit(np.sqrt(squares) / size, fdf=4, floc=0)[2]) ** 2 if size > 0 else 0.0
