@@ -95,21 +95,3 @@ def test_the_values_are_those_known() -> None:
     expected = np.array(chain_values(0.6))[:, None]
     for j in range(2):
         np.testing.assert_allclose(lane(state.networks, j)(PLACES), np.repeat(expected, 2, axis=1), atol=0.1)
-
-
-def test_the_policy_gives_up_a_small_reward_for_a_later_one() -> None:
-    """At 0, the first button pays 0.5 and ends it; the second pays nothing and leads to 1, where any pays 1.
-    With γ = 0.9 the second is worth 0.9: it is the best, though it pays less."""
-    steps = _with_buttons(chain())
-    at_zero, first = steps.observation[:, 0] == 0, steps.action[:, 0] == 1
-    at_one = steps.observation[:, 0] == 1
-    steps = steps._replace(
-        paid=jnp.where(at_one, 1.0, jnp.where(at_zero & first, 0.5, 0.0)),
-        terminated=at_one | (at_zero & first) | (steps.observation[:, 0] == -1),
-    )
-    backbone = dqn.make(
-        dqn.Config(hidden=(16, 16), batch_size=60, learning_rate=5e-3, discount=0.9, polyak=0.05)
-    )
-    state = train(backbone, steps, updates=600, spec=TWO_BUTTONS)
-    np.testing.assert_allclose(lane(state.networks, 0)(jnp.zeros(1)), [0.5, 0.9], atol=0.1)
-    np.testing.assert_array_equal(backbone.act(state, jnp.zeros(1), jax.random.key(0), False), [0, 1])

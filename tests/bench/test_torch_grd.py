@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import builders
 from apportion.backbones import sac, soft
 from apportion.core.types import Edges
 from apportion.methods import grd
@@ -46,14 +47,15 @@ def inputs() -> object:
 
 
 def test_the_reward_loss_is_ours() -> None:
-    segments, total = (4, BATCH // 4), jnp.asarray([1.0, -2.0, 0.5, 3.0])
+    shape, total = (4, BATCH // 4), jnp.asarray([1.0, -2.0, 0.5, 3.0])
+    segments = builders.segments(0, 4)._replace(
+        mask=jnp.ones(shape, jnp.bool_), total=total, length=jnp.full(4, shape[1], jnp.int32)
+    )
     mask = jnp.concatenate([EDGES.state_to_reward, EDGES.action_to_reward])
     seen = jnp.concatenate([jnp.asarray(OBSERVATION), jnp.asarray(ACTION)], axis=1)
-    rewards = REWARD(seen * jnp.broadcast_to(mask, seen.shape)).reshape(segments)
-    ours = losses.return_loss(
-        rewards, jnp.ones(segments, jnp.bool_), total, jnp.full(4, segments[1], jnp.int32)
-    )
-    found = peer.reward(layers(REWARD), inputs(), tensor(mask)).view(segments)
+    rewards = REWARD(seen * jnp.broadcast_to(mask, seen.shape)).reshape(shape)
+    ours = losses.return_loss(rewards, segments)
+    found = peer.reward(layers(REWARD), inputs(), tensor(mask)).view(shape)
     assert float(peer.return_loss(found, tensor(total))) == pytest.approx(float(ours), rel=1e-5)
 
 

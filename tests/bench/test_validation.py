@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
 
 from apportion.core.config import UserError
-from apportion.core.spec import Spec
 from apportion.runs.atomic import read_json, write_json
 from lib import peer
 from scripts import load
@@ -74,23 +72,6 @@ def test_a_learning_rate_of_the_critics_goes_where_the_peer_has_one(args: Any) -
     assert peer.arguments(passed["sbx"])["qf_learning_rate"] == 1e-3
     with pytest.raises(ValueError, match="one learning rate"):
         peer.arguments(passed["sb3"])
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("backbone", COMPARED)
-def test_peers_have_as_many_weights_as_ours(args: Any, backbone: str) -> None:
-    pytest.importorskip("stable_baselines3")
-    config = validation.our_settings(args, "Pendulum-v1", backbone)
-    model = peer.make_model(settings(args, backbone))
-    theirs = [*model.actor.parameters(), *model.critic.parameters()]
-    assert our_weights(config) == sum(each.numel() for each in theirs)
-
-
-def our_weights(config: Any) -> int:
-    """How many numbers actor and critics learn on Pendulum."""
-    spec = Spec("pendulum", ("x", "y", "speed"), ("torque",), max_episode_steps=200, max_segment_steps=1)
-    state = jax.eval_shape(lambda key: config.make_backbone().init(key, spec), jax.random.key(0))
-    return sum(array.size for array in jax.tree.leaves((state.actor, state.critics)))
 
 
 @pytest.mark.parametrize("steps", [100, 300, 2_500, 10_000])
@@ -201,15 +182,3 @@ def test_a_peer_trains_and_is_evaluated(args: Any, library: str) -> None:
 )
 def test_a_score_is_the_mean_of_the_last_evaluations(curve: list[float | None], score: float | None) -> None:
     assert validation.last_mean(curve) == score
-
-
-def test_intervals_of_the_difference_find_a_gap_and_only_a_gap() -> None:
-    rng = np.random.default_rng(1)
-    ours, same, worse = (rng.normal(level, 1, 200).tolist() for level in (10, 10, 9))
-    value, low, high = validation.difference(ours, worse)
-    assert 0 < low < value < high
-    assert low < 1 < high
-    assert validation.welch(ours, worse) < 1e-6
-    _, low, high = validation.difference(ours, same)
-    assert low < 0 < high
-    assert validation.welch(ours, same) > 0.05

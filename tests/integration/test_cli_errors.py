@@ -217,14 +217,6 @@ def test_an_environment_that_raises(out: Path, capfd: pytest.CaptureFixture[str]
 # --- Run folders
 
 
-def test_a_replay_that_is_too_small(out: Path) -> None:
-    flags = tiny("grd", "--replay-steps", "799", "--env.max-episode-steps", "40")
-    answer = apportion("train", GREENHOUSE, "--out", out, *flags)
-    refused(answer, 1, "replay_steps=799 cannot hold two episodes of 40 steps")
-    assert "raise --replay-steps to at least 800" in answer.err
-    assert not out.exists()
-
-
 def test_a_folder_that_exists_or_cannot_be(greenhouse_run: Run, tmp_path: Path) -> None:
     before = greenhouse_run.config.read_bytes()
     answer = apportion("train", GREENHOUSE, "--out", greenhouse_run.path)

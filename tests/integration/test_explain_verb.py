@@ -40,20 +40,6 @@ def test_every_step_of_the_stored_episodes_is_explained(plain: dict[str, Any], g
             np.testing.assert_allclose(contributions.sum(axis=1), above, atol=1e-5)
 
 
-def test_the_summary_is_that_of_the_steps(plain: dict[str, Any]) -> None:
-    lanes = [np.concatenate([e["contributions"] for e in lane["episodes"]]) for lane in plain["lanes"]]
-    names = [*plain["observation_names"], *plain["action_names"]]
-    assert sorted(row["name"] for row in plain["dimensions"]) == sorted(names)
-    for row in plain["dimensions"]:
-        own = [lane[:, row["index"]] for lane in lanes]
-        assert names[row["index"]] == row["name"]
-        assert row["mean"] == pytest.approx(np.mean([x.mean() for x in own]), abs=1e-6)
-        assert row["mean_absolute"] == pytest.approx(np.mean([np.abs(x).mean() for x in own]), abs=1e-6)
-    assert sum(row["share"] for row in plain["dimensions"]) == pytest.approx(1)
-    sizes = [row["mean_absolute"] for row in plain["dimensions"]]
-    assert sizes == sorted(sizes, reverse=True)
-
-
 def test_dimensions_of_which_the_data_cannot_tell_or_that_the_graph_denies_are_named(
     plain: dict[str, Any],
 ) -> None:

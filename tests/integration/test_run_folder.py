@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from apportion.core.spec import BLOCKS
-from apportion.graph.certificate import Doubt
 from apportion.runs import logs
 from apportion.runs.folder import read_json
 from apportion.training.presets import preset
@@ -48,22 +47,6 @@ def test_metrics_have_lines_of_training_and_of_evaluation(greenhouse_run: Run) -
     assert evaluations[-1]["length"] == [EPISODE, EPISODE]
     seconds = [line["seconds"] for line in evaluations]
     assert seconds == sorted(seconds)
-
-
-def test_edges_over_time(greenhouse_run: Run) -> None:
-    steps, edges = greenhouse_run.read_edges()
-    assert steps.tolist() == EVALUATIONS
-    shapes = {name: block.shape for name, block in edges.items()}
-    assert shapes == {
-        "state_to_reward": (5, 2, 10),
-        "action_to_reward": (5, 2, 3),
-        "state_to_state": (5, 2, 10, 10),
-        "action_to_state": (5, 2, 3, 10),
-        "policy_mask": (5, 2, 10),
-        "doubts": (5, 2, len(Doubt)),
-    }
-    assert all((block >= 0).all() and (block <= 1).all() for block in edges.values())
-    assert not np.array_equal(edges["state_to_reward"][0], edges["state_to_reward"][-1])
 
 
 def test_episodes_hold_true_and_redistributed_rewards(greenhouse_run: Run) -> None:

@@ -57,10 +57,10 @@ def test_credit_of_outcomes_that_nothing_tells_is_refuted(tmp_path: Path) -> Non
 def test_a_log_is_changed_in_one_thing_alone(earned: apportion.Run) -> None:
     log = read_for(earned.folder, str(earned.path.parent / "log.csv"))[1]
     rng = np.random.default_rng(0)
-    shuffled = _shuffled(log, rng).log
+    shuffled, _ = _shuffled(log, rng)
     assert sorted(shuffled.totals) == sorted(log.totals)
     assert (shuffled.totals != log.totals).any()
-    more = _with_random(log, rng).log
+    more, _ = _with_random(log, rng)
     assert more.observation_names == (*log.observation_names, RANDOM)
     np.testing.assert_array_equal(more.observations[0][:, :-1], log.observations[0])
 

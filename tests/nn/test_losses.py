@@ -12,6 +12,7 @@ from scipy import stats
 from apportion.core.types import Edges
 from apportion.nn import losses
 from apportion.nn.losses import Mixture
+from builders import lane, segments
 
 _mixture_nll = jax.jit(jax.value_and_grad(losses.mixture_nll, argnums=(0, 1, 2, 3)))
 
@@ -27,18 +28,20 @@ def test_over_all_draws_the_corrected_loss_is_that_of_all_steps(steps: int, coun
     else:
         draws = np.array(list(itertools.combinations(range(steps), count)))
     rewards = jnp.asarray(np.random.default_rng(4).normal(size=steps), jnp.float32)
-    total, length = jnp.full(len(draws), 0.7), jnp.full(len(draws), steps, jnp.int32)
+    number, mask = len(draws), jnp.ones((len(draws), steps), bool)
+    whole = {"total": jnp.full(number, 0.7), "length": jnp.full(number, steps, jnp.int32), "mask": mask}
+    drawn = segments(0, number)._replace(**whole)
 
     @jax.jit
     def slopes(rewards: jax.Array) -> tuple[tuple[jax.Array, jax.Array], ...]:
         def full(r: jax.Array) -> jax.Array:
-            return losses.return_loss(r[None], jnp.ones((1, steps), bool), total[:1], length[:1])
+            return losses.return_loss(r[None], lane(drawn, slice(1)))
 
         def biased(r: jax.Array) -> jax.Array:
-            return losses.randomized_return_loss(r[draws], total, length)
+            return losses.randomized_return_loss(r[draws], drawn)
 
         def unbiased(r: jax.Array) -> jax.Array:
-            return biased(r) - losses.sampling_variance(r[draws], length)
+            return biased(r) - losses.sampling_variance(r[draws], drawn.length)
 
         return tuple(jax.value_and_grad(loss)(rewards) for loss in (full, biased, unbiased))
 

@@ -11,18 +11,6 @@ from numpy.typing import NDArray
 from apportion.methods.grd import parts
 
 
-@pytest.mark.parametrize("temperature", [0.1, 1.0, 3.0])
-def test_samples_are_zero_or_one_and_as_frequent_as_their_probability(temperature: float) -> None:
-    logits = jnp.asarray([-3.0, -0.5, 0.0, 1.0, 4.0])
-    draws = 20_000
-    keys = jax.random.split(jax.random.key(0), draws)
-    samples = jax.jit(jax.vmap(lambda key: parts.sample_mask(key, logits, temperature)))(keys)
-    assert set(np.unique(samples)) == {0.0, 1.0}
-    probability = 1 / (1 + np.exp(-np.asarray(logits, np.float64)))
-    spread = np.sqrt(probability * (1 - probability) / draws)
-    np.testing.assert_array_less(np.abs(np.mean(samples, axis=0) - probability), 5 * spread)
-
-
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
 def test_gradient_of_a_hard_sample_is_that_of_the_soft_one(temperature: float) -> None:
     logits, weights = jnp.asarray([[-2.0, 0.3], [0.0, 1.5]]), jnp.asarray([[1.0, -2.0], [3.0, 0.5]])

@@ -67,6 +67,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("schedule", {"steps": 0}, "steps=0 must be at least 1"),
     ("schedule", {"warmup_steps": -1}, "warmup_steps=-1 must not be negative"),
     ("schedule", {"workers": -1}, "workers=-1 must not be negative"),
+    ("schedule", {"replay_steps": 10**20}, f"replay_steps={10**20} must be at most 1,000,000,000,000,000"),
 ]
 
 

@@ -62,7 +62,6 @@ def opened(path: Path, most: int, linked: bool = False) -> Iterator[IO[bytes]]:
 
 
 def read_bytes(path: Path, most: int = JSON_BYTES, linked: bool = False) -> bytes:
-    """All of a file."""
     with opened(path, most, linked) as file:
         return file.read(most)
 

@@ -60,9 +60,7 @@ def load_npz(path: Path, others: bool = False) -> Arrays:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
             wanted = {**dict.fromkeys(members if others else (), REAL + TEXT), **_KINDS}
             names = [name for name in wanted if name in members]
-            for (
-                info
-            ) in members.values():  # a name that is damaged in one of its two places is no other array's
+            for info in members.values():  # a name that is damaged in one of two places is no other array's
                 archive.open(info).close()
             for name in names:  # all of them, before the first is unpacked
                 _check(path, name, archive, members[name], wanted[name])

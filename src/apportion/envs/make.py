@@ -8,7 +8,6 @@ episodes, `max_episode_steps`; none is required.
 
 import contextlib
 import difflib
-import importlib
 import math
 import re
 import warnings
@@ -21,7 +20,7 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import RescaleAction, TransformAction, TransformObservation
 
-from apportion.core.config import UserError, check, nearest, one_line, parse_json
+from apportion.core.config import UserError, check, extra, nearest, one_line, parse_json
 from apportion.core.registry import import_module, in_this_folder
 from apportion.core.spec import Spec
 from apportion.envs.delayed import DelayedReward, Every, max_segment_steps
@@ -181,10 +180,7 @@ def _registered(env_id: str) -> str:
     if module:
         import_module(module, name, env_id)
     elif name.startswith(PREFIX):
-        try:
-            importlib.import_module("metaworld")
-        except ImportError as error:
-            raise UserError(f"{env_id} needs an extra: pip install 'apportion[metaworld]'") from error
+        extra("metaworld", f"{env_id} needs an extra", "metaworld")
     return name
 
 

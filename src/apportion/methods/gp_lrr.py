@@ -75,8 +75,7 @@ def make(config: Config) -> Method:
 
 def segment_errors(process: Process, segments: Segments) -> Float[Array, "M"]:
     """-δ / T of each segment, with δ = total - Σ_t μ_t."""
-    rewards = process.mean.scalar(tokens_of(segments))
-    return losses.segment_errors(rewards, segments.mask, segments.total, segments.length)
+    return losses.segment_errors(process.mean.scalar(tokens_of(segments)), segments)
 
 
 def likelihood_loss(kernel: Kernel | None, errors: Float[Array, "M"], segments: Segments) -> Float[Array, ""]:

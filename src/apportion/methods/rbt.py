@@ -86,7 +86,7 @@ def bag_losses(network: BagTransformer, segments: Segments) -> tuple[Float[Array
     rewards, foretold = predict(network, segments)
     reached = jnp.where(segments.mask[:, :, None], segments.observations[:, 1:], 0.0)
     errors = jnp.mean((foretold - reached) ** 2, axis=-1)
-    reward_loss = losses.return_loss(rewards, segments.mask, segments.total, segments.length, segments.base)
+    reward_loss = losses.return_loss(rewards, segments)
     return reward_loss, masked_mean(errors.ravel(), segments.mask.ravel())
 
 

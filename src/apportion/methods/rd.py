@@ -36,4 +36,4 @@ def make(config: Config) -> Method:
 def reward_loss(network: MLP, segments: Segments) -> Float[Array, ""]:
     """mean_m ((Σ_t r̂_t - total) / T)² over all steps of each segment, with r̂ = MLP([s, a])."""
     rewards = network.scalar(segments.observations[:, :-1], segments.actions)
-    return losses.return_loss(rewards, segments.mask, segments.total, segments.length, segments.base)
+    return losses.return_loss(rewards, segments)

@@ -67,7 +67,7 @@ def reward_loss(network: MLP, segments: Segments, key: PRNGKeyArray, config: Con
     longest = segments.mask.shape[1]
     chosen = draw_steps(key, segments.length, longest, config.steps_per_segment)
     rewards = predict_reward(network, *take_steps(segments, chosen))
-    loss = losses.randomized_return_loss(rewards, segments.total, segments.length)
+    loss = losses.randomized_return_loss(rewards, segments)
     if config.unbiased:
         loss = loss - losses.sampling_variance(rewards, segments.length)
     return loss

@@ -47,8 +47,8 @@ def reward_loss(network: Transformer, segments: Segments, penalty: float) -> Flo
     Both terms are squares of sums of T rewards: β means the same whatever their scale and number.
     """
     rewards = predict_rewards(network, segments)
-    error = losses.return_loss(rewards, segments.mask, segments.total, segments.length, segments.base)
-    return error + penalty * losses.reward_variance(rewards, segments.mask, segments.length)
+    error = losses.return_loss(rewards, segments)
+    return error + penalty * losses.reward_variance(rewards, segments)
 
 
 def predict_rewards(network: Transformer, segments: Segments) -> Float[Array, "M T"]:

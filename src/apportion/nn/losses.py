@@ -11,63 +11,50 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from apportion.core.types import Edges, Segments
 
 
-def return_loss(
-    rewards: Float[Array, "M T"],
-    mask: Bool[Array, "M T"],
-    total: Float[Array, "M"],
-    length: Int[Array, "M"],
-    base: Float[Array, ""] | None = None,
-) -> Float[Array, ""]:
+def return_loss(rewards: Float[Array, "M T"], segments: Segments) -> Float[Array, ""]:
     """mean_m ((Σ_t r̂_t - total) / T)²: equation 4, divided by the segment's length; twice the mean cross
     entropy where totals are yes or no, and rewards log odds.
 
     The paper leaves the sum as it is; dividing gives λ and the learning rate one scale for all lengths.
     """
-    errors = segment_errors(rewards, mask, total, length, base)
-    return jnp.mean(errors**2 if base is None else (errors * length.astype(total.dtype)) ** 2)
+    errors = segment_errors(rewards, segments)
+    if segments.base is not None:
+        errors = errors * segments.length.astype(errors.dtype)
+    return jnp.mean(errors**2)
 
 
-def segment_errors(
-    rewards: Float[Array, "M T"],
-    mask: Bool[Array, "M T"],
-    total: Float[Array, "M"],
-    length: Int[Array, "M"],
-    base: Float[Array, ""] | None = None,
-) -> Float[Array, "M"]:
+def segment_errors(rewards: Float[Array, "M T"], segments: Segments) -> Float[Array, "M"]:
     """(Σ_t r̂_t - total) / T of each segment; where totals are yes (1) or no (0), base + Σ_t r̂_t is the log
     odds of yes, and deviance residuals stand for the differences: their squares are twice the cross entropy.
     """
-    predicted = jnp.sum(jnp.where(mask, rewards, 0.0), axis=1)
-    if base is None:
-        return (predicted - total) / length.astype(total.dtype)
+    predicted, total = jnp.sum(jnp.where(segments.mask, rewards, 0.0), axis=1), segments.total
+    length = segments.length.astype(total.dtype)
+    if segments.base is None:
+        return (predicted - total) / length
     towards_no = 1.0 - 2.0 * total
-    surprise = jax.nn.softplus(towards_no * (base + predicted))
+    surprise = jax.nn.softplus(towards_no * (segments.base + predicted))
     # Of what is certain the cross entropy is 1e-30: the square root of 0 has no slope.
-    residual = towards_no * jnp.sqrt(2.0 * jnp.maximum(surprise, 1e-30))
-    return residual / length.astype(total.dtype)
+    return towards_no * jnp.sqrt(2.0 * jnp.maximum(surprise, 1e-30)) / length
 
 
-def reward_variance(
-    rewards: Float[Array, "M T"], mask: Bool[Array, "M T"], length: Int[Array, "M"]
-) -> Float[Array, ""]:
+def reward_variance(rewards: Float[Array, "M T"], segments: Segments) -> Float[Array, ""]:
     """mean_m var_t(r̂_t) / T: how unevenly rewards lie within segments; 0 where T = 1.
 
     Divided by T as the variance of a mean is: beside the return loss it weighs the same for all lengths.
     """
-    steps = length.astype(rewards.dtype)
-    mean = jnp.sum(jnp.where(mask, rewards, 0.0), axis=1) / steps
-    above = jnp.where(mask, rewards - mean[:, None], 0.0)
+    steps = segments.length.astype(rewards.dtype)
+    mean = jnp.sum(jnp.where(segments.mask, rewards, 0.0), axis=1) / steps
+    above = jnp.where(segments.mask, rewards - mean[:, None], 0.0)
     return jnp.mean(jnp.sum(above**2, axis=1) / steps**2)
 
 
-def randomized_return_loss(
-    rewards: Float[Array, "M K"], total: Float[Array, "M"], length: Int[Array, "M"]
-) -> Float[Array, ""]:
+def randomized_return_loss(rewards: Float[Array, "M K"], segments: Segments) -> Float[Array, ""]:
     """mean_m (mean_k r̂_k - total / T)²: the return loss, guessed from K random steps of each segment.
 
     Its expectation is the return loss plus `sampling_variance`, so it also asks for rewards that vary little.
     """
-    return jnp.mean((jnp.mean(rewards, axis=1) - total / length.astype(total.dtype)) ** 2)
+    wanted = segments.total / segments.length.astype(segments.total.dtype)
+    return jnp.mean((jnp.mean(rewards, axis=1) - wanted) ** 2)
 
 
 def sampling_variance(rewards: Float[Array, "M K"], length: Int[Array, "M"]) -> Float[Array, ""]:

@@ -19,7 +19,6 @@ from apportion.report.curves import Curve, read_curves
 from apportion.report.drawing import Line, Panel, Row, check_file, colour, draw_panels, shortened
 from apportion.report.statistics import (
     FEW,
-    Band,
     Interval,
     area,
     band,
@@ -198,7 +197,7 @@ class Compared:
         lines = []
         for label in self.labels:
             told = self.aggregate["methods"][label]["profile"]
-            curve = Band(*(np.array(told[name], float) for name in ("share", "low", "high")))
+            curve = Interval(*(np.array(told[name], float) for name in ("share", "low", "high")))
             lines.append(Line(told["thresholds"], curve, shortened(label), self._colour(label)))
         return Panel("Performance profile", "score", "share of runs above it", lines, share_y=True)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from apportion.core.config import check, extra
-from apportion.report.statistics import Band
+from apportion.report.statistics import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,7 @@ class Line(NamedTuple):
     """A mark: a curve over x, and around it where it lies with 95% confidence, where that is known."""
 
     x: Any
-    curve: Any  # a Band, or numbers alone
+    curve: Any  # an Interval, or numbers alone
     label: str
     colour: str
     style: str = "-"
@@ -68,7 +68,7 @@ class Panel(NamedTuple):
     def draw(self, axes: "Axes") -> None:
         for line in self.lines:
             marker = line.marker or ("o" if len(line.x) == 1 else None)
-            if isinstance(line.curve, Band):
+            if isinstance(line.curve, Interval):
                 draw_band(axes, line.x, line.curve, line.colour, line.label, marker)
             else:
                 axes.plot(line.x, line.curve, color=line.colour, label=line.label, linestyle=line.style)
@@ -141,14 +141,15 @@ def save(figure: "Figure", path: Path) -> Path:
     return path
 
 
-def draw_band(axes: "Axes", x: Any, curve: Band, colour: str, label: str, marker: str | None = None) -> None:
+def draw_band(
+    axes: "Axes", x: Any, curve: Interval, colour: str, label: str, marker: str | None = None
+) -> None:
     """A line, and around it where it lies with 95% confidence."""
     axes.plot(x, curve.centre, color=colour, label=label, marker=marker)
     axes.fill_between(x, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
 
 
 def colour(number: int) -> str:
-    """The colours in turn."""
     return COLOURS[number % len(COLOURS)]
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from apportion.report import packing
 from apportion.report.drawing import shortened
-from apportion.report.statistics import Band, band, interval, iqm, mean, median, thinned
+from apportion.report.statistics import Interval, band, interval, iqm, mean, median, thinned
 from apportion.report.structure import Drivers
 from apportion.runs.summary import step_rewards
 
@@ -59,7 +59,7 @@ def _metric(values: NDArray[np.float64]) -> dict[str, Any]:
     }
 
 
-def _packed(curve: Band) -> dict[str, Any]:
+def _packed(curve: Interval) -> dict[str, Any]:
     return {name: packing.floats(values) for name, values in curve._asdict().items()}
 
 

@@ -19,20 +19,12 @@ Strata = Sequence[Lanes]  # the lanes of each task
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]  # over the last axis
 
 
-class Band(NamedTuple):
-    """A statistic over lanes at K moments, and where it lies with 95% confidence."""
-
-    centre: NDArray[np.float64]  # [K]
-    low: NDArray[np.float64]  # [K] NaN with fewer than two lanes
-    high: NDArray[np.float64]  # [K]
-
-
 class Interval(NamedTuple):
-    """A statistic over lanes, and where it lies with 95% confidence."""
+    """A statistic over lanes, and where it lies with 95% confidence: numbers, or [K] at so many moments."""
 
-    centre: float
-    low: float  # NaN with fewer than two lanes
-    high: float
+    centre: Any
+    low: Any  # NaN with fewer than two lanes
+    high: Any
 
     def known(self) -> list[float]:
         """Those of the three that are numbers."""
@@ -71,9 +63,9 @@ def bootstrap(samples: Strata, statistic: Callable[..., Any]) -> NDArray[np.floa
     return np.stack([centre, *np.quantile(statistic(*drawn), (0.025, 0.975), axis=0)])
 
 
-def band(lanes: NDArray[Any], statistic: Statistic) -> Band:
+def band(lanes: NDArray[Any], statistic: Statistic) -> Interval:
     """The statistic over each row of `lanes` [K, L]."""
-    return Band(*np.array([bootstrap([row], statistic) for row in lanes]).reshape(-1, 3).T)
+    return Interval(*np.array([bootstrap([row], statistic) for row in lanes]).reshape(-1, 3).T)
 
 
 def interval(lanes: Lanes, statistic: Statistic) -> Interval:
@@ -82,7 +74,6 @@ def interval(lanes: Lanes, statistic: Statistic) -> Interval:
 
 
 def difference(ours: Lanes, theirs: Lanes, statistic: Statistic) -> Interval:
-    """Our statistic less theirs."""
     return Interval(*map(float, bootstrap((ours, theirs), lambda x, y: statistic(x) - statistic(y))))
 
 
@@ -95,13 +86,13 @@ def stratified(strata: Strata, statistic: Statistic) -> Interval:
     return Interval(*map(float, found))
 
 
-def profile(strata: Strata, thresholds: NDArray[np.float64]) -> Band:
+def profile(strata: Strata, thresholds: NDArray[np.float64]) -> Interval:
     """Performance profile: the share of lanes above each threshold [K], the mean over tasks."""
 
     def above(*lanes: NDArray[np.float64]) -> Any:
         return np.mean([np.mean(each[..., None] > thresholds, axis=-2) for each in lanes], axis=0)
 
-    return Band(*np.broadcast_to(bootstrap(strata, above).T, (len(thresholds), 3)).T)
+    return Interval(*np.broadcast_to(bootstrap(strata, above).T, (len(thresholds), 3)).T)
 
 
 def improvement(ours: Strata, theirs: Strata) -> Interval:

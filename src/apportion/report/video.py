@@ -214,5 +214,4 @@ class Strip:
 
 
 def _encoder() -> str:
-    """Where ffmpeg is."""
     return str(extra("imageio_ffmpeg", "videos need ffmpeg", "video").get_ffmpeg_exe())

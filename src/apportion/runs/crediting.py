@@ -4,7 +4,6 @@ Every answer is a function of the draws of their rewards (`credit.Steps`); where
 what its method has learned.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,7 +84,10 @@ def relabel_rows(
             found = {name: values + np.repeat(missing, some.lengths) for name, values in found.items()}
         earned.append(found.pop(REWARD))
         if explainer is not None:
-            on = partial(_told, tell, episodes.start, len(rows.lengths))
+
+            def on(done: int, of: int, before: int = episodes.start) -> None:
+                tell(before + done, len(rows.lengths))
+
             parts, bounds = _shares(explainer, learned.sound, log, on)
             shares.append(parts)
             found |= bounds
@@ -98,11 +100,6 @@ def relabel_rows(
             free += "_"
         whole[free] = reward - sum(whole.values())
     return Earned(rows, reward, whole, _joined(columns))
-
-
-def _told(tell: Tell, before: int, whole: int, done: int, of: int) -> None:
-    """Of a part, what it is of all."""
-    tell(before + done, whole)
 
 
 def _joined(parts: list[Columns]) -> Columns:

@@ -147,7 +147,6 @@ def _state_of_files(run: RunFolder) -> tuple[Any, ...]:
 
 
 def check_lane(lane: int, lanes: int, run: RunFolder) -> None:
-    """Complain of a lane that the run does not have."""
     check(0 <= lane < lanes, f"no lane {lane}: {run.path} has lanes 0 to {lanes - 1}")
 
 

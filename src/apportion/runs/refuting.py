@@ -7,7 +7,7 @@ run's.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,19 +28,15 @@ APART = 0.2  # share of the episodes by which each fit is judged
 Rng = np.random.Generator
 
 
-class _Other(NamedTuple):
-    """Episodes that differ from the run's, and of these which are learned from."""
-
-    log: Log
-    episodes: NDArray[np.int64]
+Other = tuple[Log, NDArray[np.int64]]  # episodes that differ from the run's; which are learned from
 
 
-def _shuffled(log: Log, rng: Rng) -> _Other:
+def _shuffled(log: Log, rng: Rng) -> Other:
     """Outcomes stand at other episodes."""
-    return _Other(log._replace(totals=rng.permutation(log.totals)), np.arange(len(log.totals)))
+    return log._replace(totals=rng.permutation(log.totals)), np.arange(len(log.totals))
 
 
-def _with_random(log: Log, rng: Rng) -> _Other:
+def _with_random(log: Log, rng: Rng) -> Other:
     """One more column, of normal numbers."""
     states = len(log.observation_names)
     names = (*log.observation_names, RANDOM)
@@ -52,17 +48,13 @@ def _with_random(log: Log, rng: Rng) -> _Other:
         levels=(*levels[:states], 0, *levels[states:]),
         inputs=(*inputs[:states], RANDOM, *inputs[states:]),
     )
-    return _Other(more, np.arange(len(log.totals)))
+    return more, np.arange(len(log.totals))
 
 
-def _halved(log: Log, rng: Rng) -> _Other:
-    return _Other(log, set_aside(log, 0.5, rng))
-
-
-CASES: dict[str, Callable[[Log, Rng], _Other]] = {
+CASES: dict[str, Callable[[Log, Rng], Other]] = {
     "outcomes shuffled": _shuffled,
     "a random column": _with_random,
-    "half of the episodes": _halved,
+    "half of the episodes": lambda log, rng: (log, set_aside(log, 0.5, rng)),
 }
 
 
@@ -110,7 +102,7 @@ def refute(
 
 def _again(
     yes_no: bool,
-    other: Callable[[Log, Rng], _Other],
+    other: Callable[[Log, Rng], Other],
     log: Log,
     draw: int,
     some: NDArray[np.int64],

@@ -43,7 +43,6 @@ def damaged(folder: Path, sizes: Sizes) -> list[str]:
 
 
 def read(folder: Path, step: int, sizes: Sizes) -> Arrays:
-    """The arrays of one snapshot."""
     path = place(folder, step)
     try:
         return _fitting(path, sizes)

@@ -171,7 +171,6 @@ def policy_batch(
 
 
 def update_policy(backbone: Backbone, state: AgentState, lesson: PolicyBatch) -> tuple[AgentState, Metrics]:
-    """Optimise the policy."""
     policy, metrics = backbone.update(state.backbone, *lesson)
     return state._replace(backbone=policy), metrics
 

@@ -73,16 +73,16 @@ class Imagine:
 
 @dataclass(frozen=True)
 class _Saved:
-    """What `Config.to_dict` writes; each part is read by its own class."""
+    """What `Config.to_dict` writes; whose settings those of method and backbone are, their names say."""
 
-    env: dict[str, Any]
+    env: EnvConfig
     method: dict[str, Any]
     backbone: dict[str, Any]
-    schedule: dict[str, Any]
+    schedule: Schedule
     seed: int
     lanes: int
     normalise: bool
-    imagine: dict[str, Any]
+    imagine: Imagine
 
 
 @dataclass(frozen=True)
@@ -189,15 +189,12 @@ class Config:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Config":
         """What `to_dict` wrote; UserError where it is damaged."""
-        saved = vars(from_dict(_Saved, data))
-        found: dict[str, Any] = {name: saved[name] for name in ("seed", "lanes", "normalise")}
+        found: dict[str, Any] = dict(vars(from_dict(_Saved, data)))
         for part, find in (("method", methods.find), ("backbone", backbones.find)):
-            settings = dict(saved[part])
+            settings = found[part]
             name = settings.pop("name", None)
             check(isinstance(name, str), f"{part}.name is missing")
             found[part] = name
             if (part, name) != ("backbone", NO_POLICY):
                 found[f"{part}_config"] = from_dict(find(name).config, settings, f"{part}.")
-        for part, schema in (("env", EnvConfig), ("schedule", Schedule), ("imagine", Imagine)):
-            found[part] = from_dict(schema, saved[part], f"{part}.")
         return cls(**found)

@@ -79,7 +79,6 @@ EXPERIMENTS = {name: _experiment(name, data) for name, data in _DATA["experiment
 
 
 def find(name: str) -> Experiment:
-    """The experiment of this name."""
     check(name in EXPERIMENTS, f"unknown experiment {name!r}{nearest(name, EXPERIMENTS)}")
     return EXPERIMENTS[name]
 

@@ -180,9 +180,7 @@ def segment_errors(rewards: Rewards, masks: Float[Array, "2 I"], segments: Segme
     ends = last & segments.terminated[:, None]
     x = inputs(segments.observations[:, :-1], segments.actions, segments.observations[:, 1:], ends)
     found = predict(rewards, masks, x)
-    return jax.vmap(
-        lambda r: losses.segment_errors(r, segments.mask, segments.total, segments.length, segments.base)
-    )(found)
+    return jax.vmap(lambda rewards: losses.segment_errors(rewards, segments))(found)
 
 
 def _mean_square(errors: Float[Array, "2 M"], importance: Float[Array, "M"]) -> Float[Array, "2"]:

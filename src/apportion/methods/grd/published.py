@@ -124,7 +124,7 @@ def model_loss(
     mask = jnp.concatenate(to_reward)
     x = jnp.concatenate([segments.observations[:, :-1], segments.actions], axis=-1)
     rewards = predict_reward(model.reward, mask, x)
-    reward_loss = losses.return_loss(rewards, segments.mask, segments.total, segments.length, segments.base)
+    reward_loss = losses.return_loss(rewards, segments)
     to_state = sample_masks(dynamics_key, (on.state_to_state, on.action_to_state), config.temperature)
     found = predicted(model.dynamics, steps.observation, steps.action, *to_state, config)
     dynamics_loss = losses.mixture_nll(steps.next_observation, *found)
