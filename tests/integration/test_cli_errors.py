@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from apportion import __version__
-from apportion.cli import VERBS, main
+from apportion.cli import VERBS
 from apportion.methods import grd
 from apportion.runs import recording
 from apportion.training.settings import Config
@@ -96,16 +96,18 @@ def test_list() -> None:
         (["list", "everything"], "invalid choice 'everything'"),
         (["show"], "Missing from apportion show: RUN"),
         (["resume", "runs/a", "--steps", "0"], "--steps 0 must be at least 1"),
+        (["compare"], "no run folder given: name at least one"),
+        (["compare", "RUN", "--figure", "curves.doc"], "no figure as 'curves.doc': let its name end in .svg"),
+        (["compare", "RUN", "--at", "-1"], "--at -1 must not be negative"),
+        (["compare", "RUN", "--metric", "fame"], "invalid choice 'fame'"),
     ],
 )
 def test_a_wrong_command_line_is_code_2(words: list[str], reason: str) -> None:
     refused(apportion(*words), 2, reason)
 
 
-def test_null_characters_are_refused_where_a_program_passes_them(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["compare", "runs\0"])
-    assert capsys.readouterr().err.startswith("error: a word with a null character")
+def test_null_characters_are_refused_where_a_program_passes_them() -> None:
+    refused(apportion("compare", "runs\0"), 1, "a word with a null character")
 
 
 class _Terminal(io.StringIO):

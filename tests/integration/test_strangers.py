@@ -22,7 +22,7 @@ from apportion.data.reading import read_rows
 from apportion.front.sweep.planning import plan
 from apportion.front.sweep.process import clear_way
 from apportion.runs.folder import RunFolder, is_held
-from driver import apportion
+from driver import apportion, refused
 from synthetic_runs import Recipe, make_run, make_spec
 
 SMALL = Recipe(lanes=2, length=4, evaluations=2, episode_snapshots=1)
@@ -69,8 +69,7 @@ def test_a_module_that_somebody_names_is_found_there_and_only_then(
     assert "there is no 'make' in my_learner_of_42" in answer.err
     assert sys.path == before
     for half in (":", "a:", ":b"):
-        answer = apportion("train", "apportion/Greenhouse-v0", "--method", half)
-        assert (answer.code, answer.err.count("\n"), answer.err[:7]) == (2, 1, "error: ")
+        refused(apportion("train", "apportion/Greenhouse-v0", "--method", half), 2, "")
 
 
 # --- Links, pipes, devices and giant files
@@ -212,15 +211,12 @@ def test_json_without_end_is_refused_wherever_it_is_read(run: RunFolder, tmp_pat
         parse_json(text)
     file = tmp_path / "given.json"
     file.write_text(text)
-    for words in (
-        ("report", run.path, "--names", file, "--no-env"),
-        ("compare", run.path, "--random", file),
-        ("train", "apportion/Greenhouse-v0", "--env.kwargs", text),
+    for code, *words in (
+        (1, "report", run.path, "--names", file, "--no-env"),
+        (1, "compare", run.path, "--random", file),
+        (2, "train", "apportion/Greenhouse-v0", "--env.kwargs", text),
     ):
-        answer = apportion(*words)
-        assert answer.code in (1, 2)
-        assert answer.err.startswith("error: ")
-        assert answer.err.count("\n") == 1
+        refused(apportion(*words), code, "")
 
 
 # --- Nothing changes or is lost silently

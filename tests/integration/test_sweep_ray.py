@@ -10,7 +10,7 @@ import pytest
 from sweeps import JOB, assert_same_numbers, closed_gate, owner, sweep_file
 
 from apportion.front.sweep import on_ray
-from driver import Answer, Run, apportion
+from driver import Answer, Run, apportion, refused
 from waiting import gone, wait_until
 
 pytestmark = [
@@ -58,8 +58,7 @@ def test_storage_that_the_machines_cannot_see_is_refused(
     monkeypatch.chdir(tmp_path)
     out = "/proc/self/cwd/out"
     answer = apportion("sweep", sweep_file(tmp_path / "one.toml"), "--out", out, *machines.words)
-    assert (answer.code, answer.out, answer.err.count("\n")) == (1, "", 1)
-    assert answer.err.startswith(f"error: {out} of this machine is not there on ")
+    refused(answer, 1, f"error: {out} of this machine is not there on ")
     assert answer.err.endswith(": choose an --out on storage that all of them share\n")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".lock", "logs", "sweep.json"]
 

@@ -36,8 +36,7 @@ def _records(count: int) -> list[Record]:
 
 @pytest.fixture(scope="module")
 def state() -> State:
-    found: State = jax.jit(lambda key: METHOD.init(key, builders.SPEC))(jax.random.key(0))
-    return found
+    return builders.initial(METHOD)
 
 
 def _look(state: State, records: list[Record], segments: int | None = None) -> State:

@@ -238,14 +238,6 @@ def test_what_is_no_run_is_refused_and_what_lies_beside_is_left_out(tmp_path: Pa
         compare_runs([tmp_path], metric="success")
 
 
-@pytest.mark.parametrize(
-    "words", [(), ("RUN", "--figure", "curves.doc"), ("RUN", "--at", "-1"), ("RUN", "--metric", "fame")]
-)
-def test_a_wrong_command_line_is_said_in_a_line(words: tuple[str, ...]) -> None:
-    answer = apportion("compare", *words)
-    assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
-
-
 def test_no_table_cuts_names_or_numbers_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a narrow screen they go over several lines; in a pipe, which has no edge, they stand in one."""
     for rate in (1e-3, 2e-3):

@@ -3,7 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -154,27 +154,22 @@ class Recorder:
             self.wants_stop |= False in answers
 
 
+@dataclass(eq=False)
 class _Training:
     """Writes what a training yields into its run folder."""
 
-    def __init__(
-        self,
-        run: RunFolder,
-        config: Config,
-        checkpoints: Checkpoints,
-        quiet: bool,
-        listeners: Sequence[Listener],
-        pool: Pool,
-    ) -> None:
-        self.run = run
-        self.pool = pool
-        self.config = config
-        self.checkpoints = checkpoints
-        self.quiet = quiet
-        self.recorder = Recorder(run, listeners, lambda line: self._say([line]))
+    run: RunFolder
+    config: Config
+    checkpoints: Checkpoints
+    quiet: bool
+    listeners: Sequence[Listener]
+    pool: Pool
+
+    def __post_init__(self) -> None:
+        self.recorder = Recorder(self.run, self.listeners, lambda line: self._say([line]))
         self.recorder.faults = self._faults
         self.notes: list[str] = []
-        self.watch = Watch(config.seeds, config.normalise)
+        self.watch = Watch(self.config.seeds, self.config.normalise)
         self.best: checkpoint.Best | None = None
         # A step, its metrics [L] that are still being computed, and which lanes stand still: not written yet.
         self.to_come: tuple[int, Metrics, Callable[[], NDArray[np.bool_]]] | None = None
