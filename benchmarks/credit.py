@@ -151,7 +151,7 @@ def closed_form(log: Log) -> tuple[Any, Any, Any, float]:
         tuple(f"a{n}" for n in range(log.actions[0].shape[1])),
     )
     credit = fit_credit(spec_of("log", as_log), [records[n] for n in order[count // 5 :]], held_out, 0)
-    steps = list(credit.of_episodes([rows_of(each) for each in records], None, log.totals))
+    steps = list(credit.of_episodes(rows_of(records), None, log.totals))
     reward = np.concatenate([each.reward for each in steps])
     low, high = (np.concatenate(end) for end in zip(*(each.within(INTERVAL) for each in steps), strict=True))
     return reward, low, high, float(credit.facts["determined"])

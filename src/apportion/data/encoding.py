@@ -8,7 +8,7 @@ counted from their mean.
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -67,15 +67,15 @@ class Coded:
         return np.where(np.isnan(values), self.fill, values) - self.origin
 
     def _codes(self, source: str, column: Column) -> Floats:
-        place = {level: number for number, level in enumerate(self.levels)}
-        codes = np.empty(len(column))
-        for row, value in enumerate(column):
+        place, known = {level: float(number) for number, level in enumerate(self.levels)}, dict[Any, float]()
+        values = column.tolist()
+        for value in dict.fromkeys(values):
             text = UNKNOWN if value is None or value != value else str(value)
             if text not in place:
                 wrong = f"column {self.name!r} holds {text!r}, the run knows {', '.join(self.levels)}"
-                raise UserError(f"{source}, row {row + 1}: {wrong}")
-            codes[row] = place[text]
-        return codes
+                raise UserError(f"{source}, row {values.index(value) + 1}: {wrong}")
+            known[value] = place[text]
+        return np.array([known[value] for value in values])
 
 
 class _Dimension(NamedTuple):
@@ -103,8 +103,9 @@ class _Dimension(NamedTuple):
             return numbers
         if self.kind == "missing":
             return np.isnan(np.asarray(column, np.float64)).astype(np.float64)
-        now = rows.split((numbers == self.level).astype(np.float64))
-        return np.concatenate([np.cumsum(each) > each for each in now]).astype(np.float64)
+        now = (numbers == self.level).astype(np.float64)
+        past = np.cumsum(now) - now  # before each row of the table, other episodes included
+        return np.asarray(past > np.repeat(past[rows.starts], rows.lengths), np.float64)
 
     def after(self, rows: Rows) -> Floats:
         """[E] after the last steps."""

@@ -48,7 +48,7 @@ class Rows(NamedTuple):
 
     def split(self, values: NDArray[Any]) -> list[NDArray[Any]]:
         """[N, ...] by episode."""
-        return np.split(values, self.starts[1:])
+        return cut(values, self.lengths)
 
     def some(self, episodes: slice) -> "Rows":
         """These episodes alone."""
@@ -80,6 +80,11 @@ class Rows(NamedTuple):
             actions={name: self.actions[mine] for name, mine in zip(actions, done, strict=True)},
             last=None if last is None else {n: last[mine] for n, mine in zip(states, own, strict=True)},
         )
+
+
+def cut(values: NDArray[Any], lengths: NDArray[np.int64]) -> list[NDArray[Any]]:
+    """[N, ...] in parts of these lengths [E]; np.split takes long for many."""
+    return [values[start:end] for start, end in itertools.pairwise([0, *np.cumsum(lengths).tolist()])]
 
 
 class Log(NamedTuple):
@@ -211,26 +216,30 @@ def episode_outcomes(
     before_last[starts + lengths - 1] = False
     if before_last.any() and np.all(outcome[before_last] == 0):
         outcome = np.where(before_last, np.nan, outcome)
-    totals = np.full(len(lengths), np.nan)
-    for number, (start, length) in enumerate(zip(starts, lengths, strict=True)):
-        if paid or not np.isnan(outcome[start : start + length]).all():
-            totals[number] = _outcome(source, name, outcome, int(start), int(length), episode[start])
-    return totals
+    filled = ~np.isnan(outcome)
+    first = np.minimum.reduceat(np.where(filled, np.arange(len(outcome)), len(outcome) - 1), starts)
+    wrong = filled & ((outcome != np.repeat(outcome[first], lengths)) | np.isinf(outcome))
+    count = np.add.reduceat(filled, starts, dtype=np.int64)
+    for number in np.flatnonzero(np.add.reduceat(wrong, starts, dtype=np.int64) | (paid & (count == 0))):
+        _complain(source, name, outcome, int(starts[number]), int(lengths[number]), episode[starts[number]])
+    return np.where(count > 0, outcome[first], np.nan)
 
 
 def _said(source: str, name: str, outcome: Column) -> NDArray[np.float64]:
     """[N] words for yes and no as 1 and 0."""
-    said = []
-    for row, value in enumerate(outcome, start=1):
+    known: dict[Any, float] = {}
+    for value in dict.fromkeys(outcome.tolist()):
         text = "" if value is None else str(value).strip().lower()
         if text not in _OUTCOMES:
             wrong = f"column {name!r} holds {value!r}, and outcomes are numbers, or yes and no"
+            row = outcome.tolist().index(value) + 1
             raise UserError(f"{source}, row {row}: {wrong}: write 1234.5, or yes")
-        said.append(_OUTCOMES[text])
-    return np.array(said)
+        known[value] = _OUTCOMES[text]
+    return np.array([known[value] for value in outcome.tolist()])
 
 
-def _outcome(source: str, name: str, outcome: Column, start: int, length: int, episode: Any) -> float:
+def _complain(source: str, name: str, outcome: Column, start: int, length: int, episode: Any) -> None:
+    """Of an episode without an outcome, with two, or with one that is infinite."""
     filled = start + np.flatnonzero(~np.isnan(outcome[start : start + length]))
     rows = f"{source}, rows {start + 1} to {start + length}"
     absent = f"{rows}: episode {_shown(episode)} has no {name!r}: fill it in, or remove the episode"
@@ -243,7 +252,6 @@ def _outcome(source: str, name: str, outcome: Column, start: int, length: int, e
             raise UserError(f"{said}: give one, in its last row or in all; {several}")
     infinite = f"{source}, row {filled[0] + 1}: {name!r} is infinite: mend it, or remove the episode"
     check(bool(np.isfinite(outcome[filled[0]])), infinite)
-    return float(outcome[filled[0]])
 
 
 def episode_ends(
@@ -289,7 +297,7 @@ def _truths(source: str, name: str, flags: Column, way_out: str) -> NDArray[np.f
 def _absent(column: Column) -> NDArray[np.bool_]:
     """Where nothing stands."""
     if column.dtype == object:
-        return np.array([value is None for value in column], np.bool_)
+        return np.array([value is None for value in column.tolist()], np.bool_)
     return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), np.bool_)
 
 

@@ -19,12 +19,13 @@ from apportion.core.categories import expanded, input_names, input_owners, owner
 from apportion.core.config import UserError, check, from_dict, one_line
 from apportion.core.spec import REWARD_BLOCKS, Spec
 from apportion.core.types import Record
+from apportion.data.rows import cut
 from apportion.graph import posterior as posteriors
 from apportion.graph.bernoulli import log_losses
 from apportion.graph.posterior import Posterior
 from apportion.runs.atomic import read_arrays, write_arrays
 from apportion.runs.folder import RunFolder
-from apportion.training.offline import with_last
+from apportion.training.offline import after_last
 
 Floats = NDArray[np.float64]
 
@@ -107,13 +108,18 @@ class Credit(NamedTuple):
         """Of whole episodes [T, D], which the method gave `learned` [T] each, if it did; outcomes [E] are NaN
         where they are not known; yes or no does not tell what steps earned together. Which episodes these
         are, and their steps one after the other: many at once, for each call takes a while of its own."""
-        constant = self.posterior.per_segment
-        earned = np.full(len(totals), np.nan) if self.posterior.yes_no else totals - constant[0]
         lengths = np.array([len(rows) for rows in episodes], np.int64)
         for some in blocks(lengths, STEPS):
             own = None if learned is None else np.concatenate(learned[some])
-            steps = self.of_steps(np.concatenate(episodes[some]), own)
-            yield some, steps.paid(earned[some], constant - constant[0], lengths[some])
+            yield some, self.of_block(np.concatenate(episodes[some]), own, totals[some], lengths[some])
+
+    def of_block(
+        self, rows: Floats, learned: NDArray[Any] | None, totals: Floats, lengths: NDArray[np.int64]
+    ) -> "Steps":
+        """The same of rows [N, D] of some episodes, not too many, one after the other."""
+        constant = self.posterior.per_segment
+        earned = np.full(len(totals), np.nan) if self.posterior.yes_no else totals - constant[0]
+        return self.of_steps(rows, learned).paid(earned, constant - constant[0], lengths)
 
     def of_episodes(
         self, episodes: list[NDArray[Any]], learned: list[NDArray[Any]] | None, totals: Floats
@@ -130,7 +136,7 @@ class Credit(NamedTuple):
     ) -> Iterator["Steps"]:
         """Of whole episodes, whose outcomes count where they are `paid`."""
         totals = np.array([record.total if paid else np.nan for record in records], np.float64)
-        return self.of_episodes([rows_of(record) for record in records], learned, totals)
+        return self.of_episodes(rows_of(records), learned, totals)
 
     def divided(self, steps: "Steps", lengths: NDArray[np.int64]) -> Floats:
         """[N, K+1] what each step of whole episodes adds to the probability of yes that there is without any
@@ -142,14 +148,14 @@ class Credit(NamedTuple):
         rate = np.where(large, (expit(base + total) - expit(base)) / np.where(large, total, 1.0), slope)
         return np.asarray(drawn * np.repeat(rate, lengths, axis=0) * (1 - 2 * self.posterior.flips))
 
-    def changes(self, steps: "Steps", interval: float) -> tuple[Floats, Floats, Floats]:
-        """[T] by how much each step of a whole episode changed the probability of yes, beside the usual step
-        in its place, and the ends of an interval."""
+    def changes(self, steps: "Steps", lengths: NDArray[np.int64]) -> Floats:
+        """[N, K+1] by how much each step of whole episodes changed the probability of yes, beside the usual
+        step in its place."""
         drawn = steps.drawn()
-        log_odds = self.posterior.per_segment + drawn.sum(axis=0)
-        found = expit(log_odds) - expit(log_odds - (drawn - self.posterior.per_step))
-        found *= 1 - 2 * self.posterior.flips
-        return found[:, 0], *quantiles(found, interval)
+        log_odds = self.posterior.per_segment + np.add.reduceat(drawn, np.cumsum(lengths) - lengths)
+        without = np.repeat(log_odds, lengths, axis=0) - (drawn - self.posterior.per_step)
+        found = np.repeat(expit(log_odds), lengths, axis=0) - expit(without)
+        return np.asarray(found * (1 - 2 * self.posterior.flips))
 
 
 class Steps(NamedTuple):
@@ -216,13 +222,17 @@ def half_width(interval: float) -> float:
     return float(norm.ppf(0.5 + interval / 2))
 
 
-def rows_of(record: Record) -> NDArray[np.float64]:
-    """[T, 2 S + A + 1] of an episode."""
-    length = len(record.actions)
-    end = np.zeros((length, 1))
-    end[-1] = record.terminated
-    seen = with_last(record.observations, length)
-    return as_rows(seen[:-1], record.actions, end, seen[1:])
+def rows_of(records: Sequence[Record]) -> list[Floats]:
+    """[T, 2 S + A + 1] of each episode."""
+    lengths = np.array([len(record.actions) for record in records], np.int64)
+    sizes = np.array([len(record.observations) for record in records], np.int64)
+    every, first = np.concatenate([record.observations for record in records]), np.cumsum(sizes) - sizes
+    seen = every[np.arange(lengths.sum()) + np.repeat(first - np.cumsum(lengths) + lengths, lengths)]
+    after, known, last = after_last(seen, lengths), sizes > lengths, np.cumsum(lengths) - 1
+    after[known] = every[(first + lengths)[known]]
+    following, end = np.roll(seen, -1, axis=0), np.zeros((len(seen), 1))
+    following[last], end[last, 0] = after, [record.terminated for record in records]
+    return cut(as_rows(seen, np.concatenate([record.actions for record in records]), end, following), lengths)
 
 
 def as_rows(
@@ -237,7 +247,7 @@ def fit_credit(
     spec: Spec, learned: list[Record], held_out: list[Record], seed: int, yes_no: bool = False
 ) -> Credit:
     """From the episodes that a method learns from, too; held-out ones tell how far it can be relied on."""
-    rows, behind = [rows_of(record) for record in learned], [rows_of(record) for record in held_out]
+    rows, behind = rows_of(learned), rows_of(held_out)
     totals, paid = (np.array([record.total for record in each], np.float64) for each in (learned, held_out))
     whose, moves = np.append(input_owners(spec), len(input_names(spec))), learned[0].observations.shape[1]
     whose = np.append(whose, whose[:moves] + len(input_names(spec)) + 1)
@@ -326,7 +336,7 @@ def weighed(
     learned = [np.asarray(np.mean(each, axis=0, dtype=np.float64)) for each in zip(*sound, strict=True)]
     shown = held_out[: len(learned)]
     paid = np.array([record.total for record in shown], np.float64)
-    facts["determined"], _ = _determined(found, [rows_of(record) for record in shown], learned, paid)
+    facts["determined"], _ = _determined(found, rows_of(shown), learned, paid)
     return found
 
 

@@ -116,23 +116,19 @@ def _columns(spec: Spec, credit: Credit | None, log: Log, rewards: Floats | None
     if credit is None:
         return {REWARD: np.zeros(0) if rewards is None else rewards}
     records, answers = records_of(spec, log), log.answers
-    ends = np.cumsum([len(record.actions) for record in records])[:-1]
-    given = None if rewards is None else np.split(rewards, ends)
-    steps = list(credit.of_records(records, given, paid=True))
+    lengths = np.array([len(each) for each in log.actions], np.int64)
+    steps = credit.of_block(np.concatenate(rows_of(records)), rewards, log.totals, lengths)
     if answers is not None and exact:
-        each = [credit.divided(own, np.array([len(own.reward)])) for own in steps]
-        parts = np.concatenate(each) * (answers[1] - answers[0])
-        return _with_ends(REWARD, [(parts[:, 0], *quantiles(parts, INTERVAL))])
-    found = _with_ends(REWARD, [(each.reward, *each.within(INTERVAL)) for each in steps])
-    if answers is not None:
-        found |= _with_ends(_CHANGE, [credit.changes(each, INTERVAL) for each in steps])
-    return found
+        return _with_ends(REWARD, credit.divided(steps, lengths) * (answers[1] - answers[0]))
+    low, high = steps.within(INTERVAL)
+    found = {REWARD: steps.reward, f"{REWARD}_low": low, f"{REWARD}_high": high}
+    return found if answers is None else found | _with_ends(_CHANGE, credit.changes(steps, lengths))
 
 
-def _with_ends(name: str, parts: list[tuple[Floats, Floats, Floats]]) -> Columns:
-    """[N] what is expected, and between which bounds, of some episodes."""
-    middle, low, high = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return {name: middle, f"{name}_low": low, f"{name}_high": high}
+def _with_ends(name: str, drawn: Floats) -> Columns:
+    """[N] what is expected, and between which bounds, of draws [N, K+1]."""
+    low, high = quantiles(drawn, INTERVAL)
+    return {name: drawn[:, 0], f"{name}_low": low, f"{name}_high": high}
 
 
 def _shares(explainer: Explainer, lanes: list[int], log: Log, tell: Tell) -> tuple[Columns, Columns]:
@@ -169,14 +165,21 @@ class _Kinds(NamedTuple):
         """By the values of a column."""
         columns: dict[str, Column] = {**rows.states, **rows.actions}
         check(by in columns, f"{rows.source}: the run reads no column {by!r}{nearest(by, list(columns))}")
-        texts = [
-            value if isinstance(value, str) else UNKNOWN if value is None or value != value else f"{value:g}"
-            for value in columns[by]
-        ]
-        names, codes = np.unique(np.array(texts, object), return_inverse=True)
+        values = columns[by].tolist()
+        texts = {
+            value: value
+            if isinstance(value, str)
+            else UNKNOWN
+            if value is None or value != value
+            else f"{value:g}"
+            for value in values
+        }
+        names = sorted(set(texts.values()))
+        place = {name: number for number, name in enumerate(names)}
+        codes = np.array([place[texts[value]] for value in values], np.int64)
         many = f"--by {by}: it has {len(names):,} different values, and {MOST_CATEGORIES} are the most"
         check(len(names) <= MOST_CATEGORIES, f"{many}: group them")
-        return cls(names.tolist(), codes)
+        return cls(names, codes)
 
     def sums(self, values: Floats | None = None) -> Floats:
         """[V] of values [N], or how many steps there are."""
@@ -220,7 +223,7 @@ def credit_of_kinds(
     them `learned` rewards, if one counts, and what simple rules say. Intervals hold what is not known of
     rewards, and that other episodes might have been logged."""
     kinds = _Kinds.of(rows, by)
-    episodes = [rows_of(record) for record in records_of(spec, log)]
+    episodes = rows_of(records_of(spec, log))
     drawn, rates = _earned(credit, episodes, rows, log, kinds, learned, tell)
     shares = drawn / np.where(drawn.sum(axis=0) == 0, np.nan, drawn.sum(axis=0))
     (low, high), (share_low, share_high) = quantiles(drawn, INTERVAL), quantiles(shares, INTERVAL)

@@ -186,13 +186,19 @@ def chunk_of(episodes: list[Arrays], rows: int, segments: int) -> Chunk:
 
 
 def with_last(observations: NDArray[Any], length: int) -> NDArray[Any]:
-    """[T+1, S]; where the last one is not known, what moved moves on: a last step that leads nowhere could be
-    told from all others, and be paid for anything. What is 0 or 1 throughout, as categories are, stays."""
+    """[T+1, S], also where the last one is not known."""
     if len(observations) > length:
         return observations
-    stays = ((observations == 0) | (observations == 1)).all(axis=0)
-    moved = observations[-1] - observations[-min(2, length)]
-    return np.concatenate([observations, (observations[-1] + np.where(stays, 0, moved))[None]])
+    return np.concatenate([observations, after_last(observations, np.array([length]))])
+
+
+def after_last(seen: NDArray[Any], lengths: NDArray[np.int64]) -> NDArray[Any]:
+    """[E, S] what stands for the states after the last steps [N, S] of episodes: what moved moves on, for a
+    last step that leads nowhere could be told from all others, and be paid for anything. What is 0 or 1
+    throughout, as categories are, stays."""
+    starts, last = np.cumsum(lengths) - lengths, np.cumsum(lengths) - 1
+    stays = np.logical_and.reduceat((seen == 0) | (seen == 1), starts)
+    return np.asarray(seen[last] + np.where(stays, 0, seen[last] - seen[np.maximum(last - 1, starts)]))
 
 
 def episode_arrays(record: Record) -> Arrays:
