@@ -133,15 +133,17 @@ class _Kept:
     def add(self, common: Fields, listed: list[Fields], columns: Collection[str]) -> None:
         """The steps of an episode, of which it has fields in common; plain columns that were seen so far."""
         for name in (name for name in self.wanted if name in columns):
-            column, usual = self._plain.setdefault(name, [None] * self.count), common.get(name)
-            values = [fields.get(name, usual) for fields in listed]
-            column += [sys.intern(value) if isinstance(value, str) else value for value in values]  # once
+            if name not in self._plain:
+                self._plain[name] = [None] * self.count
+            values = [fields.get(name, common.get(name)) for fields in listed]
+            self._plain[name] += [sys.intern(each) if isinstance(each, str) else each for each in values]
         for name in (name for name in self._vectors if name in self.widths):
             missing = np.full(self.widths[name], np.nan, np.float32)
-            blocks = self._blocks.setdefault(name, [np.tile(missing[:, None], self.count)])
+            if name not in self._blocks:
+                self._blocks[name] = [np.tile(missing[:, None], self.count)]
             values = [fields.get(name, common.get(name)) for fields in listed]
             there = [value if isinstance(value, np.ndarray) else missing for value in values]
-            blocks.append(np.stack(there, axis=1))
+            self._blocks[name].append(np.stack(there, axis=1))
         self.count, before = self.count + len(listed), self.count
         if before.bit_length() < self.count.bit_length():  # now and then
             check_room(str(self.path), self.count * len(self.wanted))
