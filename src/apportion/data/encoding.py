@@ -8,7 +8,7 @@ counted from their mean.
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -67,15 +67,12 @@ class Coded:
         return np.where(np.isnan(values), self.fill, values) - self.origin
 
     def _codes(self, source: str, column: Column) -> Floats:
-        place, known = {level: float(number) for number, level in enumerate(self.levels)}, dict[Any, float]()
-        values = column.tolist()
-        for value in dict.fromkeys(values):
-            text = UNKNOWN if value is None or value != value else str(value)
-            if text not in place:
-                wrong = f"column {self.name!r} holds {text!r}, the run knows {', '.join(self.levels)}"
-                raise UserError(f"{source}, row {values.index(value) + 1}: {wrong}")
-            known[value] = place[text]
-        return np.array([known[value] for value in values])
+        place, values = {level: number for number, level in enumerate(self.levels)}, column.tolist()
+        texts = {value: UNKNOWN if value is None or value != value else str(value) for value in values}
+        for value in (value for value, text in texts.items() if text not in place):
+            wrong = f"column {self.name!r} holds {texts[value]!r}, the run knows {', '.join(self.levels)}"
+            raise UserError(f"{source}, row {values.index(value) + 1}: {wrong}")
+        return np.array([place[texts[value]] for value in values], np.float64)
 
 
 class _Dimension(NamedTuple):

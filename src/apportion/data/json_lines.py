@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from apportion.core.config import Tell, UserError, check, parse_json
 from apportion.data.columns import Choice, Columns, choose
-from apportion.data.rows import PAID, REWARD, Column, Earned, Floats, Rows, check_room
+from apportion.data.rows import PAID, REWARD, Column, Earned, Rows, check_room
 from apportion.data.tables import of_columns
 
 LINE = "line"  # the column that names each episode by its line
@@ -92,70 +93,38 @@ class _Found(NamedTuple):
     @classmethod
     def of(cls, path: Path, steps: str | None, wanted: Collection[str], tell: Tell) -> "_Found":
         """By a look at every line."""
-        columns, kept = dict[str, None](), _Kept(path, wanted)
-        lengths, aside = list[int](), dict[str, str]()
+        columns, widths, aside = dict[str, None](), dict[str, int](), dict[str, str]()
+        lengths, kept = list[int](), dict[str, list[Any]]()  # [N] of fields that are wanted
+        fields = {*wanted, *(name.rpartition("[")[0] for name in wanted)}
         for number, episode in episodes_of(path, tell):
             steps = steps or _guessed(path, episode)
             listed = [flat(step) for step in steps_of(path, number, episode, steps)]
             common = flat(episode, steps)
+            for name, value in chain(common.items(), *(step.items() for step in listed)):
+                if isinstance(value, np.ndarray):
+                    same = widths.setdefault(name, len(value)) == len(value)
+                    sizes = "" if same else f"{len(value)} numbers, and {widths[name]} before"
+                    check(same, f"{path}, line {number}: {name!r} has {sizes}: mend it")
+                elif isinstance(value, list):
+                    aside[name] = f"{name!r} is a list, but no vector of numbers, and left aside"
+                else:
+                    columns[name] = None
+                if name in fields and name not in kept:
+                    check_room(str(path), sum(lengths) * len(wanted))
+                    kept[name] = [None] * sum(lengths)
+            for name, values in kept.items():
+                values += [step.get(name, common.get(name)) for step in listed]
             lengths.append(len(listed))
-            for fields in (common, *listed):
-                for name, value in fields.items():
-                    if isinstance(value, np.ndarray):
-                        before = kept.widths.setdefault(name, len(value))
-                        sizes = f"{len(value)} numbers, and {before} before"
-                        same = before == len(value)
-                        check(same, f"{path}, line {number}: {name!r} has {sizes}: mend it")
-                    elif isinstance(value, list):
-                        aside[name] = f"{name!r} is a list, but no vector of numbers, and left aside"
-                    else:
-                        columns[name] = None
-            kept.add(common, listed, columns)
         check(bool(lengths), f"{path} holds no episode")
         assert steps is not None
-        parts = {f"{name}[{place}]": name for name, width in kept.widths.items() for place in range(width)}
-        plain = [name for name in columns if name not in kept.widths and name not in aside]
-        table = kept.table([name for name in plain if name in wanted])
+        parts = {f"{name}[{place}]": name for name, width in widths.items() for place in range(width)}
+        plain = [name for name in columns if name not in widths and name not in aside]
+        table = {name: _column(path, name, kept[name]) for name in plain if name in wanted}
+        for name in widths.keys() & kept.keys():
+            missing = np.full(widths[name], np.nan, np.float32)
+            rows = [value if isinstance(value, np.ndarray) else missing for value in kept.pop(name)]
+            table |= {f"{name}[{place}]": each for place, each in enumerate(np.array(rows).T.copy())}
         return cls(steps, (*plain, *parts), parts, lengths, tuple(aside.values()), table)
-
-
-class _Kept:
-    """What steps have in those columns that are wanted."""
-
-    def __init__(self, path: Path, wanted: Collection[str]) -> None:
-        self.path, self.wanted = path, wanted
-        self.widths: dict[str, int] = {}  # of vectors that were seen, wanted or not
-        self.count = 0  # steps so far
-        self._vectors = {name.rpartition("[")[0] for name in wanted}
-        self._plain: dict[str, list[Any]] = {}  # [N] of each
-        self._blocks: dict[str, list[Floats]] = {}  # [D, T] of each vector and episode
-
-    def add(self, common: Fields, listed: list[Fields], columns: Collection[str]) -> None:
-        """The steps of an episode, of which it has fields in common; plain columns that were seen so far."""
-        for name in (name for name in self.wanted if name in columns):
-            if name not in self._plain:
-                self._plain[name] = [None] * self.count
-            values = [fields.get(name, common.get(name)) for fields in listed]
-            self._plain[name] += [sys.intern(each) if isinstance(each, str) else each for each in values]
-        for name in (name for name in self._vectors if name in self.widths):
-            missing = np.full(self.widths[name], np.nan, np.float32)
-            if name not in self._blocks:
-                self._blocks[name] = [np.tile(missing[:, None], self.count)]
-            values = [fields.get(name, common.get(name)) for fields in listed]
-            there = [value if isinstance(value, np.ndarray) else missing for value in values]
-            self._blocks[name].append(np.stack(there, axis=1))
-        self.count, before = self.count + len(listed), self.count
-        if before.bit_length() < self.count.bit_length():  # now and then
-            check_room(str(self.path), self.count * len(self.wanted))
-
-    def table(self, plain: list[str]) -> dict[str, Column]:
-        """[N] of these, and of all parts of vectors that are wanted."""
-        found = {name: _column(self.path, name, self._plain[name]) for name in plain}
-        for name, blocks in self._blocks.items():
-            matrix = np.concatenate(blocks, axis=1)
-            parts = {f"{name}[{place}]": values for place, values in enumerate(matrix)}
-            found |= {part: values for part, values in parts.items() if part in self.wanted}
-        return found
 
 
 def _guessed(path: Path, episode: dict[str, Any]) -> str:
@@ -186,7 +155,7 @@ def flat(fields: dict[str, Any], without: str = "", before: str = "") -> Fields:
         elif isinstance(value, list) and value and set(map(type, value)) <= {int, float}:
             found[name] = np.array(value, np.float32)
         else:
-            found[name] = value
+            found[name] = sys.intern(value) if isinstance(value, str) else value  # each text once
     return found
 
 

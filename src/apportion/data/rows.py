@@ -227,15 +227,12 @@ def episode_outcomes(
 
 def _said(source: str, name: str, outcome: Column) -> NDArray[np.float64]:
     """[N] words for yes and no as 1 and 0."""
-    known: dict[Any, float] = {}
-    for value in dict.fromkeys(outcome.tolist()):
-        text = "" if value is None else str(value).strip().lower()
-        if text not in _OUTCOMES:
-            wrong = f"column {name!r} holds {value!r}, and outcomes are numbers, or yes and no"
-            row = outcome.tolist().index(value) + 1
-            raise UserError(f"{source}, row {row}: {wrong}: write 1234.5, or yes")
-        known[value] = _OUTCOMES[text]
-    return np.array([known[value] for value in outcome.tolist()])
+    said = outcome.tolist()
+    texts = {value: "" if value is None else str(value).strip().lower() for value in said}
+    for value in (value for value, text in texts.items() if text not in _OUTCOMES):
+        wrong = f"column {name!r} holds {value!r}, and outcomes are numbers, or yes and no"
+        raise UserError(f"{source}, row {said.index(value) + 1}: {wrong}: write 1234.5, or yes")
+    return np.array([_OUTCOMES[texts[value]] for value in said])
 
 
 def _complain(source: str, name: str, outcome: Column, start: int, length: int, episode: Any) -> None:

@@ -14,7 +14,7 @@ less the first, so that totals tell little of them, and what they may earn is mo
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations, product
 from typing import Any, NamedTuple, Self
 
@@ -34,17 +34,6 @@ _ALONE = (LINE, SQUARE, SIZE, TANH, SIGN, ABOVE, BELOW, *range(WAVES, FUNCTIONS)
 FACTORS = len((_ALONE, _IN_PAIRS, _IN_TRIPLES))  # at the most
 BLOCKS = 2 * FACTORS  # kinds of features: smooth or not, of one dimension, of two and of three
 _SMOOTH = (LINE, SQUARE)
-
-_FUNCTIONS: dict[int, Callable[[NDArray[np.float32]], NDArray[Any]]] = {
-    LINE: lambda z: z,
-    SQUARE: lambda z: z**2 - 1,
-    SIZE: lambda z: np.abs(z) - np.sqrt(2 / np.pi),
-    TANH: np.tanh,
-    SIGN: np.sign,
-    ABOVE: lambda z: np.maximum(z - 1, 0),
-    BELOW: lambda z: np.maximum(-z - 1, 0),
-    STEP: lambda z: z > 0,
-}
 
 Feature = tuple[tuple[int, int], ...]  # dimension and function of each factor
 
@@ -161,46 +150,47 @@ class Products(NamedTuple):
 
     def values(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """[N, P] of rows [N, D]."""
-        table, (first, *others) = self._table(x)
+        return self._multiplied(self._table(x))
+
+    def _multiplied(self, table: NDArray[np.float32]) -> NDArray[np.float32]:
+        first, *others = self._columns().T
         found = table[:, first]
         for column in others:
-            there = np.flatnonzero(column < table.shape[1] - 1)
+            there = np.flatnonzero(column >= 0)
             found[:, there] *= table[:, column[there]]
         return found
 
-    def _table(self, x: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """[N, F + 1] every function of a dimension that is a factor, and 1; and [FACTORS, P] which of these
-        each factor is, the last where there is none."""
-        names = self.dims * FUNCTIONS + self.functions
-        needed = np.unique(names[self.there])
-        z = (np.asarray(x)[:, self.used] - self.mean) / self.std
-        z = np.clip(z, self.quantiles[0], self.quantiles[-1]).astype(np.float32)
-        table = np.ones((len(z), len(needed) + 1), np.float32)
-        for function in np.unique(needed % FUNCTIONS).tolist():
-            places = np.flatnonzero(needed % FUNCTIONS == function)
-            dims = needed[places] // FUNCTIONS
-            table[:, places] = self._function(function, np.asarray(z[:, dims], np.float32), dims)
-        levels, waves = np.linspace(0, np.pi, QUANTILES), np.flatnonzero(needed % FUNCTIONS >= WAVES)
-        for dim in np.unique(needed[waves] // FUNCTIONS).tolist():
-            ranks = np.interp(z[:, dim], self.quantiles[:, dim], levels).astype(np.float32)
-            places = waves[needed[waves] // FUNCTIONS == dim]
-            times = (needed[places] % FUNCTIONS - WAVES + 1).astype(np.float32)
-            table[:, places] = np.cos(ranks[:, None] * times)
-        return table, np.where(self.there, np.searchsorted(needed, names), len(needed)).T
+    def _columns(self) -> NDArray[np.int64]:
+        """[P, FACTORS] of the table; -1, its last, where there is no factor."""
+        rich, plain = np.cumsum(~self.plain) - 1, np.cumsum(self.plain) + FUNCTIONS * np.sum(~self.plain) - 1
+        of_rich = rich[self.dims] * FUNCTIONS + self.functions
+        return np.where(self.there, np.where(self.plain[self.dims], plain[self.dims], of_rich), -1)
 
-    def _function(self, function: int, z: NDArray[np.float32], dims: NDArray[np.int64]) -> NDArray[Any]:
-        """[N, K] of dimensions [N, K], but for waves."""
-        if function == RISING:
-            return z - np.maximum(self.quantiles[0, dims].astype(np.float32), -CLIP)
-        if function == FALLING:
-            return np.minimum(self.quantiles[-1, dims].astype(np.float32), CLIP) - z
-        return np.asarray(_FUNCTIONS[function](z) if function < WAVES else z)
+    def _table(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        """[N, F + 1] every function of every dimension, of plain ones the line only, and 1."""
+        rich = np.flatnonzero(~self.plain)
+        every = (np.asarray(x)[:, self.used] - self.mean) / self.std
+        every = np.clip(every, self.quantiles[0], self.quantiles[-1]).astype(np.float32)
+        z, quantiles = every[:, rich], self.quantiles[:, rich]
+        table = np.empty((len(z), len(rich), FUNCTIONS), np.float32)
+        table[..., LINE], table[..., SQUARE], table[..., SIZE] = z, z**2 - 1, np.abs(z) - np.sqrt(2 / np.pi)
+        table[..., TANH], table[..., SIGN] = np.tanh(z), np.sign(z)
+        table[..., ABOVE], table[..., BELOW] = np.maximum(z - 1, 0), np.maximum(-z - 1, 0)
+        low, high = quantiles[0].astype(np.float32), quantiles[-1].astype(np.float32)
+        table[..., RISING], table[..., FALLING] = z - np.maximum(low, -CLIP), np.minimum(high, CLIP) - z
+        table[..., STEP] = z > 0
+        levels, waves = np.linspace(0, np.pi, QUANTILES), np.arange(1, COSINES + 1, dtype=np.float32)
+        for dim in np.flatnonzero(~self.binary[rich]):
+            ranks = np.interp(z[:, dim], quantiles[:, dim], levels).astype(np.float32)
+            table[:, dim, WAVES:] = np.cos(ranks[:, None] * waves)
+        ones = np.ones((len(z), 1), np.float32)
+        return np.concatenate([table.reshape(len(z), -1), every[:, self.plain], ones], axis=1)
 
     # --- Shapley values of features, by those of their factors
 
     def means(self, background: NDArray[Any]) -> NDArray[np.float32]:
         """[2^FACTORS, P] the background's mean of the product of each subset of factors."""
-        table, columns = self._table(background)
+        table, columns = self._table(background), self._columns().T
         factors = [table[:, column] for column in columns]
         found = []
         for subset in product((False, True), repeat=FACTORS):
@@ -211,7 +201,7 @@ class Products(NamedTuple):
     def shapley(self, x: NDArray[Any], means: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
         """[N, P] for each factor in turn: what it adds to a feature, averaged over the orders in which
         factors become known. A factor that is not there is 1 everywhere, and adds nothing."""
-        table, columns = self._table(x)
+        table, columns = self._table(x), self._columns().T
         a, b, c = (table[:, column] for column in columns)
         mean = means.reshape(*[2] * FACTORS, self.size)  # by whether a, b, c are in the product
         nothing, alone = mean[1, 1, 1], (a * mean[0, 1, 1], b * mean[1, 0, 1], c * mean[1, 1, 0])

@@ -78,7 +78,7 @@ class Credit(NamedTuple):
         """Credit of steps [N, D] which the method gave `learned` [N], if it gave any."""
         draws = self.posterior.rewards(rows)
         apart = np.zeros(len(draws)) if learned is None else learned - draws[:, 0]
-        still = self.belief + (1 - self.belief) * self.unexplained_by_method
+        still = self.belief + (1 - self.belief) * self.belief**0.5  # less noise if the method is right
         return Steps(
             draws[:, 0] + (1 - self.share) * apart,
             draws - draws[:, :1],
@@ -91,11 +91,6 @@ class Credit(NamedTuple):
     def alone(self) -> bool:
         """Whether it is the posterior's only: what a method gives need not be computed."""
         return self.share == 1
-
-    @property
-    def unexplained_by_method(self) -> float:
-        """Of what the posterior leaves unexplained: so much less noise is there if the method is right."""
-        return float(np.sqrt(self.belief))
 
     @property
     def doubt(self) -> float:
@@ -121,22 +116,15 @@ class Credit(NamedTuple):
         earned = np.full(len(totals), np.nan) if self.posterior.yes_no else totals - constant[0]
         return self.of_steps(rows, learned).paid(earned, constant - constant[0], lengths)
 
-    def of_episodes(
-        self, episodes: list[NDArray[Any]], learned: list[NDArray[Any]] | None, totals: Floats
-    ) -> Iterator["Steps"]:
-        """The same, one by one."""
-        for some, steps in self.of_blocks(episodes, learned, totals):
-            start = 0
-            for rows in episodes[some]:
-                yield steps.of(slice(start, start + len(rows)))
-                start += len(rows)
-
     def of_records(
         self, records: Sequence[Record], learned: list[NDArray[Any]] | None, paid: bool
     ) -> Iterator["Steps"]:
-        """Of whole episodes, whose outcomes count where they are `paid`."""
+        """Of whole episodes one by one, whose outcomes count where they are `paid`."""
         totals = np.array([record.total if paid else np.nan for record in records], np.float64)
-        return self.of_episodes(rows_of(records), learned, totals)
+        episodes = rows_of(records)
+        for some, steps in self.of_blocks(episodes, learned, totals):
+            ends = np.cumsum([0, *map(len, episodes[some])]).tolist()
+            yield from (steps.of(slice(*each)) for each in itertools.pairwise(ends))
 
     def divided(self, steps: "Steps", lengths: NDArray[np.int64]) -> Floats:
         """[N, K+1] what each step of whole episodes adds to the probability of yes that there is without any
@@ -346,7 +334,8 @@ def _determined(
     """The share of the variance of steps' credit that is not doubt, and how much steps may vary, doubt
     included, as a standard deviation."""
     some = 1 + int(np.searchsorted(np.cumsum([len(rows) for rows in segments]), STEPS))
-    steps = list(credit.of_episodes(segments[:some], None if learned is None else learned[:some], paid))
+    given = None if learned is None else learned[:some]
+    steps = [each for _, each in credit.of_blocks(segments[:some], given, paid[:some])]
     known = float(np.var(np.concatenate([each.reward for each in steps])))
     whole = max(known + float(np.mean(np.concatenate([each.variance for each in steps]))), 1e-300)
     return known / whole, float(np.sqrt(whole))

@@ -4,7 +4,6 @@ Every answer is a function of the draws of their rewards (`credit.Steps`); where
 what its method has learned.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +73,7 @@ def relabel_rows(
         check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
     explainer = Explainer(run, precision) if credit else None
     earned, shares, columns = list[Floats](), list[Columns](), list[Columns]()
-    for episodes in blocks(rows.lengths, STEPS):
+    for episodes in blocks(rows.lengths, STEPS if explainer is None else _EXPLAINED):
         some = rows.some(episodes)
         first = int(rows.starts[episodes.start])
         given = None if rewards is None else rewards[first : first + int(some.lengths.sum())]
@@ -85,8 +84,7 @@ def relabel_rows(
             found = {name: values + np.repeat(missing, some.lengths) for name, values in found.items()}
         earned.append(found.pop(REWARD))
         if explainer is not None:
-            on = partial(_told, tell, episodes.start, len(rows.lengths))
-            parts, bounds = _shares(explainer, learned.sound, log, on)
+            parts, bounds = _shares(explainer, learned.sound, log)
             shares.append(parts)
             found |= bounds
         columns.append(found)
@@ -98,11 +96,6 @@ def relabel_rows(
             free += "_"
         whole[free] = reward - sum(whole.values())
     return Earned(rows, reward, whole, _joined(columns))
-
-
-def _told(tell: Tell, before: int, whole: int, done: int, of: int) -> None:
-    """Of a part, what it is of all."""
-    tell(before + done, whole)
 
 
 def _joined(parts: list[Columns]) -> Columns:
@@ -131,27 +124,25 @@ def _with_ends(name: str, drawn: Floats) -> Columns:
     return {name: drawn[:, 0], f"{name}_low": low, f"{name}_high": high}
 
 
-def _shares(explainer: Explainer, lanes: list[int], log: Log, tell: Tell) -> tuple[Columns, Columns]:
+def _shares(explainer: Explainer, lanes: list[int], log: Log) -> tuple[Columns, Columns]:
     """[N] of each dimension, the mean over lanes, and the ends of their intervals."""
-    found, spreads = [], []
-    lengths = np.array([len(each) for each in log.actions], np.int64)
-    for episodes in blocks(lengths, _EXPLAINED):  # each call takes a while of its own
-        numbers = range(episodes.start, episodes.stop)
-        steps = steps_of(plain_episode(explainer.spec, log, number) for number in numbers)
-        explained = [explainer.explain(lane, steps, errors=False) for lane in lanes]
-        found.append(np.mean([each.contributions for each in explained], axis=0))
-        if explainer.credit is not None:
-            spreads.append(np.mean([np.asarray(each.deviations) for each in explained], axis=0))
-        tell(episodes.stop, len(lengths))
-    values, bounds = np.concatenate(found), Columns()
-    for place, name in enumerate(explainer.names if spreads else ()):
-        half = half_width(INTERVAL) * np.concatenate([each[:, place] for each in spreads])
-        bounds[f"{CREDIT}_{name}_low"] = values[:, place] - half
-        bounds[f"{CREDIT}_{name}_high"] = values[:, place] + half
+    steps = steps_of(plain_episode(explainer.spec, log, number) for number in range(len(log.totals)))
+    explained = [explainer.explain(lane, steps, errors=False) for lane in lanes]
+    values, bounds = np.mean([each.contributions for each in explained], axis=0), Columns()
+    if explainer.credit is not None:
+        doubt = np.mean([np.asarray(each.deviations) for each in explained], axis=0)
+        for name, middle, half in zip(explainer.names, values.T, half_width(INTERVAL) * doubt.T, strict=True):
+            bounds |= {f"{CREDIT}_{name}_low": middle - half, f"{CREDIT}_{name}_high": middle + half}
     return dict(zip(explainer.names, values.T, strict=True)), bounds
 
 
 # --- By kind of step
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return UNKNOWN if value is None or value != value else f"{value:g}"
 
 
 class _Kinds(NamedTuple):
@@ -166,14 +157,7 @@ class _Kinds(NamedTuple):
         columns: dict[str, Column] = {**rows.states, **rows.actions}
         check(by in columns, f"{rows.source}: the run reads no column {by!r}{nearest(by, list(columns))}")
         values = columns[by].tolist()
-        texts = {
-            value: value
-            if isinstance(value, str)
-            else UNKNOWN
-            if value is None or value != value
-            else f"{value:g}"
-            for value in values
-        }
+        texts = {value: _in_words(value) for value in values}
         names = sorted(set(texts.values()))
         place = {name: number for number, name in enumerate(names)}
         codes = np.array([place[texts[value]] for value in values], np.int64)
