@@ -30,6 +30,7 @@ def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
     """The steps of all episodes. What was chosen before is kept while the file is looked at; else another
     look follows."""
     path = Path(data)
+    check(path.exists(), f"no file {path}")
     of_table = f"--path names a column of a table, which {data} is not: leave it out"
     check(isinstance(columns, Choice) or columns.path is None, of_table)
     given, known = columns, columns.names if isinstance(columns, Choice) else []
@@ -49,16 +50,13 @@ def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
 
 def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
     """Each line that is not empty, and which one it is."""
-    try:
-        with path.open("rb") as file:
-            yield from ((number, line) for number, line in enumerate(file, start=1) if line.strip())
-    except FileNotFoundError:
-        raise UserError(f"no file {path}") from None
+    with path.open("rb") as file:
+        yield from ((number, line) for number, line in enumerate(file, start=1) if line.strip())
 
 
 def episodes_of(path: Path, tell: Tell) -> Iterator[tuple[int, dict[str, Any]]]:
     """The object in each line, and which line it is."""
-    done, whole = 0, path.stat().st_size if path.exists() else 0
+    done, whole = 0, path.stat().st_size
     for number, line in lines_of(path):
         try:
             episode = parse_json(line)
@@ -110,11 +108,12 @@ class _Found(NamedTuple):
                 else:
                     columns[name] = None
                 if name in fields and name not in kept:
-                    check_room(str(path), sum(lengths) * len(wanted))
                     kept[name] = [None] * sum(lengths)
             for name, values in kept.items():
                 values += [step.get(name, common.get(name)) for step in listed]
             lengths.append(len(listed))
+            if len(lengths).bit_count() == 1:  # now and then
+                check_room(str(path), sum(lengths) * len(wanted))
         check(bool(lengths), f"{path} holds no episode")
         assert steps is not None
         parts = {f"{name}[{place}]": name for name, width in widths.items() for place in range(width)}
@@ -134,12 +133,9 @@ def _guessed(path: Path, episode: dict[str, Any]) -> str:
         for name, value in episode.items()
         if isinstance(value, list) and value and all(isinstance(each, dict) for each in value)
     ]
-    said = (
-        f"{path}: {len(lists)} fields are lists of objects ({', '.join(lists)})"
-        if lists
-        else f"{path}: no field is a list of objects"
-    )
-    check(len(lists) == 1, f"{said}: name that with the steps by --steps")
+    said = f"{len(lists)} fields are lists of objects ({', '.join(lists)})"
+    said = said if lists else "no field is a list of objects"
+    check(len(lists) == 1, f"{path}: {said}: name that with the steps by --steps")
     return lists[0]
 
 

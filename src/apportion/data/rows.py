@@ -216,13 +216,22 @@ def episode_outcomes(
     before_last[starts + lengths - 1] = False
     if before_last.any() and np.all(outcome[before_last] == 0):
         outcome = np.where(before_last, np.nan, outcome)
-    filled = ~np.isnan(outcome)
-    first = np.minimum.reduceat(np.where(filled, np.arange(len(outcome)), len(outcome) - 1), starts)
-    wrong = filled & ((outcome != np.repeat(outcome[first], lengths)) | np.isinf(outcome))
-    count = np.add.reduceat(filled, starts, dtype=np.int64)
-    for number in np.flatnonzero(np.add.reduceat(wrong, starts, dtype=np.int64) | (paid & (count == 0))):
-        _complain(source, name, outcome, int(starts[number]), int(lengths[number]), episode[starts[number]])
-    return np.where(count > 0, outcome[first], np.nan)
+    filled, whose = ~np.isnan(outcome), np.repeat(np.arange(len(lengths)), lengths)
+    first = np.minimum.reduceat(np.where(filled, np.arange(len(outcome)), len(outcome)), starts)
+    known = np.append(outcome, np.nan)[first]  # NaN where there is none
+    for number in np.flatnonzero(np.isnan(known)) if paid else ():
+        rows = f"{source}, rows {starts[number] + 1} to {starts[number] + lengths[number]}"
+        absent = f"episode {_shown(episode[starts[number]])} has no {name!r}"
+        raise UserError(f"{rows}: {absent}: fill it in, or remove the episode")
+    for row in np.flatnonzero(filled & ((outcome != known[whose]) | np.isinf(outcome))):
+        before = known[whose[row]]
+        infinite = f"{source}, row {row + 1}: {name!r} is infinite: mend it, or remove the episode"
+        check(before != outcome[row], infinite)
+        two = f"two outcomes that differ, {_shown(before)} and {_shown(outcome[row])}"
+        said = f"{source}, row {row + 1}: episode {_shown(episode[row])} has {two}"
+        several = "what is paid within an episode needs an --episode of its own for each payment"
+        raise UserError(f"{said}: give one, in its last row or in all; {several}")
+    return known
 
 
 def _said(source: str, name: str, outcome: Column) -> NDArray[np.float64]:
@@ -233,22 +242,6 @@ def _said(source: str, name: str, outcome: Column) -> NDArray[np.float64]:
         wrong = f"column {name!r} holds {value!r}, and outcomes are numbers, or yes and no"
         raise UserError(f"{source}, row {said.index(value) + 1}: {wrong}: write 1234.5, or yes")
     return np.array([_OUTCOMES[texts[value]] for value in said])
-
-
-def _complain(source: str, name: str, outcome: Column, start: int, length: int, episode: Any) -> None:
-    """Of an episode without an outcome, with two, or with one that is infinite."""
-    filled = start + np.flatnonzero(~np.isnan(outcome[start : start + length]))
-    rows = f"{source}, rows {start + 1} to {start + length}"
-    absent = f"{rows}: episode {_shown(episode)} has no {name!r}: fill it in, or remove the episode"
-    check(bool(filled.size), absent)
-    for before, row in itertools.pairwise(filled):
-        if outcome[row] != outcome[before]:
-            two = f"two outcomes that differ, {_shown(outcome[before])} and {_shown(outcome[row])}"
-            said = f"{source}, row {row + 1}: episode {_shown(episode)} has {two}"
-            several = "what is paid within an episode needs an --episode of its own for each payment"
-            raise UserError(f"{said}: give one, in its last row or in all; {several}")
-    infinite = f"{source}, row {filled[0] + 1}: {name!r} is infinite: mend it, or remove the episode"
-    check(bool(np.isfinite(outcome[filled[0]])), infinite)
 
 
 def episode_ends(

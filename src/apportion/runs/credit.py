@@ -211,15 +211,13 @@ def half_width(interval: float) -> float:
 
 
 def rows_of(records: Sequence[Record]) -> list[Floats]:
-    """[T, 2 S + A + 1] of each episode."""
+    """[T, 2 S + A + 1] of each episode of a log."""
     lengths = np.array([len(record.actions) for record in records], np.int64)
-    sizes = np.array([len(record.observations) for record in records], np.int64)
-    every, first = np.concatenate([record.observations for record in records]), np.cumsum(sizes) - sizes
-    seen = every[np.arange(lengths.sum()) + np.repeat(first - np.cumsum(lengths) + lengths, lengths)]
-    after, known, last = after_last(seen, lengths), sizes > lengths, np.cumsum(lengths) - 1
-    after[known] = every[(first + lengths)[known]]
-    following, end = np.roll(seen, -1, axis=0), np.zeros((len(seen), 1))
-    following[last], end[last, 0] = after, [record.terminated for record in records]
+    seen = np.concatenate([record.observations[: len(record.actions)] for record in records])
+    known = len(records[0].observations) > lengths[0]  # of all or of none
+    last, following, end = np.cumsum(lengths) - 1, np.roll(seen, -1, axis=0), np.zeros((len(seen), 1))
+    following[last] = [record.observations[-1] for record in records] if known else after_last(seen, lengths)
+    end[last, 0] = [record.terminated for record in records]
     return cut(as_rows(seen, np.concatenate([record.actions for record in records]), end, following), lengths)
 
 
