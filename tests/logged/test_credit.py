@@ -65,7 +65,7 @@ def beside(credit: Credit, method: str, unexplained: float | list[float], *sprea
     plain = [np.linspace(-1, 1, len(record.actions)) for record in records]
     size = float(np.concatenate(plain).std())
     lanes = [[spread / size * each for each in plain] for spread in spreads or (1.0,)]
-    own = (5.0 - credit.posterior.totals([rows_of(record) for record in records])[0]) ** 2
+    own = (5.0 - credit.posterior.totals(rows_of(records))[0]) ** 2
     errors = own * np.broadcast_to(np.divide(unexplained, 0.1), len(lanes))[:, None]
     return weighed(credit, method, errors, lanes, records)
 
