@@ -21,11 +21,8 @@ def traces(count: int = 200, width: int = 4) -> list[dict[str, Any]]:
     for number in range(count):
         turns = []
         for _ in range(rng.integers(2, 6)):
-            vector = rng.normal(size=width)
-            turns.append(
-                {"tool": str(rng.choice(["run", "réad"])), "usage": {"tokens": int(rng.integers(9))}}
-            )
-            turns[-1] |= {"embedding": vector.tolist()}
+            tool, vector = str(rng.choice(["run", "réad"])), rng.normal(size=width).tolist()
+            turns.append({"tool": tool, "usage": {"tokens": int(rng.integers(9))}, "embedding": vector})
             turns[-1] |= {"extra": 1.0, "reward": 0.5} if rng.random() < 0.5 else {}
         odds = sum((turn["tool"] == "run") + 2 * turn["embedding"][0] for turn in turns) - 2
         lines.append(

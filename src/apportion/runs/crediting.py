@@ -54,7 +54,7 @@ def relabel_rows(
 ) -> Earned:
     """Credit of other data, or of those that the run was fitted to. What noise added to an outcome that is
     known is spread evenly over the steps; with `exact`, so is a level that all outcomes have in common."""
-    rows, as_log = reader_for(run, data, embed=embed)
+    rows, as_log = reader_for(run, data, tell, embed)
     paths = rows.choice is not None and rows.choice.path is not None
     no_steps = f"{data} has a row for each path, and none for a step to write: see `apportion credit --by`"
     check(not paths, no_steps)
