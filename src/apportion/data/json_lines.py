@@ -21,7 +21,7 @@ from apportion.data.rows import PAID, REWARD, Column, Earned, Rows, check_room
 from apportion.data.tables import of_columns
 
 LINE = "line"  # the column that names each episode by its line
-_DECODER, _BLANKS = json.JSONDecoder(), re.compile(r"[ \t\r\n]*")
+_DECODER, _BETWEEN = json.JSONDecoder(), re.compile(r"[ \t\r\n,:]*")
 
 Fields = dict[str, Any]  # of a step, under dotted names
 
@@ -171,9 +171,7 @@ def write(data: str, target: Path, earned: Earned) -> None:
     """The same lines, with new fields in each step, and all its rewards in `step_rewards` of the episode. A
     reward that was there is kept as what was paid. Steps stand as they stood, to the digits of a number."""
     rows, columns = earned.rows, earned.columns
-    assert rows.choice is not None
-    assert rows.choice.steps is not None
-    steps = rows.choice.steps
+    steps = (rows.choice and rows.choice.steps) or ""
     with target.open("w", encoding="utf-8") as file:
         lengths = zip(rows.starts.tolist(), rows.lengths.tolist(), strict=True)
         for (_, line), (start, length) in zip(lines_of(Path(data)), lengths, strict=True):
@@ -190,33 +188,33 @@ def write(data: str, target: Path, earned: Earned) -> None:
 
 def _place_of(text: str, steps: str) -> int:
     """Where the list of steps begins in the text of an episode."""
-    place = _after_blanks(text, 0)
+    place = text.index("{")
     for wanted in steps.split("."):
-        while True:
-            name, end = _DECODER.raw_decode(text, _after_blanks(text, place + 1))  # behind { or a comma
-            place = _after_blanks(text, _after_blanks(text, end) + 1)  # behind the colon
-            if name == wanted:
-                break
-            place = _after_blanks(text, _DECODER.raw_decode(text, place)[1])
+        name, place = _DECODER.raw_decode(text, _next(text, place + 1))
+        while name != wanted:
+            behind = _DECODER.raw_decode(text, _next(text, place))[1]
+            name, place = _DECODER.raw_decode(text, _next(text, behind))
+        place = _next(text, place)
     return place
 
 
 def _extended(text: str, place: int, new: list[Fields]) -> tuple[str, int]:
     """The list of steps that begins there, with new fields for each, and where it ended before."""
-    parts, done = [], place
+    parts, done, end = [], place, place + 1
     for fields in new:
-        start = _after_blanks(text, place + 1)  # behind [ or a comma
+        start = _next(text, end)
         step, end = _DECODER.raw_decode(text, start)
         if fields.keys().isdisjoint(step):
             parts += [text[done : end - 1], ", " if step else "", json.dumps(fields, allow_nan=False)[1:]]
         else:
             kept = {PAID if name == REWARD else name: value for name, value in step.items()}
             parts += [text[done:start], json.dumps(kept | fields, ensure_ascii=False, allow_nan=False)]
-        done, place = end, _after_blanks(text, end)
-    return "".join([*parts, text[done : place + 1]]), place + 1
+        done = end
+    end = _next(text, done) + 1
+    return "".join([*parts, text[done:end]]), end
 
 
-def _after_blanks(text: str, place: int) -> int:
-    """The next place where something stands."""
-    found = _BLANKS.match(text, place)
+def _next(text: str, place: int) -> int:
+    """Behind blanks, commas and colons."""
+    found = _BETWEEN.match(text, place)
     return place if found is None else found.end()

@@ -150,9 +150,7 @@ class Products(NamedTuple):
 
     def values(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """[N, P] of rows [N, D]."""
-        return self._multiplied(self._table(x))
-
-    def _multiplied(self, table: NDArray[np.float32]) -> NDArray[np.float32]:
+        table = self._table(x)
         first, *others = self._columns().T
         found = table[:, first]
         for column in others:

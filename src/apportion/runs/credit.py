@@ -104,18 +104,13 @@ class Credit(NamedTuple):
         """Of whole episodes [T, D], which the method gave `learned` [T] each, if it did; outcomes [E] are NaN
         where they are not known; yes or no does not tell what steps earned together. Which episodes these
         are, and their steps one after the other: many at once, for each call takes a while of its own."""
+        constant = self.posterior.per_segment
+        earned = np.full(len(totals), np.nan) if self.posterior.yes_no else totals - constant[0]
         lengths = np.array([len(rows) for rows in episodes], np.int64)
         for some in blocks(lengths, STEPS):
             own = None if learned is None else np.concatenate(learned[some])
-            yield some, self.of_block(np.concatenate(episodes[some]), own, totals[some], lengths[some])
-
-    def of_block(
-        self, rows: Floats, learned: NDArray[Any] | None, totals: Floats, lengths: NDArray[np.int64]
-    ) -> "Steps":
-        """The same of rows [N, D] of some episodes, not too many, one after the other."""
-        constant = self.posterior.per_segment
-        earned = np.full(len(totals), np.nan) if self.posterior.yes_no else totals - constant[0]
-        return self.of_steps(rows, learned).paid(earned, constant - constant[0], lengths)
+            steps = self.of_steps(np.concatenate(episodes[some]), own)
+            yield some, steps.paid(earned[some], constant - constant[0], lengths[some])
 
     def of_records(
         self, records: Sequence[Record], learned: list[NDArray[Any]] | None, paid: bool
@@ -157,12 +152,8 @@ class Steps(NamedTuple):
     widening: float
 
     def of(self, some: slice) -> "Steps":
-        return self._replace(
-            reward=self.reward[some],
-            deviations=self.deviations[some],
-            noise=self.noise[some],
-            apart=self.apart[some],
-        )
+        of_steps = ("reward", "deviations", "noise", "apart")
+        return self._replace(**{name: getattr(self, name)[some] for name in of_steps})
 
     def paid(self, earned: Floats, besides: Floats, lengths: NDArray[np.int64]) -> "Steps":
         """Of whole episodes of which it is known, but for NaN, what their steps `earned` [E] together, up to

@@ -13,7 +13,7 @@ from apportion.core.categories import input_names, input_owners
 from apportion.core.config import Tell, check, nearest, silent
 from apportion.core.spec import Spec
 from apportion.data.encoding import MOST_CATEGORIES, UNKNOWN
-from apportion.data.rows import CREDIT, REWARD, Column, Earned, Log, Rows
+from apportion.data.rows import CREDIT, REWARD, Column, Earned, Log, Rows, cut
 from apportion.runs.contributions import Precision, steps_of
 from apportion.runs.credit import (
     INTERVAL,
@@ -54,7 +54,7 @@ def relabel_rows(
 ) -> Earned:
     """Credit of other data, or of those that the run was fitted to. What noise added to an outcome that is
     known is spread evenly over the steps; with `exact`, so is a level that all outcomes have in common."""
-    rows, as_log = reader_for(run, data, embed=embed)
+    rows, as_log = reader_for(run, data, tell, embed)
     paths = rows.choice is not None and rows.choice.path is not None
     no_steps = f"{data} has a row for each path, and none for a step to write: see `apportion credit --by`"
     check(not paths, no_steps)
@@ -72,7 +72,7 @@ def relabel_rows(
         needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
         check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
     explainer = Explainer(run, precision) if credit else None
-    earned, shares, columns = list[Floats](), list[Columns](), list[Columns]()
+    shares, columns = list[Columns](), list[Columns]()
     for episodes in blocks(rows.lengths, STEPS if explainer is None else _EXPLAINED):
         some = rows.some(episodes)
         first = int(rows.starts[episodes.start])
@@ -82,20 +82,20 @@ def relabel_rows(
         if exact:  # with what is missing of each outcome spread evenly
             missing = (some.totals - np.add.reduceat(found[REWARD], some.starts)) / some.lengths
             found = {name: values + np.repeat(missing, some.lengths) for name, values in found.items()}
-        earned.append(found.pop(REWARD))
         if explainer is not None:
-            parts, bounds = _shares(explainer, learned.sound, log)
+            parts, ends = _shares(explainer, learned.sound, log)
             shares.append(parts)
-            found |= bounds
+            found |= ends
         columns.append(found)
         tell(episodes.stop, len(rows.lengths))
-    reward, whole = np.concatenate(earned), _joined(shares)
+    bounds, whole = _joined(columns), _joined(shares)
+    reward = bounds.pop(REWARD)
     if credit:
         free = "baseline"  # a dimension may be called like that
         while free in whole:
             free += "_"
         whole[free] = reward - sum(whole.values())
-    return Earned(rows, reward, whole, _joined(columns))
+    return Earned(rows, reward, whole, bounds)
 
 
 def _joined(parts: list[Columns]) -> Columns:
@@ -108,9 +108,9 @@ def _columns(spec: Spec, credit: Credit | None, log: Log, rewards: Floats | None
     exactly, parts of the outcome in the data's own numbers."""
     if credit is None:
         return {REWARD: np.zeros(0) if rewards is None else rewards}
-    records, answers = records_of(spec, log), log.answers
-    lengths = np.array([len(each) for each in log.actions], np.int64)
-    steps = credit.of_block(np.concatenate(rows_of(records)), rewards, log.totals, lengths)
+    lengths, answers = np.array([len(each) for each in log.actions], np.int64), log.answers
+    given = None if rewards is None else cut(rewards, lengths)
+    [(_, steps)] = credit.of_blocks(rows_of(records_of(spec, log)), given, log.totals)
     if answers is not None and exact:
         return _with_ends(REWARD, credit.divided(steps, lengths) * (answers[1] - answers[0]))
     low, high = steps.within(INTERVAL)
@@ -159,11 +159,9 @@ class _Kinds(NamedTuple):
         values = columns[by].tolist()
         texts = {value: _in_words(value) for value in values}
         names = sorted(set(texts.values()))
-        place = {name: number for number, name in enumerate(names)}
-        codes = np.array([place[texts[value]] for value in values], np.int64)
         many = f"--by {by}: it has {len(names):,} different values, and {MOST_CATEGORIES} are the most"
         check(len(names) <= MOST_CATEGORIES, f"{many}: group them")
-        return cls(names, codes)
+        return cls(names, np.array([names.index(texts[value]) for value in values], np.int64))
 
     def sums(self, values: Floats | None = None) -> Floats:
         """[V] of values [N], or how many steps there are."""

@@ -164,9 +164,8 @@ def chunk_of(episodes: list[Arrays], rows: int, segments: int) -> Chunk:
         found[np.arange(len(values)) + whose] = values
         return found
 
-    def padded(values: NDArray[Any]) -> NDArray[Any]:
-        return np.pad(values, (0, segments - len(values)))
-
+    of_segments = np.zeros((4, segments))
+    of_segments[:, : len(ends)] = begins + owner, ends - begins, totals, starts[owner] + owner
     terminated = np.zeros(rows, np.bool_)
     terminated[starts + lengths - 1 + np.arange(len(lengths))] = [each["terminated"] for each in episodes]
     columns: dict[str, Any] = {
@@ -177,10 +176,10 @@ def chunk_of(episodes: list[Arrays], rows: int, segments: int) -> Chunk:
         "true_reward": of_steps("true_rewards"),
         "terminated": terminated,
         "rows": np.asarray(len(observation), np.int32),
-        "segment_start": padded(begins + owner).astype(np.int32),
-        "segment_length": padded(ends - begins).astype(np.int32),
-        "segment_total": padded(totals).astype(np.float32),
-        "episode_start": padded((starts + np.arange(len(lengths)))[owner]).astype(np.int32),
+        "segment_start": of_segments[0].astype(np.int32),
+        "segment_length": of_segments[1].astype(np.int32),
+        "segment_total": of_segments[2].astype(np.float32),
+        "episode_start": of_segments[3].astype(np.int32),
         "segments": np.asarray(len(ends), np.int32),
     }
     return Chunk(**columns)
