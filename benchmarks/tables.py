@@ -223,14 +223,18 @@ def suite_table(data: Data) -> str:
 
 def credit_table(data: Data) -> str:
     """Means over the draws of each kind of log; those that nobody had looked at are marked."""
-    forms = {"correlation": ".3f", "covered": ".0%", "width": ".2f"}
-    forms |= {"determined": ".0%", "truly_determined": ".0%"}
-    rows = []
+    methods, rows = ("grd", "rd", "rrd"), []
+    forms = {"covered": ".0%", "width": ".2f", "determined": ".0%", "truly_determined": ".0%"}
     for kind in dict.fromkeys(each["kind"] for each in data["problems"]):
-        mine = [each for each in data["problems"] if each["kind"] == kind]
-        cells = (f"{np.mean([each[name] for each in mine]):{form}}" for name, form in forms.items())
+        mine = {
+            name: [each for each in data["problems"] if (each["kind"], each["method"]) == (kind, name)]
+            for name in methods
+        }
+        cells = [f"{np.mean([each['correlation'] for each in mine[name]]):.3f}" for name in methods]
+        cells += [f"{np.mean([each[name] for each in mine['grd']]):{form}}" for name, form in forms.items()]
         rows.append((f"{kind}*" if kind in UNSEEN else kind, *cells))
-    return markdown(("log", "correlation", "covered", "width", "determined", "truly"), rows)
+    names = (*(f"`{name}`" for name in methods), "covered", "width", "determined", "truly")
+    return markdown(("log", *names), rows)
 
 
 def offline_table(data: Data) -> str:
