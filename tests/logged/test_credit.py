@@ -38,7 +38,9 @@ def some(count: int = 5) -> list[np.ndarray]:
 
 def test_episodes_together_are_those_one_by_one(credit: Credit) -> None:
     totals = np.array([1.0, np.nan, 3.0, 4.0, 5.0])
-    for rows, total, found in zip(some(), totals, credit.of_episodes(some(), None, totals), strict=True):
+    [(_, steps)], start = credit.of_blocks(some(), None, totals), 0
+    for rows, total in zip(some(), totals, strict=True):
+        found, start = steps.of(slice(start, start + len(rows))), start + len(rows)
         alone = credit.of_steps(rows, credit.posterior.expected(rows))
         constant = credit.posterior.per_segment
         alone = alone.paid(np.array([total]) - constant[0], constant - constant[0], np.array([len(rows)]))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apportion.core.config import Tell, UserError, check, parse_json
 from apportion.data.columns import Choice, Columns, choose
@@ -91,7 +92,8 @@ class _Found(NamedTuple):
     @classmethod
     def of(cls, path: Path, steps: str | None, wanted: Collection[str], tell: Tell) -> "_Found":
         """By a look at every line."""
-        columns, widths, aside = dict[str, None](), dict[str, int](), dict[str, str]()
+        columns, aside = dict[str, None](), dict[str, str]()
+        absent = dict[str, NDArray[np.float32]]()  # of each vector one that is not there
         lengths, kept = list[int](), dict[str, list[Any]]()  # [N] of fields that are wanted
         fields = {*wanted, *(name.rpartition("[")[0] for name in wanted)}
         for number, episode in episodes_of(path, tell):
@@ -100,9 +102,9 @@ class _Found(NamedTuple):
             common = flat(episode, steps)
             for name, value in chain(common.items(), *(step.items() for step in listed)):
                 if isinstance(value, np.ndarray):
-                    same = widths.setdefault(name, len(value)) == len(value)
-                    sizes = "" if same else f"{len(value)} numbers, and {widths[name]} before"
-                    check(same, f"{path}, line {number}: {name!r} has {sizes}: mend it")
+                    before = len(absent.setdefault(name, np.full_like(value, np.nan)))
+                    sizes = f"{name!r} has {len(value)} numbers, and {before} before"
+                    check(before == len(value), f"{path}, line {number}: {sizes}: mend it")
                 elif isinstance(value, list):
                     aside[name] = f"{name!r} is a list, but no vector of numbers, and left aside"
                 else:
@@ -110,20 +112,20 @@ class _Found(NamedTuple):
                 if name in fields and name not in kept:
                     kept[name] = [None] * sum(lengths)
             for name, values in kept.items():
-                values += [step.get(name, common.get(name)) for step in listed]
+                here = [step.get(name, common.get(name)) for step in listed]
+                if name in absent:  # an array for all steps: one for each would take up far more
+                    here = [np.stack([x if isinstance(x, np.ndarray) else absent[name] for x in here])]
+                values += here
             lengths.append(len(listed))
-            if len(lengths).bit_count() == 1:  # now and then
-                check_room(str(path), sum(lengths) * len(wanted))
         check(bool(lengths), f"{path} holds no episode")
-        assert steps is not None
-        parts = {f"{name}[{place}]": name for name, width in widths.items() for place in range(width)}
-        plain = [name for name in columns if name not in widths and name not in aside]
+        parts = {f"{name}[{place}]": name for name, each in absent.items() for place in range(len(each))}
+        plain = [name for name in columns if name not in absent and name not in aside]
         table = {name: _column(path, name, kept[name]) for name in plain if name in wanted}
-        for name in widths.keys() & kept.keys():
-            missing = np.full(widths[name], np.nan, np.float32)
-            rows = [value if isinstance(value, np.ndarray) else missing for value in kept.pop(name)]
-            table |= {f"{name}[{place}]": each for place, each in enumerate(np.array(rows).T.copy())}
-        return cls(steps, (*plain, *parts), parts, lengths, tuple(aside.values()), table)
+        for name in absent.keys() & kept.keys():
+            blocks = [x if isinstance(x, np.ndarray) else absent[name][None] for x in kept.pop(name)]
+            whole = np.concatenate([block.T for block in blocks], axis=1)
+            table |= {f"{name}[{place}]": each for place, each in enumerate(whole)}
+        return cls(steps or "", (*plain, *parts), parts, lengths, tuple(aside.values()), table)
 
 
 def _guessed(path: Path, episode: dict[str, Any]) -> str:

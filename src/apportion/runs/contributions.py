@@ -38,7 +38,7 @@ class Precision:
 
     background: int | None = None
     """Steps that stand for what an absent dimension might have been; r̂ of them on average is the baseline. By
-    default 256, or fewer where more than 16 dimensions share in the reward: 64 at least."""
+    default 256; fewer where more than 16 dimensions share in the reward (64 at least), or networks hardly."""
     exact_up_to: int = 4
     """All coalitions are counted up to so many dimensions (2 to their power); beyond, orders are sampled."""
     rounds: int = 1

@@ -66,13 +66,10 @@ def records_of(spec: Spec, log: Log) -> list[Record]:
     seen, done = np.concatenate(log.observations, dtype=np.float32), np.concatenate(log.actions)
     lengths, rows = (np.array([len(each) for each in part]) for part in (log.actions, log.observations))
     ended = [False] * len(lengths) if log.terminated is None else map(bool, log.terminated)
-    parts = (
-        cut(expand_observations(spec, seen), rows),
-        cut(expand_actions(spec, learners_actions(spec, done)), lengths),
-        log.totals.tolist(),
-        ended,
-    )
-    return [Record(*each, number) for number, each in enumerate(zip(*parts, strict=True))]
+    observations = cut(expand_observations(spec, seen), rows)
+    actions = cut(expand_actions(spec, learners_actions(spec, done)), lengths)
+    every = zip(observations, actions, log.totals.tolist(), ended, strict=True)
+    return [Record(*each, number) for number, each in enumerate(every)]
 
 
 def read_for(run: RunFolder, data: str, tell: Tell = silent, embed: str | None = None) -> tuple[Rows, Log]:
