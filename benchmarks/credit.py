@@ -21,7 +21,7 @@ import suite_tasks
 from apportion.core.types import Record
 from apportion.data.rows import Log as LogOfEpisodes
 from apportion.runs.atomic import read_json, write_json
-from apportion.runs.credit import INTERVAL, fit_credit, rows_of
+from apportion.runs.credit import INTERVAL, fit_credit
 from apportion.runs.folder import versions
 from apportion.runs.logged import spec_of
 from lib import real_logs
@@ -151,7 +151,7 @@ def closed_form(log: Log) -> tuple[Any, Any, Any, float]:
         tuple(f"a{n}" for n in range(log.actions[0].shape[1])),
     )
     credit = fit_credit(spec_of("log", as_log), [records[n] for n in order[count // 5 :]], held_out, 0)
-    steps = list(credit.of_episodes([rows_of(each) for each in records], None, log.totals))
+    steps = list(credit.of_records(records, None, paid=True))
     reward = np.concatenate([each.reward for each in steps])
     low, high = (np.concatenate(end) for end in zip(*(each.within(INTERVAL) for each in steps), strict=True))
     return reward, low, high, float(credit.facts["determined"])

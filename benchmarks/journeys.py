@@ -27,7 +27,7 @@ from apportion.runs.atomic import read_json, write_json
 from apportion.runs.credit import INTERVAL, fit_credit, half_width
 from apportion.runs.crediting import credit_of_kinds
 from apportion.runs.folder import versions
-from apportion.runs.logged import learners_record, spec_of
+from apportion.runs.logged import records_of, spec_of
 from lib import traces
 from lib.command import given, markdown, start
 
@@ -138,7 +138,7 @@ def tried(problem: Problem, kind: str) -> dict[str, Any]:
         columns = Columns(episode="journey", states="channel", actions="", outcome="bought", seen=seen)
         log, rows = read_log(str(path), columns).log, read_rows(str(path), columns)
     spec, order = spec_of("journeys", log), np.random.default_rng(0).permutation(len(log.totals))
-    records = [learners_record(spec, log, number, number) for number in order]
+    records = list(map(records_of(spec, log).__getitem__, order))
     credit = fit_credit(spec, records[len(order) // 5 :], records[: len(order) // 5], 0, yes_no=True)
     ours = {each["value"]: each for each in credit_of_kinds(spec, credit, rows, log, "channel")}
     true = true_shares(problem)

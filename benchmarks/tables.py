@@ -223,35 +223,34 @@ def suite_table(data: Data) -> str:
 
 def credit_table(data: Data) -> str:
     """Means over the draws of each kind of log; those that nobody had looked at are marked."""
-    forms = {"correlation": ".3f", "covered": ".0%", "width": ".2f"}
-    forms |= {"determined": ".0%", "truly_determined": ".0%"}
-    rows = []
+    methods, rows = ("grd", "rd", "rrd"), []
+    forms = {"covered": ".0%", "determined": ".0%", "truly_determined": ".0%"}
     for kind in dict.fromkeys(each["kind"] for each in data["problems"]):
-        mine = [each for each in data["problems"] if each["kind"] == kind]
-        cells = (f"{np.mean([each[name] for each in mine]):{form}}" for name, form in forms.items())
+        mine = {
+            name: [each for each in data["problems"] if (each["kind"], each["method"]) == (kind, name)]
+            for name in methods
+        }
+        cells = [f"{np.mean([each['correlation'] for each in mine[name]]):.3f}" for name in methods]
+        cells += [f"{np.mean([each[name] for each in mine['grd']]):{form}}" for name, form in forms.items()]
         rows.append((f"{kind}*" if kind in UNSEEN else kind, *cells))
-    return markdown(("log", "correlation", "covered", "width", "determined", "truly"), rows)
+    names = (*(f"`{name}`" for name in methods), "covered", "determined", "truly")
+    return markdown(("log", *names), rows)
 
 
 def offline_table(data: Data) -> str:
-    """Played returns of policies from logs after all updates, over logs and seeds."""
-    columns, heads = ("grd", "rd", "true"), ("task", "episodes", "updates", "learner")
-    whole = [each for each in data["policies"] if each["episodes"] >= 300 and each["updates"] >= 10_000]
-    logs: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for each in whole:
-        logs.setdefault(tuple(each[name] for name in heads), []).append(each)
-    rows = []
-    for (task, episodes, updates, learner), mine in sorted(logs.items()):
+    """Played returns of policies from logs of 300 episodes or more, over logs and seeds."""
+    columns, rows = ("grd", "rd", "true"), []
+    whole = [each for each in data["policies"] if each["episodes"] >= 300 and each["updates"] == 10_000]
+    heads = {(each["task"], each["episodes"], each["learner"]) for each in whole if each["rewards"] == "true"}
+    for task, episodes, learner in sorted(heads):
+        head = (task, episodes, learner)
+        mine = [each for each in whole if (each["task"], each["episodes"], each["learner"]) == head]
         played = [[each["played"] for each in mine if each["rewards"] == name] for name in columns]
-        if played[-1]:
-            cells = [
-                curves.formatted(interval(np.array(each), mean), ".1f") if each else "-" for each in played
-            ]
-            behaviour = f"{np.mean([each['behaviour'] for each in mine]):.1f}"
-            head = (task, f"`{learner}`", f"{episodes:,}", f"{updates:,}", behaviour)
-            rows.append((*head, *cells, str(len(played[0]))))
+        cells = [curves.formatted(interval(np.array(each), mean), ".1f") for each in played]
+        behaviour = f"{np.mean([each['behaviour'] for each in mine]):.1f}"
+        rows.append((task, f"`{learner}`", f"{episodes:,}", behaviour, *cells, str(len(played[0]))))
     names = ("what was done", "`grd`", "`rd`", "true rewards", "seeds")
-    return markdown(("task", "learner", "episodes", "updates", *names), rows, texts=2)
+    return markdown(("task", "learner", "episodes", *names), rows, texts=2)
 
 
 TABLES: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {

@@ -16,7 +16,7 @@ from scipy.special import expit
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log
 from apportion.runs.credit import INTERVAL, fit_credit
-from apportion.runs.logged import learners_record, spec_of
+from apportion.runs.logged import records_of, spec_of
 
 TOOLS = {"search": 0.3, "read": 0.0, "edit": 0.7, "ask": -0.5}
 ERROR, ALONG, WIDTH = -2.0, (0.8, -0.6, 0.5), 64
@@ -69,7 +69,7 @@ def tried(traces: Traces) -> dict[str, Any]:
         path.write_text("".join(json.dumps(each | {"solved": said}) + "\n" for each, said in outcomes))
         log = read_log(str(path), Columns(outcome="solved", without="task")).log
     spec, order = spec_of("traces", log), np.random.default_rng(0).permutation(len(log.totals))
-    records = [learners_record(spec, log, number, number) for number in range(len(order))]
+    records = records_of(spec, log)
     learned, held_out = np.split(order[::-1], [len(order) - len(order) // 5])
     credit = fit_credit(
         spec,

@@ -141,11 +141,13 @@ def test_a_reward_that_is_a_sum_pays_its_terms_and_ranks_the_true_parents_first(
     assert truth[ranking].tolist() == [True] * 6 + [False] * 7
 
 
-@pytest.mark.parametrize(("players", "steps_behind"), [(2, 256), (16, 256), (32, 128), (100, 64)])
-def test_many_players_are_compared_with_fewer_steps(players: int, steps_behind: int) -> None:
+@pytest.mark.parametrize(
+    ("players", "part", "count"), [(16, 1, 256), (32, 1, 128), (100, 1, 64), (2, 0.5, 64), (2, 0, 16)]
+)
+def test_many_players_or_a_small_part_need_fewer_steps(players: int, part: float, count: int) -> None:
     """So that the work does not grow with them; what was asked for holds for any number."""
-    assert Precision().steps_behind(players) == steps_behind
-    assert Precision(background=300).steps_behind(players) == 300
+    assert Precision().steps_behind(players, part) == count
+    assert Precision(background=300).steps_behind(players, part) == 300
 
 
 def test_a_diverged_reward_has_no_contributions() -> None:

@@ -38,7 +38,9 @@ def some(count: int = 5) -> list[np.ndarray]:
 
 def test_episodes_together_are_those_one_by_one(credit: Credit) -> None:
     totals = np.array([1.0, np.nan, 3.0, 4.0, 5.0])
-    for rows, total, found in zip(some(), totals, credit.of_episodes(some(), None, totals), strict=True):
+    [(_, steps)], start = credit.of_blocks(some(), None, totals), 0
+    for rows, total in zip(some(), totals, strict=True):
+        found, start = steps.of(slice(start, start + len(rows))), start + len(rows)
         alone = credit.of_steps(rows, credit.posterior.expected(rows))
         constant = credit.posterior.per_segment
         alone = alone.paid(np.array([total]) - constant[0], constant - constant[0], np.array([len(rows)]))
@@ -65,7 +67,7 @@ def beside(credit: Credit, method: str, unexplained: float | list[float], *sprea
     plain = [np.linspace(-1, 1, len(record.actions)) for record in records]
     size = float(np.concatenate(plain).std())
     lanes = [[spread / size * each for each in plain] for spread in spreads or (1.0,)]
-    own = (5.0 - credit.posterior.totals([rows_of(record) for record in records])[0]) ** 2
+    own = (5.0 - credit.posterior.totals(rows_of(records))[0]) ** 2
     errors = own * np.broadcast_to(np.divide(unexplained, 0.1), len(lanes))[:, None]
     return weighed(credit, method, errors, lanes, records)
 

@@ -79,12 +79,10 @@ def parse_json(content: bytes | str) -> Any:
     keys given twice, NaN, numbers that no array holds, nesting without end."""
     text = content.decode() if isinstance(content, bytes) else content
     try:
-        data = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_int
-        )
+        data = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    _check_depth(data, JSON_DEPTH)
+    _check_inside([data], JSON_DEPTH)
     return data
 
 
@@ -249,28 +247,22 @@ def _constant(name: str) -> None:
     raise ValueError(f"{name} is no number")
 
 
-def _float(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:20]} is too large")
-    return value
-
-
-def _int(text: str) -> int:
-    if len(text) > len(str(LARGEST_WHOLE)) + 1 or abs(int(text)) >= LARGEST_WHOLE:
-        raise ValueError(f"{text[:20]} is too large")
-    return int(text)
-
-
-def _check_depth(value: Any, left: int) -> None:
-    """Calls itself for what has something inside only: of the rest there may be a million."""
+def _check_inside(value: Any, left: int) -> None:
+    """Numbers that are too large, and nesting. By kinds: of numbers there may be a million."""
     if not isinstance(value, dict | list) or not value:
         return
-    if left == 1:
+    if left == 0:
         raise ValueError("nested too deeply")
-    for item in value.values() if isinstance(value, dict) else value:
-        if isinstance(item, dict | list):
-            _check_depth(item, left - 1)
+    items = value.values() if isinstance(value, dict) else value
+    kinds = set(map(type, items))
+    floats = items if len(kinds) == 1 else [item for item in items if type(item) is float]
+    if float in kinds and not all(map(math.isfinite, floats)):
+        raise ValueError("a number is too large")
+    large = (item for item in items if type(item) is int and abs(item) >= LARGEST_WHOLE)
+    for item in large if int in kinds else ():
+        raise ValueError(f"{str(item)[:20]} is too large")
+    for item in items if kinds & {dict, list} else ():
+        _check_inside(item, left - 1)
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -67,15 +67,12 @@ class Coded:
         return np.where(np.isnan(values), self.fill, values) - self.origin
 
     def _codes(self, source: str, column: Column) -> Floats:
-        place = {level: number for number, level in enumerate(self.levels)}
-        codes = np.empty(len(column))
-        for row, value in enumerate(column):
-            text = UNKNOWN if value is None or value != value else str(value)
-            if text not in place:
-                wrong = f"column {self.name!r} holds {text!r}, the run knows {', '.join(self.levels)}"
-                raise UserError(f"{source}, row {row + 1}: {wrong}")
-            codes[row] = place[text]
-        return codes
+        place, values = {level: number for number, level in enumerate(self.levels)}, column.tolist()
+        texts = {value: UNKNOWN if value is None or value != value else str(value) for value in values}
+        for value in (value for value, text in texts.items() if text not in place):
+            wrong = f"column {self.name!r} holds {texts[value]!r}, the run knows {', '.join(self.levels)}"
+            raise UserError(f"{source}, row {values.index(value) + 1}: {wrong}")
+        return np.array([place[texts[value]] for value in values], np.float64)
 
 
 class _Dimension(NamedTuple):
@@ -103,8 +100,9 @@ class _Dimension(NamedTuple):
             return numbers
         if self.kind == "missing":
             return np.isnan(np.asarray(column, np.float64)).astype(np.float64)
-        now = rows.split((numbers == self.level).astype(np.float64))
-        return np.concatenate([np.cumsum(each) > each for each in now]).astype(np.float64)
+        now = (numbers == self.level).astype(np.float64)
+        past = np.cumsum(now) - now  # before each row of the table, other episodes included
+        return np.asarray(past > np.repeat(past[rows.starts], rows.lengths), np.float64)
 
     def after(self, rows: Rows) -> Floats:
         """[E] after the last steps."""

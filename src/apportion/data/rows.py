@@ -48,7 +48,7 @@ class Rows(NamedTuple):
 
     def split(self, values: NDArray[Any]) -> list[NDArray[Any]]:
         """[N, ...] by episode."""
-        return np.split(values, self.starts[1:])
+        return cut(values, self.lengths)
 
     def some(self, episodes: slice) -> "Rows":
         """These episodes alone."""
@@ -80,6 +80,11 @@ class Rows(NamedTuple):
             actions={name: self.actions[mine] for name, mine in zip(actions, done, strict=True)},
             last=None if last is None else {n: last[mine] for n, mine in zip(states, own, strict=True)},
         )
+
+
+def cut(values: NDArray[Any], lengths: NDArray[np.int64]) -> list[NDArray[Any]]:
+    """[N, ...] in parts of these lengths [E]; np.split takes long for many."""
+    return [values[start:end] for start, end in itertools.pairwise([0, *np.cumsum(lengths).tolist()])]
 
 
 class Log(NamedTuple):
@@ -211,39 +216,32 @@ def episode_outcomes(
     before_last[starts + lengths - 1] = False
     if before_last.any() and np.all(outcome[before_last] == 0):
         outcome = np.where(before_last, np.nan, outcome)
-    totals = np.full(len(lengths), np.nan)
-    for number, (start, length) in enumerate(zip(starts, lengths, strict=True)):
-        if paid or not np.isnan(outcome[start : start + length]).all():
-            totals[number] = _outcome(source, name, outcome, int(start), int(length), episode[start])
-    return totals
+    filled, whose = ~np.isnan(outcome), np.repeat(np.arange(len(lengths)), lengths)
+    first = np.minimum.reduceat(np.where(filled, np.arange(len(outcome)), len(outcome)), starts)
+    known = np.append(outcome, np.nan)[first]  # NaN where there is none
+    for number in np.flatnonzero(np.isnan(known)) if paid else ():
+        rows = f"{source}, rows {starts[number] + 1} to {starts[number] + lengths[number]}"
+        absent = f"episode {_shown(episode[starts[number]])} has no {name!r}"
+        raise UserError(f"{rows}: {absent}: fill it in, or remove the episode")
+    for row in np.flatnonzero(filled & ((outcome != known[whose]) | np.isinf(outcome))):
+        before = known[whose[row]]
+        infinite = f"{source}, row {row + 1}: {name!r} is infinite: mend it, or remove the episode"
+        check(before != outcome[row], infinite)
+        two = f"two outcomes that differ, {_shown(before)} and {_shown(outcome[row])}"
+        said = f"{source}, row {row + 1}: episode {_shown(episode[row])} has {two}"
+        several = "what is paid within an episode needs an --episode of its own for each payment"
+        raise UserError(f"{said}: give one, in its last row or in all; {several}")
+    return known
 
 
 def _said(source: str, name: str, outcome: Column) -> NDArray[np.float64]:
     """[N] words for yes and no as 1 and 0."""
-    said = []
-    for row, value in enumerate(outcome, start=1):
-        text = "" if value is None else str(value).strip().lower()
-        if text not in _OUTCOMES:
-            wrong = f"column {name!r} holds {value!r}, and outcomes are numbers, or yes and no"
-            raise UserError(f"{source}, row {row}: {wrong}: write 1234.5, or yes")
-        said.append(_OUTCOMES[text])
-    return np.array(said)
-
-
-def _outcome(source: str, name: str, outcome: Column, start: int, length: int, episode: Any) -> float:
-    filled = start + np.flatnonzero(~np.isnan(outcome[start : start + length]))
-    rows = f"{source}, rows {start + 1} to {start + length}"
-    absent = f"{rows}: episode {_shown(episode)} has no {name!r}: fill it in, or remove the episode"
-    check(bool(filled.size), absent)
-    for before, row in itertools.pairwise(filled):
-        if outcome[row] != outcome[before]:
-            two = f"two outcomes that differ, {_shown(outcome[before])} and {_shown(outcome[row])}"
-            said = f"{source}, row {row + 1}: episode {_shown(episode)} has {two}"
-            several = "what is paid within an episode needs an --episode of its own for each payment"
-            raise UserError(f"{said}: give one, in its last row or in all; {several}")
-    infinite = f"{source}, row {filled[0] + 1}: {name!r} is infinite: mend it, or remove the episode"
-    check(bool(np.isfinite(outcome[filled[0]])), infinite)
-    return float(outcome[filled[0]])
+    said = outcome.tolist()
+    texts = {value: "" if value is None else str(value).strip().lower() for value in said}
+    for value in (value for value, text in texts.items() if text not in _OUTCOMES):
+        wrong = f"column {name!r} holds {value!r}, and outcomes are numbers, or yes and no"
+        raise UserError(f"{source}, row {said.index(value) + 1}: {wrong}: write 1234.5, or yes")
+    return np.array([_OUTCOMES[texts[value]] for value in said])
 
 
 def episode_ends(
@@ -289,7 +287,7 @@ def _truths(source: str, name: str, flags: Column, way_out: str) -> NDArray[np.f
 def _absent(column: Column) -> NDArray[np.bool_]:
     """Where nothing stands."""
     if column.dtype == object:
-        return np.array([value is None for value in column], np.bool_)
+        return np.array([value is None for value in column.tolist()], np.bool_)
     return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), np.bool_)
 
 

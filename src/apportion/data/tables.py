@@ -4,6 +4,7 @@ Only the columns that are needed are read, in batches. Every row of a CSV is loo
 is too short or too long would shift what it says.
 """
 
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -167,10 +168,11 @@ def _check_kind(path: Path, name: str, column: Column) -> None:
     """A column of texts among which most are numbers is one of numbers with an error in it."""
     if column.dtype != object:
         return
-    numeric = np.array([value is not None and _is_number(value) for value in column])
-    texts = np.array([value is not None for value in column]) & ~numeric
-    if texts.any() and numeric.sum() > texts.sum():
-        row = int(np.argmax(texts))
+    counts = Counter(column.tolist())
+    texts = [value for value in counts if value is not None and not _is_number(value)]
+    odd = sum(counts[value] for value in texts)
+    if texts and len(column) - counts[None] - odd > odd:  # the rest are numbers
+        row = column.tolist().index(texts[0])
         fix = "mend it, or leave the cell empty if it is missing"
         raise UserError(f"{path}, row {row + 1}: column {name!r} holds {column[row]!r} among numbers: {fix}")
 

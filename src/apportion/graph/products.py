@@ -150,9 +150,7 @@ class Products(NamedTuple):
 
     def values(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """[N, P] of rows [N, D]."""
-        return self._multiplied(self._table(x))
-
-    def _multiplied(self, table: NDArray[np.float32]) -> NDArray[np.float32]:
+        table = self._table(x)
         first, *others = self._columns().T
         found = table[:, first]
         for column in others:
@@ -162,24 +160,29 @@ class Products(NamedTuple):
 
     def _columns(self) -> NDArray[np.int64]:
         """[P, FACTORS] of the table; -1, its last, where there is no factor."""
-        return np.where(self.there, self.dims * FUNCTIONS + self.functions, -1)
+        rich, plain = np.cumsum(~self.plain) - 1, np.cumsum(self.plain) + FUNCTIONS * np.sum(~self.plain) - 1
+        of_rich = rich[self.dims] * FUNCTIONS + self.functions
+        return np.where(self.there, np.where(self.plain[self.dims], plain[self.dims], of_rich), -1)
 
     def _table(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """[N, K · FUNCTIONS + 1] every function of every dimension, and 1."""
-        z = (np.asarray(x)[:, self.used] - self.mean) / self.std
-        z = np.clip(z, self.quantiles[0], self.quantiles[-1]).astype(np.float32)
-        table = np.empty((len(z), len(self.used), FUNCTIONS), np.float32)
+        """[N, F + 1] every function of every dimension, of plain ones the line only, and 1."""
+        rich = np.flatnonzero(~self.plain)
+        every = (np.asarray(x)[:, self.used] - self.mean) / self.std
+        every = np.clip(every, self.quantiles[0], self.quantiles[-1]).astype(np.float32)
+        z, quantiles = every[:, rich], self.quantiles[:, rich]
+        table = np.empty((len(z), len(rich), FUNCTIONS), np.float32)
         table[..., LINE], table[..., SQUARE], table[..., SIZE] = z, z**2 - 1, np.abs(z) - np.sqrt(2 / np.pi)
         table[..., TANH], table[..., SIGN] = np.tanh(z), np.sign(z)
         table[..., ABOVE], table[..., BELOW] = np.maximum(z - 1, 0), np.maximum(-z - 1, 0)
-        low, high = self.quantiles[0].astype(np.float32), self.quantiles[-1].astype(np.float32)
+        low, high = quantiles[0].astype(np.float32), quantiles[-1].astype(np.float32)
         table[..., RISING], table[..., FALLING] = z - np.maximum(low, -CLIP), np.minimum(high, CLIP) - z
         table[..., STEP] = z > 0
         levels, waves = np.linspace(0, np.pi, QUANTILES), np.arange(1, COSINES + 1, dtype=np.float32)
-        for dim in np.flatnonzero(~self.binary):
-            ranks = np.interp(z[:, dim], self.quantiles[:, dim], levels).astype(np.float32)
+        for dim in np.flatnonzero(~self.binary[rich]):
+            ranks = np.interp(z[:, dim], quantiles[:, dim], levels).astype(np.float32)
             table[:, dim, WAVES:] = np.cos(ranks[:, None] * waves)
-        return np.concatenate([table.reshape(len(z), -1), np.ones((len(z), 1), np.float32)], axis=1)
+        ones = np.ones((len(z), 1), np.float32)
+        return np.concatenate([table.reshape(len(z), -1), every[:, self.plain], ones], axis=1)
 
     # --- Shapley values of features, by those of their factors
 

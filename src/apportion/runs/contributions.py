@@ -38,7 +38,7 @@ class Precision:
 
     background: int | None = None
     """Steps that stand for what an absent dimension might have been; r̂ of them on average is the baseline. By
-    default 256, or fewer where more than 16 dimensions share in the reward: 64 at least."""
+    default 256; fewer where more than 16 dimensions share in the reward (64 at least), or networks hardly."""
     exact_up_to: int = 4
     """All coalitions are counted up to so many dimensions (2 to their power); beyond, orders are sampled."""
     rounds: int = 1
@@ -51,9 +51,11 @@ class Precision:
         check(limits, f"exact-up-to={self.exact_up_to} must be between 1 and 16: the work doubles with each")
         check(self.rounds >= 1, f"rounds={self.rounds} must be at least 1")
 
-    def steps_behind(self, players: int = 0) -> int:
-        """How many steps to compare with, where so many dimensions play."""
-        return self.background or max(LEAST_BEHIND, min(MOST_BEHIND, BEHIND_ALL // max(players, 1)))
+    def steps_behind(self, players: int = 0, part: float = 1.0) -> int:
+        """How many steps to compare with, where so many dimensions play, for what is only that part of the
+        credit: its error counts as little, and falls with the root of their number."""
+        whole = max(LEAST_BEHIND, min(MOST_BEHIND, BEHIND_ALL // max(players, 1)))
+        return self.background or max(LEAST_BEHIND // 4, round(part**2 * whole))
 
 
 def steps_of(episodes: Iterable[Mapping[str, NDArray[Any]]]) -> Steps:
@@ -125,14 +127,15 @@ def explain_reward(
     rng: np.random.Generator,
     owners: NDArray[np.int64],
     tell: Tell = silent,
+    part: float = 1.0,
 ) -> Explanation:
     """Contributions at each step, relative to the background; `reward_of` is the method's, compiled. Entries
-    [S+A] of a one-hot vector have the same owner, and are one player."""
+    [S+A] of a one-hot vector have the same owner, and are one player. They are that part of the credit."""
     states = steps.shape[1] - len(owners)
     on = np.bincount(owners, _read(method, state, np.concatenate([steps, background]), states)) > 0
     number = np.where(on, np.cumsum(on) - 1, -1)[owners]
     players, count = np.concatenate([number, number[:states]]), int(on.sum())
-    behind = background[: precision.steps_behind(count)]
+    behind = background[: precision.steps_behind(count, part)]
     exact, function = count <= precision.exact_up_to, partial(reward_of, state)
     if exact:
         found = shapley.exact(function, steps, behind, players, tell)
@@ -174,8 +177,11 @@ def _transitions(rows: Float[Array, "N C"], states: int) -> Transitions:
 # --- By the posterior
 
 
-def by_posterior(credit: Credit, steps: Steps, background: Steps, owners: NDArray[np.int64]) -> Explanation:
-    """Contributions at each step; entries of a one-hot vector [S+A] have the same owner."""
+def by_posterior(
+    credit: Credit, steps: Steps, background: Steps, owners: NDArray[np.int64], errors: bool = True
+) -> Explanation:
+    """Contributions at each step; entries of a one-hot vector [S+A] have the same owner. Standard errors, as
+    much work as all else, are 0 where nobody needs them."""
     found, states = credit.posterior, steps.shape[1] - len(owners)
     rows, behind = (
         as_rows(each[:, :states], each[:, states:-states], np.zeros((len(each), 1)), each[:, -states:])
@@ -183,8 +189,8 @@ def by_posterior(credit: Credit, steps: Steps, background: Steps, owners: NDArra
     )  # none of them is an end
     whole = _owned(found.shares(rows, behind), owners)
     # Two halves of the background tell how far another one would move them.
-    halves = [_owned(found.shares(rows, behind[first::2]), owners) for first in (0, 1)]
-    moved = (halves[0].mean - halves[1].mean) / 2
+    halves = [_owned(found.shares(rows, behind[first::2]), owners) for first in (0, 1) if errors]
+    moved = (halves[0].mean - halves[1].mean) / 2 if errors else np.zeros_like(whole.mean)
     read = found.features.used[np.unique(found.features.dims[found.features.dims >= 0])] % len(found.matters)
     return Explanation(
         contributions=whole.mean,
@@ -201,17 +207,18 @@ def by_posterior(credit: Credit, steps: Steps, background: Steps, owners: NDArra
 
 
 def mixed(credit: Credit, known: Explanation, learned: Explanation) -> Explanation:
-    """Of the posterior's credit and the method's; what they differ by is doubt."""
+    """Of the posterior's credit and the method's; what they differ by, beyond chance, is doubt."""
     share = credit.share
     weighted = ("contributions", "standard_errors", "mean_errors", "redistributed", "baseline")
     both = {name: (getattr(known, name), getattr(learned, name)) for name in weighted}
     apart = learned.contributions - known.contributions
+    beyond = np.maximum(apart**2 - learned.standard_errors**2, 0.0)
     assert known.deviations is not None
     assert known.mean_deviations is not None
     return learned._replace(
         **{name: share * mine + (1 - share) * other for name, (mine, other) in both.items()},
         players=known.players | learned.players if share > 0 else learned.players,
-        deviations=np.sqrt(known.deviations**2 + credit.doubt * apart**2),
+        deviations=np.sqrt(known.deviations**2 + credit.doubt * beyond),
         mean_deviations=np.sqrt(known.mean_deviations**2 + credit.doubt * apart.mean(axis=0) ** 2),
     )
 

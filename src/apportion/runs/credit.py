@@ -20,12 +20,13 @@ from apportion.core.categories import expanded, input_names, input_owners, owner
 from apportion.core.config import UserError, check, from_dict, one_line
 from apportion.core.spec import REWARD_BLOCKS, Spec
 from apportion.core.types import Record
+from apportion.data.rows import cut
 from apportion.graph import posterior as posteriors
 from apportion.graph.bernoulli import log_losses
 from apportion.graph.posterior import Posterior
 from apportion.runs.atomic import read_arrays, write_arrays
 from apportion.runs.folder import RunFolder
-from apportion.training.offline import with_last
+from apportion.training.offline import after_last
 
 Floats = NDArray[np.float64]
 
@@ -78,7 +79,7 @@ class Credit(NamedTuple):
         """Credit of steps [N, D] which the method gave `learned` [N], if it gave any."""
         draws = self.posterior.rewards(rows)
         apart = np.zeros(len(draws)) if learned is None else learned - draws[:, 0]
-        still = self.belief + (1 - self.belief) * self.unexplained_by_method
+        still = self.belief + (1 - self.belief) * self.belief**0.5  # less noise if the method is right
         return Steps(
             draws[:, 0] + (1 - self.share) * apart,
             draws - draws[:, :1],
@@ -91,11 +92,6 @@ class Credit(NamedTuple):
     def alone(self) -> bool:
         """Whether it is the posterior's only: what a method gives need not be computed."""
         return self.share == 1
-
-    @property
-    def unexplained_by_method(self) -> float:
-        """Of what the posterior leaves unexplained: so much less noise is there if the method is right."""
-        return float(np.sqrt(self.belief))
 
     @property
     def doubt(self) -> float:
@@ -116,22 +112,15 @@ class Credit(NamedTuple):
             steps = self.of_steps(np.concatenate(episodes[some]), own)
             yield some, steps.paid(earned[some], constant - constant[0], lengths[some])
 
-    def of_episodes(
-        self, episodes: list[NDArray[Any]], learned: list[NDArray[Any]] | None, totals: Floats
-    ) -> Iterator["Steps"]:
-        """The same, one by one."""
-        for some, steps in self.of_blocks(episodes, learned, totals):
-            start = 0
-            for rows in episodes[some]:
-                yield steps.of(slice(start, start + len(rows)))
-                start += len(rows)
-
     def of_records(
         self, records: Sequence[Record], learned: list[NDArray[Any]] | None, paid: bool
     ) -> Iterator["Steps"]:
-        """Of whole episodes, whose outcomes count where they are `paid`."""
+        """Of whole episodes one by one, whose outcomes count where they are `paid`."""
         totals = np.array([record.total if paid else np.nan for record in records], np.float64)
-        return self.of_episodes([rows_of(record) for record in records], learned, totals)
+        episodes = rows_of(records)
+        for some, steps in self.of_blocks(episodes, learned, totals):
+            ends = np.cumsum([0, *map(len, episodes[some])]).tolist()
+            yield from (steps.of(slice(*each)) for each in itertools.pairwise(ends))
 
     def divided(self, steps: "Steps", lengths: NDArray[np.int64]) -> Floats:
         """[N, K+1] what each step of whole episodes adds to the probability of yes that there is without any
@@ -143,14 +132,14 @@ class Credit(NamedTuple):
         rate = np.where(large, (expit(base + total) - expit(base)) / np.where(large, total, 1.0), slope)
         return np.asarray(drawn * np.repeat(rate, lengths, axis=0) * (1 - 2 * self.posterior.flips))
 
-    def changes(self, steps: "Steps", interval: float) -> tuple[Floats, Floats, Floats]:
-        """[T] by how much each step of a whole episode changed the probability of yes, beside the usual step
-        in its place, and the ends of an interval."""
+    def changes(self, steps: "Steps", lengths: NDArray[np.int64]) -> Floats:
+        """[N, K+1] by how much each step of whole episodes changed the probability of yes, beside the usual
+        step in its place."""
         drawn = steps.drawn()
-        log_odds = self.posterior.per_segment + drawn.sum(axis=0)
-        found = expit(log_odds) - expit(log_odds - (drawn - self.posterior.per_step))
-        found *= 1 - 2 * self.posterior.flips
-        return found[:, 0], *quantiles(found, interval)
+        log_odds = self.posterior.per_segment + np.add.reduceat(drawn, np.cumsum(lengths) - lengths)
+        without = np.repeat(log_odds, lengths, axis=0) - (drawn - self.posterior.per_step)
+        found = np.repeat(expit(log_odds), lengths, axis=0) - expit(without)
+        return np.asarray(found * (1 - 2 * self.posterior.flips))
 
 
 class Steps(NamedTuple):
@@ -163,12 +152,8 @@ class Steps(NamedTuple):
     widening: float
 
     def of(self, some: slice) -> "Steps":
-        return self._replace(
-            reward=self.reward[some],
-            deviations=self.deviations[some],
-            noise=self.noise[some],
-            apart=self.apart[some],
-        )
+        of_steps = ("reward", "deviations", "noise", "apart")
+        return self._replace(**{name: getattr(self, name)[some] for name in of_steps})
 
     def paid(self, earned: Floats, besides: Floats, lengths: NDArray[np.int64]) -> "Steps":
         """Of whole episodes of which it is known, but for NaN, what their steps `earned` [E] together, up to
@@ -217,13 +202,15 @@ def half_width(interval: float) -> float:
     return float(norm.ppf(0.5 + interval / 2))
 
 
-def rows_of(record: Record) -> NDArray[np.float64]:
-    """[T, 2 S + A + 1] of an episode."""
-    length = len(record.actions)
-    end = np.zeros((length, 1))
-    end[-1] = record.terminated
-    seen = with_last(record.observations, length)
-    return as_rows(seen[:-1], record.actions, end, seen[1:])
+def rows_of(records: Sequence[Record]) -> list[Floats]:
+    """[T, 2 S + A + 1] of each episode of a log."""
+    lengths = np.array([len(record.actions) for record in records], np.int64)
+    seen = np.concatenate([record.observations[: len(record.actions)] for record in records])
+    known = len(records[0].observations) > lengths[0]  # of all or of none
+    last, following, end = np.cumsum(lengths) - 1, np.roll(seen, -1, axis=0), np.zeros((len(seen), 1))
+    following[last] = [record.observations[-1] for record in records] if known else after_last(seen, lengths)
+    end[last, 0] = [record.terminated for record in records]
+    return cut(as_rows(seen, np.concatenate([record.actions for record in records]), end, following), lengths)
 
 
 def as_rows(
@@ -238,7 +225,7 @@ def fit_credit(
     spec: Spec, learned: list[Record], held_out: list[Record], seed: int, yes_no: bool = False
 ) -> Credit:
     """From the episodes that a method learns from, too; held-out ones tell how far it can be relied on."""
-    rows, behind = [rows_of(record) for record in learned], [rows_of(record) for record in held_out]
+    rows, behind = rows_of(learned), rows_of(held_out)
     totals, paid = (np.array([record.total for record in each], np.float64) for each in (learned, held_out))
     whose, moves = np.append(input_owners(spec), len(input_names(spec))), learned[0].observations.shape[1]
     whose = np.append(whose, whose[:moves] + len(input_names(spec)) + 1)
@@ -311,7 +298,7 @@ def weighed(
     while it explains as much, and less the more is left. How much rewards of lanes vary is compared with what
     the posterior allows."""
     shown = held_out[: errors.shape[1]]
-    rows, paid = [rows_of(record) for record in shown], np.array([record.total for record in shown])
+    rows, paid = rows_of(shown), np.array([record.total for record in shown])
     finite = errors[np.isfinite(errors).all(axis=1)]  # lanes that have diverged have no say
     if credit.posterior.yes_no:  # where log losses of 1 and 0 are as far as these can be: by what both gain
         constant = credit.facts["constant_log_loss"]
@@ -346,7 +333,8 @@ def _determined(
     """The share of the variance of steps' credit that is not doubt, and how much steps may vary, doubt
     included, as a standard deviation."""
     some = 1 + int(np.searchsorted(np.cumsum([len(rows) for rows in segments]), STEPS))
-    steps = list(credit.of_episodes(segments[:some], None if learned is None else learned[:some], paid))
+    given = None if learned is None else learned[:some]
+    steps = [each for _, each in credit.of_blocks(segments[:some], given, paid[:some])]
     known = float(np.var(np.concatenate([each.reward for each in steps])))
     whole = max(known + float(np.mean(np.concatenate([each.variance for each in steps]))), 1e-300)
     return known / whole, float(np.sqrt(whole))

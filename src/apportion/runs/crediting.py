@@ -13,7 +13,7 @@ from apportion.core.categories import input_names, input_owners
 from apportion.core.config import Tell, check, nearest, silent
 from apportion.core.spec import Spec
 from apportion.data.encoding import MOST_CATEGORIES, UNKNOWN
-from apportion.data.rows import CREDIT, REWARD, Column, Earned, Log, Rows
+from apportion.data.rows import CREDIT, REWARD, Column, Earned, Log, Rows, cut
 from apportion.runs.contributions import Precision, steps_of
 from apportion.runs.credit import (
     INTERVAL,
@@ -34,7 +34,7 @@ from apportion.runs.logged import plain_episode, read_facts, read_for, reader_fo
 from apportion.runs.summary import fit_warnings
 
 HALF_LIFE = 3.0  # steps in which the weight of time decay halves
-_EXPLAINED = 500  # steps at once, or those of one longer episode
+_EXPLAINED = 2000  # steps at once, or those of one longer episode
 _CHANGE = "probability_change"  # the column that is written for outcomes of yes and no
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ def relabel_rows(
 ) -> Earned:
     """Credit of other data, or of those that the run was fitted to. What noise added to an outcome that is
     known is spread evenly over the steps; with `exact`, so is a level that all outcomes have in common."""
-    rows, as_log = reader_for(run, data, embed=embed)
+    rows, as_log = reader_for(run, data, tell, embed)
     paths = rows.choice is not None and rows.choice.path is not None
     no_steps = f"{data} has a row for each path, and none for a step to write: see `apportion credit --by`"
     check(not paths, no_steps)
@@ -72,8 +72,8 @@ def relabel_rows(
         needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
         check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
     explainer = Explainer(run, precision) if credit else None
-    earned, shares, columns = list[Floats](), list[Columns](), list[Columns]()
-    for episodes in blocks(rows.lengths, STEPS):
+    shares, columns = list[Columns](), list[Columns]()
+    for episodes in blocks(rows.lengths, STEPS if explainer is None else _EXPLAINED):
         some = rows.some(episodes)
         first = int(rows.starts[episodes.start])
         given = None if rewards is None else rewards[first : first + int(some.lengths.sum())]
@@ -82,24 +82,20 @@ def relabel_rows(
         if exact:  # with what is missing of each outcome spread evenly
             missing = (some.totals - np.add.reduceat(found[REWARD], some.starts)) / some.lengths
             found = {name: values + np.repeat(missing, some.lengths) for name, values in found.items()}
-        earned.append(found.pop(REWARD))
         if explainer is not None:
-
-            def on(done: int, of: int, before: int = episodes.start) -> None:
-                tell(before + done, len(rows.lengths))
-
-            parts, bounds = _shares(explainer, learned.sound, log, on)
+            parts, ends = _shares(explainer, learned.sound, log)
             shares.append(parts)
-            found |= bounds
+            found |= ends
         columns.append(found)
         tell(episodes.stop, len(rows.lengths))
-    reward, whole = np.concatenate(earned), _joined(shares)
+    bounds, whole = _joined(columns), _joined(shares)
+    reward = bounds.pop(REWARD)
     if credit:
         free = "baseline"  # a dimension may be called like that
         while free in whole:
             free += "_"
         whole[free] = reward - sum(whole.values())
-    return Earned(rows, reward, whole, _joined(columns))
+    return Earned(rows, reward, whole, bounds)
 
 
 def _joined(parts: list[Columns]) -> Columns:
@@ -112,47 +108,41 @@ def _columns(spec: Spec, credit: Credit | None, log: Log, rewards: Floats | None
     exactly, parts of the outcome in the data's own numbers."""
     if credit is None:
         return {REWARD: np.zeros(0) if rewards is None else rewards}
-    records, answers = records_of(spec, log), log.answers
-    ends = np.cumsum([len(record.actions) for record in records])[:-1]
-    given = None if rewards is None else np.split(rewards, ends)
-    steps = list(credit.of_records(records, given, paid=True))
+    lengths, answers = np.array([len(each) for each in log.actions], np.int64), log.answers
+    given = None if rewards is None else cut(rewards, lengths)
+    [(_, steps)] = credit.of_blocks(rows_of(records_of(spec, log)), given, log.totals)
     if answers is not None and exact:
-        each = [credit.divided(own, np.array([len(own.reward)])) for own in steps]
-        parts = np.concatenate(each) * (answers[1] - answers[0])
-        return _with_ends(REWARD, [(parts[:, 0], *quantiles(parts, INTERVAL))])
-    found = _with_ends(REWARD, [(each.reward, *each.within(INTERVAL)) for each in steps])
-    if answers is not None:
-        found |= _with_ends(_CHANGE, [credit.changes(each, INTERVAL) for each in steps])
-    return found
+        return _with_ends(REWARD, credit.divided(steps, lengths) * (answers[1] - answers[0]))
+    low, high = steps.within(INTERVAL)
+    found = {REWARD: steps.reward, f"{REWARD}_low": low, f"{REWARD}_high": high}
+    return found if answers is None else found | _with_ends(_CHANGE, credit.changes(steps, lengths))
 
 
-def _with_ends(name: str, parts: list[tuple[Floats, Floats, Floats]]) -> Columns:
-    """[N] what is expected, and between which bounds, of some episodes."""
-    middle, low, high = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return {name: middle, f"{name}_low": low, f"{name}_high": high}
+def _with_ends(name: str, drawn: Floats) -> Columns:
+    """[N] what is expected, and between which bounds, of draws [N, K+1]."""
+    low, high = quantiles(drawn, INTERVAL)
+    return {name: drawn[:, 0], f"{name}_low": low, f"{name}_high": high}
 
 
-def _shares(explainer: Explainer, lanes: list[int], log: Log, tell: Tell) -> tuple[Columns, Columns]:
+def _shares(explainer: Explainer, lanes: list[int], log: Log) -> tuple[Columns, Columns]:
     """[N] of each dimension, the mean over lanes, and the ends of their intervals."""
-    found, spreads = [], []
-    lengths = np.array([len(each) for each in log.actions], np.int64)
-    for episodes in blocks(lengths, _EXPLAINED):  # each call takes a while of its own
-        numbers = range(episodes.start, episodes.stop)
-        steps = steps_of(plain_episode(explainer.spec, log, number) for number in numbers)
-        explained = [explainer.explain(lane, steps) for lane in lanes]
-        found.append(np.mean([each.contributions for each in explained], axis=0))
-        if explainer.credit is not None:
-            spreads.append(np.mean([np.asarray(each.deviations) for each in explained], axis=0))
-        tell(episodes.stop, len(lengths))
-    values, bounds = np.concatenate(found), Columns()
-    for place, name in enumerate(explainer.names if spreads else ()):
-        half = half_width(INTERVAL) * np.concatenate([each[:, place] for each in spreads])
-        bounds[f"{CREDIT}_{name}_low"] = values[:, place] - half
-        bounds[f"{CREDIT}_{name}_high"] = values[:, place] + half
+    steps = steps_of(plain_episode(explainer.spec, log, number) for number in range(len(log.totals)))
+    explained = [explainer.explain(lane, steps, errors=False) for lane in lanes]
+    values, bounds = np.mean([each.contributions for each in explained], axis=0), Columns()
+    if explainer.credit is not None:
+        doubt = np.mean([np.asarray(each.deviations) for each in explained], axis=0)
+        for name, middle, half in zip(explainer.names, values.T, half_width(INTERVAL) * doubt.T, strict=True):
+            bounds |= {f"{CREDIT}_{name}_low": middle - half, f"{CREDIT}_{name}_high": middle + half}
     return dict(zip(explainer.names, values.T, strict=True)), bounds
 
 
 # --- By kind of step
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return UNKNOWN if value is None or value != value else f"{value:g}"
 
 
 class _Kinds(NamedTuple):
@@ -166,14 +156,12 @@ class _Kinds(NamedTuple):
         """By the values of a column."""
         columns: dict[str, Column] = {**rows.states, **rows.actions}
         check(by in columns, f"{rows.source}: the run reads no column {by!r}{nearest(by, list(columns))}")
-        texts = [
-            value if isinstance(value, str) else UNKNOWN if value is None or value != value else f"{value:g}"
-            for value in columns[by]
-        ]
-        names, codes = np.unique(np.array(texts, object), return_inverse=True)
+        values = columns[by].tolist()
+        texts = {value: _in_words(value) for value in values}
+        names = sorted(set(texts.values()))
         many = f"--by {by}: it has {len(names):,} different values, and {MOST_CATEGORIES} are the most"
         check(len(names) <= MOST_CATEGORIES, f"{many}: group them")
-        return cls(names.tolist(), codes)
+        return cls(names, np.array([names.index(texts[value]) for value in values], np.int64))
 
     def sums(self, values: Floats | None = None) -> Floats:
         """[V] of values [N], or how many steps there are."""
@@ -217,7 +205,7 @@ def credit_of_kinds(
     them `learned` rewards, if one counts, and what simple rules say. Intervals hold what is not known of
     rewards, and that other episodes might have been logged."""
     kinds = _Kinds.of(rows, by)
-    episodes = [rows_of(record) for record in records_of(spec, log)]
+    episodes = rows_of(records_of(spec, log))
     drawn, rates = _earned(credit, episodes, rows, log, kinds, learned, tell)
     shares = drawn / np.where(drawn.sum(axis=0) == 0, np.nan, drawn.sum(axis=0))
     (low, high), (share_low, share_high) = quantiles(drawn, INTERVAL), quantiles(shares, INTERVAL)

@@ -78,18 +78,19 @@ class Explainer:
         self.reward_of = compile_reward(self.method, states)
         self.credit = read_credit(run)
 
-    def explain(self, lane: int, steps: Steps, tell: Tell = silent) -> Explanation:
-        """Contributions to the reward that this lane has learned."""
+    def explain(self, lane: int, steps: Steps, tell: Tell = silent, errors: bool = True) -> Explanation:
+        """Contributions to the reward that this lane has learned; with standard errors where these count."""
         background, seen, known = self.background[lane], self._learners(steps), None
         if self.credit is not None:
-            known = by_posterior(self.credit, seen, background, self.owners)
+            known = by_posterior(self.credit, seen, background, self.owners, errors)
             tell(1, 1)
             if self.credit.alone:
                 return known
         rng = np.random.default_rng([self.config.seeds[lane], _ORDERS])
         model, precision = self.model(lane), self.precision
+        part = 1.0 if self.credit is None else max(1 - self.credit.share, self.credit.doubt**0.5)
         learned = explain_reward(
-            self.method, self.reward_of, model, seen, background, precision, rng, self.owners, tell
+            self.method, self.reward_of, model, seen, background, precision, rng, self.owners, tell, part
         )
         return learned if known is None or self.credit is None else mixed(self.credit, known, learned)
 

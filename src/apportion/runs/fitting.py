@@ -32,7 +32,7 @@ from apportion.runs.folder import RunFolder
 from apportion.runs.identifying import check_answers
 from apportion.runs.learned import Learned
 from apportion.runs.listeners import Events
-from apportion.runs.logged import learners_record, plain_episode, spec_of
+from apportion.runs.logged import plain_episode, records_of, spec_of
 from apportion.runs.offline import check_policy, evaluate_fit, recommended, with_policy
 from apportion.runs.progress import Progress
 from apportion.runs.recording import Recorder, Write
@@ -76,8 +76,9 @@ def fit_run(config: Config, fitting: Fitting, read: Read, out: Path, quiet: bool
     run = RunFolder.create(out, as_data(config, Checkpoints()), spec)
     held_out = set_aside(log, fitting.held_out, np.random.default_rng(config.seed))
     kept = np.setdiff1d(np.arange(count), held_out)
-    learned = [learners_record(spec, log, number, place) for place, number in enumerate(kept)]
-    judged = [learners_record(spec, log, number, 0) for number in held_out]
+    records = records_of(spec, log)
+    learned = [records[number]._replace(number=place) for place, number in enumerate(kept)]
+    judged = [records[number]._replace(number=0) for number in held_out]
     data = Logged(learned, judged, measure(learned, log.answers is not None))
     facts = {
         "data": source,

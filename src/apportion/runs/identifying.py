@@ -16,7 +16,7 @@ from apportion.data.rows import Log
 from apportion.graph import Identification, Reason, identify
 from apportion.graph.priors import chance_of_each
 from apportion.runs.credit import KNOWN, MOST_BEHIND, fit_credit, rows_of
-from apportion.runs.logged import learners_record, spec_of
+from apportion.runs.logged import records_of, spec_of
 from apportion.runs.summary import answer_doubts, answers_in_words
 
 FEWEST_ANSWERS = 5  # of yes, and of no
@@ -78,11 +78,12 @@ def _of_answers(log: Log, spec: Spec, found: Identification) -> tuple[Identifica
     """With edges to yes and no, how sure these are, and how much of the log loss they save."""
     whole = spec_of("", log)
     order = np.random.default_rng(0).permutation(len(log.totals))
-    records = [learners_record(whole, log, number, number) for number in order]
+    every = records_of(whole, log)
+    records = [every[number] for number in order]
     apart = max(FEWEST_ANSWERS, len(records) // 5)
     credit = fit_credit(whole, records[apart:], records[:apart], 0, yes_no=True)
     matters, split = credit.posterior.matters[:-1], len(found.graph.state_to_reward)
-    rows = np.concatenate([rows_of(record) for record in records[:apart]])[:2000]
+    rows = np.concatenate(rows_of(records[:apart]))[:2000]
     # The share of the variance of steps' log odds that each dimension alone makes, by its Shapley values.
     parts = credit.posterior.shares(rows, rows[-MOST_BEHIND:]).mean[:, :-1].var(axis=0)
     blocks = {

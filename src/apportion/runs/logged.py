@@ -13,7 +13,7 @@ from apportion.core.types import Record
 from apportion.data.columns import Columns
 from apportion.data.encoding import MOST_CATEGORIES
 from apportion.data.reading import read_rows
-from apportion.data.rows import Log, Rows
+from apportion.data.rows import Log, Rows, cut
 from apportion.data.texts import HASHING, with_vectors
 from apportion.envs.messages import Arrays
 from apportion.envs.spaces import learners_actions
@@ -61,20 +61,15 @@ def plain_episode(spec: Spec, log: Log, number: int) -> Arrays:
 
 
 def records_of(spec: Spec, log: Log) -> list[Record]:
-    """All episodes as learners see them."""
-    return [learners_record(spec, log, number, number) for number in range(len(log.totals))]
-
-
-def learners_record(spec: Spec, log: Log, number: int, name: int) -> Record:
-    """An episode as learners see it, under the number that they know it by. Where nobody knows whether it
-    ended by itself, it counts as cut off: an end that all have could be paid for anything."""
-    return Record(
-        observations=expand_observations(spec, np.asarray(log.observations[number], np.float32)),
-        actions=expand_actions(spec, learners_actions(spec, log.actions[number])),
-        total=float(log.totals[number]),
-        terminated=log.terminated is not None and bool(log.terminated[number]),
-        number=name,
-    )
+    """All episodes as learners see them, numbered as they come. Where nobody knows whether one ended by
+    itself, it counts as cut off: an end that all have could be paid for anything."""
+    seen, done = np.concatenate(log.observations, dtype=np.float32), np.concatenate(log.actions)
+    lengths, rows = (np.array([len(each) for each in part]) for part in (log.actions, log.observations))
+    ended = [False] * len(lengths) if log.terminated is None else map(bool, log.terminated)
+    observations = cut(expand_observations(spec, seen), rows)
+    actions = cut(expand_actions(spec, learners_actions(spec, done)), lengths)
+    every = zip(observations, actions, log.totals.tolist(), ended, strict=True)
+    return [Record(*each, number) for number, each in enumerate(every)]
 
 
 def read_for(run: RunFolder, data: str, tell: Tell = silent, embed: str | None = None) -> tuple[Rows, Log]:

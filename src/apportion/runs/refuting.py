@@ -119,7 +119,7 @@ def _again(
     credit = fit_credit(
         spec, [records[n] for n in learned], [records[n] for n in behind], draw, yes_no=yes_no
     )
-    rows = np.concatenate([rows_of(records[number]) for number in some])
+    rows = np.concatenate(rows_of([records[number] for number in some]))
     reward = credit.posterior.expected(rows)
     found = {
         "found": float(reward.var() / own.var()),

@@ -146,56 +146,59 @@ def fill(spec: Spec, records: list[Record]) -> Replay:
 
 def chunk_of(episodes: list[Arrays], rows: int, segments: int) -> Chunk:
     """Whole episodes as a replay takes them, padded to so many rows, more than they have, and segments."""
-    observation = np.concatenate([episode["observations"] for episode in episodes])
-    # Measured units count the row after the last, which stands for a next chunk's first observation.
-    after = np.repeat(observation[-1:], rows - len(observation), axis=0)
-    lengths = [len(episode["actions"]) for episode in episodes]
-    starts = np.cumsum([0, *(length + 1 for length in lengths[:-1])])
-    ends = [np.flatnonzero(episode["segment_end"]) + 1 for episode in episodes]
-    segment_length = np.concatenate([np.diff(each, prepend=0) for each in ends])
-    episode_start = np.repeat(starts, [len(each) for each in ends])
-    segment_start = episode_start + np.concatenate([[0, *each[:-1]] for each in ends])
+    observation, ended, paid = (
+        np.concatenate([episode[name] for episode in episodes])
+        for name in ("observations", "segment_end", "paid")
+    )
+    lengths = np.array([len(episode["actions"]) for episode in episodes])
+    starts = np.cumsum(lengths) - lengths  # counted in steps; each episode has one more row
+    ends = np.flatnonzero(ended) + 1
+    whose = np.repeat(np.arange(len(lengths)), lengths)
+    owner = whose[ends - 1]
+    begins = np.maximum(np.append(0, ends[:-1]), starts[owner])
+    totals = np.add.reduceat(np.append(paid, 0.0), np.column_stack([begins, ends]).ravel())[::2]
 
     def of_steps(name: str) -> NDArray[Any]:
-        return padded(
-            [np.append(episode[name], episode[name][-1:] * 0, axis=0) for episode in episodes], rows
-        )
+        values = np.concatenate([episode[name] for episode in episodes])
+        found = np.zeros((rows, *values.shape[1:]), values.dtype)
+        found[np.arange(len(values)) + whose] = values
+        return found
 
-    def padded(parts: Any, size: int) -> NDArray[Any]:
-        array = np.concatenate(parts)
-        return np.pad(array, [(0, size - len(array)), *[(0, 0)] * (array.ndim - 1)])
-
-    paid = of_steps("paid")
+    of_segments = np.zeros((4, segments))
+    of_segments[:, : len(ends)] = begins + owner, ends - begins, totals, starts[owner] + owner
     terminated = np.zeros(rows, np.bool_)
-    terminated[starts + lengths - 1] = [episode["terminated"] for episode in episodes]
-    totals = [
-        paid[start : start + length].sum()
-        for start, length in zip(segment_start, segment_length, strict=True)
-    ]
+    terminated[starts + lengths - 1 + np.arange(len(lengths))] = [each["terminated"] for each in episodes]
     columns: dict[str, Any] = {
-        "observation": np.concatenate([observation, after]),
+        # Measured units count the row after the last, which stands for a next chunk's first observation.
+        "observation": np.concatenate([observation, np.repeat(observation[-1:], rows - len(observation), 0)]),
         "action": of_steps("actions"),
-        "paid": paid,
+        "paid": of_steps("paid"),
         "true_reward": of_steps("true_rewards"),
         "terminated": terminated,
         "rows": np.asarray(len(observation), np.int32),
-        "segment_start": padded([segment_start], segments).astype(np.int32),
-        "segment_length": padded([segment_length], segments).astype(np.int32),
-        "segment_total": padded([totals], segments).astype(np.float32),
-        "episode_start": padded([episode_start], segments).astype(np.int32),
-        "segments": np.asarray(len(segment_length), np.int32),
+        "segment_start": of_segments[0].astype(np.int32),
+        "segment_length": of_segments[1].astype(np.int32),
+        "segment_total": of_segments[2].astype(np.float32),
+        "episode_start": of_segments[3].astype(np.int32),
+        "segments": np.asarray(len(ends), np.int32),
     }
     return Chunk(**columns)
 
 
 def with_last(observations: NDArray[Any], length: int) -> NDArray[Any]:
-    """[T+1, S]; where the last one is not known, what moved moves on: a last step that leads nowhere could be
-    told from all others, and be paid for anything. What is 0 or 1 throughout, as categories are, stays."""
+    """[T+1, S], also where the last one is not known."""
     if len(observations) > length:
         return observations
-    stays = ((observations == 0) | (observations == 1)).all(axis=0)
-    moved = observations[-1] - observations[-min(2, length)]
-    return np.concatenate([observations, (observations[-1] + np.where(stays, 0, moved))[None]])
+    return np.concatenate([observations, after_last(observations, np.array([length]))])
+
+
+def after_last(seen: NDArray[Any], lengths: NDArray[np.int64]) -> NDArray[Any]:
+    """[E, S] what stands for the states after the last steps [N, S] of episodes: what moved moves on, for a
+    last step that leads nowhere could be told from all others, and be paid for anything. What is 0 or 1
+    throughout, as categories are, stays."""
+    starts, last = np.cumsum(lengths) - lengths, np.cumsum(lengths) - 1
+    stays = np.logical_and.reduceat((seen == 0) | (seen == 1), starts)
+    return np.asarray(seen[last] + np.where(stays, 0, seen[last] - seen[np.maximum(last - 1, starts)]))
 
 
 def episode_arrays(record: Record) -> Arrays:

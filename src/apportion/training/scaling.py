@@ -151,7 +151,7 @@ def record(scaling: Scaling | None, raw: Record) -> Record:
     if scaling is None:
         return raw
     mean, scale = np.asarray(scaling.mean), np.asarray(scaling.scale)
-    total = raw.total / float(unit(scaling))
+    total = raw.total / (float(scaling.unit) or 1.0)
     return raw._replace(observations=standardise(raw.observations, mean, scale), total=total)
 
 
