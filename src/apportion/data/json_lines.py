@@ -118,6 +118,8 @@ class _Found(NamedTuple):
                 values += here
             lengths.append(len(listed))
         check(bool(lengths), f"{path} holds no episode")
+        for name in columns.keys() & absent.keys():
+            raise UserError(f"{path}: {name!r} is sometimes a vector and sometimes not: mend it")
         parts = {f"{name}[{place}]": name for name, each in absent.items() for place in range(len(each))}
         plain = [name for name in columns if name not in absent and name not in aside]
         table = {name: _column(path, name, kept[name]) for name in plain if name in wanted}
