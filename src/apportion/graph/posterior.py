@@ -200,7 +200,6 @@ def _flips(first: "Summed") -> tuple[Found, float]:
     best, chosen, rarer = None, 0.0, min(first.left.mean(), 1 - first.left.mean())
     for share in np.arange(0.0, (1 - DOUBT) * rarer, DOUBT / 2).tolist():
         found = relevance.search(first.flipped(share).some(SEGMENTS).problem(), best)
-        found = found._replace(evidence=found.evidence + bernoulli.log_prior(share))
         if best is not None and found.evidence <= best.evidence:
             break
         best, chosen = found, share
