@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import multivariate_normal
 
 from apportion.graph import bernoulli
 from apportion.graph.bernoulli import Prior
@@ -29,14 +30,13 @@ def test_sampled_weights_are_those_of_the_integral(flips: float) -> None:
     drawn, share = bernoulli.sample(prior, totals, base, flips, 1000, np.random.default_rng(2))
     weight, scale = np.meshgrid(np.linspace(-5, 5, 401), np.linspace(-1.5, 1.5, 41))
     chance = np.clip(expit(base + (np.exp(scale) * weight)[..., None] * column), 1e-12, 1 - 1e-12)
-    shares = np.linspace(0.005, 0.445, 45) if flips else np.zeros(1)
+    shares = np.linspace(0.005, 0.445, 45) if flips else np.zeros(1)  # alike before data
     by_share = [
         np.exp(
             np.sum(np.log(np.where(totals > 0, e + (1 - 2 * e) * chance, 1 - e - (1 - 2 * e) * chance)), -1)
             - 0.5 * weight**2
             - 2 * scale**2
         )
-        * (1 - e) ** 8
         for e in shares
     ]
     density = np.sum(by_share, axis=0)
@@ -56,3 +56,21 @@ def test_what_no_total_sees_keeps_its_prior() -> None:
     drawn, _ = bernoulli.sample(Prior(columns, 2, 1e-2), totals, 0.0, 0.0, 500, np.random.default_rng(4))
     assert np.std(drawn[1:, 0] - drawn[1:, 1]) == pytest.approx(np.sqrt(2), rel=0.15)
     assert np.std(drawn[1:, 0] + drawn[1:, 1]) < 0.5
+
+
+def test_sizes_of_effects_have_the_evidence_of_a_gaussian_and_are_drawn_by_it() -> None:
+    rng, drawn = np.random.default_rng(5), [0.0]
+    x, y, omega = rng.normal(size=(30, 3)), rng.normal(size=30), rng.uniform(0.1, 0.3, 30)
+    regression, grid, noise = bernoulli._regressed(x, y, omega), np.linspace(-2, 2, 401), np.diag(1 / omega)
+
+    def evidence(s: float) -> float:
+        root, half = regression(np.full(3, s))
+        return float(0.5 * half @ half - np.log(np.diag(root)).sum() - 3 * s)
+
+    exact = [multivariate_normal(cov=np.exp(2 * s) * x @ x.T + noise).logpdf(y / omega) for s in grid]
+    np.testing.assert_allclose(np.diff([evidence(s) for s in grid]), np.diff(exact), atol=1e-6)
+    for _ in range(3000):
+        drawn.append(bernoulli._sliced(evidence, drawn[-1], -2.0, 2.0, rng))
+    density = np.exp(exact - np.max(exact)) / np.exp(exact - np.max(exact)).sum()
+    assert np.mean(drawn) == pytest.approx(density @ grid, abs=0.05)
+    assert np.std(drawn) == pytest.approx(np.sqrt(density @ grid**2 - (density @ grid) ** 2), rel=0.1)

@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
-from scipy.special import expit, log_expit
+from scipy.special import expit, log_expit, logit
 
 from apportion.graph.features import Floats
 from apportion.graph.priors import DOUBT, ROUNDED, ROUNDING, WORTH
 
-MOST_FLIPS = (1 - DOUBT) / 2  # from a half on, yes would be no
 ITERATIONS = 100  # at the most; Newton's method needs about five
 _PER_DRAW = 4  # iterations of the sampler; as many as there are draws come before the first that counts
 _TERMS = 20  # of a Pólya-Gamma variable; others vary by 2% of its standard deviation at odds of e¹⁰ to 1
@@ -134,7 +133,7 @@ def sample(
     prior: Prior, totals: Floats, base: float, flips: float, draws: int, rng: np.random.Generator
 ) -> tuple[Floats, float]:
     """The posterior of weights, times exp(s): [1+draws, Q] its mean, then draws; and the mean share of flips,
-    of which 0 stays 0, and any other is as likely as the next before data. A Gibbs sampler with Pólya-Gamma
+    of which 0 stays 0, and others below a half are alike before data. A Gibbs sampler with Pólya-Gamma
     variables (Polson, Scott and Windle, 2013): Laplace's approximation makes effects too small, and too sure,
     where totals are told well or are flipped. The share and s are drawn while it is open which totals are
     flipped, and s again while weights are open: given these, they could hardly move."""
@@ -143,28 +142,28 @@ def sample(
     seen = axes[:, variances > WORTH**2 * variances.max(initial=0.0)]
     x, rank = np.column_stack([own @ seen, prior.columns[:, prior.scaled :]]), seen.shape[1]
     weights, scale, share, said = np.zeros(x.shape[1]), 0.0, flips, totals
-    ours, bounds = np.arange(x.shape[1]) < rank, (-3 * prior.width, 3 * prior.width)
+    ours, most = np.arange(x.shape[1]) < rank, 3 * prior.width
     found, scales, shares = np.zeros((_PER_DRAW * draws, x.shape[1])), *np.zeros((2, _PER_DRAW * draws))
 
     def of_scale(s: float) -> float:
-        odds = rest + np.exp(s - scale) * along
-        return log_likelihood(totals, odds, share) - 0.5 * (s / prior.width) ** 2
+        return log_likelihood(totals, rest + np.exp(s - scale) * along, share) - 0.5 * (s / prior.width) ** 2
 
     def of_scale_alone(s: float) -> float:
-        root, half = regression(np.where(ours, s, 0.0))
-        evidence = 0.5 * half @ half - np.sum(np.log(np.diag(root))) - rank * s
-        return float(evidence - 0.5 * (s / prior.width) ** 2)
+        root, half = regression(s * ours)
+        return float(0.5 * (half @ half - (s / prior.width) ** 2) - np.sum(np.log(np.diag(root))) - rank * s)
 
     for number in range(-draws, len(found)):
         along, rest = x[:, ours] @ weights[ours], base + x[:, ~ours] @ weights[~ours]
-        moved = _sliced(of_scale, scale, bounds, rng)
+        moved = _sliced(of_scale, scale, -most, most, rng)
         odds, scale = rest + np.exp(moved - scale) * along, moved
         if flips > 0:
-            share = _sliced(partial(log_likelihood, totals, odds), share, (0.0, MOST_FLIPS), rng)
-            said = _unflipped(totals, odds, share, rng)
-        regression = _regressed(x, said, base, odds, rng)
-        scale = _sliced(of_scale_alone, scale, bounds, rng)
-        root, half = regression(np.where(ours, scale, 0.0))
+            share = _sliced(partial(log_likelihood, totals, odds), share, 0.0, (1 - DOUBT) / 2, rng)
+            unflipped = expit(odds - (2 * totals - 1) * logit(share))
+            said = (rng.random(len(odds)) < unflipped).astype(np.float64)
+        omega = polya_gamma(odds, rng)
+        regression = _regressed(x, said - 0.5 - omega * base, omega)
+        scale = _sliced(of_scale_alone, scale, -most, most, rng)
+        root, half = regression(scale * ours)
         weights = solve_triangular(root.T, half + rng.normal(size=len(half)), lower=False)
         if number >= 0:
             scales[number], shares[number], found[number] = np.exp(scale), share, weights
@@ -176,20 +175,10 @@ def sample(
     return np.column_stack([drawn, found[:, rank:]]), float(shares.mean())
 
 
-def _unflipped(totals: Floats, odds: Floats, share: float, rng: np.random.Generator) -> Floats:
-    """What totals would have been."""
-    p = expit(odds)
-    yes, no = np.where(totals > 0, 1 - share, share) * p, np.where(totals > 0, share, 1 - share) * (1 - p)
-    return (rng.random(len(p)) * (yes + no) < yes).astype(np.float64)
-
-
-def _regressed(
-    x: Floats, said: Floats, base: float, odds: Floats, rng: np.random.Generator
-) -> Callable[[Floats], tuple[Floats, Floats]]:
-    """The regression of said - ½ on ω (base + x w), ω ~ PG(1, odds) and w ~ N(0, size²): from [Q] log sizes
-    the factor of Λ = xᵀ ω x + size⁻², and by it half of Λ⁻¹ b."""
-    omega = polya_gamma(odds, rng)
-    rooted, linear = x * np.sqrt(omega)[:, None], x.T @ (said - 0.5 - omega * base)
+def _regressed(x: Floats, y: Floats, omega: Floats) -> Callable[[Floats], tuple[Floats, Floats]]:
+    """The regression of y / ω on x w, where w ~ N(0, size²) and noise has the variance 1 / ω: from log sizes
+    [Q] the Cholesky factor of Λ = xᵀ ω x + size⁻², and its inverse times xᵀ y."""
+    rooted, linear = x * np.sqrt(omega)[:, None], x.T @ y
     curvature = rooted.T @ rooted
 
     def solved(log_sizes: Floats) -> tuple[Floats, Floats]:
@@ -200,11 +189,10 @@ def _regressed(
 
 
 def _sliced(
-    density: Callable[[float], float], now: float, within: tuple[float, float], rng: np.random.Generator
+    density: Callable[[float], float], now: float, low: float, high: float, rng: np.random.Generator
 ) -> float:
     """A draw by a slice of a log density (Neal, 2003), from these bounds towards where it is now: with many
     totals, the density is narrower than any grid."""
-    low, high = within
     least = density(now) - rng.exponential()
     while density(drawn := rng.uniform(low, high)) < least:
         low, high = (drawn, high) if drawn < now else (low, drawn)

@@ -195,15 +195,15 @@ def _searched(
 
 
 def _flips(first: "Summed") -> tuple[Found, float]:
-    """The best variances, and the share of flipped answers by which the evidence times its prior is largest,
-    of shares that are tried in turn as far as the rarer answer allows."""
-    best, chosen, rarer = None, 0.0, min(first.left.mean(), 1 - first.left.mean())
-    for share in np.arange(0.0, (1 - DOUBT) * rarer, DOUBT / 2).tolist():
+    """The best variances, and the share of flipped answers by which the evidence is largest, of shares that
+    are tried in turn as far as the rarer answer allows."""
+    chosen, rarer = 0.0, min(first.left.mean(), 1 - first.left.mean())
+    best = relevance.search(first.some(SEGMENTS).problem())
+    for share in np.arange(DOUBT / 2, (1 - DOUBT) * rarer, DOUBT / 2).tolist():
         found = relevance.search(first.flipped(share).some(SEGMENTS).problem(), best)
-        if best is not None and found.evidence <= best.evidence:
+        if found.evidence <= best.evidence:
             break
         best, chosen = found, share
-    assert best is not None
     return best, chosen
 
 
