@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy.special import expit
-from scipy.stats import multivariate_normal
 
 from apportion.graph import bernoulli
 from apportion.graph.bernoulli import Prior
@@ -56,21 +55,3 @@ def test_what_no_total_sees_keeps_its_prior() -> None:
     drawn, _ = bernoulli.sample(Prior(columns, 2, 1e-2), totals, 0.0, 0.0, 500, np.random.default_rng(4))
     assert np.std(drawn[1:, 0] - drawn[1:, 1]) == pytest.approx(np.sqrt(2), rel=0.15)
     assert np.std(drawn[1:, 0] + drawn[1:, 1]) < 0.5
-
-
-def test_sizes_of_effects_have_the_evidence_of_a_gaussian_and_are_drawn_by_it() -> None:
-    rng, drawn = np.random.default_rng(5), [0.0]
-    x, y, omega = rng.normal(size=(30, 3)), rng.normal(size=30), rng.uniform(0.1, 0.3, 30)
-    regression, grid, noise = bernoulli._regressed(x, y, omega), np.linspace(-2, 2, 401), np.diag(1 / omega)
-
-    def evidence(s: float) -> float:
-        root, half = regression(np.full(3, s))
-        return float(0.5 * half @ half - np.log(np.diag(root)).sum() - 3 * s)
-
-    exact = [multivariate_normal(cov=np.exp(2 * s) * x @ x.T + noise).logpdf(y / omega) for s in grid]
-    np.testing.assert_allclose(np.diff([evidence(s) for s in grid]), np.diff(exact), atol=1e-6)
-    for _ in range(3000):
-        drawn.append(bernoulli._sliced(evidence, drawn[-1], -2.0, 2.0, rng))
-    density = np.exp(exact - np.max(exact)) / np.exp(exact - np.max(exact)).sum()
-    assert np.mean(drawn) == pytest.approx(density @ grid, abs=0.05)
-    assert np.std(drawn) == pytest.approx(np.sqrt(density @ grid**2 - (density @ grid) ** 2), rel=0.1)

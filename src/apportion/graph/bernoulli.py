@@ -15,7 +15,7 @@ from apportion.graph.features import Floats
 from apportion.graph.priors import DOUBT, ROUNDED, ROUNDING, WORTH
 
 ITERATIONS = 100  # at the most; Newton's method needs about five
-_PER_DRAW = 4  # iterations of the sampler; as many as there are draws come before the first that counts
+_PER_DRAW = 3  # iterations of the sampler; as many as there are draws come before the first that counts
 _TERMS = 20  # of a Pólya-Gamma variable; others vary by 2% of its standard deviation at odds of e¹⁰ to 1
 
 
@@ -135,36 +135,39 @@ def sample(
     """The posterior of weights, times exp(s): [1+draws, Q] its mean, then draws; and the mean share of flips,
     of which 0 stays 0, and others below a half are alike before data. A Gibbs sampler with Pólya-Gamma
     variables (Polson, Scott and Windle, 2013): Laplace's approximation makes effects too small, and too sure,
-    where totals are told well or are flipped. The share and s are drawn while it is open which totals are
-    flipped, and s again while weights are open: given these, they could hardly move."""
+    where totals are told well or are flipped. Given which are, the share and s could hardly move: they are
+    drawn before that is, together, and with s grow weights of which totals say less than the prior."""
     own = prior.columns[:, : prior.scaled]
     variances, axes = np.linalg.eigh(own.T @ own)  # a decomposition of `own` itself may not converge
-    seen = axes[:, variances > WORTH**2 * variances.max(initial=0.0)]
-    x, rank = np.column_stack([own @ seen, prior.columns[:, prior.scaled :]]), seen.shape[1]
-    weights, scale, share, said = np.zeros(x.shape[1]), 0.0, flips, totals
-    ours, most = np.arange(x.shape[1]) < rank, 3 * prior.width
+    kept = variances > WORTH**2 * variances.max(initial=0.0)
+    seen, rank = axes[:, kept], int(kept.sum())
+    x = np.column_stack([own @ seen, prior.columns[:, prior.scaled :]])
+    weights, scale, share, said, most = np.zeros(x.shape[1]), 0.0, flips, totals, 3 * prior.width
     found, scales, shares = np.zeros((_PER_DRAW * draws, x.shape[1])), *np.zeros((2, _PER_DRAW * draws))
 
     def of_scale(s: float) -> float:
-        return log_likelihood(totals, rest + np.exp(s - scale) * along, share) - 0.5 * (s / prior.width) ** 2
-
-    def of_scale_alone(s: float) -> float:
-        root, half = regression(s * ours)
-        return float(0.5 * (half @ half - (s / prior.width) ** 2) - np.sum(np.log(np.diag(root))) - rank * s)
+        flipped = 0.5 - (0.5 - share) * float(np.exp((scale - s) * steeper))
+        if not 0 <= flipped <= (1 - DOUBT) / 2:
+            return -np.inf
+        grown = weights[:rank] * np.exp((s - scale) * free)
+        fit = log_likelihood(totals, rest + x[:, :rank] @ grown, flipped) + s * (free.sum() - rank - steeper)
+        return float(fit - 0.5 * (np.exp(-2 * s) * grown @ grown + (s / prior.width) ** 2))
 
     for number in range(-draws, len(found)):
-        along, rest = x[:, ours] @ weights[ours], base + x[:, ~ours] @ weights[~ours]
-        moved = _sliced(of_scale, scale, -most, most, rng)
-        odds, scale = rest + np.exp(moved - scale) * along, moved
+        rest = base + x[:, rank:] @ weights[rank:]
+        for told in rng.random(4) ** 3 / 4:  # by a total, at the most; any will do
+            free, steeper = 1 / (1 + variances[kept] * told), rng.random() / 2 if flips > 0 else 0.0
+            moved = _sliced(of_scale, scale, -most, most, rng)
+            weights[:rank] *= np.exp((moved - scale) * free)
+            share = 0.5 - (0.5 - share) * float(np.exp((scale - moved) * steeper))
+            scale, odds = moved, rest + x[:, :rank] @ weights[:rank]
+            if flips > 0:
+                share = _sliced(partial(log_likelihood, totals, odds), share, 0.0, (1 - DOUBT) / 2, rng)
         if flips > 0:
-            share = _sliced(partial(log_likelihood, totals, odds), share, 0.0, (1 - DOUBT) / 2, rng)
             unflipped = expit(odds - (2 * totals - 1) * logit(share))
             said = (rng.random(len(odds)) < unflipped).astype(np.float64)
-        omega = polya_gamma(odds, rng)
-        regression = _regressed(x, said - 0.5 - omega * base, omega)
-        scale = _sliced(of_scale_alone, scale, -most, most, rng)
-        root, half = regression(scale * ours)
-        weights = solve_triangular(root.T, half + rng.normal(size=len(half)), lower=False)
+        sizes = np.where(np.arange(len(weights)) < rank, np.exp(scale), 1.0)
+        weights = _regressed(x, said - 0.5, base, sizes, polya_gamma(odds, rng), rng)
         if number >= 0:
             scales[number], shares[number], found[number] = np.exp(scale), share, weights
     every = slice(_PER_DRAW - 1, None, _PER_DRAW)
@@ -175,24 +178,20 @@ def sample(
     return np.column_stack([drawn, found[:, rank:]]), float(shares.mean())
 
 
-def _regressed(x: Floats, y: Floats, omega: Floats) -> Callable[[Floats], tuple[Floats, Floats]]:
-    """The regression of y / ω on x w, where w ~ N(0, size²) and noise has the variance 1 / ω: from log sizes
-    [Q] the Cholesky factor of Λ = xᵀ ω x + size⁻², and its inverse times xᵀ y."""
-    rooted, linear = x * np.sqrt(omega)[:, None], x.T @ y
-    curvature = rooted.T @ rooted
-
-    def solved(log_sizes: Floats) -> tuple[Floats, Floats]:
-        root = cholesky(curvature + np.diag(np.exp(-2 * log_sizes)), lower=True, check_finite=False)
-        return root, solve_triangular(root, linear, lower=True, check_finite=False)
-
-    return solved
+def _regressed(
+    x: Floats, y: Floats, base: float, sizes: Floats, omega: Floats, rng: np.random.Generator
+) -> Floats:
+    """[Q] a draw from N(Λ⁻¹ xᵀ(y - ω base), Λ⁻¹), Λ = xᵀ ω x + sizes⁻²."""
+    told = x * np.sqrt(omega)[:, None]
+    root = cholesky(told.T @ told + np.diag(sizes**-2.0), lower=True)
+    mean = cho_solve((root, True), x.T @ (y - omega * base))
+    return np.asarray(mean + solve_triangular(root.T, rng.normal(size=len(mean)), lower=False))
 
 
 def _sliced(
     density: Callable[[float], float], now: float, low: float, high: float, rng: np.random.Generator
 ) -> float:
-    """A draw by a slice of a log density (Neal, 2003), from these bounds towards where it is now: with many
-    totals, the density is narrower than any grid."""
+    """A draw by a slice of a log density (Neal, 2003), from these bounds towards where it is now."""
     least = density(now) - rng.exponential()
     while density(drawn := rng.uniform(low, high)) < least:
         low, high = (drawn, high) if drawn < now else (low, drawn)

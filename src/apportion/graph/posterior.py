@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from apportion.graph import bernoulli, relevance
 from apportion.graph.features import MAX_PAIRED, ROWS, SAMPLE, Floats, Scale
-from apportion.graph.priors import DOUBT, ENOUGH_SEGMENTS, MISFIT, NEGLIGIBLE, ROUNDED, ROUNDING, TINY
+from apportion.graph.priors import DOUBT, ENOUGH_SEGMENTS, MISFIT, ROUNDED, ROUNDING, TINY
 from apportion.graph.products import Products
 from apportion.graph.relevance import Found, Problem
 
@@ -291,8 +291,9 @@ class Summed(NamedTuple):
         return np.array([np.sqrt(WIDE) * self.size, self.constant])
 
     def doubt_of_size(self) -> float:
-        """Standard deviation of the size's logarithm: either extreme is a standard deviation away."""
-        return max(0.25 * float(np.log(self.lengths.mean())), NEGLIGIBLE)
+        """Standard deviation of the size's logarithm: either extreme is a standard deviation away, and so is
+        twice or half the log odds, of which it is a guess, too."""
+        return float(np.hypot(0.25 * np.log(self.lengths.mean()), np.log(2)))
 
     def likelihood(self, found: Found) -> float:
         """Of the totals in their own unit: evidence has them in units of steps."""
