@@ -1,12 +1,12 @@
 """Outcomes that are yes or no: journeys and agents' traces, whose steps have known effects on the log odds.
 
     python benchmarks/journeys.py --out results/journeys.json
-    python benchmarks/journeys.py --kinds additive traces --draws 3
+    python benchmarks/journeys.py --kinds flipped traces --draws 3
     python benchmarks/journeys.py --show results/journeys.json
 
-`retargeting` earns only after a `search`, but in the additive kind; `coupon` and `social` earn nothing, and
-the coupon is the last touch of half of the journeys. True shares are of the true effects, divided as ours.
-Traces are those of lib/traces.py.
+`retargeting` earns only after a `search`; `coupon` and `social` earn nothing; the coupon is the last touch
+of half of the journeys. True shares are of the true effects, divided as ours; at best, those that a logistic
+regression finds which knows the touches that earn. Traces are those of lib/traces.py.
 """
 
 import csv
@@ -24,7 +24,7 @@ from scipy.special import expit
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log, read_rows
 from apportion.runs.atomic import read_json, write_json
-from apportion.runs.credit import INTERVAL, fit_credit, half_width
+from apportion.runs.credit import fit_credit
 from apportion.runs.crediting import credit_of_kinds
 from apportion.runs.folder import versions
 from apportion.runs.logged import records_of, spec_of
@@ -39,14 +39,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "journeys": {},
     "flipped": {"flipped": 0.2},
     "150 journeys": {"count": 150},
-    "additive": {"after": False},
     "traces": {},
     "traces, flipped": {"flipped": 0.2},
 }
 JOURNEYS = (
     "journeys",
     "draws",
-    "order right",
+    "order right (at best)",
     "by last touch",
     "shares covered",
     "error",
@@ -54,7 +53,6 @@ JOURNEYS = (
     "width",
     "told",
 )
-EFFECTS_OF = ("effects", "by", "error", "covered", "width")
 TRACES = ("traces", "draws", "correlation (at best)", "among two (at best)", "covered", "width")
 
 
@@ -91,7 +89,7 @@ def main(flags: Journeys) -> None:
             of_kind = (
                 traces.tried(traces.draw(number, **settings))
                 if kind.startswith("traces")
-                else tried(draw(number, **settings), kind)
+                else tried(draw(number, **settings))
             )
             found.append({"kind": kind, "draw": number, **of_kind})
             print(found[-1], flush=True)
@@ -101,9 +99,7 @@ def main(flags: Journeys) -> None:
         write_json(flags.out, data)
 
 
-def draw(
-    seed: int, count: int = 3000, rate: float = 0.08, flipped: float = 0.0, after: bool = True
-) -> Problem:
+def draw(seed: int, count: int = 3000, rate: float = 0.08, flipped: float = 0.0) -> Problem:
     rng, chance = np.random.default_rng(seed), np.array(NEXT) / 10
     touched = []
     for _ in range(count):
@@ -114,9 +110,8 @@ def draw(
             channels[-1] = CHANNELS.index("coupon")
         touched.append(np.array(channels))
     effects = [np.array(list(EFFECTS.values()))[each] for each in touched]
-    if after:
-        searched = [np.cumsum(each == 0) > 0 for each in touched]
-        effects = [e * ((c != 4) | s) for e, c, s in zip(effects, touched, searched, strict=True)]
+    searched = [np.cumsum(each == 0) > 0 for each in touched]
+    effects = [e * ((c != 4) | s) for e, c, s in zip(effects, touched, searched, strict=True)]
     sums = np.array([each.sum() for each in effects])
     bases = np.linspace(-15, 5, 2001)
     base = float(bases[np.searchsorted([expit(b + sums).mean() for b in bases], rate)])
@@ -124,7 +119,7 @@ def draw(
     return Problem(touched, effects, base, bought ^ (rng.random(count) < flipped))
 
 
-def tried(problem: Problem, kind: str) -> dict[str, Any]:
+def tried(problem: Problem) -> dict[str, Any]:
     began = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journeys.csv"
@@ -134,8 +129,7 @@ def tried(problem: Problem, kind: str) -> dict[str, Any]:
             for number, channels in enumerate(problem.touched):
                 said = "yes" if problem.bought[number] else "no"
                 writer.writerows([number, CHANNELS[each], said] for each in channels)
-        seen = None if kind == "additive" else "channel"
-        columns = Columns(episode="journey", states="channel", actions="", outcome="bought", seen=seen)
+        columns = Columns(episode="journey", states="channel", actions="", outcome="bought", seen="channel")
         log, rows = read_log(str(path), columns).log, read_rows(str(path), columns)
     spec, order = spec_of("journeys", log), np.random.default_rng(0).permutation(len(log.totals))
     records = list(map(records_of(spec, log).__getitem__, order))
@@ -143,12 +137,13 @@ def tried(problem: Problem, kind: str) -> dict[str, Any]:
     ours = {each["value"]: each for each in credit_of_kinds(spec, credit, rows, log, "channel")}
     true = true_shares(problem)
     nonzero = [name for name in CHANNELS if true[name] > 0.01]
-    found = {
+    return {
         "yes": int(problem.bought.sum()),
         "supported": credit.facts["supported"],
         "log_loss": credit.facts["log_loss"],
         "constant_log_loss": credit.facts["constant_log_loss"],
         "order": ordered(true, {name: each["credit"] for name, each in ours.items()}, nonzero),
+        "order_at_best": ordered(true, at_best(problem, order[len(order) // 5 :]), nonzero),
         "order_by_last": ordered(true, {name: each["last"] for name, each in ours.items()}, nonzero),
         "covered": [
             int(ours[name]["share_low"] <= true[name] <= ours[name]["share_high"]) for name in CHANNELS
@@ -158,9 +153,8 @@ def tried(problem: Problem, kind: str) -> dict[str, Any]:
             np.mean([abs(ours[n]["last"] / problem.bought.sum() - true[n]) for n in CHANNELS])
         ),
         "width": float(np.mean([each["share_high"] - each["share_low"] for each in ours.values()])),
+        "cpu_seconds": time.process_time() - began,
     }
-    found |= beside_logistic(problem, credit) if kind == "additive" else {}
-    return {**found, "cpu_seconds": time.process_time() - began}
 
 
 def true_shares(problem: Problem) -> dict[str, float]:
@@ -180,42 +174,22 @@ def ordered(true: dict[str, float], found: dict[str, float], nonzero: list[str])
     return bool(values == sorted(values, reverse=True) and values[-1] > rest)
 
 
-def beside_logistic(problem: Problem, credit: Any) -> dict[str, Any]:
-    """Effects of a touch, with intervals, beside logistic regression on counts of channels."""
-    steps = np.column_stack([np.eye(5)[np.argsort(np.argsort(CHANNELS))], np.zeros(5)])  # as categories are
-    drawn = credit.posterior.rewards(steps)
-    spread = np.sqrt(np.mean((drawn[:, 1:] - drawn[:, :1]) ** 2, axis=1))
-    counts = np.array([np.bincount(each, minlength=5) for each in problem.touched], np.float64)
-    x, weights = np.column_stack([np.ones(len(counts)), counts]), np.zeros(6)
-    for _ in range(30):
-        p = expit(x @ weights)
-        covariance = np.linalg.inv(x.T @ (x * (p * (1 - p))[:, None]))
-        weights = weights + covariance @ (x.T @ (problem.bought - p))
-    true, half = np.array(list(EFFECTS.values())), half_width(INTERVAL)
-    errors = {"ours": (drawn[:, 0], spread), "logistic": (weights[1:], np.sqrt(np.diag(covariance))[1:])}
-    return {
-        name: {
-            "error": float(np.sqrt(np.mean((middle - true) ** 2))),
-            "covered": float(np.mean(np.abs(middle - true) <= half * deviation)),
-            "width": float(2 * half * np.mean(deviation)),
-        }
-        for name, (middle, deviation) in errors.items()
-    }
+def at_best(problem: Problem, learned: Any) -> dict[str, float]:
+    """Shares by a logistic regression that knows which touches earn, on the same journeys."""
+    touches = zip(problem.touched, problem.effects, strict=True)
+    known = [np.eye(len(CHANNELS))[channels] * (earned > 0)[:, None] for channels, earned in touches]
+    return true_shares(problem._replace(effects=traces.ceiling(known, problem.bought, learned)))
 
 
 def shown(data: dict[str, Any]) -> str:
-    """Means over draws: of journeys, of effects beside logistic regression, and of traces."""
+    """Means over draws: of journeys, and of traces."""
     kinds: dict[str, list[dict[str, Any]]] = {}
     for each in data["problems"]:
         kinds.setdefault(each["kind"], []).append(each)
     tables = []
-    for texts, headers, rows in (
-        (1, JOURNEYS, _of_journeys),
-        (2, EFFECTS_OF, _of_effects),
-        (1, TRACES, _of_traces),
-    ):
+    for headers, rows in ((JOURNEYS, _of_journeys), (TRACES, _of_traces)):
         found = [row for kind, mine in kinds.items() for row in rows(kind, mine)]
-        tables += [markdown(headers, found, texts)] if found else []
+        tables += [markdown(headers, found)] if found else []
     return "\n\n".join(tables)
 
 
@@ -227,14 +201,8 @@ def _of_journeys(kind: str, mine: list[dict[str, Any]]) -> Cells:
         of = partial(_mean, mine)
         covered = f"{of('covered'):.0%}"
         errors = (f"{of(name):.3f}" for name in ("error", "error_of_last", "width"))
-        orders = (f"{of(name):.0%}" for name in ("order", "order_by_last"))
+        orders = f"{of('order'):.0%} ({of('order_at_best'):.0%})", f"{of('order_by_last'):.0%}"
         yield kind, str(len(mine)), *orders, covered, *errors, f"{of('supported'):.0%}"
-
-
-def _of_effects(kind: str, mine: list[dict[str, Any]]) -> Cells:
-    for who in ("ours", "logistic") if "ours" in mine[0] else ():
-        of = partial(_mean, [each[who] for each in mine])
-        yield kind, who, f"{of('error'):.3f}", f"{of('covered'):.0%}", f"{of('width'):.2f}"
 
 
 def _of_traces(kind: str, mine: list[dict[str, Any]]) -> Cells:

@@ -81,7 +81,7 @@ def tried(traces: Traces) -> dict[str, Any]:
     steps = list(credit.of_records(records, None, paid=True))
     true = np.concatenate(traces.effects)
     low, high = (np.concatenate(each) for each in zip(*(own.within(INTERVAL) for own in steps), strict=True))
-    best = ceiling(traces, learned)
+    best = ceiling(traces.known, traces.solved, learned)
     return {
         "solved": float(traces.solved.mean()),
         "supported": credit.facts["supported"],
@@ -104,13 +104,13 @@ def judged(traces: Traces, credit: list[Any]) -> dict[str, float]:
     return {"correlation": float(correlation), "named": float(np.mean(named))}
 
 
-def ceiling(traces: Traces, learned: Any) -> list[Any]:
-    """Credit by a logistic regression which knows the features that have an effect, on the same traces."""
-    sums = np.array([traces.known[number].sum(axis=0) for number in learned])
+def ceiling(known: list[Any], solved: Any, learned: Any) -> list[Any]:
+    """Credit by a logistic regression that knows which features [T, F] have an effect, of those learned."""
+    sums = np.array([known[number].sum(axis=0) for number in learned])
     x, weights = np.column_stack([np.ones(len(sums)), sums]), np.zeros(1 + sums.shape[1])
-    said, damping = traces.solved[learned], DAMPED * np.eye(x.shape[1])
+    said, damping = solved[learned], DAMPED * np.diag(np.arange(x.shape[1]) > 0)
     for _ in range(50):
         p = expit(x @ weights)
         curvature = x.T @ (x * (p * (1 - p))[:, None]) + damping
         weights += np.linalg.solve(curvature, x.T @ (said - p) - damping @ weights)
-    return [each @ weights[1:] for each in traces.known]
+    return [each @ weights[1:] for each in known]

@@ -29,14 +29,13 @@ def test_sampled_weights_are_those_of_the_integral(flips: float) -> None:
     drawn, share = bernoulli.sample(prior, totals, base, flips, 1000, np.random.default_rng(2))
     weight, scale = np.meshgrid(np.linspace(-5, 5, 401), np.linspace(-1.5, 1.5, 41))
     chance = np.clip(expit(base + (np.exp(scale) * weight)[..., None] * column), 1e-12, 1 - 1e-12)
-    shares = np.linspace(0.005, 0.445, 45) if flips else np.zeros(1)
+    shares = np.linspace(0.005, 0.445, 45) if flips else np.zeros(1)  # alike before data
     by_share = [
         np.exp(
             np.sum(np.log(np.where(totals > 0, e + (1 - 2 * e) * chance, 1 - e - (1 - 2 * e) * chance)), -1)
             - 0.5 * weight**2
             - 2 * scale**2
         )
-        * (1 - e) ** 8
         for e in shares
     ]
     density = np.sum(by_share, axis=0)

@@ -13,8 +13,8 @@ import apportion
 from apportion.core.config import UserError, silent
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log
-from apportion.graph import bernoulli, posterior, relevance
-from apportion.graph.bernoulli import Laplace, log_losses
+from apportion.graph import posterior, relevance
+from apportion.graph.bernoulli import Laplace
 from apportion.graph.features import Scale
 from apportion.graph.posterior import Summed
 from apportion.graph.products import BLOCKS, Products
@@ -153,24 +153,6 @@ def test_entries_of_one_input_have_one_relevance() -> None:
     assert found.matters[:3].tolist() == [found.matters[0]] * 3
     assert found.matters[0] > 0.95
     assert found.matters[3:].max() < 0.5
-
-
-@pytest.mark.parametrize("count", [10, 3000])
-def test_a_scale_is_drawn_from_its_density(count: int) -> None:
-    rng, width = np.random.default_rng(0), 0.5
-    along = rng.normal(size=count)
-    said = (rng.random(count) < expit(1.5 * along)).astype(np.float64)
-    grid = np.linspace(-2, 2, 4001)
-    logs = [-log_losses(np.exp(s) * along, said).sum() - 0.5 * (s / width) ** 2 for s in grid]
-    density = np.exp(logs - np.max(logs))
-    density /= density.sum()
-    mean = float(grid @ density)
-    drawn = [0.0]
-    for _ in range(2000):
-        drawn.append(bernoulli._rescaled(drawn[-1], along, np.zeros(count), said, width, rng))
-    spread = float(np.sqrt(density @ (grid - mean) ** 2))
-    assert np.mean(drawn[100:]) == pytest.approx(mean, abs=0.2 * spread)
-    assert np.std(drawn[100:]) == pytest.approx(spread, rel=0.1)
 
 
 def test_groups_of_rising_probability() -> None:

@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from apportion.graph import bernoulli, relevance
 from apportion.graph.features import MAX_PAIRED, ROWS, SAMPLE, Floats, Scale
-from apportion.graph.priors import DOUBT, ENOUGH_SEGMENTS, MISFIT, NEGLIGIBLE, ROUNDED, ROUNDING, TINY
+from apportion.graph.priors import DOUBT, ENOUGH_SEGMENTS, MISFIT, ROUNDED, ROUNDING, TINY
 from apportion.graph.products import Products
 from apportion.graph.relevance import Found, Problem
 
@@ -195,16 +195,15 @@ def _searched(
 
 
 def _flips(first: "Summed") -> tuple[Found, float]:
-    """The best variances, and the share of flipped answers by which the evidence times its prior is largest,
-    of shares that are tried in turn as far as the rarer answer allows."""
-    best, chosen, rarer = None, 0.0, min(first.left.mean(), 1 - first.left.mean())
-    for share in np.arange(0.0, (1 - DOUBT) * rarer, DOUBT / 2).tolist():
+    """The best variances, and the share of flipped answers by which the evidence is largest, of shares that
+    are tried in turn as far as the rarer answer allows."""
+    chosen, rarer = 0.0, min(first.left.mean(), 1 - first.left.mean())
+    best = relevance.search(first.some(SEGMENTS).problem())
+    for share in np.arange(DOUBT / 2, (1 - DOUBT) * rarer, DOUBT / 2).tolist():
         found = relevance.search(first.flipped(share).some(SEGMENTS).problem(), best)
-        found = found._replace(evidence=found.evidence + bernoulli.log_prior(share))
-        if best is not None and found.evidence <= best.evidence:
+        if found.evidence <= best.evidence:
             break
         best, chosen = found, share
-    assert best is not None
     return best, chosen
 
 
@@ -292,8 +291,9 @@ class Summed(NamedTuple):
         return np.array([np.sqrt(WIDE) * self.size, self.constant])
 
     def doubt_of_size(self) -> float:
-        """Standard deviation of the size's logarithm: either extreme is a standard deviation away."""
-        return max(0.25 * float(np.log(self.lengths.mean())), NEGLIGIBLE)
+        """Standard deviation of the size's logarithm: either extreme is a standard deviation away, and so is
+        twice or half the log odds, of which it is a guess, too."""
+        return float(np.hypot(0.25 * np.log(self.lengths.mean()), np.log(2)))
 
     def likelihood(self, found: Found) -> float:
         """Of the totals in their own unit: evidence has them in units of steps."""
