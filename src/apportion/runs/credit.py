@@ -287,11 +287,7 @@ def supported(gains: Floats) -> NDArray[np.bool_]:
 
 
 def weighed(
-    credit: Credit,
-    method: str,
-    errors: Floats,
-    rewards: list[list[NDArray[Any]]],
-    held_out: list[Record],
+    credit: Credit, method: str, errors: Floats, rewards: list[list[NDArray[Any]]], held_out: list[Record]
 ) -> Credit:
     """Beside a method whose lanes have these errors [L, E], squares or log losses, of held-out outcomes, and
     gave these rewards [T] to the steps of held-out episodes, by lane and episode: the posterior is believed
