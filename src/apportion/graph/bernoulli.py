@@ -136,7 +136,8 @@ def sample(
     of which 0 stays 0, and others below a half are alike before data. A Gibbs sampler with Pólya-Gamma
     variables (Polson, Scott and Windle, 2013): Laplace's approximation makes effects too small, and too sure,
     where totals are told well or are flipped. Given which are, the share and s could hardly move: they are
-    drawn before that is, together, and with s grow weights of which totals say less than the prior."""
+    drawn before that is, together, and with s grow weights of which totals say less than the prior, by steps
+    along orbits of a group (Liu and Sabatti, 2000)."""
     own = prior.columns[:, : prior.scaled]
     variances, axes = np.linalg.eigh(own.T @ own)  # a decomposition of `own` itself may not converge
     kept = variances > WORTH**2 * variances.max(initial=0.0)
