@@ -23,6 +23,6 @@ def test_true_effects_are_right_and_their_opposite_is_not() -> None:
 
 def test_the_ceiling_is_near_the_truth() -> None:
     problem = traces.draw(0)
-    found = traces.judged(problem, traces.ceiling(problem, np.arange(1200)))
+    found = traces.judged(problem, traces.ceiling(problem.known, problem.solved, np.arange(1200)))
     assert found["correlation"] > 0.98
     assert found["named"] > 0.9

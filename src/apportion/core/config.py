@@ -82,6 +82,8 @@ def parse_json(content: bytes | str) -> Any:
         data = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    except ValueError as error:  # of thousands of digits Python itself makes no number
+        raise ValueError("a number is too large") if "integer string" in str(error) else error from None
     _check_inside([data], JSON_DEPTH)
     return data
 
