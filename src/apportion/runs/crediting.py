@@ -121,7 +121,7 @@ def _columns(spec: Spec, credit: Credit | None, log: Log, rewards: Floats | None
 def _with_ends(name: str, drawn: Floats) -> Columns:
     """[N] what is expected, and between which bounds, of draws [N, K+1]."""
     low, high = quantiles(drawn, INTERVAL)
-    return {name: drawn[:, 0], f"{name}_low": low, f"{name}_high": high}
+    return {name: drawn[:, 0].copy(), f"{name}_low": low, f"{name}_high": high}  # a view keeps all draws
 
 
 def _shares(explainer: Explainer, lanes: list[int], log: Log) -> tuple[Columns, Columns]:
