@@ -15,7 +15,7 @@ from apportion.core.types import Record
 from apportion.data.rows import Log
 from apportion.graph import posterior
 from apportion.runs.atomic import read_arrays, write_arrays
-from apportion.runs.credit import Credit, fit_credit, read_credit, rows_of, typical, weighed
+from apportion.runs.credit import Credit, fit_credit, read_credit, typical, weighed
 from apportion.runs.folder import RunFolder
 from apportion.runs.logged import spec_of
 from apportion.runs.summary import credit_in_words, fit_warnings, varies_too_much
@@ -28,7 +28,9 @@ def credit() -> Credit:
     rng = np.random.default_rng(0)
     rows = [rng.normal(size=(steps, 3)) for steps in rng.integers(5, 15, 80)]
     totals = np.array([2 + each[:, 0].sum() for each in rows]) + rng.normal(0, 0.3, 80)
-    return Credit(posterior.fit(rows, totals, rng), 1.0, 1.0, 1.0, {"unexplained": 0.1, "allowed": 2.0})
+    return Credit(
+        posterior.fit(rows, totals, rng), 1.0, 1.0, 1.0, {"unexplained": 0.1, "typical": 0.1, "allowed": 2.0}
+    )
 
 
 def some(count: int = 5) -> list[np.ndarray]:
@@ -67,8 +69,7 @@ def beside(credit: Credit, method: str, unexplained: float | list[float], *sprea
     plain = [np.linspace(-1, 1, len(record.actions)) for record in records]
     size = float(np.concatenate(plain).std())
     lanes = [[spread / size * each for each in plain] for spread in spreads or (1.0,)]
-    own = (5.0 - credit.posterior.totals(rows_of(records))[0]) ** 2
-    errors = own * np.broadcast_to(np.divide(unexplained, 0.1), len(lanes))[:, None]
+    errors = np.repeat(np.broadcast_to(unexplained, len(lanes))[:, None], len(records), axis=1)
     return weighed(credit, method, errors, lanes, records)
 
 

@@ -117,6 +117,8 @@ class _Found(NamedTuple):
                     here = [np.stack([x if isinstance(x, np.ndarray) else absent[name] for x in here])]
                 values += here
             lengths.append(len(listed))
+            if len(lengths).bit_count() == 1:  # now and then
+                check_room(str(path), sum(lengths) * len(wanted))
         check(bool(lengths), f"{path} holds no episode")
         for name in columns.keys() & absent.keys():
             raise UserError(f"{path}: {name!r} is sometimes a vector and sometimes not: mend it")

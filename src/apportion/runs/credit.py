@@ -59,6 +59,7 @@ class CreditFile(TypedDict):
     undetermined: tuple[Undetermined, ...]
     level: float
     level_matters: bool
+    typical: NotRequired[float]  # the squared scale of errors; not of yes and no
     rarer: NotRequired[int]  # these of yes and no only
     log_loss: NotRequired[float]
     constant_log_loss: NotRequired[float]
@@ -257,7 +258,8 @@ def _judged(
     if not found.yes_no:
         mean, variance = found.totals(behind)
         left, plain = (paid - mean) ** 2, (paid - usual) ** 2
-        return left, plain, float(np.sqrt(max(1.0, float(np.mean(left / np.maximum(variance, 1e-300)))))), {}
+        beyond = float(np.mean(left / np.maximum(variance, 1e-300)))
+        return left, plain, float(np.sqrt(max(1.0, beyond))), {"typical": typical(left)}
     probability = found.probabilities(behind)
     left, plain = log_losses(logit(probability), paid), log_losses(logit(usual), paid)
     facts = {
@@ -293,8 +295,6 @@ def weighed(
     gave these rewards [T] to the steps of held-out episodes, by lane and episode: the posterior is believed
     while it explains as much, and less the more is left. How much rewards of lanes vary is compared with what
     the posterior allows."""
-    shown = held_out[: errors.shape[1]]
-    rows, paid = rows_of(shown), np.array([record.total for record in shown])
     finite = errors[np.isfinite(errors).all(axis=1)]  # lanes that have diverged have no say
     if credit.posterior.yes_no:  # where log losses of 1 and 0 are as far as these can be: by what both gain
         constant = credit.facts["constant_log_loss"]
@@ -302,7 +302,7 @@ def weighed(
         ratio = max(gain, 0.0) / max(constant - credit.facts["log_loss"], 1e-300)
     else:
         theirs = float(np.median([typical(lane) for lane in finite])) if finite.size else np.inf
-        ratio = typical((paid - credit.posterior.totals(rows)[0]) ** 2) / max(theirs, 1e-300)
+        ratio = credit.facts["typical"] / max(theirs, 1e-300)
     belief = 1.0 if ratio <= 1 else ratio**-2
     share = belief if method in SPEAKS else 0.0
     varied = [float(np.concatenate(lane).std()) for lane in rewards]
@@ -312,7 +312,9 @@ def weighed(
     if found.alone or not sound:
         return found
     learned = [np.asarray(np.mean(each, axis=0, dtype=np.float64)) for each in zip(*sound, strict=True)]
-    facts["determined"], _ = _determined(found, rows, learned, paid)
+    shown = held_out[: len(learned)]
+    paid = np.array([record.total for record in shown])
+    facts["determined"], _ = _determined(found, rows_of(shown), learned, paid)
     return found
 
 
