@@ -16,6 +16,7 @@ import pytest
 import apportion
 from apportion.core.config import UserError
 from apportion.report.figures import plot_credit
+from apportion.runs.explaining import Explainer
 from apportion.runs.learned import Learned, read_learned
 from apportion.runs.logged import read_facts
 from apportion.runs.summary import fit_in_words
@@ -78,6 +79,20 @@ def test_credit_adds_up_to_the_reward(fitted: apportion.Run, tmp_path: Path) -> 
     _adds_up(found, ["s_0", "s_1", "s_2", "a_0", "baseline"])
     size = {name: float(found[f"credit_{name}"].abs().mean()) for name in ("s_0", "s_2", "a_0")}
     assert size["s_2"] < 0.2 * min(size["s_0"], size["a_0"])
+
+
+def test_credit_of_undecided_dimensions_may_go_to_the_baseline(
+    fitted: apportion.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = data.write_csv(tmp_path / "few.csv", data.table(data.episodes(3, seed=5)))
+    monkeypatch.setattr(Explainer, "doubts", lambda *_: {"undecided": np.array([False, True, False, False])})
+    more = ("--background", "5")
+    command("relabel", fitted.path, few, "--out", tmp_path / "new.csv", "--credit", "--decided", *more)
+    found = polars.read_csv(tmp_path / "new.csv")
+    _adds_up(found, ["s_0", "s_2", "a_0", "baseline"])
+    assert not [name for name in found.columns if "s_1_" in name]
+    with pytest.raises(UserError, match="add --credit"):
+        apportion.relabel(fitted, few, tmp_path / "new.csv", decided=True)
 
 
 def _adds_up(found: polars.DataFrame, names: list[str]) -> None:

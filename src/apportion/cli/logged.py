@@ -169,6 +169,9 @@ class Relabel:
     it is when not given."""
     credit: Flag = False
     """Also write what each dimension has earned: Shapley values, which add up to the reward."""
+    decided: Flag = False
+    """With --credit: only of dimensions of which the log can tell whether they matter. What others earn goes
+    to the baseline."""
     exact: Flag = False
     """Make the rewards of each episode sum up to its outcome: what is missing is spread evenly. Without
     it a level that all outcomes have in common is nobody's."""
@@ -183,6 +186,7 @@ class Relabel:
                 self.data,
                 self.out,
                 credit=self.credit,
+                decided=self.decided,
                 exact=self.exact,
                 precision=self.precision,
                 embed=self.embed,

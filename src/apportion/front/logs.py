@@ -86,6 +86,7 @@ def relabel(
     out: str | os.PathLike[str] | None = None,
     *,
     credit: bool = False,
+    decided: bool = False,
     exact: bool = False,
     precision: Precision | None = None,
     embed: str | None = None,
@@ -95,9 +96,9 @@ def relabel(
     the format of `data`; a Minari data set gets a new id where none is given.
 
     Beside the reward stand `reward_low` and `reward_high`, between which it is in 90% of cases. With
-    `credit`, each dimension's Shapley share is written, too; with `exact`, rewards of an episode sum up to
-    its outcome, a level that all outcomes have in common included. `embed` names the embedder of the fit
-    again, where it was one's own.
+    `credit`, each dimension's Shapley share is written, too, or, with `decided`, of those alone of which the
+    log tells whether they matter; with `exact`, rewards of an episode sum up to its outcome, a level that all
+    outcomes have in common included. `embed` names the embedder of the fit again, where it was one's own.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     name, suffix = os.fspath(data), Path(data).suffix
@@ -105,5 +106,6 @@ def relabel(
     target = relabelled_id(name, opened.config["method"]["name"]) if out is None else os.fspath(out)
     check_target(name, target)
     precision = precision or Precision()
-    write_copy(name, target, relabel_rows(opened.folder, name, exact, credit, precision, tell, embed))
+    earned = relabel_rows(opened.folder, name, exact, credit, precision, tell, embed, decided)
+    write_copy(name, target, earned)
     return target

@@ -51,9 +51,11 @@ def relabel_rows(
     precision: Precision,
     tell: Tell,
     embed: str | None = None,
+    decided: bool = False,
 ) -> Earned:
     """Credit of other data, or of those that the run was fitted to. What noise added to an outcome that is
     known is spread evenly over the steps; with `exact`, so is a level that all outcomes have in common."""
+    check(credit or not decided, "--decided is about the credit of dimensions: add --credit")
     rows, as_log = reader_for(run, data, tell, embed)
     paths = rows.choice is not None and rows.choice.path is not None
     no_steps = f"{data} has a row for each path, and none for a step to write: see `apportion credit --by`"
@@ -72,6 +74,7 @@ def relabel_rows(
         needed = np.isnan(rewards[np.repeat(unpaid, rows.lengths)]).any()
         check(not needed, f"{who}, by which {learned.config.method} divides it: fill it in, or leave it out")
     explainer = Explainer(run, precision) if credit else None
+    left_out = explainer.undecided(learned.sound) if explainer and decided else []
     shares, columns = list[Columns](), list[Columns]()
     for episodes in blocks(rows.lengths, STEPS if explainer is None else _EXPLAINED):
         some = rows.some(episodes)
@@ -83,7 +86,7 @@ def relabel_rows(
             missing = (some.totals - np.add.reduceat(found[REWARD], some.starts)) / some.lengths
             found = {name: values + np.repeat(missing, some.lengths) for name, values in found.items()}
         if explainer is not None:
-            parts, ends = _shares(explainer, learned.sound, log)
+            parts, ends = _shares(explainer, learned.sound, log, left_out)
             shares.append(parts)
             found |= ends
         columns.append(found)
@@ -124,16 +127,21 @@ def _with_ends(name: str, drawn: Floats) -> Columns:
     return {name: drawn[:, 0].copy(), f"{name}_low": low, f"{name}_high": high}  # a view keeps all draws
 
 
-def _shares(explainer: Explainer, lanes: list[int], log: Log) -> tuple[Columns, Columns]:
-    """[N] of each dimension, the mean over lanes, and the ends of their intervals."""
+def _shares(explainer: Explainer, lanes: list[int], log: Log, left_out: list[str]) -> tuple[Columns, Columns]:
+    """[N] of each dimension but these, the mean over lanes, and the ends of their intervals."""
     steps = steps_of(plain_episode(explainer.spec, log, number) for number in range(len(log.totals)))
     explained = [explainer.explain(lane, steps, errors=False) for lane in lanes]
-    values, bounds = np.mean([each.contributions for each in explained], axis=0), Columns()
+    values = np.mean([each.contributions for each in explained], axis=0)
+    shares, bounds = dict(zip(explainer.names, values.T, strict=True)), Columns()
+    for name in left_out:
+        del shares[name]
     if explainer.credit is not None:
         doubt = np.mean([np.asarray(each.deviations) for each in explained], axis=0)
-        for name, middle, half in zip(explainer.names, values.T, half_width(INTERVAL) * doubt.T, strict=True):
-            bounds |= {f"{CREDIT}_{name}_low": middle - half, f"{CREDIT}_{name}_high": middle + half}
-    return dict(zip(explainer.names, values.T, strict=True)), bounds
+        halves = dict(zip(explainer.names, half_width(INTERVAL) * doubt.T, strict=True))
+        for name, middle in shares.items():
+            bounds[f"{CREDIT}_{name}_low"] = middle - halves[name]
+            bounds[f"{CREDIT}_{name}_high"] = middle + halves[name]
+    return shares, bounds
 
 
 # --- By kind of step

@@ -118,6 +118,12 @@ class Explainer:
         np.maximum.at(largest, places, verdicts)
         return {"undecided": largest == UNDECIDED, "denied": largest < UNDECIDED}
 
+    def undecided(self, lanes: list[int]) -> list[str]:
+        """Inputs of which no lane's data can tell whether they feed the reward."""
+        doubts = [doubt for lane in lanes if (doubt := self.doubts(lane)["undecided"]) is not None]
+        check(bool(doubts), f"{self.config.method} decides on no dimension: leave out --decided")
+        return [name for name, *each in zip(self.names, *np.stack(doubts).tolist(), strict=True) if all(each)]
+
     def _learners(self, steps: Steps) -> Steps:
         """Steps as learners see them."""
         states = self.spec.observation_size
