@@ -141,27 +141,33 @@ def fit(
     yes_no: bool = False,
     owners: NDArray[np.int64] | None = None,
     moves: int = 0,
-) -> Posterior:
-    """From segments: their rows [T, D], and what each was paid, or whether it came to a yes (1) or no (0).
+) -> "Fitted":
+    """To segments: their rows [T, D], and what each was paid, or whether it came to a yes (1) or no (0).
     Dimensions with the same owner [D] are entries of one input. So many of the last are how far the first of
     them move in that step."""
+    rows, lengths, totals, shift = _enough(rows, totals, rng, yes_no)
+    single = Products.single(Scale.over(rows), np.concatenate(rows), owners, moves)
+    ways = (True,) if yes_no else (False, True)[: 1 + bool(np.ptp(lengths) > 0)]
+    with threadpool_limits(1, "blas"):  # matrices are small: threads would wait for each other
+        found = [_searched(single, rows, lengths, totals, own, yes_no) for own in ways]
+    summed, best = max(found, key=lambda each: each[0].likelihood(each[1]))
+    matters = np.zeros(rows[0].shape[1])
+    matters[single.used] = best.probabilities[single.inputs]
+    return Fitted(summed, best, shift, matters[: len(matters) - moves])
+
+
+def _enough(
+    rows: list[NDArray[Any]], totals: NDArray[Any], rng: np.random.Generator, yes_no: bool
+) -> tuple[list[NDArray[Any]], NDArray[np.int64], Floats, float]:
+    """Rows, lengths and totals of as many segments as have a say, in no order; and by how much log odds of
+    yes are larger among these."""
     lengths, totals = np.array([len(each) for each in rows], np.int64), np.asarray(totals, np.float64)
     order = rng.permutation(len(rows))
     if yes_no and lengths.sum() > STEPS:
         order = balanced(totals, order, int(STEPS / lengths.mean()))
     order = order[: max(1, int(np.searchsorted(np.cumsum(lengths[order]), STEPS, side="right")))]
-    shift = (logit(totals[order].mean()) - logit(totals.mean())) if yes_no else 0.0
-    rows, lengths, totals = [rows[number] for number in order], lengths[order], totals[order]
-    single = Products.single(Scale.over(rows), np.concatenate(rows), owners, moves)
-    ways = (True,) if yes_no else (False, True)[: 1 + bool(np.ptp(lengths) > 0)]
-    with threadpool_limits(1, "blas"):  # matrices are small: threads would wait for each other
-        found = [_searched(single, rows, lengths, totals, own, yes_no) for own in ways]
-        problem, best = max(found, key=lambda each: each[0].likelihood(each[1]))
-        posterior = problem.posterior(best, rng)
-    matters = np.zeros(rows[0].shape[1])
-    matters[single.used] = best.probabilities[single.inputs]
-    matters = matters[: len(matters) - moves]
-    return posterior._replace(per_segment=posterior.per_segment - shift, matters=matters)
+    shift = float(logit(totals[order].mean()) - logit(totals.mean())) if yes_no else 0.0
+    return [rows[number] for number in order], lengths[order], totals[order], shift
 
 
 def balanced(totals: Floats, order: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -210,6 +216,28 @@ def _flips(first: "Summed") -> tuple[Found, float]:
 def _log_odds(said: Floats, flips: float) -> float:
     """Of yes, on the whole, before some are flipped."""
     return float(logit((np.mean(said) - flips) / (1 - 2 * flips)))
+
+
+class Fitted(NamedTuple):
+    """Variances by which totals are most probable, and the segments that these are of."""
+
+    summed: "Summed"
+    found: Found
+    shift: float
+    matters: Floats
+
+    def after(self, rows: list[NDArray[Any]], totals: NDArray[Any], rng: np.random.Generator) -> Self:
+        """The same variances, for these segments."""
+        old = self.summed
+        rows, lengths, totals, shift = _enough(rows, totals, rng, old.yes_no)
+        new = Summed.of(old.features, rows, lengths, totals, old.constant > 0, old.yes_no)
+        new = new._replace(size=old.size)
+        return self._replace(summed=new.flipped(old.flips) if old.yes_no else new, shift=shift)
+
+    def posterior(self, rng: np.random.Generator) -> Posterior:
+        with threadpool_limits(1, "blas"):
+            found = self.summed.posterior(self.found, rng)
+        return found._replace(per_segment=found.per_segment - self.shift, matters=self.matters)
 
 
 class Summed(NamedTuple):

@@ -225,13 +225,16 @@ def as_rows(
 def fit_credit(
     spec: Spec, learned: list[Record], held_out: list[Record], seed: int, yes_no: bool = False
 ) -> Credit:
-    """From the episodes that a method learns from, too; held-out ones tell how far it can be relied on."""
+    """From the episodes that a method learns from, too; held-out ones tell how far it can be relied on, and
+    then have a say in it."""
     rows, behind = rows_of(learned), rows_of(held_out)
     totals, paid = (np.array([record.total for record in each], np.float64) for each in (learned, held_out))
     whose, moves = np.append(input_owners(spec), len(input_names(spec))), learned[0].observations.shape[1]
     whose = np.append(whose, whose[:moves] + len(input_names(spec)) + 1)
-    found = posteriors.fit(rows, totals, np.random.default_rng(seed), yes_no, whose, moves)
-    left, plain, widening, more = _judged(found, behind, paid, float(totals.mean()))
+    rng = np.random.default_rng(seed)
+    fitted = posteriors.fit(rows, totals, rng, yes_no, whose, moves)
+    left, plain, widening, more = _judged(fitted.posterior(rng), behind, paid, float(totals.mean()))
+    found = fitted.after([*rows, *behind], np.append(totals, paid), rng).posterior(rng)
     credit = Credit(found, 1.0, 1.0, widening, {})
     determined, allowed = _determined(credit, behind, None, paid)
     level = float(found.per_segment[0])
