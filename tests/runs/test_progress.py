@@ -1,6 +1,7 @@
 """Progress goes to stderr only: lines where nobody watches, a bar on a terminal, nothing when quiet; and
 which lanes diverge is said."""
 
+import dataclasses
 import io
 import os
 import pty
@@ -10,7 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from apportion.envs.make import EnvConfig
 from apportion.runs.progress import ENOUGH, LASTING, Progress, Watch, over_lanes
+from apportion.runs.recording import hard_for_sac
+from apportion.training.settings import Config
 from disks import ReaderGone
 
 
@@ -193,3 +197,11 @@ def test_a_resumed_run_remembers_what_was_usual() -> None:
     assert watch.losses[-1].shape == (1,)
     watch.losses.pop()
     assert [number for number, _ in _said([1e5] * 5, watch=watch)] == [LASTING - 1]
+
+
+def test_of_a_task_that_sac_does_not_learn_it_is_said_before_the_training() -> None:
+    humanoid = Config(EnvConfig("Humanoid-v4"))
+    assert hard_for_sac(humanoid)
+    assert not hard_for_sac(dataclasses.replace(humanoid, normalise=False))
+    assert not hard_for_sac(Config(EnvConfig("Humanoid-v4"), backbone="crossq"))
+    assert not hard_for_sac(Config(EnvConfig("HumanoidStandup-v4")))

@@ -37,6 +37,10 @@ TRAIN_LINES = 2_000  # lines of training metrics in a whole run, at the most,
 EDGE_SNAPSHOTS = 100  # and of these, which are larger;
 EPISODE_SNAPSHOTS = 20  # each of two episodes of a lane
 
+_HARD = (
+    "SAC learns little here from standardised observations, whoever gives the rewards: --backbone crossq "
+    "learns it on a GPU, and --no-normalise helps"
+)
 _ONLY_HERE = (
     "Only this process knows the environment's function: it runs here, without workers, and whoever resumes "
     "or evaluates the run later must give it again: apportion.load(run, env=...)"
@@ -203,6 +207,7 @@ class _Training:
             self.recorder.listeners += [Events(self.run.tensorboard, None if saved is None else first)]
             idle = devices.advice(self.config.lanes)
             here = [_ONLY_HERE] if only_here(self.config.env.id) else []
+            here += [_HARD] if hard_for_sac(self.config) else []
             start = f"Writing to {self.run.path}. The first updates compile, which takes a while."
             before = [*self.notes, *faults_in_words(self._faults())]
             self._say([*before, *([idle] if idle else []), *here, start])
@@ -337,3 +342,8 @@ def _thinned(step: int, schedule: Schedule, at_most: int) -> bool:
     """True for at most about `at_most` evenly spaced evaluations."""
     stride = max(1, -(-(schedule.steps // schedule.evaluate_every) // at_most))
     return (step // schedule.evaluate_every) % stride == 0
+
+
+def hard_for_sac(config: Config) -> bool:
+    """Whether it is the task that SAC was found not to learn as it is set up (docs/studies.md)."""
+    return config.env.id.startswith("Humanoid-") and config.backbone == "sac" and config.normalise
