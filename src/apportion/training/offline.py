@@ -311,8 +311,8 @@ def _compile(
 
     def learn_unevenly(agent: AgentState, replay: Replay, key: PRNGKeyArray) -> tuple[AgentState, Metrics]:
         """All lanes at once, for they share the length that each update needs."""
-        agent, inputs = jax.vmap(prepare, in_axes=(0, None, 0))(agent, replay, key)
-        ways = [jax.vmap(partial(update, steps, replay)) for steps in padded]
+        agent, inputs = devices.over_lanes(prepare, config.lanes, shared=(1,))(agent, replay, key)
+        ways = [devices.over_lanes(partial(update, steps, replay), config.lanes) for steps in padded]
 
         def one(agent: AgentState, x: Any) -> tuple[AgentState, Metrics]:
             longest = jnp.max(replay.segment_length[x[0].segments % len(replay.segment_length)])
@@ -320,7 +320,7 @@ def _compile(
 
         return repeat(one, agent, jax.tree.map(lambda each: jnp.swapaxes(each, 0, 1), inputs))
 
-    every = jax.vmap(learn, in_axes=(0, None, 0)) if len(padded) == 1 else learn_unevenly
+    every = devices.over_lanes(learn, config.lanes, shared=(1,)) if len(padded) == 1 else learn_unevenly
     return jax.jit(every, donate_argnums=(0,))
 
 
@@ -376,4 +376,4 @@ def learn_policy(
 
     # A seed's children 0 and 1 are for the method's first state and for its updates.
     keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), 2) for seed in seeds])
-    return jax.jit(jax.vmap(one))(keys, jnp.asarray(paid))
+    return jax.jit(devices.over_lanes(one, len(seeds)))(keys, jnp.asarray(paid))
