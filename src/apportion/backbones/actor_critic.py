@@ -1,7 +1,8 @@
 """What actor-critic backbones share: settings, critics and their targets, arrays for workers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from apportion.nn.residual import ResidualMLP
 Network = MLP | ResidualMLP
 AnyNetwork = TypeVar("AnyNetwork", bound=Network)
 Weights = TypeVar("Weights")
+Judged = Callable[[Any, Array, Array], Float[Array, "J B"]]  # Q_j(s, a) of critics
 
 
 @dataclass(frozen=True)
@@ -95,18 +97,18 @@ def bellman_target(
 
 
 def critic_loss(
-    critics: Network, transitions: Transitions, target: Float[Array, "B"]
+    critics: Network, transitions: Transitions, target: Float[Array, "B"], judged: Judged = values
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Σ_j mean (Q_j(s, a) - target)², and the mean of all Q_j(s, a)."""
-    found = values(critics, transitions.observation, transitions.action)
+    found = judged(critics, transitions.observation, transitions.action)
     return jnp.sum(jnp.mean((found - target[None, :]) ** 2, axis=1)), jnp.mean(found)
 
 
 def step_critics(
-    critics: AnyNetwork, optimiser: Optimiser, transitions: Transitions, target: Float[Array, "B"]
+    critics: AnyNetwork, optimiser: Optimiser, steps: Transitions, target: Array, judged: Judged = values
 ) -> tuple[AnyNetwork, Optimiser, Metrics]:
     """One step down that loss."""
-    (loss, value), gradients = jax.value_and_grad(critic_loss, has_aux=True)(critics, transitions, target)
+    (loss, value), gradients = jax.value_and_grad(critic_loss, has_aux=True)(critics, steps, target, judged)
     critics, optimiser = optimise.step(optimiser, critics, gradients)
     return critics, optimiser, {"critic_loss": loss, "value": value}
 

@@ -8,7 +8,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from apportion.backbones.actor_critic import TargetConfig, arrays, bellman_target, first, follow, init_critics
+from apportion.backbones.actor_critic import (
+    TargetConfig,
+    arrays,
+    bellman_target,
+    first,
+    follow,
+    init_critics,
+    step_critics,
+)
 from apportion.core.config import at_least, check
 from apportion.core.spec import Spec
 from apportion.core.types import Backbone, Metrics, Transitions
@@ -59,15 +67,10 @@ def make(config: Config) -> Backbone:
         del key  # nothing here is drawn at random
         next_values = double_values(state.networks, state.target_networks, transitions.next_observation)
         target = bellman_target(rewards, transitions.terminated, next_values, config.discount)
-        step = jax.value_and_grad(value_loss, has_aux=True)
-        (loss, value), gradients = step(state.networks, transitions, target)
-        networks, optimiser = optimise.step(state.optimiser, state.networks, gradients)
-        metrics = {
-            "critic_loss": loss,
-            "value": value,
-            "reward_mean": jnp.mean(rewards),
-            "epsilon": epsilon(state.updates, config),
-        }
+        networks, optimiser, metrics = step_critics(
+            state.networks, state.optimiser, transitions, target, _taken
+        )
+        metrics |= {"reward_mean": jnp.mean(rewards), "epsilon": epsilon(state.updates, config)}
         targets = follow(state.target_networks, networks, config.polyak)
         return State(networks, targets, optimiser, state.updates + 1), metrics
 
@@ -93,14 +96,6 @@ def double_values(networks: MLP, target_networks: MLP, observation: Float[Array,
     """min_j Q'_j(s, argmax_a Q_1(s, a)): one network chooses the action, the slow copies of both judge it."""
     best = jax.nn.one_hot(jnp.argmax(first(networks)(observation), axis=-1), networks.biases[-1].shape[-1])
     return jnp.min(_taken(target_networks, observation, best), axis=0)
-
-
-def value_loss(
-    networks: MLP, transitions: Transitions, target: Float[Array, "B"]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Σ_j mean (Q_j(s, a) - target)², and the mean of both Q(s, a)."""
-    found = _taken(networks, transitions.observation, transitions.action)
-    return jnp.sum(jnp.mean((found - target[None, :]) ** 2, axis=1)), jnp.mean(found)
 
 
 def _taken(
