@@ -171,8 +171,5 @@ def step_actor(
         )
         return moved, actor_loss
 
-    def wait() -> tuple[State, Array]:
-        return state, loss(state.actor)
-
     due = state.updates % config.actor_every == 0
-    return step() if config.actor_every == 1 else jax.lax.cond(due, step, wait)
+    return step() if config.actor_every == 1 else jax.lax.cond(due, step, lambda: (state, loss(state.actor)))
