@@ -130,8 +130,8 @@ class Kind(NamedTuple):
     critic_learning_rate: float | None = None  # None: that of the actor
     weight_decay: float | None = None  # of actor and critics
     momentum: float = optimise.MOMENTUM
-    rate_share: Callable[[Int[Array, ""]], Float[Array, ""]] | None = None  # of the rate, by updates so far
-    constrained: Callable[[Any], Any] | None = None  # brings a network back to where it may be
+    rate_share: Callable[[Array], Array | None] = lambda updates: None  # of the rate, by updates so far
+    constrained: Callable[[Any], Any] = lambda network: network  # brings one back to where it may be
     actor_every: int = 1
     actor_first: bool = False
     head: str = "tanh_gaussian"
@@ -202,8 +202,7 @@ def step_critics(
     loss = kind.critic_loss(state, transitions, rewards, *following)
     (found, (value, statistics)), gradients = jax.value_and_grad(loss, has_aux=True)(state.critics)
     critics, optimiser = _step(kind, state, state.critic_optimiser, state.critics, gradients)
-    if kind.constrained is not None:
-        critics = jax.vmap(kind.constrained)(critics)
+    critics = jax.vmap(kind.constrained)(critics)
     state = state._replace(critics=critics, critic_statistics=statistics, critic_optimiser=optimiser)
     if kind.polyak is not None:
         state = state._replace(target_critics=follow(state.target_critics, critics, kind.polyak))
@@ -271,7 +270,7 @@ def step_actor(
     (actor_loss, (entropy, statistics)), gradients = jax.value_and_grad(loss, has_aux=True)(state.actor)
     actor, optimiser = _step(kind, state, state.actor_optimiser, state.actor, gradients)
     state = state._replace(
-        actor=actor if kind.constrained is None else kind.constrained(actor),
+        actor=kind.constrained(actor),
         actor_statistics=statistics,
         actor_optimiser=optimiser,
         actor_loss=actor_loss,
@@ -285,7 +284,7 @@ def step_temperature(state: State, target_entropy: float, kind: Kind) -> State:
     gradient = jax.grad(lambda log_alpha: jnp.exp(log_alpha) * (state.entropy - target_entropy))(
         state.log_temperature
     )
-    share = None if kind.rate_share is None else kind.rate_share(state.updates)
+    share = kind.rate_share(state.updates)
     log_temperature, optimiser = optimise.step(
         state.temperature_optimiser, state.log_temperature, gradient, share=share
     )
@@ -295,8 +294,7 @@ def step_temperature(state: State, target_entropy: float, kind: Kind) -> State:
 def _step(
     kind: Kind, state: State, optimiser: Optimiser, network: Any, gradients: Any
 ) -> tuple[Any, Optimiser]:
-    share = None if kind.rate_share is None else kind.rate_share(state.updates)
-    return optimise.step(optimiser, network, gradients, kind.momentum, share)
+    return optimise.step(optimiser, network, gradients, kind.momentum, kind.rate_share(state.updates))
 
 
 # --- The policy
