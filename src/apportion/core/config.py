@@ -116,7 +116,8 @@ def conform(hint: Any, value: Any, where: str) -> Any:
     if origin is np.ndarray:
         return _array(value, where)
     if origin is dict:
-        return _mapping(get_args(hint)[1], value, where)
+        given = _need(isinstance(value, Mapping), value, where, "an object").items()
+        return {str(key): conform(get_args(hint)[1], each, f"{where}.{key}") for key, each in given}
     if dataclasses.is_dataclass(hint) or typing.is_typeddict(hint):
         return from_dict(typing.cast(type[Any], hint), value, where)
     return _scalar(hint, value, where)
@@ -210,11 +211,6 @@ def _array(value: Any, where: str) -> Any:
     except ValueError:  # lists of several lengths
         found = np.array(None)
     return found if found.dtype.kind in "bif" else _refuse(value, where, "numbers in rows alike")
-
-
-def _mapping(item: Any, value: Any, where: str) -> dict[str, Any]:
-    _need(isinstance(value, Mapping), value, where, "an object")
-    return {str(key): conform(item, each, f"{where}.{key}") for key, each in value.items()}
 
 
 def _need(good: bool, value: Any, where: str, wanted: str) -> Any:
