@@ -112,8 +112,7 @@ def read_arrays(path: Path, most: int = files.TENSOR_BYTES) -> tuple[Arrays, dic
 def read_note(path: Path) -> dict[str, Any]:
     """The note alone; the arrays are not looked at."""
     with _opened(path, files.memory()) as (_, header):
-        note: dict[str, Any] = header["note"]
-        return note
+        return dict(header["note"])
 
 
 @contextmanager

@@ -67,43 +67,38 @@ def load(folder: Path, template: Any = None) -> Loaded:
 
     The template's leaves are arrays or jax.ShapeDtypeStruct. Without one the tree is a dict of arrays.
     """
-
-    def restored(loaded: Loaded) -> Loaded:
-        return loaded if template is None else loaded._replace(tree=restore(template, loaded))
-
-    found, skipped = newest(folder, restored)
-    return found._replace(skipped=skipped)
+    return newest(
+        folder, lambda found: found if template is None else found._replace(tree=restore(template, found))
+    )
 
 
-def newest(folder: Path, read: Callable[[Loaded], T]) -> tuple[T, list[str]]:
-    """What `read` makes of the newest checkpoint that it accepts, and a line for each that is damaged or that
-    it refused, with a UserError."""
+def newest(folder: Path, read: Callable[[Loaded], T]) -> T:
+    """What `read` makes of the newest checkpoint that is not damaged and that it accepts; it refuses one by a
+    UserError."""
 
-    def whole(path: Path, step: int) -> T:
+    def whole(path: Path, step: int, skipped: list[str]) -> T:
         arrays, note = atomic.read_arrays(path, memory())
-        return read(Loaded(step, arrays, _checked(note)["meta"], note["keys"], []))
+        return read(Loaded(step, arrays, _checked(note)["meta"], note["keys"], skipped))
 
     found, skipped = _first(folder, whole)
     if found is not None:
-        return found, skipped
-    none = f"no checkpoint in {folder}: start a new run"
-    raise UserError(
-        f"no valid checkpoint in {folder}, start a new run: {'; '.join(skipped)}" if skipped else none
-    )
+        return found
+    why = f"no valid checkpoint in {folder}, start a new run: {'; '.join(skipped)}"
+    raise UserError(why if skipped else f"no checkpoint in {folder}: start a new run")
 
 
 def newest_meta(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
     """The meta of the newest checkpoint that has a readable one, and a line for each that has not; the arrays
     are not looked at."""
-    return _first(folder, lambda path, step: _checked(atomic.read_note(path))["meta"])
+    return _first(folder, lambda path, *_: _checked(atomic.read_note(path))["meta"])
 
 
-def _first(folder: Path, read: Callable[[Path, int], T]) -> tuple[T | None, list[str]]:
-    """Of the newest checkpoint that can be read, and a line for each that cannot."""
+def _first(folder: Path, read: Callable[[Path, int, list[str]], T]) -> tuple[T | None, list[str]]:
+    """Of the newest checkpoint that can be read, and a line for each that cannot; `read` is given these."""
     skipped: list[str] = []
     for step in reversed(steps(folder)):
         try:
-            return read(place(folder, step), step), skipped
+            return read(place(folder, step), step, skipped), skipped
         except (UserError, OSError, ValueError) as error:
             skipped.append(f"checkpoint {place(folder, step).stem} skipped: {one_line(error)}")
     return None, skipped
@@ -292,10 +287,9 @@ def read_training(folder: Path, config: Config, spec: Spec) -> Read:
             returns = [-np.inf if value is None else value for value in meta["best"]["returns"]]
             agents = restore({"best": agent}, loaded)["best"]
             best = Best(agents, np.array(meta["best"]["steps"], np.int64), np.array(returns, np.float64))
-        return Read(loaded.step, saved, best, meta["seconds"], loaded.tree["log"].tobytes(), [])
+        return Read(loaded.step, saved, best, meta["seconds"], loaded.tree["log"].tobytes(), loaded.skipped)
 
-    found, skipped = newest(folder, whole)
-    return found._replace(skipped=skipped)
+    return newest(folder, whole)
 
 
 def trained_settings(folder: Path) -> dict[str, Any] | None:
