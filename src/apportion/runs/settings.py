@@ -7,7 +7,7 @@ every checkpoint, too, and decides.
 from dataclasses import dataclass
 from typing import Any
 
-from apportion.core.config import UserError, check, from_dict, to_dict
+from apportion.core.config import UserError, at_least, check, from_dict, positive, to_dict
 from apportion.runs.atomic import plain
 from apportion.runs.folder import RunFolder
 from apportion.training.settings import Config
@@ -39,11 +39,8 @@ class Checkpoints:
     """How many checkpoints to keep."""
 
     def __post_init__(self) -> None:
-        check(self.checkpoint_minutes > 0, f"checkpoint_minutes={self.checkpoint_minutes} must be positive")
-        check(
-            self.checkpoint_every is None or self.checkpoint_every >= 1, "checkpoint_every must be at least 1"
-        )
-        check(self.keep >= 1, f"keep={self.keep} must be at least 1")
+        positive(self, "", "checkpoint_minutes")
+        at_least(self, "", checkpoint_every=1, keep=1)
 
 
 def as_data(config: Config, checkpoints: Checkpoints) -> dict[str, Any]:
