@@ -175,12 +175,10 @@ class Target:
     def _score(self, dims: Iterable[int]) -> float:
         """The information criterion of features within these dimensions: less is better."""
         columns, count = self._columns(dims), self.moments.transitions
-        return count * float(np.log(self._rest(columns))) + len(columns) * float(np.log(count))
-
-    def _rest(self, columns: Dims) -> float:
         cross = self.cross[columns]
         weights = np.linalg.solve(self.moments.gram[np.ix_(columns, columns)], cross)
-        return max(self.variance - float(weights @ cross), EXACT)
+        rest = max(self.variance - float(weights @ cross), EXACT)
+        return count * float(np.log(rest)) + len(columns) * float(np.log(count))
 
     def _alike(self, dim: int, offered: Dims) -> Dims:
         """Of those offered, the ones with which a dimension shares its variance."""
