@@ -134,24 +134,18 @@ class _Objective:
         noise = np.exp(log_noise) * self.lengths
         covariance = (self.sums * variances) @ self.sums.T + self.levels
         try:
-            seen = (
-                _gaussian(covariance, noise, self.totals)
-                if self.laplace is None
-                else self.laplace(covariance)
-            )
+            if self.laplace is None:
+                seen = _gaussian(covariance, noise, self.totals)
+            else:
+                seen = self.laplace(covariance)
         except LinAlgError:  # too little noise for rounding: as bad as can be
             return 1 / ROUNDING, np.zeros_like(at)
         along, pulled = self.sums.T @ seen.response, self.sums.T @ seen.pull
         free = np.einsum("ep,ep->p", self.sums, seen.inverse @ self.sums)
         by_feature = variances * (0.5 * (along**2 - free) + along * pulled)
         by_noise = noise * (seen.response**2 - np.diag(seen.inverse)) if self.laplace is None else 0.0
-        slope = np.concatenate(
-            [
-                self.owners.T @ by_feature,
-                np.bincount(self.blocks, by_feature, BLOCKS),
-                [0.5 * np.sum(by_noise)],
-            ]
-        )
+        by_block = np.bincount(self.blocks, by_feature, BLOCKS)
+        slope = np.concatenate([self.owners.T @ by_feature, by_block, [0.5 * np.sum(by_noise)]])
         prior, prior_slope = _prior(relevances, blocks, log_noise)
         return -(seen.evidence + prior), -(slope + prior_slope)
 
