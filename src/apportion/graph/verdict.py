@@ -133,16 +133,8 @@ def _log_odds_of_worth(found: NDArray[np.bool_], columns: Columns, ratios: Float
     """[2] log odds that the team is worth so much, in totals and in steps: from ratios [2, P] of each column,
     of its own, in products with dimensions found, or with others: one of these is as likely as the others. In
     steps, of which totals say little, an effect is as likely as not."""
-    ways = [
-        ratios[:, columns]
-        for columns in (
-            columns.alone(team),
-            columns.products(team, found),
-            columns.products(team, ~found),
-        )
-        if len(columns)
-    ]
-    logs = [log_mean(each.T) for each in ways]
+    ways = (columns.alone(team), columns.products(team, found), columns.products(team, ~found))
+    logs = [log_mean(ratios[:, way].T) for way in ways if len(way)]
     if not logs:
         return np.full(len(ratios), -np.inf)
     chances = [chance_of_each(len(columns.dictionaries[0].scale.teams)), 0.5]
