@@ -72,20 +72,18 @@ def identify(
     _check(rows, observations, totals, negligible, ends)
     # On a busy machine two threads of linear algebra take 40 times as long as one for so small matrices.
     with threadpool_limits(1, user_api="blas"):
-        return _identify(rows, observations, totals, seed, negligible, ends, names)
+        segments = Segments(rows, totals, Scale.over(rows), ends)
+        return _identify(segments, observations, np.random.default_rng(seed), negligible, names)
 
 
 def _identify(
-    rows: list[NDArray[Any]],
+    segments: Segments,
     observations: list[NDArray[Any]],
-    totals: Floats,
-    seed: int,
+    rng: np.random.Generator,
     negligible: float,
-    ends: NDArray[np.bool_],
     names: Sequence[str],
 ) -> Identification:
-    states, rng = observations[0].shape[1], np.random.default_rng(seed)
-    segments = Segments(rows, totals, Scale.over(rows), ends)
+    rows, totals, states = segments.rows, segments.totals, observations[0].shape[1]
     dictionary = segments.columns.dictionaries[0]
     fit = refine(segments, candidates(segments), rng)
     everything = ridge(segments.columns.sums, totals, segments.offsets).error / segments.variance
