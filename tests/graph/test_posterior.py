@@ -32,7 +32,7 @@ def test_the_posterior_is_that_of_plain_linear_algebra():
     rows = segments(rng, 30)
     totals = np.array([each[:, 0].sum() + rng.normal() for each in rows])
     lengths = np.array([len(each) for each in rows])
-    summed = Summed.of(products(rows), rows, lengths, totals)
+    summed = Summed.of(products(rows), rows, totals)
     found = found_with(summed.features)
     got = summed.posterior(found, rng)
     # N(0, V) a priori, seen through sums with noise: mean V Sᵀ C⁻¹ y, of features and a level.
@@ -51,7 +51,7 @@ def test_the_evidence_has_the_slope_that_it_claims():
     rng = np.random.default_rng(1)
     rows = segments(rng, 40)
     totals = np.array([each[:, 0].sum() for each in rows])
-    problem = Summed.of(products(rows), rows, np.full(40, 20), totals).problem()
+    problem = Summed.of(products(rows), rows, totals).problem()
     objective = relevance._Objective(problem)
     at = rng.normal(-2, 0.5, len(problem.features.used) + BLOCKS + 1)
     _, slope = objective(at)

@@ -112,7 +112,7 @@ def test_the_evidence_of_answers_has_the_slope_that_it_claims(flips: float) -> N
     rows = [rng.normal(size=(8, 3)) for _ in range(40)]
     said = np.array([rng.random() < expit(each[:, 0].sum()) for each in rows], np.float64)
     single = Products.single(Scale.over(rows), np.concatenate(rows))
-    problem = Summed.of(single, rows, np.full(40, 8), said, True, yes_no=True).problem()
+    problem = Summed.of(single, rows, said, True, yes_no=True).problem()
     objective = relevance._Objective(problem._replace(flips=flips))
     at = rng.normal(-1.5, 0.5, 3 + BLOCKS + 1)
     _, slope = objective(at)

@@ -145,11 +145,11 @@ def fit(
     """To segments: their rows [T, D], and what each was paid, or whether it came to a yes (1) or no (0).
     Dimensions with the same owner [D] are entries of one input. So many of the last are how far the first of
     them move in that step."""
-    rows, lengths, totals, shift = _enough(rows, totals, rng, yes_no)
+    rows, totals, shift = _enough(rows, totals, rng, yes_no)
     single = Products.single(Scale.over(rows), np.concatenate(rows), owners, moves)
-    ways = (True,) if yes_no else (False, True)[: 1 + bool(np.ptp(lengths) > 0)]
+    ways = (True,) if yes_no else (False, True)[: len({*map(len, rows)})]
     with threadpool_limits(1, "blas"):  # matrices are small: threads would wait for each other
-        found = [_searched(single, rows, lengths, totals, own, yes_no) for own in ways]
+        found = [_searched(single, rows, totals, own, yes_no) for own in ways]
     summed, best = max(found, key=lambda each: each[0].likelihood(each[1]))
     matters = np.zeros(rows[0].shape[1])
     matters[single.used] = best.probabilities[single.inputs]
@@ -158,16 +158,16 @@ def fit(
 
 def _enough(
     rows: list[NDArray[Any]], totals: NDArray[Any], rng: np.random.Generator, yes_no: bool
-) -> tuple[list[NDArray[Any]], NDArray[np.int64], Floats, float]:
-    """Rows, lengths and totals of as many segments as have a say, in no order; and by how much log odds of
-    yes are larger among these."""
+) -> tuple[list[NDArray[Any]], Floats, float]:
+    """Rows and totals of as many segments as have a say, in no order; and by how much log odds of yes are
+    larger among these."""
     lengths, totals = np.array([len(each) for each in rows], np.int64), np.asarray(totals, np.float64)
     order = rng.permutation(len(rows))
     if yes_no and lengths.sum() > STEPS:
         order = balanced(totals, order, int(STEPS / lengths.mean()))
     order = order[: max(1, int(np.searchsorted(np.cumsum(lengths[order]), STEPS, side="right")))]
     shift = float(logit(totals[order].mean()) - logit(totals.mean())) if yes_no else 0.0
-    return [rows[number] for number in order], lengths[order], totals[order], shift
+    return [rows[number] for number in order], totals[order], shift
 
 
 def balanced(totals: Floats, order: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -180,21 +180,16 @@ def balanced(totals: Floats, order: NDArray[np.int64], count: int) -> NDArray[np
 
 
 def _searched(
-    single: Products,
-    rows: list[NDArray[Any]],
-    lengths: NDArray[np.int64],
-    totals: Floats,
-    own: bool,
-    yes_no: bool,
+    single: Products, rows: list[NDArray[Any]], totals: Floats, own: bool, yes_no: bool
 ) -> tuple["Summed", Found]:
     """The best variances, with a constant in every total besides, its `own`, or without: where steps explain
     what totals have in common, it is theirs."""
     paired = int(np.sum(~single.plain)) <= MAX_PAIRED
     plain = single.joined(single.plain_pairs()) if paired else single
-    first = Summed.of(plain, rows, lengths, totals, own, yes_no)
+    first = Summed.of(plain, rows, totals, own, yes_no)
     found, flips = _flips(first) if yes_no else (relevance.search(first.some(SEGMENTS).problem()), 0.0)
     found = found.before(3 if paired else 2)
-    rich = Summed.of(single.rich(found.relevant), rows, lengths, totals, own, yes_no)
+    rich = Summed.of(single.rich(found.relevant), rows, totals, own, yes_no)
     rich = rich.flipped(flips) if yes_no else rich
     problem = rich.some(SEGMENTS).problem()
     return rich, relevance.averaged(problem, relevance.search(problem, found))
@@ -229,8 +224,8 @@ class Fitted(NamedTuple):
     def after(self, rows: list[NDArray[Any]], totals: NDArray[Any], rng: np.random.Generator) -> Self:
         """The same variances, for these segments."""
         old = self.summed
-        rows, lengths, totals, shift = _enough(rows, totals, rng, old.yes_no)
-        new = Summed.of(old.features, rows, lengths, totals, old.constant > 0, old.yes_no)
+        rows, totals, shift = _enough(rows, totals, rng, old.yes_no)
+        new = Summed.of(old.features, rows, totals, old.constant > 0, old.yes_no)
         new = new._replace(size=old.size)
         return self._replace(summed=new.flipped(old.flips) if old.yes_no else new, shift=shift)
 
@@ -262,12 +257,12 @@ class Summed(NamedTuple):
         cls,
         features: Products,
         rows: list[NDArray[Any]],
-        lengths: NDArray[np.int64],
         totals: Floats,
         own: bool = False,
         yes_no: bool = False,
     ) -> "Summed":
         sums, squares = np.zeros((len(rows), features.size)), np.zeros(features.size)
+        lengths = np.array([len(each) for each in rows], np.int64)
         whose = np.repeat(np.arange(len(rows)), lengths)
         for block, owners in zip(_blocks(np.concatenate(rows)), _blocks(whose), strict=True):
             values, starts = features.values(block), np.flatnonzero(np.diff(owners, prepend=-1))
@@ -318,11 +313,6 @@ class Summed(NamedTuple):
         """[2] their prior standard deviations."""
         return np.array([np.sqrt(WIDE) * self.size, self.constant])
 
-    def doubt_of_size(self) -> float:
-        """Standard deviation of the size's logarithm: either extreme is a standard deviation away, and so is
-        twice or half the log odds, of which it is a guess, too."""
-        return float(np.hypot(0.25 * np.log(self.lengths.mean()), np.log(2)))
-
     def likelihood(self, found: Found) -> float:
         """Of the totals in their own unit: evidence has them in units of steps."""
         return found.evidence - min(SEGMENTS, len(self.sums)) * float(np.log(self.size))
@@ -335,7 +325,10 @@ class Summed(NamedTuple):
         columns = np.column_stack([self.sums[:, kept], self.levels()]) * scale
         flips = self.flips
         if self.yes_no:
-            prior = bernoulli.Prior(columns, len(kept), self.doubt_of_size())
+            # Of the size's logarithm: either extreme is a standard deviation away, and so is twice or half
+            # the log odds, of which it is a guess, too.
+            doubt = float(np.hypot(0.25 * np.log(self.lengths.mean()), np.log(2)))
+            prior = bernoulli.Prior(columns, len(kept), doubt)
             drawn, flips = bernoulli.sample(prior, self.left, self.base, flips, DRAWS, rng)
         else:
             noise = self.size * np.sqrt(found.noise * self.lengths)
