@@ -10,7 +10,8 @@ import pytest
 import builders
 from apportion.core.types import Method, Record
 from apportion.graph import looking
-from apportion.graph.looking import Seen, goes_with, search
+from apportion.graph.features import together
+from apportion.graph.looking import Seen, search
 from apportion.methods import grd
 from apportion.methods.grd.parts import Config
 
@@ -43,8 +44,8 @@ def test_what_shares_more_than_half_of_its_variance_goes_with_another() -> None:
     rng = np.random.default_rng(0)
     x, noise = rng.normal(size=(2, 5000))
     rows = np.stack([x, x + 0.9 * noise, x + 1.1 * noise, 1e-6 * x + 5e-6, -1e4 * x, np.ones_like(x)], axis=1)
-    assert goes_with(rows, np.arange(6) == 0).tolist() == [True, True, False, True, True, False]
-    assert not goes_with(rows, np.zeros(6, np.bool_)).any()
+    assert together(rows, np.arange(6) == 0)[:, 0].tolist() == [True, True, False, True, True, False]
+    assert not together(rows, np.zeros(6, np.bool_)).any()
 
 
 def seen(observations: list[np.ndarray], paid: list[np.ndarray], noise: float = 0.0) -> Seen:

@@ -118,13 +118,9 @@ def varies(low: Floats, high: Floats, rounding: float = ROUNDED) -> NDArray[np.b
     return np.asarray(high - low > rounding * np.maximum(np.abs(low), np.abs(high)))
 
 
-def goes_with(rows: NDArray[Any], chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which dimensions of steps [N, D] share more than half of their variance with one of those chosen."""
-    return np.asarray(together(rows, chosen).any(axis=1))
-
-
 def together(rows: NDArray[Any], chosen: NDArray[np.bool_] | slice = slice(None)) -> NDArray[np.bool_]:
-    """[D, K] which dimensions of steps [N, D] do so with which of those chosen."""
+    """[D, K] which dimensions of steps [N, D] share more than half of their variance with which of those
+    chosen."""
     x = rows.astype(np.float64)
     live = varies(x.min(axis=0), x.max(axis=0))
     z = np.where(live, x - x.mean(axis=0), 0.0) / np.where(live, x.std(axis=0), 1.0)

@@ -18,7 +18,7 @@ from apportion.graph import Identification, additive_fit, find_endings, identify
 from apportion.graph.additive_fit import Fitted, Measured
 from apportion.graph.certificate import Doubt
 from apportion.graph.endings import Endings
-from apportion.graph.features import NUMBERS_AT_ONCE, SAMPLE, evenly, goes_with, rows_of, varies
+from apportion.graph.features import NUMBERS_AT_ONCE, SAMPLE, evenly, rows_of, together, varies
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -139,6 +139,6 @@ def _as_far_as_known(known: list[NDArray[np.float32]], seen: Seen) -> list[NDArr
     to_reward, steps = np.concatenate(known[: len(REWARD_BLOCKS)]), seen.some_steps(SAMPLE)
     live, left = varies(steps.min(axis=0), steps.max(axis=0)), to_reward > 0
     few = len(seen.totals) < SEGMENTS_PER_DIMENSION * np.sum(live)
-    kept = live if few else goes_with(steps, left)
+    kept = live if few else together(steps, left).any(axis=1)
     to_reward = np.where((to_reward == 0) & kept, 0.5, to_reward).astype(np.float32)
     return [*np.split(to_reward, [len(known[0])]), *known[len(REWARD_BLOCKS) :]]
