@@ -81,7 +81,7 @@ def refute(
     for name, other in CASES.items():
         found = []
         for draw in range(draws):
-            found.append(_again(log.answers is not None, other, log, draw, some, own))
+            found.append(_again(other, log, draw, some, own))
             done += 1
             tell(done, draws * len(CASES))
         cases[name] = {key: [each[key] for each in found] for key in found[0]}
@@ -101,7 +101,6 @@ def refute(
 
 
 def _again(
-    yes_no: bool,
     other: Callable[[Log, Rng], Other],
     log: Log,
     draw: int,
@@ -117,7 +116,7 @@ def _again(
     behind = used[set_aside(fewer, APART, rng)]
     learned = np.setdiff1d(used, behind)
     credit = fit_credit(
-        spec, [records[n] for n in learned], [records[n] for n in behind], draw, yes_no=yes_no
+        spec, [records[n] for n in learned], [records[n] for n in behind], draw, log.answers is not None
     )
     rows = np.concatenate(rows_of([records[number] for number in some]))
     reward = credit.posterior.expected(rows)
