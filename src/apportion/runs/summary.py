@@ -49,12 +49,8 @@ _UNDETERMINED = {  # by whether dimensions are the same in every episode
 
 def summarise(run: RunFolder) -> dict[str, Any]:
     """Plain data for JSON: curves per lane, last scores, edges, structure scores where the truth is known."""
-    spec, metrics, edges, status = (
-        run.read_spec(),
-        run.read_metrics(),
-        run.read_last_edges(),
-        run.read_status(),
-    )
+    spec, metrics = run.read_spec(), run.read_metrics()
+    edges, status = run.read_last_edges(), run.read_status()
     evaluations = [entry for entry in metrics if entry["kind"] == "eval"]
     last = evaluations[-1] if evaluations else {}
     scores, data = _structure_scores(edges, spec), _data(run, last)
