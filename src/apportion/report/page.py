@@ -66,18 +66,6 @@ def renamed(spec: Spec, names: Names) -> Spec:
 
 
 LIMIT = 8_000_000  # bytes
-SCRIPTS = (
-    "unpack",
-    "helpers",
-    "overview",
-    "curves",
-    "matrices",
-    "drawing",
-    "structure",
-    "player",
-    "numbers",
-    "main",
-)
 
 Extras = Literal["auto", "all", "none"]
 ExtrasOf = Callable[[RunFolder], playing.Extras]  # for each episode of a run
@@ -217,14 +205,10 @@ def _html(runs: list[dict[str, Any]]) -> bytes:
     """Our page with everything in it. What comes from runs is compressed, so no name in it can be markup."""
     folder = files("apportion.report") / "page"
     made = f"{datetime.now():%Y-%m-%d %H:%M}"
-    parts = {
-        "STYLE": (folder / "page.css").read_text("utf-8"),
-        "DATA": compressed_json({"made": made, "version": __version__, "runs": runs}),
-        "PLOTLY": _plotly(),
-        "SCRIPT": "\n".join((folder / f"{name}.js").read_text("utf-8") for name in SCRIPTS),
-    }
-    html = (folder / "page.html").read_text("utf-8")
-    for name, text in parts.items():
+    parts = {part.name: part.read_text("utf-8") for part in folder.iterdir()}
+    html = parts.pop("page.html")
+    parts["DATA"] = compressed_json({"made": made, "version": __version__, "runs": runs})
+    for name, text in (parts | {"PLOTLY": _plotly()}).items():
         html = html.replace(f"/*{name}*/", text)
     return html.encode()
 
