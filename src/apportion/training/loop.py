@@ -269,15 +269,11 @@ def _save(
     return Saved(iteration, agent, replay, pending, collector.pool.where(), islands.faults.to_dict())
 
 
-class _Programs(NamedTuple):
-    """The compiled functions of one training, each over all lanes."""
-
-    learn: Callable[..., Any]  # from a chunk
-    insert: Callable[..., Replay]  # a chunk, to learn from later
-    actor: Callable[[AgentState], dict[str, Array]]  # the arrays that workers act by
-
-
-def _compile(config: Config, spec: Spec) -> _Programs:
+def _compile(
+    config: Config, spec: Spec
+) -> tuple[Callable[..., Any], Callable[..., Replay], Callable[[AgentState], dict[str, Array]]]:
+    """What learns from a chunk, what inserts one to learn from later, and what gives the arrays that workers
+    act by, each over all lanes."""
     method, backbone, schedule = config.make_method(), config.make_backbone(), config.schedule
 
     def insert(agent: AgentState, replay: Replay, chunk: Chunk, origin: UInt32[Array, "3"]) -> Replay:
@@ -306,7 +302,7 @@ def _compile(config: Config, spec: Spec) -> _Programs:
     def actor(agent: AgentState) -> dict[str, Array]:
         return agents.actor(method, backbone, agent, spec.observation_size)
 
-    return _Programs(
+    return (
         devices.compiled(learn, config.lanes, donate=(0, 1)),
         devices.compiled(insert, config.lanes, donate=(1,)),
         devices.compiled(actor, config.lanes),
