@@ -94,13 +94,6 @@ class Unfinished:
 # --- The learner
 
 
-class Drawn(NamedTuple):
-    """Steps to learn a policy from, on the host and in the environment's own units."""
-
-    transitions: Transitions  # [B]
-    rewards: NDArray[np.float32]  # [B] as the method gives them, brought to a usual size
-
-
 class View(NamedTuple):
     """What a policy of our own trainer would see of an observation x: mask * (x - mean) * scale."""
 
@@ -183,16 +176,17 @@ class RewardLearner:
         self.updates += count
         return {name: float(value) for name, value in jax.device_get(metrics).items()}
 
-    def draw(self, batch_size: int) -> Drawn:
-        """Steps of closed segments, drawn uniformly, with the method's rewards of now."""
+    def draw(self, batch_size: int) -> tuple[Transitions, NDArray[np.float32]]:
+        """[B] steps of closed segments, drawn uniformly, on the host and in the environment's own units; and
+        the method's rewards of now, brought to a usual size."""
         # The size of the rewards is looked at every hundred draws: an iteration of our own trainer.
         if self.config.normalise and self.draws % 100 == 0:
             origin = self._origin(_WATCH, self.draws)
             self.agent = self._watch(self.agent, self.replay, origin)
         origin = self._origin(_DRAW, self.draws)
         self.draws += 1
-        found = jax.device_get(self._draw(batch_size)(self.agent, self.replay, origin))
-        return Drawn(*jax.tree.map(lambda x: x[0], found))
+        steps, rewards = _first(jax.device_get(self._draw(batch_size)(self.agent, self.replay, origin)))
+        return steps, rewards
 
     def rewards(self, steps: Transitions) -> NDArray[np.float32]:
         """[B] what the method gives to steps in the environment's own units."""
