@@ -16,7 +16,6 @@ from apportion.core.types import (
     GraphView,
     Method,
     Metrics,
-    Segments,
     State,
     Transitions,
 )
@@ -185,21 +184,15 @@ def actor(method: Method, backbone: Backbone, state: AgentState, states: int) ->
 def in_own_units(method: Method) -> Method:
     """The method as a function of a whole agent's state and of what an environment says in its own units."""
 
-    def reward(state: AgentState, transitions: Transitions) -> Float[Array, "*B"]:
-        found = method.reward(state.method, scales.transitions(state.scaling, transitions))
-        return found * scales.unit(state.scaling)
-
-    def credit(state: AgentState, segments: Segments) -> Float[Array, "M T"]:
-        assert method.credit is not None
-        found = method.credit(state.method, scales.segments(state.scaling, segments))
-        return found * scales.unit(state.scaling)
+    def own(judge: Callable[[State, Any], Array], seen: Callable[[Scaling | None, Any], Any]) -> Any:
+        return lambda state, raw: judge(state.method, seen(state.scaling, raw)) * scales.unit(state.scaling)
 
     def of_agent(view: Callable[[State], Any]) -> Callable[[AgentState], Any]:
         return lambda state: view(state.method)
 
     views: Any = None if method.graph is None else [view and of_agent(view) for view in method.graph]
     return method._replace(
-        reward=reward,
-        credit=None if method.credit is None else credit,
+        reward=own(method.reward, scales.transitions),
+        credit=method.credit and own(method.credit, scales.segments),
         graph=None if views is None else GraphView(*views),
     )

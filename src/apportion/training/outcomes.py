@@ -4,15 +4,16 @@ Outcomes may be thousandths or millions, and may start from a level that no step
 satisfaction of 70. What learners are paid is what is left of them; what they find is told in the log's unit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from apportion.core.types import Method, Record, Segments, State, Transitions
+from apportion.core.types import Method, Record, State
 
 USUAL = (0.1, 10.0)  # spreads of rewards that learners take as they are, and how far from zero, in spreads
 
@@ -46,14 +47,10 @@ class Outcomes:
     def in_outcome_units(self, method: Method) -> Method:
         """A method that has learned so, with its rewards in the unit of the outcomes."""
 
-        def reward(state: State, transitions: Transitions) -> Float[Array, "*B"]:
-            return method.reward(state, transitions) * self.unit + self.step
+        def told(judge: Callable[[State, Any], Array]) -> Callable[[State, Any], Array]:
+            return lambda state, seen: judge(state, seen) * self.unit + self.step
 
-        def credit(state: State, segments: Segments) -> Float[Array, "M T"]:
-            assert method.credit is not None
-            return method.credit(state, segments) * self.unit + self.step
-
-        return method._replace(reward=reward, credit=None if method.credit is None else credit)
+        return method._replace(reward=told(method.reward), credit=method.credit and told(method.credit))
 
 
 def measure(records: Sequence[Record], yes_no: bool = False) -> Outcomes:
