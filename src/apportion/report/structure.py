@@ -41,14 +41,20 @@ def structure(run: RunFolder, spec: Spec, budget: int) -> dict[str, Any] | None:
     chosen = [steps[moment] for moment in moments]
     snapshots = [run.read_edges_at(step) for step in chosen]
     blocks = [name for name in blocks if all(name in each for each in snapshots)]
-    certified = "doubts" in newest
+    certified, truth = "doubts" in newest, spec.true_graph
     single = lanes > 1 and len(chosen) * lanes * size <= min(300_000, budget)  # bytes of single lanes
     return {
         "steps": chosen,
         "lanes": lanes,
         "complete": whole,
         "blocks": {name: _block([each[name] for each in snapshots], single, certified) for name in blocks},
-        "truth": _truth(spec, blocks),
+        "truth": None
+        if truth is None
+        else {
+            name: packing.probabilities(np.asarray(getattr(truth, name)).astype(bool))
+            for name in blocks
+            if name in BLOCKS
+        },
     }
 
 
@@ -113,13 +119,3 @@ def mostly_undecided(edges: Arrays, block: str) -> NDArray[np.bool_]:
 def _undecided(lanes: NDArray[np.float32]) -> NDArray[np.int64]:
     """In how many lanes the data cannot tell, where edges have a certificate."""
     return np.sum(lanes == UNDECIDED, axis=0)
-
-
-def _truth(spec: Spec, blocks: list[str]) -> dict[str, Any] | None:
-    if spec.true_graph is None:
-        return None
-    return {
-        name: packing.probabilities(np.asarray(getattr(spec.true_graph, name)).astype(bool))
-        for name in blocks
-        if name in BLOCKS
-    }
