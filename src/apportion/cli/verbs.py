@@ -1,7 +1,7 @@
 """What each verb does: read its flags, call the layers below, print."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -45,7 +45,8 @@ def train(argv: list[str]) -> int:
     if config.backbone == "dqn" and not flag_value(argv, "--backbone", "") and not args.output.quiet:
         say(f"{args.id} has discrete actions: --backbone dqn")
     out = from_folder(args.out or default_path(config.env.id, config.method, from_folder(Path("runs"))))
-    with _listeners(args.wandb, out, config.to_dict()) as listeners:
+    with _listener(args.wandb, out, config.to_dict()) as log:
+        listeners = () if log is None else (log,)
         return _ended(lambda: start(config, args.checkpoints, out, args.output.quiet, listeners), args.output)
 
 
@@ -138,8 +139,7 @@ class Resume:
 
     def __call__(self) -> int:
         run = load(self.run)
-        with _listeners(self.wandb, run.path, run.config) as listeners:
-            callback = listeners[0] if listeners else None
+        with _listener(self.wandb, run.path, run.config) as callback:
             return _ended(lambda: run.resume(self.steps, self.output.quiet, callback), self.output)
 
 
@@ -247,14 +247,9 @@ def _first_line(documented: type[Any]) -> str:
     return (documented.__doc__ or "").strip().splitlines()[0]
 
 
-@contextmanager
-def _listeners(wandb: bool, run: Path, config: dict[str, Any]) -> Iterator[list[Listener]]:
+def _listener(wandb: bool, run: Path, config: dict[str, Any]) -> AbstractContextManager[Listener | None]:
     """Who else hears of the metrics."""
-    if not wandb:
-        yield []
-        return
-    with WandbLog(run, config) as log:
-        yield [log]
+    return WandbLog(run, config) if wandb else nullcontext()
 
 
 def _ended(training: Callable[[], Run], output: Output) -> int:
