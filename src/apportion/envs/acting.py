@@ -112,8 +112,7 @@ def _squashed(
         return np.tanh(mean)
     if noise is None:
         noise = rng.standard_normal(len(mean), dtype=np.float32)
-    action: NDArray[Any] = np.tanh(mean + np.exp(log_std) * noise)
-    return action
+    return np.tanh(mean + np.exp(log_std) * noise)
 
 
 def repeated_noise(
@@ -203,5 +202,4 @@ def find_head(name: str) -> Head:
     )
     found = import_name(name, "the head")
     check(callable(found), f"the head {name} is no function: write def head(outputs, actor, rng)")
-    head: Head = found
-    return head
+    return found

@@ -64,8 +64,7 @@ class Job:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data: two jobs with the same are the same."""
-        data: dict[str, Any] = plain(vars(self))
-        return data
+        return plain(vars(self))
 
 
 def known_settings(env_id: str, method: str, backbone: str) -> list[str]:

@@ -115,8 +115,7 @@ def _learned(part: str, before: State, updated: tuple[State, Metrics]) -> dict[s
 def _shapes(whose: str, function: Any) -> dict[str, Any]:
     key = jax.eval_shape(lambda: jax.random.key(0))
     with _blaming(whose):
-        shapes: dict[str, Any] = jax.eval_shape(function, key)
-    return shapes
+        return jax.eval_shape(function, key)
 
 
 def _check_state(whose: str, found: dict[str, Any], part: str = "") -> None:

@@ -102,8 +102,7 @@ def in_lanes(lanes: NDArray[np.bool_], yes: Tree, no: Tree) -> Tree:
     def one(yes: NDArray[Any], no: NDArray[Any]) -> NDArray[Any]:
         return np.where(lanes.reshape(-1, *[1] * (np.ndim(yes) - 1)), yes, no)
 
-    found: Tree = jax.tree.map(one, yes, no)
-    return found
+    return jax.tree.map(one, yes, no)
 
 
 def advice(lanes: int) -> str | None:
