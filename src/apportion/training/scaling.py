@@ -7,6 +7,7 @@ a unit of the lane's own, and are rescaled where it moves, as PopArt does (van H
 backbones, whose values and temperature start there too.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -96,30 +97,35 @@ def observations(scaling: Scaling | None, x: Float[Array, "*B S"]) -> Float[Arra
     return jnp.clip((x - mean) * scale, -FARTHEST, FARTHEST)
 
 
-def _own_observations(scaling: Scaling, x: Float[Array, "*B S"]) -> Float[Array, "*B S"]:
-    mean, scale = (jnp.broadcast_to(part, x.shape) for part in (scaling.mean, scaling.scale))
-    return x / scale + mean
-
-
 # --- All that learners see
 
 
 def transitions(scaling: Scaling | None, raw: Transitions) -> Transitions:
     if scaling is None:
         return raw
-    return _paid_in(1 / unit(scaling), raw)._replace(
-        observation=observations(scaling, raw.observation),
-        next_observation=observations(scaling, raw.next_observation),
-    )
+    return _told(raw, 1 / unit(scaling), lambda x: observations(scaling, x))
 
 
 def own_transitions(scaling: Scaling | None, seen: Transitions) -> Transitions:
     """Those that learners have seen, in the environment's units again."""
     if scaling is None:
         return seen
-    return _paid_in(unit(scaling), seen)._replace(
-        observation=_own_observations(scaling, seen.observation),
-        next_observation=_own_observations(scaling, seen.next_observation),
+
+    def own(x: Float[Array, "*B S"]) -> Float[Array, "*B S"]:
+        return x / jnp.broadcast_to(scaling.scale, x.shape) + jnp.broadcast_to(scaling.mean, x.shape)
+
+    return _told(seen, unit(scaling), own)
+
+
+def _told(steps: Transitions, factor: Float[Array, ""], seen: Callable[[Array], Array]) -> Transitions:
+    """With all that is paid, or has been credited, times a factor, and with observations as `seen`."""
+    return steps._replace(
+        observation=seen(steps.observation),
+        next_observation=seen(steps.next_observation),
+        paid=steps.paid * factor,
+        true_reward=steps.true_reward * factor,
+        segment_total=steps.segment_total * factor,
+        credit=steps.credit * factor,
     )
 
 
@@ -172,8 +178,7 @@ def remembered(before: Scaling, now: Scaling, model: Model) -> Model:
             return node._replace(unit=node.unit * ratio)
         return node._replace(total=node.total * (unit(before) / unit(now)))
 
-    moved: Model = jax.tree.map(one, model, is_leaf=lambda node: isinstance(node, (Memory, Centres)))
-    return moved
+    return jax.tree.map(one, model, is_leaf=lambda node: isinstance(node, (Memory, Centres)))
 
 
 def followed(before: Scaling, now: Scaling, policy: Policy, seen: Float[Array, "S"]) -> Policy:
@@ -194,8 +199,7 @@ def followed(before: Scaling, now: Scaling, policy: Policy, seen: Float[Array, "
         variances = [variance.at[..., :states].multiply(wider), *node.variances[1:]]
         return choose(jnp.any(node.batches > 0), node._replace(means=means, variances=variances), node)
 
-    moved: Policy = jax.tree.map(one, policy, is_leaf=lambda node: isinstance(node, Statistics))
-    return moved
+    return jax.tree.map(one, policy, is_leaf=lambda node: isinstance(node, Statistics))
 
 
 def _change(before: Scaling, now: Scaling) -> tuple[Float[Array, "S"], Float[Array, "S"]]:
@@ -253,16 +257,6 @@ def rate(before: Scaling, now: Scaling, replay: Replay) -> Float[Array, ""]:
     paid = jnp.sum(found.total / unit(now) * live) / steps
     settles = ~before.settled & now.settled
     return jnp.where(settles & (jnp.abs(paid) > STANDS_OUT), paid, 0.0)
-
-
-def _paid_in(factor: Float[Array, ""], steps: Transitions) -> Transitions:
-    """With all that is paid, or has been credited, times a factor."""
-    return steps._replace(
-        paid=steps.paid * factor,
-        true_reward=steps.true_reward * factor,
-        segment_total=steps.segment_total * factor,
-        credit=steps.credit * factor,
-    )
 
 
 def in_unit(scaling: Scaling, factor: Float[Array, ""]) -> Scaling:
