@@ -123,6 +123,9 @@ def judge(
         return np.array([score(lane) if lane else np.nan for lane in lanes], np.float64)
 
     truth = np.array([bool(lane) and rewards_steps(lane) for lane in lanes])
+    # Where any episode says whether it succeeded, one that does not say has failed: some environments speak
+    # of success only when there is one.
+    told = any("success" in episode for lane in lanes for episode in lane)
     return Evaluation(
         returns=per_lane(lambda lane: float(np.mean(_sums(lane)))),
         return_std=per_lane(lambda lane: float(np.std(_sums(lane)))),
@@ -131,7 +134,9 @@ def judge(
         episode_correlation=np.where(truth, per_lane(_episode_correlation), np.nan),
         return_error=per_lane(lambda lane: _relative_error(_sums(lane, "redistributed"), lane)),
         constant_error=per_lane(_constant_error),
-        success=_success_rates(lanes),
+        success=per_lane(
+            lambda lane: float(np.mean([bool(e.get("success")) for e in lane])) if told else np.nan
+        ),
         step_rewards=truth,
         episodes=lanes,
     )
@@ -200,16 +205,6 @@ def _relative_error(predicted: NDArray[np.float64], lane: list[Arrays]) -> float
     returns = _sums(lane)
     scale = np.mean(np.abs(returns))
     return float(np.mean(np.abs(predicted - returns)) / scale) if scale > 0 else float("nan")
-
-
-def _success_rates(lanes: list[list[Arrays]]) -> NDArray[np.float64]:
-    """Where any episode says whether it succeeded, one that does not say has failed: some environments speak
-    of success only when there is one."""
-    if not any("success" in episode for lane in lanes for episode in lane):
-        return np.full(len(lanes), np.nan)
-    return np.array(
-        [np.mean([bool(e.get("success", False)) for e in lane]) if lane else np.nan for lane in lanes]
-    )
 
 
 def _episode_correlation(lane: list[Arrays]) -> float:
