@@ -365,6 +365,9 @@ def number(value: Any) -> str:
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 NoEnv = Annotated[Flag, tyro.conf.arg(help="Import no code that the run folder names.")]
 RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+AnyRun = Annotated[RunPath, tyro.conf.arg(help="The run folder.")]
+FitRun = Annotated[RunPath, tyro.conf.arg(help="A run folder that `apportion fit` wrote.")]
+ToFile = Annotated[Path | None, tyro.conf.arg(help="Also write the result, as JSON, to this file.")]
 
 
 @dataclass(frozen=True)

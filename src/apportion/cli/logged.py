@@ -8,7 +8,7 @@ import tyro
 
 from apportion.cli import display
 from apportion.cli.arguments import READ, flag_value, naming_settings, parse, usage_errors
-from apportion.cli.display import Flag, Output, RunPath, bar, print_data
+from apportion.cli.display import FitRun, Flag, Output, RunPath, ToFile, bar, print_data
 from apportion.core.config import check
 from apportion.data.columns import Columns
 from apportion.data.reading import Read, read_log
@@ -49,8 +49,7 @@ class Identify:
     """Share of the totals' variance; a dimension worth less counts as absent."""
     why: str = ""
     """A dimension by its name: say why it is called present, absent or undecided."""
-    out: Path | None = None
-    """Also write the result, as JSON, to this file."""
+    out: ToFile = None
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     def __post_init__(self) -> None:
@@ -144,8 +143,7 @@ class EvaluateOffline:
     """Another policy, that `apportion export` wrote, instead of the run's own."""
     play: int = 0
     """Also play so many fresh episodes in the environment that a Minari data set names."""
-    out: Path | None = None
-    """Also write the result, as JSON, to this file."""
+    out: ToFile = None
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     def __call__(self) -> int:
@@ -160,8 +158,7 @@ class Relabel:
     learned, and `reward_low` and `reward_high`, between which it is in 90% of cases. Row for row, and all
     other columns as they are."""
 
-    run: RunPath
-    """A run folder that `apportion fit` wrote."""
+    run: FitRun
     data: Data
     """Logged episodes, as for `apportion fit`: the same, or others with the same columns."""
     out: str | None = None
@@ -205,8 +202,7 @@ class Credit:
     90% intervals; beside it what rules say: first step, last step, all alike, the later the more, and, of
     yes and no, what a chain of kinds loses without one."""
 
-    run: RunPath
-    """A run folder that `apportion fit` wrote."""
+    run: FitRun
     data: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = None
     """Logged episodes, as for `apportion fit`; those that the run was fitted to when not given."""
     by: str = ""
@@ -239,15 +235,13 @@ class Refute:
     """Try to refute the credit that a run gives: the posterior is fitted again with outcomes shuffled among
     episodes, with a random column, and with half of the episodes left out."""
 
-    run: RunPath
-    """A run folder that `apportion fit` wrote."""
+    run: FitRun
     data: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = None
     """Logged episodes, as for `apportion fit`; those that the run was fitted to when not given."""
     draws: int = 5
     """How often each is done."""
     embed: Embed = None
-    out: Path | None = None
-    """Also write the result, as JSON, to this file."""
+    out: ToFile = None
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     def __post_init__(self) -> None:

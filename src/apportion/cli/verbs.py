@@ -13,7 +13,7 @@ from rich.text import Text
 from apportion.backbones import BACKBONES
 from apportion.cli import display
 from apportion.cli.arguments import flag_value, naming_settings, parse, usage_errors
-from apportion.cli.display import Flag, NoEnv, Output, RunPath, bar, print_data
+from apportion.cli.display import AnyRun, Flag, NoEnv, Output, ToFile, bar, print_data
 from apportion.core.config import UserError, check
 from apportion.core.registry import from_folder
 from apportion.core.terminal import say
@@ -126,8 +126,7 @@ def _train_flags(config: Config) -> Any:
 class Resume:
     """Continue a run from its newest checkpoint, as if it had never stopped."""
 
-    run: RunPath
-    """The run folder."""
+    run: AnyRun
     steps: int | None = None
     """Train up to so many steps instead of those the run was made for."""
     wandb: Flag = False
@@ -147,13 +146,11 @@ class Resume:
 class Eval:
     """Play fresh episodes with the policies of a run, scored by the true reward."""
 
-    run: RunPath
-    """The run folder."""
+    run: AnyRun
     playing: tyro.conf.OmitArgPrefixes[EvaluationSettings] = field(default_factory=EvaluationSettings)
     best: Flag = False
     """Play each seed's best policy, by the return of its evaluations, instead of the newest."""
-    out: Path | None = None
-    """Also write the result, as JSON, to this file."""
+    out: ToFile = None
     video: Path | None = None
     """Also film the first episode of the best seed, with its rewards drawn under it: an .mp4 file."""
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
@@ -175,8 +172,7 @@ class Explain:
     """Say what the agents of a run are paid for: contributions of each dimension to the learned reward,
     which add up to it at every step (Shapley values)."""
 
-    run: RunPath
-    """The run folder."""
+    run: AnyRun
     selection: tyro.conf.OmitArgPrefixes[Selection] = field(default_factory=Selection)
     precision: tyro.conf.OmitArgPrefixes[Precision] = field(default_factory=Precision)
     best: Flag = False
@@ -206,8 +202,7 @@ class Explain:
 class Show:
     """Say in a few numbers how a run went: returns, reward correlation, edges, structure scores."""
 
-    run: RunPath
-    """The run folder."""
+    run: AnyRun
     output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
 
     def __call__(self) -> int:
@@ -269,8 +264,7 @@ def _ended(training: Callable[[], Run], output: Output) -> int:
 class Export:
     """Write a policy of a run into one file that NumPy alone can run, and other programs can read."""
 
-    run: RunPath
-    """The run folder."""
+    run: AnyRun
     out: Path
     """The file to write: .npz."""
     lane: int = 0
