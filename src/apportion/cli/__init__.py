@@ -123,15 +123,11 @@ def _run(words: list[str]) -> int:
 
 
 def _help() -> str:
-    lines = [f"  {name:<16} {verb.line}" for name, verb in VERBS.items()]
-    return "\n".join(
-        [
-            "apportion: who earned the reward? Learn dense rewards from late ones, and policies from them.",
-            "",
-            "usage: apportion VERB ...        `apportion VERB --help` explains one",
-            "",
-            *lines,
-            "",
-            "Try it: apportion train apportion/Greenhouse-v0 --seeds 3",
-        ]
-    )
+    lines = "\n".join(f"  {name:<16} {verb.line}" for name, verb in VERBS.items())
+    return f"""apportion: who earned the reward? Learn dense rewards from late ones, and policies from them.
+
+usage: apportion VERB ...        `apportion VERB --help` explains one
+
+{lines}
+
+Try it: apportion train apportion/Greenhouse-v0 --seeds 3"""
