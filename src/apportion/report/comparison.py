@@ -115,14 +115,11 @@ class Compared:
         """Those of them that have a scale."""
         return [task for task in self.common if self.scale(task) is not None]
 
-    def strata(self, label: str) -> list[Values]:
-        return [self.normalised(task, self.values(task, label)) for task in self.scaled]
-
     # --- As data
 
     def summary(self) -> dict[str, Any]:
         """What `apportion compare --json` prints."""
-        data: dict[str, Any] = plain(
+        return plain(
             {
                 "metric": self.metric,
                 "tasks": {task: self._task(task) for task in self.tasks},
@@ -134,7 +131,6 @@ class Compared:
                 "notes": self.notes,
             }
         )
-        return data
 
     def records(self) -> list[dict[str, Any]]:
         """A tidy table: one record for each task, method, backbone, seed and step. None: not known."""
@@ -245,7 +241,10 @@ class Compared:
     @cached_property
     def aggregate(self) -> dict[str, Any]:
         """All tasks together, method by method."""
-        strata = {label: self.strata(label) for label in self.labels}
+        strata = {
+            label: [self.normalised(task, self.values(task, label)) for task in self.scaled]
+            for label in self.labels
+        }
         everything = np.concatenate([[0.0, 1.0], *(lanes for mine in strata.values() for lanes in mine)])
         # Who beats whom on a task needs no scale.
         raw = {label: [self.values(task, label) for task in self.common] for label in self.labels}
@@ -351,10 +350,8 @@ def compare_curves(
             still = [c for c in of_task if step in c.steps and not np.isfinite(c.at(step, metric))]
             said += _per_run(still, f"stood still or diverged by step {step:,}")
     nowhere = "no task has a step at which all its runs were evaluated: give --at STEP"
-    check(
-        len(steps) > 0,
-        nowhere if at is None else f"no run was evaluated at step {at:,}: choose another --at",
-    )
+    lost = nowhere if at is None else f"no run was evaluated at step {at:,}: choose another --at"
+    check(len(steps) > 0, lost)
     given = {task: value for task, value in (random or {}).items() if task in steps}
     found = Compared(curves, metric, steps, given, said, unknown)
     if metric == "return" and trusted:
