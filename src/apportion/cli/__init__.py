@@ -9,39 +9,32 @@ import importlib
 import io
 import os
 import sys
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from apportion.core.config import UserError, check, nearest
 from apportion.core.registry import FOLDER
 from apportion.core.terminal import say
 
-
-class Verb(NamedTuple):
-    """A line for `apportion help`, and where in this package stands what takes the command line: a dataclass
-    of flags, which is called to do what it says, or a function."""
-
-    line: str
-    place: str  # module.name
-
-
+# A line for `apportion help`, and where (module.name) in this package stands what takes the command line: a
+# dataclass of flags, which is called to do what it says, or a function.
 VERBS = {
-    "train": Verb("train on an environment, into a run folder", "verbs.train"),
-    "sweep": Verb("train all that a file asks for: tasks, methods, settings", "sweep.Sweep"),
-    "resume": Verb("continue a run from its newest checkpoint", "verbs.Resume"),
-    "eval": Verb("play fresh episodes with a run's policies", "verbs.Eval"),
-    "show": Verb("say in a few numbers how a run went", "verbs.Show"),
-    "report": Verb("make one HTML page about one run or several", "compare.Report"),
-    "compare": Verb("compare runs: scores with intervals, per task and over all", "compare.Compare"),
-    "explain": Verb("say what a run's agents are paid for", "verbs.Explain"),
-    "export": Verb("write a policy into a file that NumPy alone can run", "verbs.Export"),
-    "identify": Verb("find who feeds the reward in logged episodes", "logged.Identify"),
-    "fit": Verb("learn from logged episodes which steps earned their outcomes", "logged.fit"),
-    "evaluate-offline": Verb("say what a policy is worth by logged episodes", "logged.EvaluateOffline"),
-    "relabel": Verb("write logged episodes again, with the reward of each step", "logged.Relabel"),
-    "credit": Verb("say what each kind of step earned, such as each channel", "logged.Credit"),
-    "refute": Verb("try whether credit stands where outcomes, columns or episodes change", "logged.Refute"),
-    "paper": Verb("run an experiment of the GRD paper, and set it beside what it prints", "sweep.Paper"),
-    "list": Verb("list methods, backbones or environments", "verbs.List"),
+    "train": ("train on an environment, into a run folder", "verbs.train"),
+    "sweep": ("train all that a file asks for: tasks, methods, settings", "sweep.Sweep"),
+    "resume": ("continue a run from its newest checkpoint", "verbs.Resume"),
+    "eval": ("play fresh episodes with a run's policies", "verbs.Eval"),
+    "show": ("say in a few numbers how a run went", "verbs.Show"),
+    "report": ("make one HTML page about one run or several", "compare.Report"),
+    "compare": ("compare runs: scores with intervals, per task and over all", "compare.Compare"),
+    "explain": ("say what a run's agents are paid for", "verbs.Explain"),
+    "export": ("write a policy into a file that NumPy alone can run", "verbs.Export"),
+    "identify": ("find who feeds the reward in logged episodes", "logged.Identify"),
+    "fit": ("learn from logged episodes which steps earned their outcomes", "logged.fit"),
+    "evaluate-offline": ("say what a policy is worth by logged episodes", "logged.EvaluateOffline"),
+    "relabel": ("write logged episodes again, with the reward of each step", "logged.Relabel"),
+    "credit": ("say what each kind of step earned, such as each channel", "logged.Credit"),
+    "refute": ("try whether credit stands where outcomes, columns or episodes change", "logged.Refute"),
+    "paper": ("run an experiment of the GRD paper, and set it beside what it prints", "sweep.Paper"),
+    "list": ("list methods, backbones or environments", "verbs.List"),
 }
 
 
@@ -113,7 +106,8 @@ def _run(words: list[str]) -> int:
     from apportion.cli.display import remember_compilations
 
     remember_compilations()
-    module, _, name = VERBS[verb].place.partition(".")
+    _, place = VERBS[verb]
+    module, _, name = place.partition(".")
     found = getattr(importlib.import_module(f"apportion.cli.{module}"), name)
     if not dataclasses.is_dataclass(found):
         return int(found(rest))
@@ -123,7 +117,7 @@ def _run(words: list[str]) -> int:
 
 
 def _help() -> str:
-    lines = "\n".join(f"  {name:<16} {verb.line}" for name, verb in VERBS.items())
+    lines = "\n".join(f"  {name:<16} {line}" for name, (line, _) in VERBS.items())
     return f"""apportion: who earned the reward? Learn dense rewards from late ones, and policies from them.
 
 usage: apportion VERB ...        `apportion VERB --help` explains one
