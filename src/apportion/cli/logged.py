@@ -1,6 +1,6 @@
 """Verbs for logged episodes: identify, fit, relabel, credit and refute."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,11 +79,10 @@ def fit(argv: list[str]) -> int:
             chosen["backbone"] = (config.backbone, config.backbone_config)
         with naming_settings(argv, **chosen):
             args = parse(_fit_flags(config), argv, "apportion fit")
-        config = Config(
+        config = replace(
+            config,
             env=EnvConfig(args.data),
-            method=args.method,
             method_config=args.method_config,
-            backbone=args.backbone,
             backbone_config=args.backbone_config if config.has_policy else None,
             seed=args.seed,
             lanes=args.seeds,
