@@ -92,7 +92,8 @@ def parse_delay(delay: str) -> Every:
 
 def make(config: EnvConfig, render_mode: str | None = None) -> tuple[AnyEnv, Spec]:
     """Build the environment and say what is known about it."""
-    env = _build(config, render_mode)
+    with in_this_folder() if _split_id(config.id)[0] else contextlib.nullcontext():
+        env = _build(config, render_mode)
     limit = time_limit(env)
     if limit is None:
         raise UserError(f"{config.id} has no time limit: set one, such as --env.max-episode-steps 1000")
@@ -131,11 +132,6 @@ def list_environments() -> list[tuple[str, str]]:
 
 def _build(config: EnvConfig, render_mode: str | None) -> AnyEnv:
     """gymnasium.make or a factory, with every failure that the user can mend turned into one line."""
-    with in_this_folder() if _split_id(config.id)[0] else contextlib.nullcontext():
-        return _build_named(config, render_mode)
-
-
-def _build_named(config: EnvConfig, render_mode: str | None) -> AnyEnv:
     name = config.id if only_here(config.id) else _registered(config.id)
     factory = find_factory(config.id)
     successor = re.sub(r"-v[123]$", "-v4", name)  # those who type the paper's own ids (v2)

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import wait
@@ -51,7 +52,7 @@ class Slot:
     asked: list[int] = field(default_factory=list)
 
 
-class Pool:
+class Pool(AbstractContextManager["Pool"]):
     """Stacked arrays [L, ...] go in and come out. What fails is told to `faults`; by default it raises.
 
     Teams of workers are asked and watched together, and replaced when one is lost. The first team has the
@@ -170,9 +171,6 @@ class Pool:
         for slot in self._slots():
             slot.worker.end(max(0.0, until - time.monotonic()))
         self.teams = []
-
-    def __enter__(self) -> "Pool":
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
