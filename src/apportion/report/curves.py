@@ -53,8 +53,7 @@ def name_tasks(runs: Sequence[Known]) -> list[str]:
     result = []
     for name, own in zip(names, facts, strict=True):
         same_id = [each for each, other in zip(facts, names, strict=True) if other == name]
-        differing = _differing(same_id)
-        result.append(_with(name, [f"env.{key}={own.get(key, '-')}" for key in differing]))
+        result.append(_with(name, [f"env.{key}={own.get(key, '-')}" for key in _differing(same_id)]))
     return result
 
 

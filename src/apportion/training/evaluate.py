@@ -152,8 +152,7 @@ def replay_correlation(
     method: Method, state: State, replay: replays.Replay, key: PRNGKeyArray
 ) -> Float[Array, ""]:
     """Correlation of r̂ with the hidden reward over steps from one lane's replay; NaN from an empty one."""
-    drawn = replays.draw(replay, key, Sampling(), 10_000, 1)
-    drawn = jax.tree.map(lambda x: x[0], drawn)
+    drawn = jax.tree.map(lambda x: x[0], replays.draw(replay, key, Sampling(), 10_000, 1))
     transitions = replays.gather(replay, drawn, 1).transitions
     learned, true = method.reward(state, transitions), transitions.true_reward
     learned, true = _of_size_one(learned - jnp.mean(learned)), _of_size_one(true - jnp.mean(true))

@@ -170,8 +170,7 @@ class RewardLearner:
     def learn(self, count: int, batch_size: int) -> dict[str, float]:
         """So many updates of the method; what the last one measured."""
         first = self._origin(_UPDATE, self.updates)
-        learned = self._learn(batch_size, self.agent, self.replay, first, np.int32(count))
-        self.agent, credit, metrics = learned
+        self.agent, credit, metrics = self._learn(batch_size, self.agent, self.replay, first, np.int32(count))
         self.replay = self.replay._replace(credit=credit)
         self.updates += count
         return {name: float(value) for name, value in jax.device_get(metrics).items()}
@@ -185,8 +184,7 @@ class RewardLearner:
             self.agent = self._watch(self.agent, self.replay, origin)
         origin = self._origin(_DRAW, self.draws)
         self.draws += 1
-        steps, rewards = _first(jax.device_get(self._draw(batch_size)(self.agent, self.replay, origin)))
-        return steps, rewards
+        return _first(jax.device_get(self._draw(batch_size)(self.agent, self.replay, origin)))
 
     def rewards(self, steps: Transitions) -> NDArray[np.float32]:
         """[B] what the method gives to steps in the environment's own units."""

@@ -63,11 +63,7 @@ def groups(lengths: NDArray[np.int64], longest: int) -> list[Group]:
 
 
 def redistribute_in_groups(
-    method: Method,
-    spec: Spec,
-    lengths: NDArray[np.int64],
-    at_once: int | None = None,
-    tell: Tell = silent,
+    method: Method, spec: Spec, lengths: NDArray[np.int64], at_once: int | None = None, tell: Tell = silent
 ) -> Redistribute:
     """As `make_redistribute`, of episodes with these lengths in every lane; of no more than so many steps
     `at_once`, padding included."""

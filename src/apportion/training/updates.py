@@ -205,12 +205,7 @@ def newest_steps(replay: Replay, since: Int[Array, ""], places: int) -> Transiti
 
 
 def learn_on_policy(
-    method: Method,
-    backbone: Backbone,
-    limit: Limit,
-    agent: AgentState,
-    steps: Transitions,
-    key: PRNGKeyArray,
+    method: Method, backbone: Backbone, limit: Limit, agent: AgentState, steps: Transitions, key: PRNGKeyArray
 ) -> tuple[AgentState, Metrics]:
     """One update of the policy from the newest steps; nothing moves where there are none."""
     assert steps.acted is not None

@@ -57,8 +57,7 @@ class DecomposedReplayBuffer(ReplayBuffer):  # type: ignore[misc]
         `updates_per_sample` is its gradient_steps. Without a `seed`, that of SB3's model decides."""
         check(n_steps == 1, f"n_steps={n_steps}: rewards are given to single steps, so leave n_steps at 1")
         check(
-            not optimize_memory_usage,
-            "leave optimize_memory_usage off: observations are stored once anyway",
+            not optimize_memory_usage, "leave optimize_memory_usage off: observations are stored once anyway"
         )
         check(updates_per_sample >= 1, f"updates_per_sample={updates_per_sample} must be at least 1")
         BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs)
@@ -143,8 +142,7 @@ class PolicyView(VecNormalize):  # type: ignore[misc]
 
     def __init__(self, venv: VecEnv) -> None:
         super().__init__(venv, norm_obs=True, norm_reward=False)
-        size = self.observation_space.shape
-        zeros = np.zeros(size, np.float32)
+        zeros = np.zeros(self.observation_space.shape, np.float32)
         self.follow(View(zeros, zeros + 1, zeros + 1))
 
     def follow(self, view: View) -> None:
