@@ -29,8 +29,7 @@ def args(tmp_path: Path) -> Any:
 
 def settings(args: Any, backbone: str, library: str = "sb3") -> dict[str, Any]:
     config = validation.our_settings(args, "Pendulum-v1", backbone)
-    found: dict[str, Any] = validation.peer_settings(config, library, 1)
-    return found
+    return validation.peer_settings(config, library, 1)
 
 
 # --- Equal settings

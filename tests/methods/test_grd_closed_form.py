@@ -42,8 +42,7 @@ def state() -> State:
 def _look(state: State, records: list[Record], segments: int | None = None) -> State:
     assert METHOD.revision is not None
     looked = METHOD.revision.look(state, records, len(records) if segments is None else segments)
-    found: State = METHOD.revision.accept(state, looked)
-    return found
+    return METHOD.revision.accept(state, looked)
 
 
 # --- Searches for edges

@@ -60,8 +60,7 @@ def learned(method_state: closed_form.State) -> State:
     @jax.jit
     def learn(key: jax.Array) -> State:
         chosen = jax.random.randint(key, (1500, 128), 0, 4096)
-        found: State = jax.lax.scan(update, MODEL.init(key, SPEC), chosen)[0]
-        return found
+        return jax.lax.scan(update, MODEL.init(key, SPEC), chosen)[0]
 
     return learn(jax.random.key(1))
 

@@ -258,8 +258,7 @@ def _page(path: Path, *runs: RunFolder) -> Written:
 def _packed(text: str) -> dict[str, Any]:
     """What a page shows."""
     [packed] = re.findall(r'id="data">([^<]*)<', text)
-    data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
-    return data
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
 
 
 def test_a_run_without_a_graph_is_warned_of_too(tmp_path: Path) -> None:

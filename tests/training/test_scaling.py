@@ -250,24 +250,15 @@ gymnasium.register("Tank-v0", entry_point=Tank, max_episode_steps=20)
 
 def _trained(method: str, kwargs: str) -> dict[str, Any]:
     """What a short training on the tank measures in the end."""
-    schedule = Schedule(
-        600,
-        100,
-        4,
-        warmup_steps=400,
-        evaluate_every=10**6,
-        replay_steps=2000,
-        evaluation_episodes=1,
-        workers=0,
-    )
+    alone = {"evaluate_every": 10**6, "evaluation_episodes": 1, "workers": 0}
+    schedule = Schedule(600, 100, 4, warmup_steps=400, replay_steps=2000, **alone)
     config = preset("Tank-v0", method, "sac")
     small = replace(config.backbone_config, hidden=(8, 8), batch_size=16)
     config = replace(config, schedule=schedule, backbone_config=small)
     config = replace(config, env=EnvConfig("Tank-v0", kwargs=kwargs))
     with open_pool(config) as pool:
         *_, last = online(config, pool)
-    found: dict[str, Any] = jax.device_get(last.metrics)
-    return found
+    return jax.device_get(last.metrics)
 
 
 def _assert_alike(odd: dict[str, Any], plain: dict[str, Any]) -> None:
