@@ -269,11 +269,15 @@ def _save(
     return Saved(iteration, agent, replay, pending, collector.pool.where(), islands.faults.to_dict())
 
 
-def _compile(
-    config: Config, spec: Spec
-) -> tuple[Callable[..., Any], Callable[..., Replay], Callable[[AgentState], dict[str, Array]]]:
-    """What learns from a chunk, what inserts one to learn from later, and what gives the arrays that workers
-    act by, each over all lanes."""
+class _Programs(NamedTuple):
+    """The compiled functions of one training, each over all lanes."""
+
+    learn: Callable[..., Any]  # from a chunk
+    insert: Callable[..., Replay]  # a chunk, to learn from later
+    actor: Callable[[AgentState], dict[str, Array]]  # the arrays that workers act by
+
+
+def _compile(config: Config, spec: Spec) -> _Programs:
     method, backbone, schedule = config.make_method(), config.make_backbone(), config.schedule
 
     def insert(agent: AgentState, replay: Replay, chunk: Chunk, origin: UInt32[Array, "3"]) -> Replay:
@@ -302,7 +306,7 @@ def _compile(
     def actor(agent: AgentState) -> dict[str, Array]:
         return agents.actor(method, backbone, agent, spec.observation_size)
 
-    return (
+    return _Programs(
         devices.compiled(learn, config.lanes, donate=(0, 1)),
         devices.compiled(insert, config.lanes, donate=(1,)),
         devices.compiled(actor, config.lanes),
