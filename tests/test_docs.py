@@ -456,7 +456,7 @@ def test_every_metric_of_imagined_steps_is_documented() -> None:
 
 @pytest.mark.slow
 def test_the_metrics_page_has_what_a_run_logs(trained: Path) -> None:
-    entries = logs.examine(RunFolder.open(trained).metrics).entries
+    entries = logs.read(RunFolder.open(trained).metrics)
     for kind, title in (("train", "Training lines"), ("eval", "Evaluation lines")):
         logged = {name for entry in entries if entry["kind"] == kind for name in entry}
         assert names(section(METRICS, title), "metric") == logged - {"step", "kind"}

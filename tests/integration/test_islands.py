@@ -64,7 +64,7 @@ def test_the_log_show_and_report_say_who_is_frozen_since_when_and_why(
     failing: tuple[Run, list[str]], tmp_path: Path
 ) -> None:
     run, _ = failing
-    frozen = [line for line in logs.examine(run.metrics).entries if "frozen" in line]
+    frozen = [line for line in logs.read(run.metrics) if "frozen" in line]
     assert {line["step"] for line in frozen} == set(range(FROZEN_SINCE, 1201, 200))
     for line in frozen:
         assert line["frozen"] == [0.0, 1.0]

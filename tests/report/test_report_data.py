@@ -206,7 +206,7 @@ def test_without_true_rewards_of_steps_there_is_no_curve_of_correlations(tmp_pat
     run = make_run(tmp_path / "run", Recipe(paid_at_end=True))
     data = summarise(run)
     assert (data["step_rewards"], data["reward_correlation"]) == (False, None)
-    evaluations = [entry for entry in logs.examine(run.metrics).entries if entry["kind"] == "eval"]
+    evaluations = [entry for entry in logs.read(run.metrics) if entry["kind"] == "eval"]
     names = [metric["name"] for metric in curves(evaluations, 3)["metrics"]]
     assert names[:2] == ["return", "return_error"]
     assert not set(names) & {"reward_correlation", "episode_correlation"}
