@@ -69,7 +69,7 @@ def test_judge_scores_every_lane_by_the_true_reward() -> None:
         true = np.concatenate([e["true_rewards"] for e in lane])
         assert found.returns[i] == near(np.mean(returns))
         assert found.return_std[i] == near(np.std(returns))
-        assert found.length[i] == np.mean([len(e["paid"]) for e in lane])
+        assert found.lengths[i] == np.mean([len(e["paid"]) for e in lane])
         assert found.return_error[i] == near(np.mean(errors) / np.mean(np.abs(returns)))
         alike = (
             np.array([len(e["paid"]) for e in lane]) * sum(returns) / len(true)

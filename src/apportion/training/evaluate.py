@@ -36,7 +36,7 @@ class Evaluation(NamedTuple):
 
     returns: NDArray[np.float64]  # [L] mean true return of the episodes
     return_std: NDArray[np.float64]  # [L] spread between episodes
-    length: NDArray[np.float64]  # [L] mean steps per episode
+    lengths: NDArray[np.float64]  # [L] mean steps per episode
     reward_correlation: NDArray[np.float64]  # [L] of r̂ with r, on steps from the replay; NaN without r
     episode_correlation: NDArray[np.float64]  # [L] the same, on the evaluation episodes
     return_error: NDArray[np.float64]  # [L] mean |Σ r̂ - R| as a share of mean |R|
@@ -48,10 +48,17 @@ class Evaluation(NamedTuple):
     @property
     def scores(self) -> dict[str, NDArray[np.float64]]:
         """[L] each, under the names that they have in logs. Success only where the environment reports it."""
-        hidden = {"returns", "step_rewards", "episodes"}
-        hidden |= set() if np.isfinite(self.success).any() else {"success"}
-        named = {"return": self.returns, **self._asdict()}
-        return {name: values for name, values in named.items() if name not in hidden}
+        reported = {"success": self.success} if np.isfinite(self.success).any() else {}
+        return {
+            "return": self.returns,
+            "return_std": self.return_std,
+            "length": self.lengths,
+            "reward_correlation": self.reward_correlation,
+            "episode_correlation": self.episode_correlation,
+            "return_error": self.return_error,
+            "constant_error": self.constant_error,
+            **reported,
+        }
 
 
 def make_redistribute(method: Method, spec: Spec) -> Redistribute:
@@ -129,7 +136,7 @@ def judge(
     return Evaluation(
         returns=per_lane(lambda lane: float(np.mean(_sums(lane)))),
         return_std=per_lane(lambda lane: float(np.std(_sums(lane)))),
-        length=per_lane(lambda lane: float(np.mean([len(e["actions"]) for e in lane]))),
+        lengths=per_lane(lambda lane: float(np.mean([len(e["actions"]) for e in lane]))),
         reward_correlation=np.where(truth, np.asarray(correlation, np.float64), np.nan),
         episode_correlation=np.where(truth, per_lane(_episode_correlation), np.nan),
         return_error=per_lane(lambda lane: _relative_error(_sums(lane, "redistributed"), lane)),
