@@ -141,7 +141,7 @@ def fit(
     yes_no: bool = False,
     owners: NDArray[np.int64] | None = None,
     moves: int = 0,
-) -> "Fitted":
+) -> "Evidence":
     """To segments: their rows [T, D], and what each was paid, or whether it came to a yes (1) or no (0).
     Dimensions with the same owner [D] are entries of one input. So many of the last are how far the first of
     them move in that step."""
@@ -153,7 +153,7 @@ def fit(
     summed, best = max(found, key=lambda each: each[0].likelihood(each[1]))
     matters = np.zeros(rows[0].shape[1])
     matters[single.used] = best.probabilities[single.inputs]
-    return Fitted(summed, best, shift, matters[: len(matters) - moves])
+    return Evidence(summed, best, shift, matters[: len(matters) - moves])
 
 
 def _enough(
@@ -213,13 +213,13 @@ def _log_odds(said: Floats, flips: float) -> float:
     return float(logit((np.mean(said) - flips) / (1 - 2 * flips)))
 
 
-class Fitted(NamedTuple):
+class Evidence(NamedTuple):
     """Variances by which totals are most probable, and the segments that these are of."""
 
     summed: "Summed"
     found: Found
-    shift: float
-    matters: Floats
+    shift: float  # by how much log odds of yes are larger among these than among all
+    matters: Floats  # as a posterior has them
 
     def after(self, rows: list[NDArray[Any]], totals: NDArray[Any], rng: np.random.Generator) -> Self:
         """The same variances, for these segments."""

@@ -232,9 +232,11 @@ def fit_credit(
     whose, moves = np.append(input_owners(spec), len(input_names(spec))), learned[0].observations.shape[1]
     whose = np.append(whose, whose[:moves] + len(input_names(spec)) + 1)
     rng = np.random.default_rng(seed)
-    fitted = posteriors.fit(rows, totals, rng, yes_no, whose, moves)
-    left, plain, widening, more = _judged(fitted.posterior(rng), behind, paid, float(totals.mean()))
-    found = fitted.after([*rows, *behind], np.append(totals, paid), rng).posterior(rng)
+    evidence = posteriors.fit(rows, totals, rng, yes_no, whose, moves)
+    found = evidence.posterior(rng)
+    left, plain, widening, more = _judged(found, behind, paid, float(totals.mean()))
+    if sum(map(len, rows)) < posteriors.STEPS:  # of which it is at most
+        found = evidence.after([*rows, *behind], np.append(totals, paid), rng).posterior(rng)
     credit = Credit(found, 1.0, 1.0, widening, {})
     determined, allowed = _determined(credit, behind, None, paid)
     level = float(found.per_segment[0])

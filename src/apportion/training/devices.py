@@ -48,7 +48,8 @@ def over_lanes(function: Callable[..., Any], lanes: int, shared: tuple[int, ...]
             each if place in shared else jax.tree.map(lambda x: x[0], each)
             for place, each in enumerate(arguments)
         ]
-        return jax.tree.map(lambda x: jnp.expand_dims(x, 0), function(*mine))
+        held = jax.lax.optimization_barrier(mine)  # or XLA copies columns of a replay that it writes into
+        return jax.tree.map(lambda x: jnp.expand_dims(x, 0), function(*held))
 
     def together(*arguments: Any) -> Any:
         axes = [None if place in shared else 0 for place in range(len(arguments))]
