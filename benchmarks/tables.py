@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tyro
 
+import credit
 import curves
 import journeys
 import speed
@@ -225,7 +226,7 @@ def credit_table(data: Data) -> str:
     """Means over the draws of each kind of log; those that nobody had looked at are marked."""
     methods, rows = ("grd", "rd", "rrd"), []
     forms = {"covered": ".0%", "determined": ".0%", "truly_determined": ".0%"}
-    for kind in dict.fromkeys(each["kind"] for each in data["problems"]):
+    for kind in dict.fromkeys(each["kind"] for each in data["problems"] if each["method"] == "grd"):
         mine = {
             name: [each for each in data["problems"] if (each["kind"], each["method"]) == (kind, name)]
             for name in methods
@@ -235,6 +236,18 @@ def credit_table(data: Data) -> str:
         rows.append((f"{kind}*" if kind in UNSEEN else kind, *cells))
     names = (*(f"`{name}`" for name in methods), "covered", "determined", "truly")
     return markdown(("log", *names), rows)
+
+
+def real_table(data: Data) -> str:
+    """Public logs by the posterior alone, and how an even split of outcomes goes with the truth."""
+    forms = {"covered": ".0%", "width": ".2f", "determined": ".0%", "truly_determined": ".0%"}
+    found = {(each["kind"], each["method"]): each for each in data["problems"]}
+    rows = []
+    for kind in credit.REAL:
+        cells = [f"{found[kind, name]['correlation']:.3f}" for name in (credit.CLOSED_FORM, credit.EVEN)]
+        cells += [f"{found[kind, credit.CLOSED_FORM][name]:{form}}" for name, form in forms.items()]
+        rows.append((kind, *cells))
+    return markdown(("log", "correlation", "even split", "covered", "width", "determined", "truly"), rows)
 
 
 def offline_table(data: Data) -> str:
@@ -265,6 +278,7 @@ TABLES: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "suite": (("suite-h200",), suite_table),
     "methods": (("small-tasks",), small_table),
     "credit": (("credit",), credit_table),
+    "credit-real": (("credit",), real_table),
     "offline": (("offline",), offline_table),
     "journeys": (("journeys",), journeys.shown),
     "calibration": (("structure-calibration",), structure.shown),
