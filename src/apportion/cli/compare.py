@@ -68,7 +68,7 @@ def tables(console: Console, data: dict[str, Any]) -> None:
         shown[f"{len(together['scaled_tasks'])} tasks: {scale}"] = together["methods"]
     for title, methods in shown.items():
         rows = [{"method": Text(label), **_cells(label, methods, rates)} for label in methods]
-        console.print(table(title, rows, ("method",), fold=True))  # two may differ in last letters only
+        console.print(table(title, rows, ("method",)))
 
 
 def _cells(label: str, methods: dict[str, Any], rates: bool) -> dict[str, str]:

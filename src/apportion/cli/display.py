@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -43,16 +43,12 @@ _TITLES = {"episode_correlation": "correlation in episodes", "constant_error": "
 Rows = Sequence[Mapping[str, Any]]  # cells by column; a Text is no markup
 
 
-def table(
-    title: str | Text, rows: Rows, left: Collection[str] = (), no_wrap: bool = False, fold: bool = False
-) -> Table:
-    """Columns of numbers stand on the right, others, which are named, on the left."""
-    shown, overflow = Table(title=title, title_justify="left"), cast(Any, "fold" if fold else "ellipsis")
+def table(title: str | Text, rows: Rows, left: Collection[str] = ()) -> Table:
+    """Columns of numbers stand on the right, others, which are named, on the left. Where these are
+    too wide, lines are broken and nothing is left out."""
+    shown = Table(title=title, title_justify="left")
     for column in dict.fromkeys(column for row in rows for column in row):
-        if column in left:
-            shown.add_column(column, overflow=overflow)
-        else:
-            shown.add_column(column, justify="right", no_wrap=no_wrap, overflow=overflow)
+        shown.add_column(column, justify="left" if column in left else "right", overflow="fold")
     for row in rows:
         shown.add_row(*row.values())
     return shown
@@ -264,7 +260,10 @@ def kinds(console: Console, data: dict[str, Any]) -> None:
         for row in data["kinds"]
     ]
     title = Text(f"Credit by {data['by']}, in {unit}: {outcomes}")
-    console.print(table(title, rows, (data["by"],), no_wrap=True))
+    cut = list(rows[0]).index("first")  # beside each other they would be too wide
+    for said, others in ((title, list(rows[0])[cut:]), ("By rules", list(rows[0])[1:cut])):
+        some = [{name: cell for name, cell in row.items() if name not in others} for row in rows]
+        console.print(table(said, some, (data["by"],)))
     console.print(
         f"own is the part of {data['by']} itself, others that of all other columns and of what every step "
         "earns. What is left of the outcomes, no step earned."
@@ -315,7 +314,7 @@ def explanation(console: Console, data: dict[str, Any]) -> None:
         }
         for row in data["dimensions"][:EDGE_ROWS]
     ]
-    console.print(table(Text(title), rows, ("dimension",), no_wrap=True))
+    console.print(table(Text(title), rows, ("dimension",)))
     if len(data["dimensions"]) > EDGE_ROWS:
         console.print(f"... and {len(data['dimensions']) - EDGE_ROWS} more: see --json")
     baselines = ", ".join(amount(lane["baseline"]) for lane in lanes)
