@@ -260,7 +260,7 @@ def kinds(console: Console, data: dict[str, Any]) -> None:
         for row in data["kinds"]
     ]
     title = Text(f"Credit by {data['by']}, in {unit}: {outcomes}")
-    cut = list(rows[0]).index("first")  # beside each other they would be too wide
+    cut = list(rows[0]).index("others") + 1  # beside each other they would be too wide
     for said, others in ((title, list(rows[0])[cut:]), ("By rules", list(rows[0])[1:cut])):
         some = [{name: cell for name, cell in row.items() if name not in others} for row in rows]
         console.print(table(said, some, (data["by"],)))
