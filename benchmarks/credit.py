@@ -135,7 +135,7 @@ def even_split(log: Log) -> tuple[Any, Any, Any, float]:
 
 
 def closed_form(log: Log) -> tuple[Any, Any, Any, float]:
-    """The posterior of four fifths of the episodes; outcomes of all are known where credit is given."""
+    """The posterior of all episodes, by variances of four fifths; all outcomes are known to the credit."""
     count = len(log.rewards)
     order = np.random.default_rng(0).permutation(count)
     records = [

@@ -41,9 +41,9 @@ BEWARE_ALONE = "Do not rely on these rewards."  # of a method without a graph
 UNDECIDED = 0.5  # what stands for an edge of which the data cannot tell, where edges have a certificate
 _VARIES = "rewards of steps vary more than outcomes allow"
 _UNDETERMINED = {  # by whether dimensions are the same in every episode
-    True: "{} go through the same values in every episode, so that outcomes cannot tell what they earn; "
+    True: "the same values come in every episode of {}, so that outcomes cannot tell their part; "
     "episodes that begin at other times, are of other lengths or are paid more often would",
-    False: "outcomes say little of what {} earn; more episodes would",
+    False: "outcomes say little of the part of {}; more episodes would",
 }
 
 
@@ -300,8 +300,8 @@ def credit_in_words(facts: dict[str, Any] | None) -> list[str]:
         said += [f"Of every outcome, {level} is the same in all episodes, and the credit of no step."]
     if "log_loss" not in facts and facts["unexplained"] > DOUBT:  # as in certificates
         said += [
-            f"{facts['unexplained']:.0%} of what outcomes differ by has no explanation here. If that is a "
-            "cause which was not observed, it may pass for what goes with it: intervals do not hold that."
+            f"{facts['unexplained']:.0%} of what outcomes differ by has no explanation by the posterior. A cause "
+            "that was not observed may pass for what goes with it: intervals do not hold that."
         ]
     return said
 
