@@ -300,8 +300,8 @@ def credit_in_words(facts: dict[str, Any] | None) -> list[str]:
         said += [f"Of every outcome, {level} is the same in all episodes, and the credit of no step."]
     if "log_loss" not in facts and facts["unexplained"] > DOUBT:  # as in certificates
         said += [
-            f"{facts['unexplained']:.0%} of what outcomes differ by has no explanation by the posterior. A cause "
-            "that was not observed may pass for what goes with it: intervals do not hold that."
+            f"{facts['unexplained']:.0%} of what outcomes differ by has no explanation by the posterior. A "
+            "cause that was not observed may pass for what goes with it: intervals do not hold that."
         ]
     return said
 
