@@ -140,7 +140,7 @@ def test_a_clock_that_every_episode_passes_is_named() -> None:
     assert {each["name"] for each in found.facts["undetermined"]} <= {"sine", "cosine"}
     [said] = credit_in_words(found.facts)
     assert "sine" in said
-    assert "the same values in every episode" in said
+    assert "every episode has the same values of" in said
 
 
 def test_intervals_from_python_and_in_files_hold_the_truth(fitted: apportion.Run, tmp_path: Path) -> None:

@@ -296,6 +296,6 @@ def test_a_page_of_many_wide_runs_stays_below_the_limit(
 
 def test_a_cause_that_was_not_observed_is_warned_of() -> None:
     facts = {"determined": 0.95, "undetermined": [], "level_matters": False, "unexplained": 0.39}
-    assert "39% of what outcomes differ by has no explanation" in credit_in_words(facts)[-1]
+    assert "39% of what outcomes differ by is unexplained by this credit" in credit_in_words(facts)[-1]
     assert len(credit_in_words(facts | {"unexplained": 0.01})) == 1
     assert len(credit_in_words(facts | {"log_loss": 0.5})) == 1  # of yes and no nothing explains all

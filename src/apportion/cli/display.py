@@ -254,7 +254,7 @@ def kinds(console: Console, data: dict[str, Any]) -> None:
             "n": f"{row['n']:,}",
             "credit": amount(row["credit"]),
             "90% interval": f"{amount(row['low'])} to {amount(row['high'])}",
-            "share": f"{row['share']:.0%}",
+            "share": "-" if row["share"] is None else f"{row['share']:.0%}",
             **{name.replace("_", " "): amount(row[name]) for name in parts if name in row},
         }
         for row in data["kinds"]

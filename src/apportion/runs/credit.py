@@ -352,13 +352,15 @@ def _undetermined(spec: Spec, found: Posterior, segments: list[NDArray[Any]]) ->
     doubt = found.shares(compared, rows[chosen[-MOST_BEHIND:]]).variance.mean(axis=0)
     between = np.var([each.mean(axis=0) for each in segments], axis=0) / np.maximum(rows.var(axis=0), 1e-300)
     whose, names = np.append(input_owners(spec), -1), (*input_names(spec), "an end")
-    alike = {names[dim]: bool(share < 0.02) for dim, share in zip(whose, between, strict=False)}
+    varies = {names[dim] for dim, share in zip(whose, between, strict=False) if share >= 0.02}
     parts: dict[str, float] = {}
     for dim, value in zip(whose, doubt, strict=True):
         parts[names[dim]] = parts.get(names[dim], 0.0) + float(value)
     least = 0.2 * sum(parts.values())  # a fifth of what is not determined
     order = sorted(parts, key=lambda name: -parts[name])
-    return [{"name": name, "same_in_every_episode": alike[name]} for name in order if parts[name] > least]
+    return [
+        {"name": name, "same_in_every_episode": name not in varies} for name in order if parts[name] > least
+    ]
 
 
 def edges_told(credit: Credit, spec: Spec, edges: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

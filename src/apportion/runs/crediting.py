@@ -14,6 +14,7 @@ from apportion.core.config import Tell, check, nearest, silent
 from apportion.core.spec import Spec
 from apportion.data.encoding import MOST_CATEGORIES, UNKNOWN
 from apportion.data.rows import CREDIT, REWARD, Column, Earned, Log, Rows, cut
+from apportion.runs.atomic import plain
 from apportion.runs.contributions import Precision, steps_of
 from apportion.runs.credit import (
     INTERVAL,
@@ -215,7 +216,9 @@ def credit_of_kinds(
     kinds = _Kinds.of(rows, by)
     episodes = rows_of(records_of(spec, log))
     drawn, rates = _earned(credit, episodes, rows, log, kinds, learned, tell)
-    shares = drawn / np.where(drawn.sum(axis=0) == 0, np.nan, drawn.sum(axis=0))
+    whole = drawn.sum(axis=0)
+    [least], [most] = quantiles(whole[None], INTERVAL)
+    shares = drawn / (whole if least * most > 0 else np.nan)  # of a sum that may be 0 nothing is a share
     (low, high), (share_low, share_high) = quantiles(drawn, INTERVAL), quantiles(shares, INTERVAL)
     mine = input_owners(spec) == input_names(spec).index(by)
     own = _own(credit, np.concatenate(episodes), kinds, mine, rates)
@@ -232,7 +235,7 @@ def credit_of_kinds(
         **_rules(kinds, rows, log),
     }
     table: list[dict[str, Any]] = [
-        {"value": name, **{key: values[place].item() for key, values in columns.items()}}
+        plain({"value": name, **{key: values[place] for key, values in columns.items()}})
         for place, name in enumerate(kinds.names)
     ]
     return sorted(table, key=lambda each: -each["credit"])

@@ -41,7 +41,7 @@ BEWARE_ALONE = "Do not rely on these rewards."  # of a method without a graph
 UNDECIDED = 0.5  # what stands for an edge of which the data cannot tell, where edges have a certificate
 _VARIES = "rewards of steps vary more than outcomes allow"
 _UNDETERMINED = {  # by whether dimensions are the same in every episode
-    True: "the same values come in every episode of {}, so that outcomes cannot tell their part; "
+    True: "every episode has the same values of {}, so that outcomes cannot tell their part; "
     "episodes that begin at other times, are of other lengths or are paid more often would",
     False: "outcomes say little of the part of {}; more episodes would",
 }
@@ -300,7 +300,7 @@ def credit_in_words(facts: dict[str, Any] | None) -> list[str]:
         said += [f"Of every outcome, {level} is the same in all episodes, and the credit of no step."]
     if "log_loss" not in facts and facts["unexplained"] > DOUBT:  # as in certificates
         said += [
-            f"{facts['unexplained']:.0%} of what outcomes differ by has no explanation by the posterior. A "
+            f"{facts['unexplained']:.0%} of what outcomes differ by is unexplained by this credit. A "
             "cause that was not observed may pass for what goes with it: intervals do not hold that."
         ]
     return said

@@ -48,8 +48,9 @@ def over_lanes(function: Callable[..., Any], lanes: int, shared: tuple[int, ...]
             each if place in shared else jax.tree.map(lambda x: x[0], each)
             for place, each in enumerate(arguments)
         ]
-        held = jax.lax.optimization_barrier(mine)  # or XLA copies columns of a replay that it writes into
-        return jax.tree.map(lambda x: jnp.expand_dims(x, 0), function(*held))
+        # Or XLA copies columns of a replay that it writes into.
+        mine = jax.lax.optimization_barrier(mine)  # type: ignore[no-untyped-call]
+        return jax.tree.map(lambda x: jnp.expand_dims(x, 0), function(*mine))
 
     def together(*arguments: Any) -> Any:
         axes = [None if place in shared else 0 for place in range(len(arguments))]
