@@ -4,9 +4,9 @@
     python benchmarks/journeys.py --kinds flipped traces --draws 3
     python benchmarks/journeys.py --show results/journeys.json
 
-`retargeting` earns only after a `search`; `coupon` and `social` earn nothing; the coupon is the last touch
-of half of the journeys. True shares are of the true effects, divided as ours; at best, those that a logistic
-regression finds which knows the touches that earn. Traces are those of lib/traces.py.
+`retargeting` earns only after a `search`, or in `additive` journeys always; `coupon` and `social` nothing; half
+of the journeys end with the coupon. True shares are of the true effects, divided as ours; at best, those of a
+logistic regression that knows which touches earn; by counts, of one on touches of each channel.
 """
 
 import csv
@@ -24,7 +24,7 @@ from scipy.special import expit
 from apportion.data.columns import Columns
 from apportion.data.reading import read_log, read_rows
 from apportion.runs.atomic import read_json, write_json
-from apportion.runs.credit import fit_credit
+from apportion.runs.credit import INTERVAL, fit_credit
 from apportion.runs.crediting import credit_of_kinds
 from apportion.runs.folder import versions
 from apportion.runs.logged import records_of, spec_of
@@ -39,18 +39,22 @@ KINDS: dict[str, dict[str, Any]] = {
     "journeys": {},
     "flipped": {"flipped": 0.2},
     "150 journeys": {"count": 150},
+    "additive": {"additive": True},
+    "600 additive": {"additive": True, "count": 600},
     "traces": {},
     "traces, flipped": {"flipped": 0.2},
 }
+SHARES = ("share", "share_low", "share_high")
+DRAWS = 2000  # of weights, by which intervals of shares are found
 JOURNEYS = (
     "journeys",
     "draws",
     "order right (at best)",
     "by last touch",
-    "shares covered",
-    "error",
+    "shares covered (by counts)",
+    "error (by counts)",
     "of last touch",
-    "width",
+    "width (by counts)",
     "told",
 )
 TRACES = ("traces", "draws", "correlation (at best)", "among two (at best)", "covered", "width")
@@ -99,7 +103,9 @@ def main(flags: Journeys) -> None:
         write_json(flags.out, data)
 
 
-def draw(seed: int, count: int = 3000, rate: float = 0.08, flipped: float = 0.0) -> Problem:
+def draw(
+    seed: int, count: int = 3000, rate: float = 0.08, flipped: float = 0.0, additive: bool = False
+) -> Problem:
     rng, chance = np.random.default_rng(seed), np.array(NEXT) / 10
     touched = []
     for _ in range(count):
@@ -111,7 +117,7 @@ def draw(seed: int, count: int = 3000, rate: float = 0.08, flipped: float = 0.0)
         touched.append(np.array(channels))
     effects = [np.array(list(EFFECTS.values()))[each] for each in touched]
     searched = [np.cumsum(each == 0) > 0 for each in touched]
-    effects = [e * ((c != 4) | s) for e, c, s in zip(effects, touched, searched, strict=True)]
+    effects = [e * ((c != 4) | s | additive) for e, c, s in zip(effects, touched, searched, strict=True)]
     sums = np.array([each.sum() for each in effects])
     bases = np.linspace(-15, 5, 2001)
     base = float(bases[np.searchsorted([expit(b + sums).mean() for b in bases], rate)])
@@ -145,14 +151,11 @@ def tried(problem: Problem) -> dict[str, Any]:
         "order": ordered(true, {name: each["credit"] for name, each in ours.items()}, nonzero),
         "order_at_best": ordered(true, at_best(problem, order[len(order) // 5 :]), nonzero),
         "order_by_last": ordered(true, {name: each["last"] for name, each in ours.items()}, nonzero),
-        "covered": [
-            int(ours[name]["share_low"] <= true[name] <= ours[name]["share_high"]) for name in CHANNELS
-        ],
-        "error": float(np.mean([abs(ours[name]["share"] - true[name]) for name in CHANNELS])),
+        **judged(true, *([ours[name][key] for name in CHANNELS] for key in SHARES)),
+        **{f"{name}_by_counts": value for name, value in judged(true, *by_counts(problem)).items()},
         "error_of_last": float(
             np.mean([abs(ours[n]["last"] / problem.bought.sum() - true[n]) for n in CHANNELS])
         ),
-        "width": float(np.mean([each["share_high"] - each["share_low"] for each in ours.values()])),
         "cpu_seconds": time.process_time() - began,
     }
 
@@ -160,10 +163,33 @@ def tried(problem: Problem) -> dict[str, Any]:
 def true_shares(problem: Problem) -> dict[str, float]:
     sums = np.array([each.sum() for each in problem.effects])
     gained = expit(problem.base + sums) - expit(problem.base)
-    rates = gained / np.where(sums > 0, sums, 1.0)
+    rates = gained / np.where(sums == 0, 1.0, sums)
     earned = np.concatenate([each * rate for each, rate in zip(problem.effects, rates, strict=True)])
     whole = np.bincount(np.concatenate(problem.touched), earned, 5)
     return dict(zip(CHANNELS, (whole / whole.sum()).tolist(), strict=True))
+
+
+def judged(true: dict[str, float], share: Any, low: Any, high: Any) -> dict[str, Any]:
+    """How shares of all channels [5], and ends of their intervals, go with the true ones."""
+    known, low, high = np.array(list(true.values())), np.array(low), np.array(high)
+    return {
+        "covered": ((low <= known) & (known <= high)).astype(int).tolist(),
+        "error": float(np.abs(share - known).mean()),
+        "width": float((high - low).mean()),
+    }
+
+
+def by_counts(problem: Problem) -> Any:
+    """[3, 5] shares and ends of their intervals by a logistic regression on how often a journey touched each
+    channel: its weights vary as Wald's covariance says."""
+    counts = np.array([np.bincount(channels, minlength=5) for channels in problem.touched])
+    weights, covariance = traces.regressed(counts, problem.bought)
+    drawn = np.random.default_rng(0).multivariate_normal(weights, covariance, DRAWS)
+    base, effects = np.split(np.vstack([weights, drawn]), [1], axis=1)
+    sums = effects @ counts.T
+    whole = effects * (((expit(base + sums) - expit(base)) / sums) @ counts)
+    found = whole / whole.sum(axis=1, keepdims=True)
+    return np.array([found[0], *np.quantile(found[1:], [0.5 - INTERVAL / 2, 0.5 + INTERVAL / 2], axis=0)])
 
 
 def ordered(true: dict[str, float], found: dict[str, float], nonzero: list[str]) -> bool:
@@ -199,10 +225,13 @@ Cells = Iterator[tuple[str, ...]]
 def _of_journeys(kind: str, mine: list[dict[str, Any]]) -> Cells:
     if "order" in mine[0]:
         of = partial(_mean, mine)
-        covered = f"{of('covered'):.0%}"
-        errors = (f"{of(name):.3f}" for name in ("error", "error_of_last", "width"))
+        covered, error, width = (
+            f"{of(name):{form}} ({of(f'{name}_by_counts'):{form}})"
+            for name, form in (("covered", ".0%"), ("error", ".3f"), ("width", ".3f"))
+        )
         orders = f"{of('order'):.0%} ({of('order_at_best'):.0%})", f"{of('order_by_last'):.0%}"
-        yield kind, str(len(mine)), *orders, covered, *errors, f"{of('supported'):.0%}"
+        of_last, told = f"{of('error_of_last'):.3f}", f"{of('supported'):.0%}"
+        yield kind, str(len(mine)), *orders, covered, error, of_last, width, told
 
 
 def _of_traces(kind: str, mine: list[dict[str, Any]]) -> Cells:

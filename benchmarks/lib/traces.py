@@ -71,13 +71,7 @@ def tried(traces: Traces) -> dict[str, Any]:
     spec, order = spec_of("traces", log), np.random.default_rng(0).permutation(len(log.totals))
     records = records_of(spec, log)
     learned, held_out = np.split(order[::-1], [len(order) - len(order) // 5])
-    credit = fit_credit(
-        spec,
-        [records[number] for number in learned],
-        [records[number] for number in held_out],
-        0,
-        yes_no=True,
-    )
+    credit = fit_credit(spec, [records[n] for n in learned], [records[n] for n in held_out], 0, yes_no=True)
     steps = list(credit.of_records(records, None, paid=True))
     true = np.concatenate(traces.effects)
     low, high = (np.concatenate(each) for each in zip(*(own.within(INTERVAL) for own in steps), strict=True))
@@ -107,10 +101,16 @@ def judged(traces: Traces, credit: list[Any]) -> dict[str, float]:
 def ceiling(known: list[Any], solved: Any, learned: Any) -> list[Any]:
     """Credit by a logistic regression that knows which features [T, F] have an effect, of those learned."""
     sums = np.array([known[number].sum(axis=0) for number in learned])
-    x, weights = np.column_stack([np.ones(len(sums)), sums]), np.zeros(1 + sums.shape[1])
-    said, damping = solved[learned], DAMPED * np.diag(np.arange(x.shape[1]) > 0)
+    weights, _ = regressed(sums, solved[learned], DAMPED)
+    return [each @ weights[1:] for each in known]
+
+
+def regressed(x: Any, said: Any, damped: float = 0.0) -> tuple[Any, Any]:
+    """The weights of a logistic regression on x [E, F], a constant's first, and their covariance (Wald's)."""
+    x = np.column_stack([np.ones(len(x)), x])
+    weights, damping = np.zeros(x.shape[1]), damped * np.diag(np.arange(x.shape[1]) > 0)
     for _ in range(50):
         p = expit(x @ weights)
         curvature = x.T @ (x * (p * (1 - p))[:, None]) + damping
         weights += np.linalg.solve(curvature, x.T @ (said - p) - damping @ weights)
-    return [each @ weights[1:] for each in known]
+    return weights, np.linalg.inv(curvature)
