@@ -4,8 +4,8 @@
     python benchmarks/journeys.py --kinds flipped traces --draws 3
     python benchmarks/journeys.py --show results/journeys.json
 
-`retargeting` earns only after a `search`, or in `additive` journeys always; `coupon` and `social` nothing; half
-of the journeys end with the coupon. True shares are of the true effects, divided as ours; at best, those of a
+`retargeting` earns only after a `search`, or in `additive` journeys always; `coupon` and `social` nothing; the
+coupon is half of the last touches. True shares are of the true effects, divided as ours; at best, those of a
 logistic regression that knows which touches earn; by counts, of one on touches of each channel.
 """
 
@@ -40,7 +40,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "flipped": {"flipped": 0.2},
     "150 journeys": {"count": 150},
     "additive": {"additive": True},
-    "600 additive": {"additive": True, "count": 600},
+    "150 additive": {"additive": True, "count": 150},
     "traces": {},
     "traces, flipped": {"flipped": 0.2},
 }
