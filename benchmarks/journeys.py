@@ -4,9 +4,9 @@
     python benchmarks/journeys.py --kinds flipped traces --draws 3
     python benchmarks/journeys.py --show results/journeys.json
 
-`retargeting` earns only after a `search`, or in `additive` journeys always; `coupon` and `social` nothing; the
-coupon is half of the last touches. True shares are of the true effects, divided as ours; at best, those of a
-logistic regression that knows which touches earn; by counts, of one on touches of each channel.
+`retargeting` earns only after a `search`, or in `additive` journeys always; `coupon` and `social` nothing;
+the coupon is half of the last touches. True shares are of the true effects, divided as ours; at best, those
+of a logistic regression that knows which touches earn; by counts, of one on touches of each channel.
 """
 
 import csv
