@@ -50,7 +50,6 @@ JOURNEYS = (
     "journeys",
     "draws",
     "order right (at best)",
-    "by last touch",
     "shares covered (by counts)",
     "error (by counts)",
     "of last touch",
@@ -229,9 +228,8 @@ def _of_journeys(kind: str, mine: list[dict[str, Any]]) -> Cells:
             f"{of(name):{form}} ({of(f'{name}_by_counts'):{form}})"
             for name, form in (("covered", ".0%"), ("error", ".3f"), ("width", ".3f"))
         )
-        orders = f"{of('order'):.0%} ({of('order_at_best'):.0%})", f"{of('order_by_last'):.0%}"
-        of_last, told = f"{of('error_of_last'):.3f}", f"{of('supported'):.0%}"
-        yield kind, str(len(mine)), *orders, covered, error, of_last, width, told
+        order, of_last = f"{of('order'):.0%} ({of('order_at_best'):.0%})", f"{of('error_of_last'):.3f}"
+        yield kind, str(len(mine)), order, covered, error, of_last, width, f"{of('supported'):.0%}"
 
 
 def _of_traces(kind: str, mine: list[dict[str, Any]]) -> Cells:
