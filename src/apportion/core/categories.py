@@ -70,11 +70,11 @@ def one_hot(values: NDArray[Any], levels: Sequence[int]) -> NDArray[Any]:
     """Columns [..., D], of which those with more than two levels become that many."""
     if not any(count > 2 for count in levels):
         return values
-    parts = [
-        np.rint(values[..., [place]]) == np.arange(count) if count > 2 else values[..., [place]]
-        for place, count in enumerate(levels)
-    ]
-    return np.concatenate([part.astype(values.dtype) for part in parts], axis=-1)
+    sizes = widths(levels)
+    hot, starts = np.repeat(sizes > 1, sizes), np.repeat(np.cumsum(sizes) - sizes, sizes)
+    found = np.repeat(values, sizes, axis=-1)
+    found[..., hot] = np.rint(found[..., hot]) == (np.arange(len(hot)) - starts)[hot]
+    return found
 
 
 def collapsed(spec: Spec, blocks: Mapping[str, NDArray[Any]]) -> Arrays:

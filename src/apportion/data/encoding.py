@@ -8,6 +8,7 @@ counted from their mean.
 
 import itertools
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -151,11 +152,14 @@ class Encoding:
         check(not self.ended or rows.terminated is not None, f"{unsaid} fitted to did: {fix}")
         rows = rows.of_columns(*(tuple(coded.name for coded in part) for part in (self.states, self.actions)))
         columns, dimensions = {**rows.states, **rows.actions}, self._dimensions()
-        numbers = {each.name: each.numbers(rows.source, columns[each.name]) for each in self._all()}
-        seen = [each.values(rows, columns[each.coded.name], numbers[each.coded.name]) for each in dimensions]
-        observations = rows.split(np.column_stack(seen))
-        acted = [numbers[coded.name] for coded in self.actions]
-        done = rows.split(np.column_stack(acted) if acted else np.zeros((int(rows.lengths.sum()), 0)))
+        # A column at a time, for all at once would be a second copy of the log.
+        numbers = lru_cache(1)(lambda coded: coded.numbers(rows.source, columns[coded.name]))
+        seen, acted = (np.empty((rows.lengths.sum(), len(part))) for part in (dimensions, self.actions))
+        for place, each in enumerate(dimensions):
+            seen[:, place] = each.values(rows, columns[each.coded.name], numbers(each.coded))
+        for place, coded in enumerate(self.actions):
+            acted[:, place] = numbers(coded)
+        observations, done = rows.split(seen), rows.split(acted)
         if rows.last is not None and self.followed:
             after = np.column_stack([each.after(rows) for each in dimensions])
             pairs = zip(observations, after, strict=True)
@@ -212,12 +216,13 @@ class Encoding:
         names = [coded.name for coded in self._all() if not coded.levels]
         if not names:
             return []
-        values = np.column_stack([np.asarray(table[name], np.float64) for name in names])
         longer = rows.lengths > 1
-        last = values[(rows.starts + rows.lengths - 1)[longer]]  # in a single step, a cause tells it as well
+        last = (rows.starts + rows.lengths - 1)[longer]  # in a single step, a cause tells it as well
+        some = np.arange(0, rows.lengths.sum(), -(-rows.lengths.sum() // 50_000))  # so many rows tell
+        values = np.column_stack([table[name][np.append(some, last)].astype(np.float64) for name in names])
         few = longer.sum() <= 5  # episodes, in which anything may go along with the outcomes
-        told = [] if few else _outcomes_told(names, last, rows.totals[longer])
-        return [*_equal_groups(names, values), *told]
+        told = [] if few else _outcomes_told(names, values[len(some) :], rows.totals[longer])
+        return [*_equal_groups(names, values[: len(some)]), *told]
 
     def _notes(self, table: dict[str, Column]) -> list[str]:
         notes = []
@@ -229,8 +234,7 @@ class Encoding:
                 far = "is far from zero beside its spread"
                 notes.append(f"{coded.name!r} {far}: it is counted from {coded.origin:.10g}")
             column = np.asarray(table[coded.name], np.float64)
-            missing = int(np.isnan(column).sum())
-            if missing:
+            if missing := int(np.isnan(column).sum()):
                 marked = f", marked in '{coded.name} missing'" if coded.marked else ""
                 filled = f"the mean {coded.fill:.4g} stands there{marked}"
                 notes.append(f"{coded.name!r} is missing in {missing:,} of {len(column):,} rows: {filled}")
@@ -260,7 +264,7 @@ ALIKE = 0.995  # correlation
 
 def _equal_groups(names: list[str], values: Floats) -> list[str]:
     """A sentence for each group of columns [N, D] that go along with each other; NaN where one is missing."""
-    alike = np.abs(_correlations(values[:: -(-len(values) // 50_000)])) > ALIKE  # so many rows tell
+    alike = np.abs(_correlations(values)) > ALIKE
     sentences, left = [], set(range(len(names)))
     for first in range(len(names)):
         group = [other for other in range(first, len(names)) if other in left and alike[first, other]]

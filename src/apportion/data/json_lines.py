@@ -166,10 +166,8 @@ def _column(path: Path, name: str, values: list[Any]) -> Column:
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float, bool}:
         return np.array([np.nan if value is None else float(value) for value in values])
-    check(
-        kinds == {str},
-        f"{path}: {name!r} is sometimes a text and sometimes not: mend it, or --without {name}",
-    )
+    mixed = f"{path}: {name!r} is sometimes a text and sometimes not: mend it, or --without {name}"
+    check(kinds == {str}, mixed)
     return np.array(values, object)
 
 

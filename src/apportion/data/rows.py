@@ -59,9 +59,7 @@ class Rows(NamedTuple):
             states={name: column[steps] for name, column in self.states.items()},
             actions={name: column[steps] for name, column in self.actions.items()},
             totals=self.totals[episodes],
-            last=None
-            if self.last is None
-            else {name: column[episodes] for name, column in self.last.items()},
+            last=self.last and {name: column[episodes] for name, column in self.last.items()},
             terminated=None if self.terminated is None else self.terminated[episodes],
         )
 
