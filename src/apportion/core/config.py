@@ -247,8 +247,6 @@ def _constant(name: str) -> None:
 
 def _check_inside(value: Any, left: int) -> None:
     """Numbers that are too large, and nesting. By kinds: of numbers there may be a million."""
-    if not isinstance(value, dict | list) or not value:
-        return
     if left == 0:
         raise ValueError("nested too deeply")
     items = value.values() if isinstance(value, dict) else value
@@ -260,7 +258,8 @@ def _check_inside(value: Any, left: int) -> None:
     for item in large if int in kinds else ():
         raise ValueError(f"{str(item)[:20]} is too large")
     for item in items if kinds & {dict, list} else ():
-        _check_inside(item, left - 1)
+        if type(item) in (dict, list) and item:
+            _check_inside(item, left - 1)
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -141,15 +141,15 @@ def fill(spec: Spec, records: list[Record]) -> Replay:
     unknown = [{"true_rewards": np.full(len(record.actions), np.nan, np.float32)} for record in records]
     episodes = [episode_arrays(record) | more for record, more in zip(records, unknown, strict=True)]
     rows = sum(len(episode["actions"]) + 1 for episode in episodes) + 1
-    return jax.jit(replays.insert)(replays.init(spec, rows + 1), chunk_of(episodes, rows, len(episodes)))
+    whole = chunk_of(episodes, rows, len(episodes))
+    return jax.jit(lambda chunk: replays.insert(replays.init(spec, rows + 1), chunk))(whole)
 
 
 def chunk_of(episodes: list[Arrays], rows: int, segments: int) -> Chunk:
     """Whole episodes as a replay takes them, padded to so many rows, more than they have, and segments."""
-    observation, ended, paid = (
-        np.concatenate([episode[name] for episode in episodes])
-        for name in ("observations", "segment_end", "paid")
-    )
+    ended, paid = (np.concatenate([each[name] for each in episodes]) for name in ("segment_end", "paid"))
+    seen = [episode["observations"] for episode in episodes]
+    count = sum(map(len, seen))
     lengths = np.array([len(episode["actions"]) for episode in episodes])
     starts = np.cumsum(lengths) - lengths  # counted in steps; each episode has one more row
     ends = np.flatnonzero(ended) + 1
@@ -170,12 +170,12 @@ def chunk_of(episodes: list[Arrays], rows: int, segments: int) -> Chunk:
     terminated[starts + lengths - 1 + np.arange(len(lengths))] = [each["terminated"] for each in episodes]
     columns: dict[str, Any] = {
         # Measured units count the row after the last, which stands for a next chunk's first observation.
-        "observation": np.concatenate([observation, np.repeat(observation[-1:], rows - len(observation), 0)]),
+        "observation": np.concatenate([*seen, np.repeat(seen[-1][-1:], rows - count, 0)]),
         "action": of_steps("actions"),
         "paid": of_steps("paid"),
         "true_reward": of_steps("true_rewards"),
         "terminated": terminated,
-        "rows": np.asarray(len(observation), np.int32),
+        "rows": np.asarray(count, np.int32),
         "segment_start": of_segments[0].astype(np.int32),
         "segment_length": of_segments[1].astype(np.int32),
         "segment_total": of_segments[2].astype(np.float32),
