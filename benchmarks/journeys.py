@@ -48,15 +48,14 @@ SHARES = ("share", "share_low", "share_high")
 DRAWS = 2000  # of weights, by which intervals of shares are found
 JOURNEYS = (
     "journeys",
-    "draws",
     "order right (at best)",
-    "shares covered (by counts)",
+    "covered (by counts)",
     "error (by counts)",
     "of last touch",
     "width (by counts)",
     "told",
 )
-TRACES = ("traces", "draws", "correlation (at best)", "among two (at best)", "covered", "width")
+TRACES = ("traces", "correlation (at best)", "among two (at best)", "covered", "width")
 
 
 @dataclass(frozen=True)
@@ -229,7 +228,7 @@ def _of_journeys(kind: str, mine: list[dict[str, Any]]) -> Cells:
             for name, form in (("covered", ".0%"), ("error", ".3f"), ("width", ".3f"))
         )
         order, of_last = f"{of('order'):.0%} ({of('order_at_best'):.0%})", f"{of('error_of_last'):.3f}"
-        yield kind, str(len(mine)), order, covered, error, of_last, width, f"{of('supported'):.0%}"
+        yield kind, order, covered, error, of_last, width, f"{of('supported'):.0%}"
 
 
 def _of_traces(kind: str, mine: list[dict[str, Any]]) -> Cells:
@@ -239,7 +238,7 @@ def _of_traces(kind: str, mine: list[dict[str, Any]]) -> Cells:
             f"{of(name):{form}} ({of(f'{name}_at_best'):{form}})"
             for name, form in (("correlation", ".3f"), ("named", ".0%"))
         )
-        yield kind, str(len(mine)), *pairs, f"{of('covered'):.0%}", f"{of('width'):.2f}"
+        yield kind, *pairs, f"{of('covered'):.0%}", f"{of('width'):.2f}"
 
 
 def _mean(mine: list[dict[str, Any]], name: str) -> float:
