@@ -25,9 +25,8 @@ def traces(count: int = 200, width: int = 4) -> list[dict[str, Any]]:
             turns.append({"tool": tool, "usage": {"tokens": int(rng.integers(9))}, "embedding": vector})
             turns[-1] |= {"extra": 1.0, "reward": 0.5} if rng.random() < 0.5 else {}
         odds = sum((turn["tool"] == "run") + 2 * turn["embedding"][0] for turn in turns) - 2
-        lines.append(
-            {"id": f"t{number}", "tags": ["a"], "success": bool(rng.random() < expit(odds)), "turns": turns}
-        )
+        success = bool(rng.random() < expit(odds))
+        lines.append({"id": f"t{number}", "tags": ["a"], "success": success, "turns": turns})
     return lines
 
 
