@@ -88,7 +88,7 @@ def test_shares_are_shapley_values():
     rng = np.random.default_rng(3)
     rows = segments(rng, 60, dims=3)
     totals = np.array([(each[:, 0] * each[:, 1] + np.abs(each[:, 2])).sum() for each in rows])
-    found = posterior.fit(rows, totals, rng).posterior(rng)
+    found = posterior.fit(rows, totals).posterior(rng)
     steps, behind = np.concatenate(rows)[:3], np.concatenate(rows)[10:26]
     got = found.shares(steps, behind)
     for step, shares in zip(steps, got.mean, strict=True):
@@ -112,7 +112,7 @@ def test_totals_recover_steps_and_intervals_cover_them():
     rng = np.random.default_rng(4)
     rows = segments(rng, 200, dims=5)
     earned = [each[:, 0] * (each[:, 1] > 0) - np.abs(each[:, 2]) + 0.3 * rng.normal(size=20) for each in rows]
-    found = posterior.fit(rows, np.array([each.sum() for each in earned]), rng).posterior(rng)
+    found = posterior.fit(rows, np.array([each.sum() for each in earned])).posterior(rng)
     draws, truth = found.rewards(np.concatenate(rows)), np.concatenate(earned)
     assert np.corrcoef(draws[:, 0], truth)[0, 1] > 0.93
     off = np.abs(draws[:, 0] - truth) / np.sqrt(spread(draws) + found.noise)
@@ -127,7 +127,7 @@ def test_what_is_the_same_in_every_episode_is_nobodys_credit():
     rows = [np.column_stack([np.sin(time), np.cos(time), x]) for x in segments(rng, 150, 30, 2)]
     earned = [2 * each[:, 2] for each in rows]
     totals = np.array([each.sum() for each in earned]) + rng.normal(0, 0.5, 150)
-    found = posterior.fit(rows, totals, rng).posterior(rng)
+    found = posterior.fit(rows, totals).posterior(rng)
     draws, truth = found.rewards(np.concatenate(rows)), np.concatenate(earned)
     assert np.corrcoef(draws[:, 0], truth)[0, 1] > 0.99
     assert 0.8 < np.std(draws[:, 0]) / np.std(truth) < 1.2
@@ -144,7 +144,7 @@ def test_a_constant_of_every_total_falls_to_no_step():
         first = np.arange(steps)[:, None] == 0
         rows.append(np.column_stack([first, rng.normal(size=(steps, 2))]))
     totals = np.array([3.0 + each[:, 1].sum() for each in rows]) + rng.normal(0, 0.1, 400)
-    found = posterior.fit(rows, totals, rng).posterior(rng)
+    found = posterior.fit(rows, totals).posterior(rng)
     flag = found.shares(np.concatenate(rows)[:200], np.concatenate(rows)[-200:]).mean[:, 0]
     assert np.abs(flag).max() < 0.5
     assert found.per_segment[0] == pytest.approx(3.0, abs=0.6)
@@ -157,7 +157,7 @@ def test_a_constant_of_every_total_falls_to_no_step():
 def test_totals_that_are_all_the_same_are_spread_evenly(totals):
     rng = np.random.default_rng(7)
     rows = segments(rng, 20, 10)
-    found = posterior.fit(rows, totals, rng).posterior(rng)
+    found = posterior.fit(rows, totals).posterior(rng)
     np.testing.assert_allclose(found.expected(rows[0]), totals[0] / 10, atol=1e-6)
 
 
@@ -167,14 +167,14 @@ def test_odd_rows_are_no_trouble():
     wide = rng.normal(size=(300, 45))
     wide[:, 1], wide[:, 2], wide[:, 3] = 5.0, 2 * wide[:, 0] + 1, wide[:, 3] > 0
     rows = np.split(wide, 300)
-    found = posterior.fit(rows, 3 * wide[:, 0] + wide[:, 3], rng).posterior(rng)
+    found = posterior.fit(rows, 3 * wide[:, 0] + wide[:, 3]).posterior(rng)
     assert np.corrcoef(found.expected(wide), 3 * wide[:, 0] + wide[:, 3])[0, 1] > 0.99
 
 
 def test_arrays_keep_all_of_it():
     rng = np.random.default_rng(9)
     rows = segments(rng, 30)
-    found = posterior.fit(rows, np.array([each[:, 1].sum() for each in rows]), rng).posterior(rng)
+    found = posterior.fit(rows, np.array([each[:, 1].sum() for each in rows])).posterior(rng)
     again = Posterior.of(found.arrays())
     np.testing.assert_array_equal(again.rewards(rows[0]), found.rewards(rows[0]))
 
@@ -185,7 +185,7 @@ def test_steps_far_out_earn_what_a_line_says() -> None:
     rows = [rng.standard_t(2.5, size=(20, 3)) for _ in range(120)]
     truth = np.concatenate(rows) @ [1.0, 0.0, -2.0]
     assert np.abs(truth).max() > 10 * truth.std()
-    found = posterior.fit(rows, np.array([x.sum() for x in np.split(truth, 120)]), rng).posterior(rng)
+    found = posterior.fit(rows, np.array([x.sum() for x in np.split(truth, 120)])).posterior(rng)
     far = np.abs(truth) > 5 * truth.std()
     np.testing.assert_allclose(found.expected(np.concatenate(rows))[far], truth[far], rtol=0.02)
     extremes = np.stack([np.concatenate(rows).max(axis=0), np.full(3, 1e30)])

@@ -138,7 +138,7 @@ def test_a_rarer_answer_is_taken_whole_and_the_constant_is_that_of_all() -> None
     before = posterior.STEPS
     try:
         posterior.STEPS = 3000
-        found = posterior.fit(rows, said, rng, yes_no=True).posterior(rng)
+        found = posterior.fit(rows, said, yes_no=True).posterior(rng)
     finally:
         posterior.STEPS = before
     assert found.per_segment[0] + 3 * found.per_step[0] == pytest.approx(-4, abs=0.6)
@@ -149,7 +149,7 @@ def test_entries_of_one_input_have_one_relevance() -> None:
     rng = np.random.default_rng(0)
     rows = [rng.normal(size=(5, 6)) for _ in range(200)]
     totals = np.array([each[:, 0].sum() for each in rows])
-    found = posterior.fit(rows, totals, rng, owners=np.array([0, 0, 0, 1, 2, 3])).posterior(rng)
+    found = posterior.fit(rows, totals, owners=np.array([0, 0, 0, 1, 2, 3])).posterior(rng)
     assert found.matters[:3].tolist() == [found.matters[0]] * 3
     assert found.matters[0] > 0.95
     assert found.matters[3:].max() < 0.5
@@ -254,7 +254,7 @@ def test_flipped_answers_are_told_from_weak_effects() -> None:
     rows = [rng.normal(size=(6, 2)) for _ in range(1500)]
     said = np.array([rng.random() < expit(4 * each[:, 0].sum()) for each in rows])
     said ^= rng.random(1500) < 0.2
-    found = posterior.fit(rows, said.astype(np.float64), rng, yes_no=True).posterior(rng)
+    found = posterior.fit(rows, said.astype(np.float64), yes_no=True).posterior(rng)
     assert found.flips >= 0.1
     effect = np.diff(found.expected(np.array([[0.0, 0.0], [1.0, 0.0]])))[0]
     assert effect > 2

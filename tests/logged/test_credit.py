@@ -29,7 +29,7 @@ def credit() -> Credit:
     rows = [rng.normal(size=(steps, 3)) for steps in rng.integers(5, 15, 80)]
     totals = np.array([2 + each[:, 0].sum() for each in rows]) + rng.normal(0, 0.3, 80)
     facts = {"unexplained": 0.1, "typical": 0.1, "allowed": 2.0}
-    return Credit(posterior.fit(rows, totals, rng).posterior(rng), 1.0, 1.0, 1.0, facts)
+    return Credit(posterior.fit(rows, totals).posterior(rng), 1.0, 1.0, 1.0, facts)
 
 
 def some(count: int = 5) -> list[np.ndarray]:

@@ -136,16 +136,15 @@ _OWN = tuple(name for name in Posterior._fields if name != "features")
 
 def fit(
     rows: list[NDArray[Any]],
-    totals: NDArray[Any],
-    rng: np.random.Generator,
+    totals: Floats,
     yes_no: bool = False,
     owners: NDArray[np.int64] | None = None,
     moves: int = 0,
+    shift: float = 0.0,
 ) -> "Evidence":
-    """To segments: their rows [T, D], and what each was paid, or whether it came to a yes (1) or no (0).
-    Dimensions with the same owner [D] are entries of one input. So many of the last are how far the first of
-    them move in that step."""
-    rows, totals, shift = _enough(rows, totals, rng, yes_no)
+    """To segments in no order: their rows [T, D], and what each was paid, or whether it came to a yes (1) or
+    no (0). Dimensions with the same owner [D] are entries of one input. So many of the last are how far the
+    first of them move in that step."""
     single = Products.single(Scale.over(rows), np.concatenate(rows), owners, moves)
     ways = (True,) if yes_no else (False, True)[: len({*map(len, rows)})]
     with threadpool_limits(1, "blas"):  # matrices are small: threads would wait for each other
@@ -156,18 +155,15 @@ def fit(
     return Evidence(summed, best, shift, matters[: len(matters) - moves])
 
 
-def _enough(
-    rows: list[NDArray[Any]], totals: NDArray[Any], rng: np.random.Generator, yes_no: bool
-) -> tuple[list[NDArray[Any]], Floats, float]:
-    """Rows and totals of as many segments as have a say, in no order; and by how much log odds of yes are
-    larger among these."""
-    lengths, totals = np.array([len(each) for each in rows], np.int64), np.asarray(totals, np.float64)
-    order = rng.permutation(len(rows))
+def enough(
+    lengths: NDArray[np.int64], totals: Floats, rng: np.random.Generator, yes_no: bool = False
+) -> tuple[NDArray[np.int64], float]:
+    """Which segments have a say, in no order; and by how much log odds of yes are larger among these."""
+    order = rng.permutation(len(lengths))
     if yes_no and lengths.sum() > STEPS:
         order = balanced(totals, order, int(STEPS / lengths.mean()))
     order = order[: max(1, int(np.searchsorted(np.cumsum(lengths[order]), STEPS, side="right")))]
-    shift = float(logit(totals[order].mean()) - logit(totals.mean())) if yes_no else 0.0
-    return [rows[number] for number in order], totals[order], shift
+    return order, float(logit(totals[order].mean()) - logit(totals.mean())) if yes_no else 0.0
 
 
 def balanced(totals: Floats, order: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -221,10 +217,9 @@ class Evidence(NamedTuple):
     shift: float  # by how much log odds of yes are larger among these than among all
     matters: Floats  # as a posterior has them
 
-    def after(self, rows: list[NDArray[Any]], totals: NDArray[Any], rng: np.random.Generator) -> Self:
+    def after(self, rows: list[NDArray[Any]], totals: Floats, shift: float) -> Self:
         """The same variances, for these segments."""
         old = self.summed
-        rows, totals, shift = _enough(rows, totals, rng, old.yes_no)
         new = Summed.of(old.features, rows, totals, old.constant > 0, old.yes_no)
         new = new._replace(size=old.size)
         return self._replace(summed=new.flipped(old.flips) if old.yes_no else new, shift=shift)

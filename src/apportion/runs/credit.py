@@ -117,7 +117,7 @@ class Credit(NamedTuple):
         self, records: Sequence[Record], learned: list[NDArray[Any]] | None, paid: bool
     ) -> Iterator["Steps"]:
         """Of whole episodes one by one, whose outcomes count where they are `paid`."""
-        totals = np.array([record.total if paid else np.nan for record in records], np.float64)
+        totals = np.where(paid, _totals(records), np.nan)
         episodes = rows_of(records)
         for some, steps in self.of_blocks(episodes, learned, totals):
             ends = np.cumsum([0, *map(len, episodes[some])]).tolist()
@@ -227,16 +227,16 @@ def fit_credit(
 ) -> Credit:
     """From the episodes that a method learns from, too; held-out ones tell how far it can be relied on, and
     then have a say in it."""
-    rows, behind = rows_of(learned), rows_of(held_out)
-    totals, paid = (np.array([record.total for record in each], np.float64) for each in (learned, held_out))
     whose, moves = np.append(input_owners(spec), len(input_names(spec))), learned[0].observations.shape[1]
     whose = np.append(whose, whose[:moves] + len(input_names(spec)) + 1)
-    rng = np.random.default_rng(seed)
-    evidence = posteriors.fit(rows, totals, rng, yes_no, whose, moves)
+    rng, totals = np.random.default_rng(seed), _totals(learned)
+    rows, some, shift = _enough(learned, rng, yes_no)
+    behind, paid, _ = _enough(held_out, np.random.default_rng(seed))
+    evidence = posteriors.fit(rows, some, yes_no, whose, moves, shift)
     found = evidence.posterior(rng)
     left, plain, widening, more = _judged(found, behind, paid, float(totals.mean()))
-    if sum(map(len, rows)) < posteriors.STEPS:  # of which it is at most
-        found = evidence.after([*rows, *behind], np.append(totals, paid), rng).posterior(rng)
+    if len(rows) == len(learned):  # else there is no room for more
+        found = evidence.after(*_enough([*learned, *held_out], rng, yes_no)).posterior(rng)
     credit = Credit(found, 1.0, 1.0, widening, {})
     determined, allowed = _determined(credit, behind, None, paid)
     level = float(found.per_segment[0])
@@ -253,6 +253,20 @@ def fit_credit(
         **more,
     }
     return credit._replace(facts=facts)
+
+
+def _totals(records: Sequence[Record]) -> Floats:
+    return np.array([record.total for record in records], np.float64)
+
+
+def _enough(
+    records: list[Record], rng: np.random.Generator, yes_no: bool = False
+) -> tuple[list[Floats], Floats, float]:
+    """Rows and totals of as many episodes as have a say, in no order; and by how much log odds of yes are
+    larger among these."""
+    lengths, totals = np.array([len(record.actions) for record in records], np.int64), _totals(records)
+    order, shift = posteriors.enough(lengths, totals, rng, yes_no)
+    return rows_of([records[number] for number in order]), totals[order], shift
 
 
 def _judged(
@@ -318,8 +332,7 @@ def weighed(
         return found
     learned = [np.asarray(np.mean(each, axis=0, dtype=np.float64)) for each in zip(*sound, strict=True)]
     shown = held_out[: len(learned)]
-    paid = np.array([record.total for record in shown])
-    facts["determined"], _ = _determined(found, rows_of(shown), learned, paid)
+    facts["determined"], _ = _determined(found, rows_of(shown), learned, _totals(shown))
     return found
 
 
