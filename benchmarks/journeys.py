@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,14 +44,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "traces, flipped": {"flipped": 0.2},
 }
 SHARES = ("share", "share_low", "share_high")
+FORMS = {"covered": ".0%", "error": ".3f", "width": ".3f"}  # of what is compared with a regression on counts
 DRAWS = 2000  # of weights, by which intervals of shares are found
 JOURNEYS = (
     "journeys",
     "order right (at best)",
-    "covered (by counts)",
-    "error (by counts)",
-    "of last touch",
-    "width (by counts)",
+    *(f"{name} (by counts)" for name in FORMS),
+    "of last",
     "told",
 )
 TRACES = ("traces", "correlation (at best)", "among two (at best)", "covered", "width")
@@ -87,12 +85,8 @@ def main(flags: Journeys) -> None:
     found = []
     for kind in flags.kinds:
         for number in range(flags.first, flags.first + flags.draws):
-            settings = KINDS[kind]
-            of_kind = (
-                traces.tried(traces.draw(number, **settings))
-                if kind.startswith("traces")
-                else tried(draw(number, **settings))
-            )
+            problem = (traces.draw if kind.startswith("traces") else draw)(number, **KINDS[kind])
+            of_kind = tried(problem) if isinstance(problem, Problem) else traces.tried(problem)
             found.append({"kind": kind, "draw": number, **of_kind})
             print(found[-1], flush=True)
     data = {"command": given(), "commit": versions()["commit"], "problems": found}
@@ -168,13 +162,11 @@ def true_shares(problem: Problem) -> dict[str, float]:
 
 
 def judged(true: dict[str, float], share: Any, low: Any, high: Any) -> dict[str, Any]:
-    """How shares of all channels [5], and ends of their intervals, go with the true ones."""
-    known, low, high = np.array(list(true.values())), np.array(low), np.array(high)
-    return {
-        "covered": ((low <= known) & (known <= high)).astype(int).tolist(),
-        "error": float(np.abs(share - known).mean()),
-        "width": float((high - low).mean()),
-    }
+    """How shares of all channels [5], and ends of their intervals, go with the true ones, where told."""
+    share, low, high, known = (np.array(each, float) for each in (share, low, high, list(true.values())))
+    covered = np.where(np.isnan(share), np.nan, (low <= known) & (known <= high))
+    numbers = {"error": np.abs(share - known), "width": high - low}
+    return {"covered": covered.tolist(), **{name: float(each.mean()) for name, each in numbers.items()}}
 
 
 def by_counts(problem: Problem) -> Any:
@@ -212,37 +204,34 @@ def shown(data: dict[str, Any]) -> str:
         kinds.setdefault(each["kind"], []).append(each)
     tables = []
     for headers, rows in ((JOURNEYS, _of_journeys), (TRACES, _of_traces)):
-        found = [row for kind, mine in kinds.items() for row in rows(kind, mine)]
+        found = [(kind, *cells) for kind, mine in kinds.items() if (cells := [*rows(mine)])]
         tables += [markdown(headers, found)] if found else []
     return "\n\n".join(tables)
 
 
-Cells = Iterator[tuple[str, ...]]
+Cells = Iterator[str]
 
 
-def _of_journeys(kind: str, mine: list[dict[str, Any]]) -> Cells:
+def _of_journeys(mine: list[dict[str, Any]]) -> Cells:
     if "order" in mine[0]:
-        of = partial(_mean, mine)
-        covered, error, width = (
-            f"{of(name):{form}} ({of(f'{name}_by_counts'):{form}})"
-            for name, form in (("covered", ".0%"), ("error", ".3f"), ("width", ".3f"))
-        )
-        order, of_last = f"{of('order'):.0%} ({of('order_at_best'):.0%})", f"{of('error_of_last'):.3f}"
-        yield kind, order, covered, error, of_last, width, f"{of('supported'):.0%}"
+        yield from _beside(mine, "at_best", {"order": ".0%"})
+        yield from _beside(mine, "by_counts", FORMS)
+        yield from (f"{_mean(mine, 'error_of_last'):.3f}", f"{_mean(mine, 'supported'):.0%}")
 
 
-def _of_traces(kind: str, mine: list[dict[str, Any]]) -> Cells:
+def _of_traces(mine: list[dict[str, Any]]) -> Cells:
     if "named" in mine[0]:
-        of = partial(_mean, mine)
-        pairs = (
-            f"{of(name):{form}} ({of(f'{name}_at_best'):{form}})"
-            for name, form in (("correlation", ".3f"), ("named", ".0%"))
-        )
-        yield kind, *pairs, f"{of('covered'):.0%}", f"{of('width'):.2f}"
+        yield from _beside(mine, "at_best", {"correlation": ".3f", "named": ".0%"})
+        yield from (f"{_mean(mine, 'covered'):.0%}", f"{_mean(mine, 'width'):.2f}")
+
+
+def _beside(mine: list[dict[str, Any]], other: str, forms: dict[str, str]) -> Cells:
+    for name, form in forms.items():
+        yield f"{_mean(mine, name):{form}} ({_mean(mine, f'{name}_{other}'):{form}})"
 
 
 def _mean(mine: list[dict[str, Any]], name: str) -> float:
-    return float(np.mean([each[name] for each in mine]))
+    return float(np.nanmean(np.array([each[name] for each in mine], np.float64)))
 
 
 if __name__ == "__main__":

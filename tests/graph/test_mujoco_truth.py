@@ -11,10 +11,7 @@ from apportion.graph.features import Scale
 
 @pytest.mark.parametrize(
     ("task", "dead", "episodes", "steps"),
-    [
-        ("Reacher-v4", [10], 40, 50),
-        ("Ant-v4", list(range(27, 111)), 15, 40),
-    ],
+    [("Reacher-v4", [10], 40, 50), ("Ant-v4", list(range(27, 111)), 15, 40)],
 )
 def test_dead_dimensions_have_no_edges(task: str, dead: list[int], episodes: int, steps: int) -> None:
     spec, (observations, actions, totals) = collect(EnvConfig(task, max_episode_steps=steps), episodes)

@@ -46,10 +46,7 @@ def test_noise_as_large_as_the_signal_hides_no_candidate_and_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("reward", "first", "parents"),
-    [
-        (lambda x: x[:, 0] * x[:, 3] * x[:, 5], [], [0, 3, 5]),
-        (lambda x: np.abs(x[:, 1]), [1, 2, 6], [1]),
-    ],
+    [(lambda x: x[:, 0] * x[:, 3] * x[:, 5], [], [0, 3, 5]), (lambda x: np.abs(x[:, 1]), [1, 2, 6], [1])],
 )
 def test_candidates_become_parents(reward: Reward, first: list[int], parents: list[int]) -> None:
     """Products of three, which the first selection cannot see, come in; and who is not missed goes."""

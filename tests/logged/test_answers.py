@@ -225,6 +225,14 @@ def test_credit_by_kind_finds_what_the_last_touch_hides(fitted: apportion.Run, l
         fitted.credit(by="chanel")
 
 
+def test_of_a_sum_that_may_be_nothing_nobody_has_a_share(
+    fitted: apportion.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, drawn = len(journeys()), np.array([[3.0, 2.0, 1.0], [-3.0, -3.0, 1.0], [0.5, 0.0, 0.0]])
+    monkeypatch.setattr(crediting, "_earned", lambda *given: (drawn, np.ones(steps)))
+    assert [each["share"] for each in fitted.credit(by="channel")] == [None] * 3
+
+
 def test_removal_effects_of_a_chain() -> None:
     """Paths A yes, B no, A B no: without A nothing comes to a yes, without B all that did still does."""
     codes, starts = np.array([0, 1, 0, 1]), np.array([0, 1, 2])

@@ -2,6 +2,8 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import polars
@@ -15,7 +17,7 @@ from apportion.core.types import Record
 from apportion.data.rows import Log
 from apportion.graph import posterior
 from apportion.runs.atomic import read_arrays, write_arrays
-from apportion.runs.credit import Credit, fit_credit, read_credit, typical, weighed
+from apportion.runs.credit import Credit, _undetermined, fit_credit, read_credit, typical, weighed
 from apportion.runs.folder import RunFolder
 from apportion.runs.logged import spec_of
 from apportion.runs.summary import credit_in_words, fit_warnings, varies_too_much
@@ -124,23 +126,25 @@ def test_a_clock_that_every_episode_passes_is_named() -> None:
     records = []
     for number in range(150):
         state, act = rng.normal(size=24).cumsum() * 0.3, rng.uniform(-1, 1, (24, 1))
-        seen = np.column_stack([np.sin(time), np.cos(time), state])
-        records.append(
-            Record(seen, act, float(np.sum((1 + np.sin(time)) * act[:, 0] + state)), False, number)
-        )
-    log = Log(
-        [each.observations for each in records],
-        [each.actions for each in records],
-        np.array([each.total for each in records]),
-        ("sine", "cosine", "load"),
-        ("lever",),
-    )
+        seen, earned = np.column_stack([np.sin(time), np.cos(time), state]), (1 + np.sin(time)) * act[:, 0]
+        records.append(Record(seen, act, float(np.sum(earned + state)), False, number))
+    log = Log([seen], [act], np.zeros(1), ("sine", "cosine", "load"), ("lever",))
     found = fit_credit(spec_of("log", log), records[30:], records[:30], 0)
     assert found.facts["determined"] < 0.9
     assert {each["name"] for each in found.facts["undetermined"]} <= {"sine", "cosine"}
     [said] = credit_in_words(found.facts)
     assert "sine" in said
     assert "every episode has the same values of" in said
+
+
+def test_an_input_varies_where_one_of_its_entries_does() -> None:
+    """Of three regions, one is in no episode."""
+    log = Log([np.zeros((2, 1))], [np.zeros((2, 1))], np.zeros(1), ("region",), ("act",), (3, 0))
+    segments = [np.outer([1.0, 1.0], [n % 2, 1 - n % 2, *np.zeros(6)]) for n in range(9)]
+    doubt = np.tile([1.0, 1.0, 1.0, 0.0, 0.0], (18, 1))
+    found = SimpleNamespace(shares=lambda rows, behind: SimpleNamespace(variance=doubt))
+    told = _undetermined(spec_of("log", log), cast(Any, found), segments)
+    assert told == [{"name": "region", "same_in_every_episode": False}]
 
 
 def test_intervals_from_python_and_in_files_hold_the_truth(fitted: apportion.Run, tmp_path: Path) -> None:

@@ -37,10 +37,7 @@ def write_figures(
 
     `noise_results` are files of `apportion eval RUN --noise STD --out FILE`: points of the robustness curve.
     """
-    check(
-        format in drawing.FORMATS,
-        f"no figures as {format!r}: choose one of {', '.join(drawing.FORMATS)}",
-    )
+    check(format in drawing.FORMATS, f"no figures as {format!r}: choose one of {', '.join(drawing.FORMATS)}")
     drawing.need_matplotlib()
     labels = label_runs(runs)
     # Without signs that a file's name should not have; numbered where that makes them equal.

@@ -364,24 +364,19 @@ def _undetermined(spec: Spec, found: Posterior, segments: list[NDArray[Any]]) ->
     compared = rows[chosen[: 4 * MOST_BEHIND]]
     doubt = found.shares(compared, rows[chosen[-MOST_BEHIND:]]).variance.mean(axis=0)
     between = np.var([each.mean(axis=0) for each in segments], axis=0) / np.maximum(rows.var(axis=0), 1e-300)
-    whose, names = np.append(input_owners(spec), -1), (*input_names(spec), "an end")
-    varies = {names[dim] for dim, share in zip(whose, between, strict=False) if share >= 0.02}
-    parts: dict[str, float] = {}
-    for dim, value in zip(whose, doubt, strict=True):
-        parts[names[dim]] = parts.get(names[dim], 0.0) + float(value)
-    least = 0.2 * sum(parts.values())  # a fifth of what is not determined
-    order = sorted(parts, key=lambda name: -parts[name])
-    return [
-        {"name": name, "same_in_every_episode": name not in varies} for name in order if parts[name] > least
-    ]
+    names = (*input_names(spec), "an end")
+    whose = np.append(input_owners(spec), len(names) - 1)
+    parts, varies = np.bincount(whose, doubt), set(whose[between[: len(whose)] >= 0.02])
+    least = 0.2 * parts.sum()  # a fifth of what is not determined
+    order = [place for place in np.argsort(-parts, kind="stable").tolist() if parts[place] > least]
+    return [{"name": names[place], "same_in_every_episode": place not in varies} for place in order]
 
 
 def edges_told(credit: Credit, spec: Spec, edges: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Of yes and no, edges [L, ...] to the reward are what evidence says of each input: 1 where it matters, 0
     where it does not, else 0.5; those to next states stay."""
-    matters = np.maximum.reduceat(
-        credit.posterior.matters[:-1], np.unique(owners(spec), return_index=True)[1]
-    )
+    firsts = np.unique(owners(spec), return_index=True)[1]
+    matters = np.maximum.reduceat(credit.posterior.matters[:-1], firsts)
     known = np.select([matters >= KNOWN, matters <= 1 - KNOWN], [1.0, 0.0], 0.5).astype(np.float32)
     parts = np.split(known, [spec.observation_size])
     told = {

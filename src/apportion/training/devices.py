@@ -43,20 +43,16 @@ def spread(tree: Tree, lanes: int) -> Tree:
 def over_lanes(function: Callable[..., Any], lanes: int, shared: tuple[int, ...] = ()) -> Callable[..., Any]:
     """A function of one lane for all of them; arguments at the places `shared` have no axis of lanes."""
 
-    def alone(*arguments: Any) -> Any:
-        mine = [
-            each if place in shared else jax.tree.map(lambda x: x[0], each)
-            for place, each in enumerate(arguments)
-        ]
+    def over(*arguments: Any) -> Any:
+        if lanes > 1:
+            axes = [None if place in shared else 0 for place in range(len(arguments))]
+            return jax.vmap(function, axes)(*arguments)
+        mine = [x if n in shared else jax.tree.map(lambda x: x[0], x) for n, x in enumerate(arguments)]
         # Or XLA copies columns of a replay that it writes into.
         mine = jax.lax.optimization_barrier(mine)  # type: ignore[no-untyped-call]
         return jax.tree.map(lambda x: jnp.expand_dims(x, 0), function(*mine))
 
-    def together(*arguments: Any) -> Any:
-        axes = [None if place in shared else 0 for place in range(len(arguments))]
-        return jax.vmap(function, axes)(*arguments)
-
-    return alone if lanes == 1 else together
+    return over
 
 
 def compiled(function: Callable[..., Any], lanes: int, donate: tuple[int, ...] = ()) -> Callable[..., Any]:

@@ -147,11 +147,7 @@ def preset(env_id: str, method: str, backbone: str) -> Config:
     # Steps enough for an on-policy update, none of them at random, and as many updates of the method.
     schedule = config.schedule
     updates = round(schedule.updates_per_iteration * ROLLOUT_STEPS / schedule.steps_per_iteration)
-    rollouts = {
-        "steps_per_iteration": ROLLOUT_STEPS,
-        "updates_per_iteration": updates,
-        "warmup_steps": 0,
-    }
+    rollouts = {"steps_per_iteration": ROLLOUT_STEPS, "updates_per_iteration": updates, "warmup_steps": 0}
     return with_preset(config, {"schedule": rollouts})
 
 
