@@ -30,8 +30,9 @@ def credit() -> Credit:
     rng = np.random.default_rng(0)
     rows = [rng.normal(size=(steps, 3)) for steps in rng.integers(5, 15, 80)]
     totals = np.array([2 + each[:, 0].sum() for each in rows]) + rng.normal(0, 0.3, 80)
-    facts = {"unexplained": 0.1, "typical": 0.1, "allowed": 2.0}
-    return Credit(posterior.fit(rows, totals).posterior(rng), 1.0, 1.0, 1.0, facts)
+    losses = np.outer([0.1, 1.0], np.ones(4))
+    facts = {"unexplained": 0.1, "allowed": 2.0}
+    return Credit(posterior.fit(rows, totals).posterior(rng), 1.0, 1.0, 1.0, facts, losses)
 
 
 def some(count: int = 5) -> list[np.ndarray]:

@@ -59,7 +59,7 @@ class CreditFile(TypedDict):
     undetermined: tuple[Undetermined, ...]
     level: float
     level_matters: bool
-    typical: NotRequired[float]  # the squared scale of errors; not of yes and no
+    method_level: NotRequired[float]  # of every outcome by the method; these are compared for the same level
     rarer: NotRequired[int]  # these of yes and no only
     log_loss: NotRequired[float]
     constant_log_loss: NotRequired[float]
@@ -75,6 +75,7 @@ class Credit(NamedTuple):
     belief: float  # probability that the posterior is right where the two differ, not the method
     widening: float  # of its standard deviations, so that totals of held-out episodes are covered
     facts: dict[str, Any]  # what `show` tells
+    losses: Floats = np.zeros((2, 0))  # of the first held-out outcomes: the posterior's, and the mean's
 
     def of_steps(self, rows: NDArray[Any], learned: NDArray[Any] | None) -> "Steps":
         """Credit of steps [N, D] which the method gave `learned` [N], if it gave any."""
@@ -108,8 +109,11 @@ class Credit(NamedTuple):
         constant = self.posterior.per_segment
         earned = np.full(len(totals), np.nan) if self.posterior.yes_no else totals - constant[0]
         lengths = np.array([len(rows) for rows in episodes], np.int64)
+        more = (self.facts.get("method_level", constant[0]) - constant[0]) / lengths
         for some in blocks(lengths, STEPS):
-            own = None if learned is None else np.concatenate(learned[some])
+            own = None
+            if learned is not None:
+                own = np.concatenate(learned[some]) + np.repeat(more[some], lengths[some])
             steps = self.of_steps(np.concatenate(episodes[some]), own)
             yield some, steps.paid(earned[some], constant - constant[0], lengths[some])
 
@@ -205,7 +209,7 @@ def half_width(interval: float) -> float:
 
 def rows_of(records: Sequence[Record]) -> list[Floats]:
     """[T, 2 S + A + 1] of each episode of a log."""
-    lengths = np.array([len(record.actions) for record in records], np.int64)
+    lengths = _lengths(records)
     seen = np.concatenate([record.observations[: len(record.actions)] for record in records])
     known = len(records[0].observations) > lengths[0]  # of all or of none
     last, following, end = np.cumsum(lengths) - 1, np.roll(seen, -1, axis=0), np.zeros((len(seen), 1))
@@ -225,19 +229,20 @@ def as_rows(
 def fit_credit(
     spec: Spec, learned: list[Record], held_out: list[Record], seed: int, yes_no: bool = False
 ) -> Credit:
-    """From the episodes that a method learns from, too; held-out ones tell how far it can be relied on, and
-    then have a say in it."""
+    """From the episodes that a method learns from, too; held-out ones, in no order, tell how far it can be
+    relied on, and then have a say in it."""
     whose, moves = np.append(input_owners(spec), len(input_names(spec))), learned[0].observations.shape[1]
     whose = np.append(whose, whose[:moves] + len(input_names(spec)) + 1)
     rng, totals = np.random.default_rng(seed), _totals(learned)
     rows, some, shift = _enough(learned, rng, yes_no)
-    behind, paid, _ = _enough(held_out, np.random.default_rng(seed))
+    held_out = held_out[: 1 + int(np.searchsorted(np.cumsum(_lengths(held_out)), posteriors.STEPS))]
+    behind, paid = rows_of(held_out), _totals(held_out)
     evidence = posteriors.fit(rows, some, yes_no, whose, moves, shift)
     found = evidence.posterior(rng)
     left, plain, widening, more = _judged(found, behind, paid, float(totals.mean()))
     if len(rows) == len(learned):  # else there is no room for more
         found = evidence.after(*_enough([*learned, *held_out], rng, yes_no)).posterior(rng)
-    credit = Credit(found, 1.0, 1.0, widening, {})
+    credit = Credit(found, 1.0, 1.0, widening, {}, np.stack([left, plain]))
     determined, allowed = _determined(credit, behind, None, paid)
     level = float(found.per_segment[0])
     facts = {
@@ -259,13 +264,17 @@ def _totals(records: Sequence[Record]) -> Floats:
     return np.array([record.total for record in records], np.float64)
 
 
+def _lengths(records: Sequence[Record]) -> NDArray[np.int64]:
+    return np.array([len(record.actions) for record in records], np.int64)
+
+
 def _enough(
     records: list[Record], rng: np.random.Generator, yes_no: bool = False
 ) -> tuple[list[Floats], Floats, float]:
     """Rows and totals of as many episodes as have a say, in no order; and by how much log odds of yes are
     larger among these."""
-    lengths, totals = np.array([len(record.actions) for record in records], np.int64), _totals(records)
-    order, shift = posteriors.enough(lengths, totals, rng, yes_no)
+    totals = _totals(records)
+    order, shift = posteriors.enough(_lengths(records), totals, rng, yes_no)
     return rows_of([records[number] for number in order]), totals[order], shift
 
 
@@ -278,7 +287,7 @@ def _judged(
         mean, variance = found.totals(behind)
         left, plain = (paid - mean) ** 2, (paid - usual) ** 2
         beyond = float(np.mean(left / np.maximum(variance, 1e-300)))
-        return left, plain, float(np.sqrt(max(1.0, beyond))), {"typical": typical(left)}
+        return left, plain, float(np.sqrt(max(1.0, beyond))), {}
     probability = found.probabilities(behind)
     left, plain = log_losses(logit(probability), paid), log_losses(logit(usual), paid)
     facts = {
@@ -308,24 +317,30 @@ def supported(gains: Floats) -> NDArray[np.bool_]:
 
 
 def weighed(
-    credit: Credit, method: str, errors: Floats, rewards: list[list[NDArray[Any]]], held_out: list[Record]
+    credit: Credit,
+    method: str,
+    errors: Floats,
+    rewards: list[list[NDArray[Any]]],
+    held_out: list[Record],
+    level: float = 0.0,
 ) -> Credit:
-    """Beside a method whose lanes have these errors [L, E], squares or log losses, of held-out outcomes, and
-    gave these rewards [T] to the steps of held-out episodes, by lane and episode: the posterior is believed
-    while it explains as much, and less the more is left. How much rewards of lanes vary is compared with what
-    the posterior allows."""
+    """Beside a method whose lanes have these errors [L, E], squares or log losses, of the first held-out
+    outcomes, and gave these rewards [T] to their steps, by lane and episode, and a level to each outcome: the
+    posterior is believed while it explains these as much, and less the more is left. How much rewards of
+    lanes vary is compared with what the posterior allows."""
+    (left, plain), errors = credit.losses[:, : errors.shape[1]], errors[:, : credit.losses.shape[1]]
     finite = errors[np.isfinite(errors).all(axis=1)]  # lanes that have diverged have no say
     if credit.posterior.yes_no:  # where log losses of 1 and 0 are as far as these can be: by what both gain
-        constant = credit.facts["constant_log_loss"]
-        gain = constant - float(np.median(finite.mean(axis=1))) if finite.size else 0.0
-        ratio = max(gain, 0.0) / max(constant - credit.facts["log_loss"], 1e-300)
+        gain = float(np.median((plain - finite).mean(axis=1))) if finite.size else 0.0
+        ratio = max(gain, 0.0) / max(float((plain - left).mean()), 1e-300)
     else:
         theirs = float(np.median([typical(lane) for lane in finite])) if finite.size else np.inf
-        ratio = credit.facts["typical"] / max(theirs, 1e-300)
+        ratio = typical(left) / max(theirs, 1e-300)
     belief = 1.0 if ratio <= 1 else ratio**-2
     share = belief if method in SPEAKS else 0.0
     varied = [float(np.concatenate(lane).std()) for lane in rewards]
-    facts = {**credit.facts, "excess": [each / max(credit.facts["allowed"], 1e-300) for each in varied]}
+    excess = [each / max(credit.facts["allowed"], 1e-300) for each in varied]
+    facts = {**credit.facts, "excess": excess, "method_level": level}
     sound = [lane for lane, each in zip(rewards, varied, strict=True) if np.isfinite(each)]
     found = credit._replace(share=share, belief=belief, facts=facts)
     if found.alone or not sound:

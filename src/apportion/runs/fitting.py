@@ -134,7 +134,8 @@ class _Fit:
                 step = look.step
                 if look.last:
                     lanes = [[each["redistributed"] for each in lane] for lane in look.evaluation.episodes]
-                    found = weighed(credit, config.method, look.errors, lanes, held_out)
+                    level = self.data.outcomes.level
+                    found = weighed(credit, config.method, look.errors, lanes, held_out, level)
                     if config.has_policy:
                         look = self._with_policy(look, found, progress)
                     write_credit(self.run, found)
