@@ -109,6 +109,16 @@ def test_doubt_is_the_variance_of_which_of_two_is_right(credit: Credit, share: f
     np.testing.assert_allclose(found.variance, spread + np.mean(errors**2), rtol=2e-2)
 
 
+def test_a_mixture_is_of_rewards_for_the_same_level(credit: Credit) -> None:
+    """So that it sums up to the mixture of what both say of an episode, however long."""
+    found = credit._replace(share=0.25, facts={"method_level": 9.0})
+    learned, totals = [np.ones(len(rows)) for rows in some()], np.full(5, np.nan)
+    [(_, steps)] = found.of_blocks(some(), learned, totals)
+    sums = [each.sum() for each in np.split(steps.reward, np.cumsum([len(rows) for rows in some()])[:-1])]
+    both = 0.25 * credit.posterior.totals(some())[0] + 0.75 * (9 + np.array([len(rows) for rows in some()]))
+    np.testing.assert_allclose(sums + credit.posterior.per_segment[0], both, rtol=1e-5)
+
+
 def test_determined_is_the_credit_that_is_shown(credit: Credit) -> None:
     """That of a method far from a posterior that explains more is hardly determined."""
     assert beside(credit, "rd", 0.5, 3.0).facts["determined"] < 0.6

@@ -44,8 +44,7 @@ Rows = Sequence[Mapping[str, Any]]  # cells by column; a Text is no markup
 
 
 def table(title: str | Text, rows: Rows, left: Collection[str] = ()) -> Table:
-    """Columns of numbers stand on the right, others, which are named, on the left. Where these are
-    too wide, lines are broken and nothing is left out."""
+    """Columns of numbers stand on the right, others, which are named, on the left; all are shown whole."""
     shown = Table(title=title, title_justify="left")
     for column in dict.fromkeys(column for row in rows for column in row):
         shown.add_column(column, justify="left" if column in left else "right", overflow="fold")

@@ -79,8 +79,12 @@ def fit(
     spread = float(np.sqrt(np.average((target - average) ** 2, weights=lengths)))
     if len(rows) < LEAST_SEGMENTS or not len(dims) or spread == 0:
         return _model(mean, std, np.zeros((len(mean), FUNCTIONS)), average, spread or 1.0)
+
+    def means_of(x: Floats) -> Floats:  # [D, K]
+        return np.stack(functions((x[:, dims] - mean[dims]) / std[dims], np), axis=-1).mean(axis=0)
+
     with ThreadPoolExecutor(THREADS) as pool:
-        means = np.stack(list(pool.map(lambda each: _means((each[:, dims] - mean[dims]) / std[dims]), rows)))
+        means = np.stack(list(pool.map(means_of, rows)))
     levels = [level for level in LEVELS if level == 1 or level * len(dims) <= FUNCTIONS * len(rows)]
     some = (rows_of(rows, evenly(_STEPS, int(lengths.sum())))[:, dims] - mean[dims]) / std[dims]
     found, error = _best(means, target, lengths, levels)
@@ -99,11 +103,6 @@ def functions(z: Any, numpy: Any) -> tuple[Any, ...]:
     """φ_1 .. φ_K of standardised values, computed by NumPy or by jax.numpy."""
     z = numpy.clip(z, -CLIP, CLIP)
     return z, z**2 - 1, numpy.abs(z), numpy.tanh(z)
-
-
-def _means(z: Floats) -> Floats:
-    """[D, K]: the functions' means over standardised rows [T, D]."""
-    return np.stack(functions(z, np), axis=-1).mean(axis=0)
 
 
 def _contributions(z: Floats, weights: Floats) -> Floats:

@@ -140,7 +140,6 @@ def fit(
     yes_no: bool = False,
     owners: NDArray[np.int64] | None = None,
     moves: int = 0,
-    shift: float = 0.0,
 ) -> "Evidence":
     """To segments in no order: their rows [T, D], and what each was paid, or whether it came to a yes (1) or
     no (0). Dimensions with the same owner [D] are entries of one input. So many of the last are how far the
@@ -152,7 +151,7 @@ def fit(
     summed, best = max(found, key=lambda each: each[0].likelihood(each[1]))
     matters = np.zeros(rows[0].shape[1])
     matters[single.used] = best.probabilities[single.inputs]
-    return Evidence(summed, best, shift, matters[: len(matters) - moves])
+    return Evidence(summed, best, matters[: len(matters) - moves])
 
 
 def enough(
@@ -214,20 +213,19 @@ class Evidence(NamedTuple):
 
     summed: "Summed"
     found: Found
-    shift: float  # by how much log odds of yes are larger among these than among all
     matters: Floats  # as a posterior has them
 
-    def after(self, rows: list[NDArray[Any]], totals: Floats, shift: float) -> Self:
+    def after(self, rows: list[NDArray[Any]], totals: Floats) -> Self:
         """The same variances, for these segments."""
         old = self.summed
-        new = Summed.of(old.features, rows, totals, old.constant > 0, old.yes_no)
-        new = new._replace(size=old.size)
-        return self._replace(summed=new.flipped(old.flips) if old.yes_no else new, shift=shift)
+        new = Summed.of(old.features, rows, totals, old.constant > 0, old.yes_no)._replace(size=old.size)
+        return self._replace(summed=new.flipped(old.flips) if old.yes_no else new)
 
-    def posterior(self, rng: np.random.Generator) -> Posterior:
+    def posterior(self, rng: np.random.Generator, shift: float = 0.0) -> Posterior:
+        """Where log odds of yes are by so much larger among these segments than among all."""
         with threadpool_limits(1, "blas"):
             found = self.summed.posterior(self.found, rng)
-        return found._replace(per_segment=found.per_segment - self.shift, matters=self.matters)
+        return found._replace(per_segment=found.per_segment - shift, matters=self.matters)
 
 
 class Summed(NamedTuple):

@@ -237,11 +237,12 @@ def fit_credit(
     rows, some, shift = _enough(learned, rng, yes_no)
     held_out = held_out[: 1 + int(np.searchsorted(np.cumsum(_lengths(held_out)), posteriors.STEPS))]
     behind, paid = rows_of(held_out), _totals(held_out)
-    evidence = posteriors.fit(rows, some, yes_no, whose, moves, shift)
-    found = evidence.posterior(rng)
+    evidence = posteriors.fit(rows, some, yes_no, whose, moves)
+    found = evidence.posterior(rng, shift)
     left, plain, widening, more = _judged(found, behind, paid, float(totals.mean()))
     if len(rows) == len(learned):  # else there is no room for more
-        found = evidence.after(*_enough([*learned, *held_out], rng, yes_no)).posterior(rng)
+        rows, some, shift = _enough([*learned, *held_out], rng, yes_no)
+        found = evidence.after(rows, some).posterior(rng, shift)
     credit = Credit(found, 1.0, 1.0, widening, {}, np.stack([left, plain]))
     determined, allowed = _determined(credit, behind, None, paid)
     level = float(found.per_segment[0])
@@ -271,8 +272,7 @@ def _lengths(records: Sequence[Record]) -> NDArray[np.int64]:
 def _enough(
     records: list[Record], rng: np.random.Generator, yes_no: bool = False
 ) -> tuple[list[Floats], Floats, float]:
-    """Rows and totals of as many episodes as have a say, in no order; and by how much log odds of yes are
-    larger among these."""
+    """Rows and totals of episodes that have a say, and by how much log odds of yes are larger among them."""
     totals = _totals(records)
     order, shift = posteriors.enough(_lengths(records), totals, rng, yes_no)
     return rows_of([records[number] for number in order]), totals[order], shift
@@ -325,9 +325,8 @@ def weighed(
     level: float = 0.0,
 ) -> Credit:
     """Beside a method whose lanes have these errors [L, E], squares or log losses, of the first held-out
-    outcomes, and gave these rewards [T] to their steps, by lane and episode, and a level to each outcome: the
-    posterior is believed while it explains these as much, and less the more is left. How much rewards of
-    lanes vary is compared with what the posterior allows."""
+    outcomes, and gave these rewards [T] to their steps, and a level to each: the posterior is believed while
+    it explains as much, and less the more is left. How much rewards vary is compared with what it allows."""
     (left, plain), errors = credit.losses[:, : errors.shape[1]], errors[:, : credit.losses.shape[1]]
     finite = errors[np.isfinite(errors).all(axis=1)]  # lanes that have diverged have no say
     if credit.posterior.yes_no:  # where log losses of 1 and 0 are as far as these can be: by what both gain

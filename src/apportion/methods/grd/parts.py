@@ -67,11 +67,6 @@ class Config:
 # --- Edges as masks
 
 
-def edge_probability(logits: Float[Array, "*E"]) -> Float[Array, "*E"]:
-    """P(edge) = exp(ψ0) / (exp(ψ0) + exp(ψ1)) = sigmoid(ψ0 - ψ1)."""
-    return jax.nn.sigmoid(logits)
-
-
 def sample_mask(
     key: PRNGKeyArray, logits: Float[Array, "*E"], temperature: float = 1.0
 ) -> Float[Array, "*E"]:
