@@ -10,7 +10,7 @@ import pytest
 
 from apportion.backbones import BACKBONES
 from apportion.core.config import UserError
-from apportion.core.types import Backbone, Dynamics, Imagined, Method, Sampling, Transitions
+from apportion.core.types import Backbone, Dynamics, Imagined, Method, Record, Sampling, Transitions
 from apportion.data import replay as replays
 from apportion.envs.make import EnvConfig
 from apportion.methods import METHODS, grd
@@ -18,6 +18,7 @@ from apportion.training import agent as agents
 from apportion.training import scaling as scales
 from apportion.training.agent import AgentState, Imagination
 from apportion.training.conformance import check_method
+from apportion.training.offline import fill
 from apportion.training.scaling import Limit
 from apportion.training.settings import Config, Imagine, Schedule
 from apportion.training.updates import updates, with_imagined
@@ -30,6 +31,8 @@ WEIGHTS = np.array([[0.4, -0.2], [0.1, 0.7], [9.0, 9.0]], np.float32)  # of the 
 ENDS_ABOVE = 0.3
 PAUSE = Limit(SPEC.max_episode_steps, "pause")
 REAL = transitions(5, 10)
+ROWS = jax.device_get((REAL.observation, REAL.action))
+REPLAY = fill(SPEC, [Record(ROWS[0][n : n + 4], ROWS[1][n : n + 3], 1.0, False, n) for n in (0, 4)])
 
 
 def _linear() -> Method:
@@ -116,25 +119,7 @@ def _one_iteration(config: Config) -> tuple[AgentState, replays.Replay, Any]:
     spec = BUTTONS if backbone.discrete else SPEC
     init_key, key = jax.random.split(jax.random.key(0))
     agent = agents.init(method, backbone, init_key, spec, scales.unknown(spec), config.imagines)
-    return updates(config, spec, agent, _replay(), jnp.asarray(0), key)
-
-
-def _replay() -> replays.Replay:
-    data = transitions(5, 8)
-    chunk = replays.Chunk(
-        observation=data.observation,
-        action=data.action,
-        paid=data.paid,
-        true_reward=data.true_reward,
-        terminated=jnp.zeros(8, bool),
-        rows=jnp.asarray(7),
-        segment_start=jnp.asarray([0, 4]),
-        segment_length=jnp.asarray([3, 3]),
-        segment_total=jnp.asarray([1.0, 2.0]),
-        episode_start=jnp.asarray([0, 4]),
-        segments=jnp.asarray(2),
-    )
-    return replays.insert(replays.init(SPEC, 40), chunk)
+    return updates(config, spec, agent, REPLAY, jnp.asarray(0), key)
 
 
 def test_a_training_is_bit_for_bit_the_same_until_steps_are_imagined() -> None:
