@@ -68,9 +68,15 @@ def make_redistribute(method: Method, spec: Spec) -> Redistribute:
     reward = jax.jit(jax.vmap(method.reward))
 
     def redistribute(states: State, lanes: list[list[Arrays]]) -> list[list[NDArray[np.float32]]]:
-        steps = [[transitions_of(episode) for episode in lane] for lane in _filled(lanes)]
-        padded = jax.tree.map(lambda column: _pad(column, spec.max_episode_steps), steps)
-        rewards = np.asarray(reward(states, _stack_lanes(padded)), np.float32)
+        steps = [transitions_of(episode) for lane in _filled(lanes) for episode in lane]
+        real = np.arange(spec.max_episode_steps) < np.array([len(each.paid) for each in steps])[:, None]
+
+        def padded(*columns: NDArray[Any]) -> NDArray[Any]:
+            found = np.zeros((*real.shape, *columns[0].shape[1:]), columns[0].dtype)
+            found[real] = np.concatenate(columns)
+            return found.reshape(len(lanes), len(steps) // len(lanes), *found.shape[1:])
+
+        rewards = np.asarray(reward(states, jax.tree.map(padded, *steps)), np.float32)
         return [
             [rewards[i, j, : len(episode["actions"])] for j, episode in enumerate(lane)]
             for i, lane in enumerate(lanes)
@@ -92,8 +98,9 @@ def _by_segments(credit: Callable[[State, Segments], Array], max_steps: int) -> 
         cut = [[s for episode in lane for s in _as_segments(episode, max_steps)] for lane in _filled(lanes)]
         # Rounded up to a power of two: few programs for any number of segments.
         most = 1 << (max(map(len, cut)) - 1).bit_length()
-        padded = [lane + [lane[0]] * (most - len(lane)) for lane in cut]
-        credits = np.asarray(credit_all(states, _stack_lanes(padded)), np.float32)
+        padded = [each for lane in cut for each in lane + [lane[0]] * (most - len(lane))]
+        stacked = jax.tree.map(lambda *x: np.reshape(x, (len(cut), most, *np.shape(x[0]))), *padded)
+        credits = np.asarray(credit_all(states, stacked), np.float32)
         joined = []
         for lane, given, segments in zip(lanes, credits, cut, strict=True):
             steps = [row[: s.length] for row, s in zip(given, segments, strict=False)]
@@ -108,13 +115,6 @@ def _filled(lanes: list[list[Arrays]]) -> list[list[Arrays]]:
     """With another lane's episodes where a lane has played none, so that all have the same number."""
     some = next(lane for lane in lanes if lane)
     return [lane or some for lane in lanes]
-
-
-def _stack_lanes(lanes: list[list[Any]]) -> Any:
-    """Trees of arrays, by lane and then by episode, as one tree [L, K, ...]."""
-    return jax.tree.map(
-        lambda *x: np.stack(x), *[jax.tree.map(lambda *x: np.stack(x), *lane) for lane in lanes]
-    )
 
 
 def judge(
