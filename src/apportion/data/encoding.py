@@ -6,7 +6,6 @@ where there was none. Numbers that single precision could not tell apart, such a
 counted from their mean.
 """
 
-import itertools
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -165,7 +164,8 @@ class Encoding:
             pairs = zip(observations, after, strict=True)
             observations = [np.concatenate([each, row[None]]) for each, row in pairs]
         names, action_names = [each.name for each in dimensions], [coded.name for coded in self.actions]
-        late_names = _lagged_names([*names, *action_names], self.lags)
+        every = (*names, *action_names, "no")  # "no": there is no such step
+        late_names = tuple(f"{name} t-{lag}" for lag in range(1, self.lags + 1) for name in every)
         again = twice((*names, *late_names, *action_names))  # whose credit would be mixed up
         made = "for missing values and lags become dimensions, too"
         fix = "rename that column, or leave it out of --states and --actions"
@@ -239,11 +239,6 @@ class Encoding:
                 filled = f"the mean {coded.fill:.4g} stands there{marked}"
                 notes.append(f"{coded.name!r} is missing in {missing:,} of {len(column):,} rows: {filled}")
         return notes
-
-
-def _lagged_names(names: list[str], lags: int) -> tuple[str, ...]:
-    every = ([*(f"{name} t-{lag}" for name in names), f"no t-{lag}"] for lag in range(1, lags + 1))
-    return tuple(itertools.chain.from_iterable(every))
 
 
 def _with_lags(observations: Floats, actions: Floats, before: tuple[Floats, Floats], lags: int) -> Floats:

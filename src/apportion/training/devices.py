@@ -89,6 +89,11 @@ def one_lane(tree: Any, lane: int | Int[Array, ""]) -> Any:
 
 
 @jax.jit
+def with_lane(tree: Any, lane: int | Int[Array, ""], part: Any) -> Any:
+    """Arrays [L, ...] with another part for one lane."""
+    return jax.tree.map(lambda x, new: x.at[lane].set(new), tree, part)
+
+
 def in_lanes(lanes: NDArray[np.bool_], yes: Tree, no: Tree) -> Tree:
     """Arrays [L, ...] on the host: those of one tree in some lanes, in the others those of another."""
 

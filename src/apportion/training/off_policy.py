@@ -101,15 +101,12 @@ def _iterated(
     """[F, B] coefficients of Q with `horizon` steps to go."""
     low, high = jnp.minimum(limits[0], 0.0), jnp.maximum(limits[1], 0.0)
 
-    def inverted(weights: Array) -> Array:
-        return jnp.linalg.inv((now * weights[:, None]).T @ now + penalty)
-
     def one(left: Array, found: Array) -> Array:
         later = jnp.clip(after @ found, left * low, left * high)
         return jnp.einsum("bfg,gb->fb", inverse, now.T @ (counted * (paid + later)))
 
     with jax.default_matmul_precision("highest"):
-        inverse = jax.lax.map(inverted, counted.T)
+        inverse = jax.lax.map(lambda x: jnp.linalg.inv((now * x[:, None]).T @ now + penalty), counted.T)
         return jax.lax.fori_loop(0, horizon, one, jnp.zeros((now.shape[1], paid.shape[1]), jnp.float32))
 
 

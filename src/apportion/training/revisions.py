@@ -78,7 +78,7 @@ class Reviser:
             return agent
         findings = agent.awaited.findings
         for lane, look in looks.items():
-            findings = jax.tree.map(lambda x, new, n=lane: x.at[n].set(new), findings, look.result())
+            findings = devices.with_lane(findings, lane, look.result())
         findings = devices.spread(findings, self.config.lanes)
         return agent._replace(awaited=agent.awaited._replace(findings=findings))
 
