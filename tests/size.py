@@ -26,7 +26,7 @@ def measures(root: Path = ROOT) -> list[Measure]:
     graph, lib = sorted((package / "graph").glob("*.py")), sorted((root / "benchmarks/lib").glob("*.py"))
     pages = [root / "README.md", root / "CHANGELOG.md", *sorted((root / "docs").rglob("*.md"))]
     return [
-        Measure("src/apportion: lines", lines(source), 29_895, 24_000),
+        Measure("src/apportion: lines", lines(source), 29_883, 24_000),
         Measure("src/apportion: files", len(source), 179, 190),
         Measure("src/apportion: numeric constants", constants(source), 150, 150),
         Measure("src/apportion/graph: numeric constants", constants(graph), 29, 30),

@@ -32,7 +32,7 @@ ENDS_ABOVE = 0.3
 PAUSE = Limit(SPEC.max_episode_steps, "pause")
 REAL = transitions(5, 10)
 ROWS = jax.device_get((REAL.observation, REAL.action))
-REPLAY = fill(SPEC, [Record(ROWS[0][n : n + 4], ROWS[1][n : n + 3], 1.0, False, n) for n in (0, 4)])
+EPISODES = [Record(ROWS[0][n : n + 4], ROWS[1][n : n + 3], 1.0 + n / 4, False, n) for n in (0, 4)]
 
 
 def _linear() -> Method:
@@ -119,7 +119,7 @@ def _one_iteration(config: Config) -> tuple[AgentState, replays.Replay, Any]:
     spec = BUTTONS if backbone.discrete else SPEC
     init_key, key = jax.random.split(jax.random.key(0))
     agent = agents.init(method, backbone, init_key, spec, scales.unknown(spec), config.imagines)
-    return updates(config, spec, agent, REPLAY, jnp.asarray(0), key)
+    return updates(config, spec, agent, fill(SPEC, EPISODES), jnp.asarray(0), key)
 
 
 def test_a_training_is_bit_for_bit_the_same_until_steps_are_imagined() -> None:

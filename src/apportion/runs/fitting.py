@@ -127,15 +127,14 @@ class _Fit:
             progress.message(f"Writing to {self.run.path}. The first updates compile, which takes a while.")
             self.recorder = Recorder(self.run, [Events(self.run.tensorboard)], progress.message)
             self.recorder.status("running", 0)
-            learned, held_out = self.data.learned, self.data.held_out
-            credit = fit_credit(self.spec, learned, held_out, config.seed, self.data.outcomes.yes_no)
+            learned, held_out, outcomes = self.data
+            credit = fit_credit(self.spec, learned, held_out, config.seed, outcomes.yes_no)
             known = float(credit.facts["unexplained"]) if config.method in SPEAKS else 0.0
             for look in offline(config, self.fitting, expanded(self.spec), self.data, known):
                 step = look.step
                 if look.last:
                     lanes = [[each["redistributed"] for each in lane] for lane in look.evaluation.episodes]
-                    level = self.data.outcomes.level
-                    found = weighed(credit, config.method, look.errors, lanes, held_out, level)
+                    found = weighed(credit, config.method, look.errors, lanes, held_out, outcomes.level)
                     if config.has_policy:
                         look = self._with_policy(look, found, progress)
                     write_credit(self.run, found)

@@ -48,17 +48,9 @@ class Evaluation(NamedTuple):
     @property
     def scores(self) -> dict[str, NDArray[np.float64]]:
         """[L] each, under the names that they have in logs. Success only where the environment reports it."""
-        reported = {"success": self.success} if np.isfinite(self.success).any() else {}
-        return {
-            "return": self.returns,
-            "return_std": self.return_std,
-            "length": self.lengths,
-            "reward_correlation": self.reward_correlation,
-            "episode_correlation": self.episode_correlation,
-            "return_error": self.return_error,
-            "constant_error": self.constant_error,
-            **reported,
-        }
+        hidden = {"step_rewards", "episodes"} | (set() if np.isfinite(self.success).any() else {"success"})
+        named = {"returns": "return", "lengths": "length"}
+        return {named.get(name, name): x for name, x in self._asdict().items() if name not in hidden}
 
 
 def make_redistribute(method: Method, spec: Spec) -> Redistribute:

@@ -142,7 +142,7 @@ def fill(spec: Spec, records: list[Record]) -> Replay:
     episodes = [episode_arrays(record) | more for record, more in zip(records, unknown, strict=True)]
     rows = sum(len(episode["actions"]) + 1 for episode in episodes) + 1
     whole = chunk_of(episodes, rows, len(episodes))
-    return jax.jit(lambda chunk: replays.insert(replays.init(spec, rows + 1), chunk))(whole)
+    return jax.jit(replays.insert, donate_argnums=0)(replays.init(spec, rows + 1), whole)
 
 
 def chunk_of(episodes: list[Arrays], rows: int, segments: int) -> Chunk:

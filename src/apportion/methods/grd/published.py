@@ -79,7 +79,7 @@ def make(config: Config) -> Method:
         return compact(on, jnp.zeros_like(on.state_to_reward), config)
 
     def edges(state: State) -> Edges:
-        return jax.tree.map(jax.nn.sigmoid, state.model.edges)
+        return jax.tree.map(jax.nn.sigmoid, state.model.edges)  # exp(ψ0) / (exp(ψ0) + exp(ψ1))
 
     def reads(state: State) -> Float[Array, "D"]:
         return reward_mask(edges_on(state))
