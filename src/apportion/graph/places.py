@@ -113,7 +113,7 @@ class Contest:
     @property
     def _prior(self) -> float:
         """Log odds of a dimension to feed the reward."""
-        return float(special.logit(chance_of_each(len(self.segments.scale.teams))))
+        return float(special.logit(chance_of_each(1 / len(self.segments.scale.teams))))
 
     def _with_overlooked(self, known: Known, barred: list[int]) -> Known:
         """Add dimensions that surely have an effect on what is left, one by one, the clearest first."""

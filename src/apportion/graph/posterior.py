@@ -147,7 +147,8 @@ def fit(
     single = Products.single(Scale.over(rows), np.concatenate(rows), owners, moves)
     ways = (True,) if yes_no else (False, True)[: len({*map(len, rows)})]
     with threadpool_limits(1, "blas"):  # matrices are small: threads would wait for each other
-        found = [_searched(single, rows, totals, own, yes_no) for own in ways]
+        chances = single.chances(owners)
+        found = [_searched(single, chances, rows, totals, own, yes_no) for own in ways]
     summed, best = max(found, key=lambda each: each[0].likelihood(each[1]))
     matters = np.zeros(rows[0].shape[1])
     matters[single.used] = best.probabilities[single.inputs]
@@ -175,16 +176,16 @@ def balanced(totals: Floats, order: NDArray[np.int64], count: int) -> NDArray[np
 
 
 def _searched(
-    single: Products, rows: list[NDArray[Any]], totals: Floats, own: bool, yes_no: bool
+    single: Products, chances: Floats, rows: list[NDArray[Any]], totals: Floats, own: bool, yes_no: bool
 ) -> tuple["Summed", Found]:
     """The best variances, with a constant in every total besides, its `own`, or without: where steps explain
     what totals have in common, it is theirs."""
     paired = int(np.sum(~single.plain)) <= MAX_PAIRED
     plain = single.joined(single.plain_pairs()) if paired else single
-    first = Summed.of(plain, rows, totals, own, yes_no)
+    first = Summed.of(plain, rows, totals, own, yes_no)._replace(chances=chances)
     found, flips = _flips(first) if yes_no else (relevance.search(first.some(SEGMENTS).problem()), 0.0)
-    found = found.before(3 if paired else 2)
-    rich = Summed.of(single.rich(found.relevant), rows, totals, own, yes_no)
+    found = found.before(3 if paired else 2, chances)
+    rich = Summed.of(single.rich(found.relevant), rows, totals, own, yes_no)._replace(chances=chances)
     rich = rich.flipped(flips) if yes_no else rich
     problem = rich.some(SEGMENTS).problem()
     return rich, relevance.averaged(problem, relevance.search(problem, found))
@@ -244,6 +245,7 @@ class Summed(NamedTuple):
     # segment earn the same, or independently of each other
     yes_no: bool = False
     flips: float = 0.0
+    chances: Floats = np.zeros(0)  # [I] that inputs matter, before any data; where variances are searched
 
     @classmethod
     def of(
@@ -295,8 +297,10 @@ class Summed(NamedTuple):
         levels = self.levels() * self.level_scale()
         if self.yes_no:
             sums = self.size * self.sums
-            return Problem(self.features, sums, self.lengths, levels, self.left, self.base, self.flips)
-        return Problem(self.features, self.sums, self.lengths, levels / self.size, self.left / self.size)
+            seen = (self.lengths, levels, self.left, self.base, self.flips)
+            return Problem(self.features, self.chances, sums, *seen)
+        seen = (self.lengths, levels / self.size, self.left / self.size)
+        return Problem(self.features, self.chances, self.sums, *seen)
 
     def levels(self) -> Floats:
         """[E, 2] how often each total has what every step earns, and a constant of its own."""

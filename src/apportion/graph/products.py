@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.graph.features import CLIP, QUANTILES, Floats, Scale
-from apportion.graph.priors import MOST
+from apportion.graph.priors import MOST, chance_of_each
 
 COSINES = 6
 LINE, SQUARE, SIZE, TANH, SIGN, ABOVE, BELOW, RISING, FALLING, STEP, WAVES = range(11)
@@ -56,13 +56,16 @@ class Products(NamedTuple):
         cls, scale: Scale, some: NDArray[Any], owners: NDArray[np.int64] | None = None, moves: int = 0
     ) -> Self:
         """All functions of single dimensions, as far as they vary in some rows and are no copies. Dimensions
-        with the same owner [D] are entries of one input; so many of the last are moves s' - s."""
+        with the same owner [D] are entries of one input, such as a vector, and so are those of a one-hot
+        vector; another flag is an input by itself. So many of the last are moves s' - s."""
         used, values = scale.dims, np.array([len(np.unique(some[:, dim])) for dim in scale.dims], np.int64)
         moved = used >= some.shape[1] - moves
         counted = ~moved | (values > 3)  # what has two values changes, but does not move
         used, values, moved = used[counted], values[counted], moved[counted]
-        inputs = np.unique(used if owners is None else owners[used], return_inverse=True)[1]
         binary = values <= 2
+        whose = used if owners is None else owners[used]
+        whose = np.where(binary, whose.max(initial=0) + 1 + scale.team[used], whose)
+        inputs = np.unique(whose, return_inverse=True)[1]
         plain = moved | (~binary & (np.bincount(inputs)[inputs] > 1))
         quantiles = (scale.quantiles[:, used] - scale.mean[used]) / scale.std[used]
         empty = np.zeros((0, FACTORS), np.int64)
@@ -72,6 +75,14 @@ class Products(NamedTuple):
             for dim in range(len(used))
             for function in ((LINE,) if binary[dim] or plain[dim] else _ALONE)
         )
+
+    def chances(self, owners: NDArray[np.int64] | None) -> Floats:
+        """[I] the prior probability that each input matters: a draw falls on an owner, then on one of its
+        inputs."""
+        firsts = np.unique(self.inputs, return_index=True)[1]
+        whose = self.used[firsts] if owners is None else owners[self.used[firsts]]
+        _, place, count = np.unique(whose, return_inverse=True, return_counts=True)
+        return np.asarray(chance_of_each(1 / (max(len(count), 1) * count[place])))
 
     def plain_pairs(self) -> Iterator[Feature]:
         """Products of two of all dimensions, each rising or falling."""

@@ -19,7 +19,7 @@ from scipy.special import logit
 
 from apportion.graph.bernoulli import ITERATIONS, Laplace, Seen
 from apportion.graph.features import Floats
-from apportion.graph.priors import RICH, ROUNDED, ROUNDING, TINY, WORTH, chance_of_each
+from apportion.graph.priors import RICH, ROUNDED, ROUNDING, TINY, WORTH
 from apportion.graph.products import BLOCKS, Products
 
 _IRRELEVANT_AT = -8.0  # log g; both kinds have a standard deviation of 1
@@ -31,6 +31,7 @@ class Problem(NamedTuple):
     """Segments, in units of a step's reward."""
 
     features: Products
+    chances: Floats  # [I] that inputs are relevant, before any data
     sums: Floats  # [E, P]
     lengths: Floats  # [E]
     levels: Floats  # [E, K] of prior variance 1
@@ -53,11 +54,10 @@ class Found(NamedTuple):
     def noise(self) -> float:
         return float(np.exp(self.log_noise))
 
-    def before(self, kinds: int) -> "Found":
+    def before(self, kinds: int, chances: Floats) -> "Found":
         """Where to begin with more features: those from this kind on are new, and worth little."""
         blocks = np.where(np.arange(BLOCKS) < kinds, self.blocks, _NEW)
-        relevances = np.maximum(self.relevances, _unknown(len(self.relevances)))
-        return self._replace(relevances=relevances, blocks=blocks)
+        return self._replace(relevances=np.maximum(self.relevances, np.log(chances)), blocks=blocks)
 
     def variances(self, features: Products) -> Floats:
         """[P] the prior variance of each feature's weight."""
@@ -65,15 +65,10 @@ class Found(NamedTuple):
         return features.portions * np.exp(exponents)
 
 
-def _unknown(dims: int) -> float:
-    """log g of each of so many dimensions where a search begins."""
-    return float(np.log(chance_of_each(dims)))
-
-
 def search(problem: Problem, before: Found | None = None) -> Found:
     """From where an earlier search with fewer features ended, if there was one."""
-    dims = len(np.unique(problem.features.inputs))
-    start = np.concatenate([np.full(dims, _unknown(dims)), np.zeros(BLOCKS), [_NOISE_PRIOR[0]]])
+    dims = len(problem.chances)
+    start = np.concatenate([np.log(problem.chances), np.zeros(BLOCKS), [_NOISE_PRIOR[0]]])
     if before is not None:
         start = np.concatenate([before.relevances, before.blocks, [before.log_noise]])
     # Nothing varies more than steps do; below, the prior says how far variances may go.
@@ -104,7 +99,7 @@ def averaged(problem: Problem, found: Found) -> Found:
         other, relevant = at.copy(), at[place] > _IRRELEVANT_AT / 2
         other[place] = _IRRELEVANT_AT if relevant else 0.0
         gain = (best - objective.evidence(other)) * (1 if relevant else -1)
-        odds = logit(chance_of_each(dims)) + gain
+        odds = logit(problem.chances[place]) + gain
         logs = np.array([-np.logaddexp(0.0, -odds), -np.logaddexp(0.0, odds)])
         relevances[place] = np.logaddexp(*(logs + np.sort([at[place], other[place]])[::-1]))
         probabilities[place] = np.exp(logs[0])
@@ -118,13 +113,13 @@ class _Objective:
         self.sums, self.lengths, self.totals = problem.sums, problem.lengths, problem.totals
         self.owners = problem.features.owners.astype(np.float64)
         self.blocks, self.portions = problem.features.blocks, problem.features.portions
-        self.levels = problem.levels @ problem.levels.T
+        self.levels, self.chances = problem.levels @ problem.levels.T, problem.chances
         self.laplace = None if problem.base is None else Laplace(problem.totals, problem.base, problem.flips)
 
     def evidence(self, at: Floats) -> float:
         """Without the prior."""
         dims = self.owners.shape[1]
-        prior = _prior(at[:dims], at[dims:-1], at[-1])[0]
+        prior = _prior(self.chances, at[:dims], at[dims:-1], at[-1])[0]
         return -self(at)[0] - prior
 
     def __call__(self, at: Floats) -> tuple[float, Floats]:
@@ -146,7 +141,7 @@ class _Objective:
         by_noise = noise * (seen.response**2 - np.diag(seen.inverse)) if self.laplace is None else 0.0
         by_block = np.bincount(self.blocks, by_feature, BLOCKS)
         slope = np.concatenate([self.owners.T @ by_feature, by_block, [0.5 * np.sum(by_noise)]])
-        prior, prior_slope = _prior(relevances, blocks, log_noise)
+        prior, prior_slope = _prior(self.chances, relevances, blocks, log_noise)
         return -(seen.evidence + prior), -(slope + prior_slope)
 
 
@@ -158,11 +153,12 @@ def _gaussian(covariance: Floats, noise: Floats, totals: Floats) -> Seen:
     return Seen(float(evidence), response, inverse, np.zeros_like(response))
 
 
-def _prior(relevances: Floats, blocks: Floats, log_noise: float) -> tuple[float, Floats]:
+def _prior(
+    chances: Floats, relevances: Floats, blocks: Floats, log_noise: float
+) -> tuple[float, Floats]:
     """Logarithm of the prior density, up to a constant, and its gradient."""
     kinds = np.stack([relevances, relevances - _IRRELEVANT_AT])
-    prior = chance_of_each(len(relevances))
-    logs = np.log([[prior], [1 - prior]]) - 0.5 * kinds**2
+    logs = np.log([chances, 1 - chances]) - 0.5 * kinds**2
     density = np.logaddexp(*logs)
     slope = -np.sum(np.exp(logs - density) * kinds, axis=0)
     rest = (np.append(blocks, log_noise) - _MIDDLES) / _WIDTHS

@@ -137,7 +137,7 @@ def _log_odds_of_worth(found: NDArray[np.bool_], columns: Columns, ratios: Float
     logs = [log_mean(ratios[:, way].T) for way in ways if len(way)]
     if not logs:
         return np.full(len(ratios), -np.inf)
-    chances = [chance_of_each(len(columns.dictionaries[0].scale.teams)), 0.5]
+    chances = [chance_of_each(1 / len(columns.dictionaries[0].scale.teams)), 0.5]
     return np.asarray(log_mean(np.stack(logs)) + special.logit(chances))
 
 

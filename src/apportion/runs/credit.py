@@ -226,13 +226,18 @@ def as_rows(
     return np.concatenate([observations, actions, ends, moved], axis=1, dtype=np.float64)
 
 
+def row_owners(spec: Spec) -> NDArray[np.int64]:
+    """[2 S + A + 1] of each entry of a row the input that it belongs to; an end and moves have their own."""
+    whose, count = input_owners(spec), len(input_names(spec))
+    return np.concatenate([whose, [count], whose[: expanded(spec).observation_size] + count + 1])
+
+
 def fit_credit(
     spec: Spec, learned: list[Record], held_out: list[Record], seed: int, yes_no: bool = False
 ) -> Credit:
     """From the episodes that a method learns from, too; held-out ones, in no order, tell how far it can be
     relied on, and then have a say in it."""
-    whose, moves = np.append(input_owners(spec), len(input_names(spec))), learned[0].observations.shape[1]
-    whose = np.append(whose, whose[:moves] + len(input_names(spec)) + 1)
+    whose, moves = row_owners(spec), learned[0].observations.shape[1]
     rng, totals = np.random.default_rng(seed), _totals(learned)
     rows, some, shift = _enough(learned, rng, yes_no)
     held_out = held_out[: 1 + int(np.searchsorted(np.cumsum(_lengths(held_out)), posteriors.STEPS))]

@@ -14,8 +14,7 @@ from apportion.core.config import check
 from apportion.core.spec import BLOCKS, Graph, Spec
 from apportion.data.rows import Log
 from apportion.graph import Identification, Reason, identify
-from apportion.graph.priors import chance_of_each
-from apportion.runs.credit import KNOWN, MOST_BEHIND, fit_credit, rows_of
+from apportion.runs.credit import KNOWN, MOST_BEHIND, fit_credit, row_owners, rows_of
 from apportion.runs.logged import records_of, spec_of
 from apportion.runs.summary import answer_doubts, answers_in_words
 
@@ -99,7 +98,9 @@ def _of_answers(log: Log, spec: Spec, found: Identification) -> tuple[Identifica
     }
     doubts = answer_doubts(credit.facts)
     scope = '"absent" means that log odds are told as well without it, by odds of 19 to 1'
-    evidence = logit(matters) - logit(chance_of_each(len(np.unique(credit.posterior.features.inputs))))
+    features, chances = credit.posterior.features, np.full(len(row_owners(whole)), 0.5)
+    chances[features.used] = features.chances(row_owners(whole))[features.inputs]
+    evidence = logit(matters) - logit(chances[: len(matters)])
     reasons = {
         dim: Reason(float(odds), float(blocks["strength"][dim]), None, None, 0.0, matter)
         for dim, (matter, odds) in enumerate(zip(matters.tolist(), evidence, strict=True))
