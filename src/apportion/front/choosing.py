@@ -18,7 +18,7 @@ Parts = dict[str, Any]  # groups of settings, by the first word of their flags
 
 _UNPREFIXED = ("whole", "schedule", "checkpoints", "fitting")  # whose flags stand by themselves: --steps
 # Where a Config has its groups.
-_FIELDS = {name: name for name in ("env", "imagine", "schedule")}
+_FIELDS = {name: name for name in ("env", "schedule")}
 _FIELDS |= {name: f"{name}_config" for name in ("method", "backbone")}
 
 
