@@ -185,7 +185,7 @@ def credit_by(
     outcomes; of yes and no, in episodes that came to a yes."""
     credit = need_credit(run)
     source = read_facts(run)["data"] if data is None else data
-    rows, log = read_for(run, source, embed=embed)
+    rows, log = read_for(run, source, embed)
     spec, learned = run.read_spec(), None
     if not credit.alone:
         learned = read_learned(run).mean_rewards(records_of(spec, log))

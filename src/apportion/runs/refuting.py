@@ -63,7 +63,7 @@ def refute(
 ) -> dict[str, Any]:
     """Plain data for JSON: of each case, what each draw came to, and a sentence on all."""
     credit, source = need_credit(run), read_facts(run)["data"] if data is None else data
-    log = read_for(run, source, embed=embed)[1]
+    log = read_for(run, source, embed)[1]
     check(bool(np.isfinite(log.totals).all()), f"{source}: outcomes are missing: fill them in")
     check(
         len(log.totals) >= 2 * FEWEST, f"{source} holds {len(log.totals)} episodes: {2 * FEWEST} are needed"
