@@ -38,7 +38,6 @@ from apportion.envs.make import EnvConfig, list_environments
 from apportion.envs.mujoco import TASKS
 from apportion.front.sweep.planning import check_jobs, plan
 from apportion.methods import METHODS
-from apportion.runs import logs
 from apportion.runs.folder import RunFolder
 from apportion.runs.settings import Checkpoints
 from apportion.training.offline import Fitting
@@ -447,7 +446,7 @@ def test_every_metric_of_a_backbone_is_documented(backbone: str) -> None:
 
 @pytest.mark.slow
 def test_the_metrics_page_has_what_a_run_logs(trained: Path) -> None:
-    entries = logs.read(RunFolder.open(trained).metrics)
+    entries = RunFolder.open(trained).read_metrics()
     for kind, title in (("train", "Training lines"), ("eval", "Evaluation lines")):
         logged = {name for entry in entries if entry["kind"] == kind for name in entry}
         assert names(section(METRICS, title), "metric") == logged - {"step", "kind"}
