@@ -72,10 +72,10 @@ def records_of(spec: Spec, log: Log) -> list[Record]:
     return [Record(*each, number) for number, each in enumerate(every)]
 
 
-def read_for(run: RunFolder, data: str, embed: str | None = None) -> tuple[Rows, Log]:
-    """Other data in the way that the run's own were read; outcomes are NaN where they are not known. An
-    embedder of somebody's own is code: it is imported only where it was named again, by `embed`."""
-    rows, as_log = reader_for(run, data, silent, embed)
+def read_for(run: RunFolder, data: str | None, embed: str | None = None) -> tuple[Rows, Log]:
+    """The run's own data, or others in the way that those were read; outcomes are NaN where they are not
+    known. An embedder of somebody's own is code: it is imported only where it was named again, by `embed`."""
+    rows, as_log = reader_for(run, read_facts(run)["data"] if data is None else data, silent, embed)
     return rows, as_log(rows)
 
 
