@@ -79,8 +79,6 @@ def variant(config: dict[str, Any]) -> str:
         parts.append("no additive reward")
     if method["name"] == OURS and method.get("compact") == "none":
         parts.append("without compact state")
-    if share := config.get("imagine", {}).get("share"):
-        parts.append(f"{share:.0%} imagined")
     return ", ".join(parts)
 
 

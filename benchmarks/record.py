@@ -11,7 +11,6 @@ import tyro
 
 from apportion.core.config import check
 from apportion.report.curves import run_folders
-from apportion.runs import logs
 from apportion.runs.atomic import write_json
 from apportion.runs.folder import RunFolder, read_json
 from apportion.runs.summary import summarise
@@ -39,7 +38,7 @@ def main(args: Record) -> None:
 
 
 def record(run: RunFolder, commit: str | None) -> dict[str, Any]:
-    evaluations = [entry for entry in logs.read(run.metrics) if entry["kind"] == "eval"]
+    evaluations = run.evaluations()
     unmade = {} if commit is None else {"commit": commit, "dirty": False}
     names = [name for name in CURVES if all(name in entry for entry in evaluations)]
     return {

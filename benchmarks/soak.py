@@ -24,7 +24,7 @@ import tyro
 from scipy import stats
 
 from apportion.report.statistics import thinned
-from apportion.runs import checkpoint, logs
+from apportion.runs import checkpoint
 from apportion.runs.folder import RunFolder, read_json
 
 STEPS_PER_ITERATION = 20
@@ -161,7 +161,7 @@ def summary(run: RunFolder, looks: Sequence[Look], seconds: float) -> dict[str, 
         "replay_filled_times": step / REPLAY_STEPS,
         "checkpoints_written": step // STEPS_PER_ITERATION,
         "checkpoints_kept": len(checkpoint.steps(run.checkpoints)),
-        "lines_logged": len(logs.read(run.metrics)),
+        "lines_logged": len(run.read_metrics()),
         "growth_per_hour": {name: slope(times, values) for name, values in columns.items()},
         "first_and_last": {name: [float(v[0]), float(v[-1])] for name, v in columns.items()},
         "largest": {name: float(values.max()) for name, values in columns.items()},

@@ -71,7 +71,7 @@ _FOREIGN = {"env_id": None, "action_low": None, "action_high": None}
 def _of_training(config: Config) -> tuple[tuple[Any, ...], Any]:
     schedule, (entries, settings) = config.schedule, _of_evaluation(config)
     return (*entries, backbones.find(config.backbone)), (
-        (settings, config.imagine, config.normalise, config.env.time_up),
+        (settings, config.normalise, config.env.time_up),
         (config.backbone, config.backbone_config),
         (schedule.updates_per_iteration, schedule.steps_per_iteration, schedule.warmup_steps),
     )

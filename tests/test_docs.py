@@ -38,7 +38,6 @@ from apportion.envs.make import EnvConfig, list_environments
 from apportion.envs.mujoco import TASKS
 from apportion.front.sweep.planning import check_jobs, plan
 from apportion.methods import METHODS
-from apportion.runs import logs
 from apportion.runs.folder import RunFolder
 from apportion.runs.settings import Checkpoints
 from apportion.training.offline import Fitting
@@ -51,7 +50,7 @@ from apportion.training.presets import (
     default_backbone,
     preset,
 )
-from apportion.training.settings import Imagine, Schedule
+from apportion.training.settings import Schedule
 
 # Pages train what others have trained, and must not leave a cache in the home folder.
 pytestmark = pytest.mark.usefixtures("compiled_once")
@@ -61,7 +60,6 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 PEERS = ("torch", "stable_baselines3", "sbx")  # whom some benchmarks stand beside: `make peers` installs them
-IMAGINED = DOCS / "methods/imagined.md"
 GRD, METRICS, ENVIRONMENTS = DOCS / "methods/grd.md", DOCS / "metrics.md", DOCS / "environments.md"
 OWN, STOP, READ, ELSEWHERE, LOGGED = (
     DOCS / "guides" / f"{name}.md"
@@ -367,7 +365,6 @@ SETTINGS = [
     *(pytest.param(DOCS / f"methods/{n}.md", e.config, "method.", id=n) for n, e in METHODS.items()),
     *(pytest.param(DOCS / f"backbones/{n}.md", e.config, "backbone.", id=n) for n, e in BACKBONES.items()),
     pytest.param(ENVIRONMENTS, EnvConfig, "env.", id="env"),
-    pytest.param(IMAGINED, Imagine, "imagine.", id="imagine"),
     pytest.param(OWN, Schedule, "", id="schedule"),
     pytest.param(STOP, Checkpoints, "", id="checkpoints"),
     pytest.param(LOGGED, Fitting, "", id="fitting"),
@@ -415,7 +412,7 @@ def test_small_tasks_start_from_the_documented_settings(title: str) -> None:
 
 
 def update_metrics(method_name: str, backbone_name: str, settings: Any = None) -> list[set[str]]:
-    """What one update of each logs, and of a model to imagine with; traced only, nothing is computed."""
+    """What one update of each logs; traced only, nothing is computed."""
     method = METHODS[method_name].make(settings or METHODS[method_name].config())
     backbone = BACKBONES[backbone_name].make(BACKBONES[backbone_name].config())
 
@@ -426,9 +423,7 @@ def update_metrics(method_name: str, backbone_name: str, settings: Any = None) -
         state = method.init(key, SPEC)
         rewards = method.reward(state, batch.transitions)
         policy = backbone.update(backbone.init(key, SPEC), batch.transitions, rewards, key)
-        model = method.dynamics
-        imagined = model.update(model.init(key, SPEC), state, batch.transitions)[1] if model else {}
-        return method.update(state, batch, key)[1], policy[1], imagined
+        return method.update(state, batch, key)[1], policy[1]
 
     return [set(metrics) for metrics in jax.eval_shape(update, jax.random.key(0))]
 
@@ -449,14 +444,9 @@ def test_every_metric_of_a_backbone_is_documented(backbone: str) -> None:
     assert names(text, "metric") == update_metrics("observed", backbone)[1]
 
 
-def test_every_metric_of_imagined_steps_is_documented() -> None:
-    logged = {*update_metrics("grd", "sac")[2], "imagined_share"}
-    assert names(section(IMAGINED, "Logged metrics"), "metric") == logged
-
-
 @pytest.mark.slow
 def test_the_metrics_page_has_what_a_run_logs(trained: Path) -> None:
-    entries = logs.read(RunFolder.open(trained).metrics)
+    entries = RunFolder.open(trained).read_metrics()
     for kind, title in (("train", "Training lines"), ("eval", "Evaluation lines")):
         logged = {name for entry in entries if entry["kind"] == kind for name in entry}
         assert names(section(METRICS, title), "metric") == logged - {"step", "kind"}

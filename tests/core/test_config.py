@@ -26,6 +26,11 @@ def test_a_whole_training_survives_json(method: str, backbone: str) -> None:
     assert Config.from_dict(data).seeds == [3, 4]
 
 
+def test_a_training_from_when_steps_were_imagined_is_still_read() -> None:
+    config = Config(EnvConfig("HalfCheetah-v4"))
+    assert Config.from_dict({**config.to_dict(), "imagine": {"share": 0.5, "after": 500}}) == config
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [

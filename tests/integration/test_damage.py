@@ -181,6 +181,16 @@ def test_another_type_in_a_checkpoint_is_refused(name: str, copy: Run) -> None:
     )
 
 
+def test_a_run_that_learned_from_imagined_steps_is_read_but_not_resumed(copy: Run) -> None:
+    """Once they were an option: to go on without them would be another training."""
+    write_json(copy.config, copy.read_config() | {"imagine": {"share": 0.5, "after": 500}})
+    loaded = checkpoint.load(copy.checkpoints)
+    loaded.tree["agent.imagination.updates"] = np.int32(7)
+    checkpoint.save(copy.checkpoints, 2000, loaded.tree, loaded.meta, 1)
+    assert apportion("show", copy.path).code == 0
+    refused(apportion("resume", copy.path), 1, "it learned from imagined steps")
+
+
 def test_a_checkpoint_of_another_iteration_is_refused(copy: Run) -> None:
     for file in copy.checkpoints.iterdir():
         arrays, note = read_arrays(file)

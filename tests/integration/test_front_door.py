@@ -18,7 +18,7 @@ from apportion.core.spec import BLOCKS
 from apportion.envs.factories import name_factory
 from apportion.envs.make import EnvConfig, make
 from apportion.front.choosing import Job
-from apportion.runs import checkpoint, logs
+from apportion.runs import checkpoint
 from apportion.runs.folder import RunFolder
 from apportion.training import loop
 from driver import GREENHOUSE, TINY, Answer, Run, apportion, assert_same_run
@@ -65,7 +65,7 @@ def test_curves_and_metrics_are_those_of_the_summary_and_the_log(run: door.Run) 
     assert run.summary() == answer
     assert (run.steps.tolist(), run.returns.tolist()) == (answer["steps"], answer["returns"])
     assert run.seeds == [0, 1]
-    lines, records = logs.read(run.folder.metrics), run.metrics()
+    lines, records = run.folder.read_metrics(), run.metrics()
     assert [(each["lane"], each["seed"]) for each in records] == [(0, 0), (1, 1)] * len(lines)
     for line, record in zip([line for line in lines for _ in (0, 1)], records, strict=True):
         assert (record["step"], record["kind"]) == (line["step"], line["kind"])

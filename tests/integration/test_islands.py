@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import faulty_envs
-from apportion.runs import checkpoint, logs
+from apportion.runs import checkpoint
 from apportion.runs.folder import read_json
 from driver import Run, apart, apportion, arrays, assert_same_run, records, resume, tiny, train
 from faulty_envs import episode_seed, evaluation_seed
@@ -64,7 +64,7 @@ def test_the_log_show_and_report_say_who_is_frozen_since_when_and_why(
     failing: tuple[Run, list[str]], tmp_path: Path
 ) -> None:
     run, _ = failing
-    frozen = [line for line in logs.read(run.metrics) if "frozen" in line]
+    frozen = [line for line in run.read_metrics() if "frozen" in line]
     assert {line["step"] for line in frozen} == set(range(FROZEN_SINCE, 1201, 200))
     for line in frozen:
         assert line["frozen"] == [0.0, 1.0]

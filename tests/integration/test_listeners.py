@@ -27,7 +27,7 @@ def test_a_callback_hears_every_line_and_may_stop_the_training(out: Path) -> Non
     run = door.train(GREENHOUSE, "grd", steps=2000, callback=listen, **more)
     status = run.summary()["status"]
     assert (status["state"], status["step"] < 2000) == ("stopped", True)
-    assert sorted(map(str, heard)) == sorted(map(str, logs.read(run.folder.metrics)))
+    assert sorted(map(str, heard)) == sorted(map(str, run.folder.read_metrics()))
     later: list[dict[str, Any]] = []
     assert run.resume(callback=later.append, quiet=True).summary()["status"]["state"] == "finished"
     assert {line["step"] for line in later} > {2000}
@@ -61,11 +61,11 @@ def test_wandb_gets_means_and_lanes(
     for name, value in {"WANDB_MODE": "offline", "WANDB_DIR": str(tmp_path), "WANDB_SILENT": "true"}.items():
         monkeypatch.setenv(name, value)
     with WandbLog(greenhouse_run.path, greenhouse_run.read_config()) as log:
-        for line in logs.read(greenhouse_run.metrics):
+        for line in greenhouse_run.read_metrics():
             log(line)
         shown = dict(log._open.summary)
         config = dict(log._open.config)
-    lanes = logs.read(greenhouse_run.metrics)[-1]["return"]
+    lanes = greenhouse_run.read_metrics()[-1]["return"]
     assert shown["eval/return"] == pytest.approx(sum(lanes) / 2)
     assert [shown[f"eval/return/lane{lane}"] for lane in (0, 1)] == lanes
     assert config["method"]["name"] == "grd"

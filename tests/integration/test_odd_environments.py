@@ -9,7 +9,6 @@ import pytest
 import apportion as door
 from apportion.envs.lane import _success
 from apportion.graph.certificate import Doubt
-from apportion.runs import logs
 from apportion.runs.summary import summarise
 from driver import EPISODE, Run, apportion, arrays, records, remarks, tiny, train
 
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 def _train(env: str, out: Path, *flags: str) -> Run:
     run = train(out, f"odd_envs:{env}-v0", *tiny("grd", "--workers", "0", *flags))
-    for line in logs.read(run.metrics):
+    for line in run.read_metrics():
         if line["kind"] == "train":
             assert None not in [value for lanes in list(line.values())[2:] for value in lanes], line
     assert all(np.isfinite(array).all() for array in arrays(run).values())
@@ -106,7 +105,7 @@ def test_there_is_no_correlation_and_the_return_error_leads(late: tuple[Run, str
     assert data["reward_correlation"] is None
     assert data["reward_correlation_per_lane"] == [None, None]
     assert all(np.isfinite(data["return_error_per_lane"]))
-    evaluations = [line for line in logs.read(run.metrics) if line["kind"] == "eval"]
+    evaluations = run.evaluations()
     assert all(line["episode_correlation"] == [None, None] for line in evaluations)
     table = apportion("show", run.path).out
     assert table.index("return error") < table.index("reward correlation")

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from apportion.core.spec import BLOCKS
-from apportion.runs import logs
 from apportion.runs.folder import read_json
 from apportion.training.presets import preset
 from driver import EPISODE, GREENHOUSE, Answer, Run, apportion, tiny, train
@@ -34,7 +33,7 @@ def test_the_config_holds_every_setting_given_or_not(greenhouse_run: Run) -> Non
 
 
 def test_metrics_have_lines_of_training_and_of_evaluation(greenhouse_run: Run) -> None:
-    lines = logs.read(greenhouse_run.metrics)
+    lines = greenhouse_run.read_metrics()
     training = [line for line in lines if line["kind"] == "train"]
     evaluations = [line for line in lines if line["kind"] == "eval"]
     assert [line["step"] for line in training] == list(range(400, 2001, 200))  # the warm-up has no updates
@@ -76,7 +75,7 @@ def test_show_prints_one_json_object_with_the_promised_keys(greenhouse_run: Run)
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.count("\n") == 1
     data = answer.json
-    evaluations = [line for line in logs.read(greenhouse_run.metrics) if line["kind"] == "eval"]
+    evaluations = greenhouse_run.evaluations()
     assert data["steps"] == EVALUATIONS
     assert data["returns"] == [[line["return"][lane] for line in evaluations] for lane in (0, 1)]
     assert data["final_return"] == evaluations[-1]["return"]

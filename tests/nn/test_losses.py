@@ -11,7 +11,6 @@ from scipy import stats
 
 from apportion.core.types import Edges
 from apportion.nn import losses
-from apportion.nn.losses import Mixture
 from builders import lane, segments
 
 _mixture_nll = jax.jit(jax.value_and_grad(losses.mixture_nll, argnums=(0, 1, 2, 3)))
@@ -81,18 +80,3 @@ def test_sparsity_loss_is_finite_for_edges_that_are_all_but_certain() -> None:
     loss, gradient = jax.value_and_grad(losses.sparsity_loss)(logits, jnp.ones(5))
     assert np.isfinite(loss)
     assert all(np.isfinite(block).all() for block in gradient)
-
-
-RNG = np.random.default_rng(0)
-MIXTURE = Mixture(*(jnp.asarray(RNG.normal(size=(5, 3)), jnp.float32) for _ in range(3)))  # [N, K]
-
-
-def test_what_is_drawn_has_the_mean_and_the_spread_of_the_mixture() -> None:
-    keys = jax.random.split(jax.random.key(0), 20_000)
-    drawn = np.asarray(jax.jit(jax.vmap(lambda key: losses.draw(MIXTURE, key)))(keys))
-    weights = np.asarray(jax.nn.softmax(MIXTURE.logits, axis=-1))
-    mean = (weights * MIXTURE.means).sum(axis=-1)
-    squares = np.exp(2 * MIXTURE.log_stds) + (MIXTURE.means - mean[:, None]) ** 2
-    spread = np.sqrt((weights * squares).sum(axis=-1))
-    np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=0.05 * spread.max())
-    np.testing.assert_allclose(drawn.std(axis=0), spread, rtol=0.05)

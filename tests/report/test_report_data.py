@@ -21,7 +21,6 @@ from apportion.report.episodes import Extra, dead_dimensions, episodes, shown_di
 from apportion.report.overview import curves, sentence
 from apportion.report.page import LIMIT, Written, labels, make_page, read_names, renamed
 from apportion.report.structure import Drivers, drivers, structure
-from apportion.runs import logs
 from apportion.runs.folder import RunFolder
 from apportion.runs.summary import certificates_in_words, credit_in_words, misses_in_words, summarise
 from synthetic_runs import HOSTILE, Recipe, make_run, make_spec
@@ -206,7 +205,7 @@ def test_without_true_rewards_of_steps_there_is_no_curve_of_correlations(tmp_pat
     run = make_run(tmp_path / "run", Recipe(paid_at_end=True))
     data = summarise(run)
     assert (data["step_rewards"], data["reward_correlation"]) == (False, None)
-    evaluations = [entry for entry in logs.read(run.metrics) if entry["kind"] == "eval"]
+    evaluations = run.evaluations()
     names = [metric["name"] for metric in curves(evaluations, 3)["metrics"]]
     assert names[:2] == ["return", "return_error"]
     assert not set(names) & {"reward_correlation", "episode_correlation"}

@@ -302,7 +302,7 @@ def _report(step: int, *returns: float) -> Report:
     scores: NDArray[np.float64] = np.array(returns)
     evaluation = Evaluation(scores, *[scores] * 7, step_rewards=scores > 0, episodes=[])
     agent = AgentState(np.full((len(returns), 3), step), np.full(len(returns), step), scaling=None)
-    return Report(step, evaluation, {}, np.ones((len(returns), 2)), agent, np.isnan(scores))
+    return Report(step, evaluation, {}, agent, np.isnan(scores))
 
 
 def _best(*reports: Report) -> Best:

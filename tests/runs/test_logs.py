@@ -11,7 +11,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 from apportion.runs.atomic import sealed
 from apportion.runs.listeners import Events
-from apportion.runs.logs import MetricsLog, examine, read
+from apportion.runs.logs import MetricsLog, examine
 from disks import small_files
 
 
@@ -23,7 +23,7 @@ def write_steps(log: MetricsLog, *steps: int) -> None:
 
 def test_lines_are_read_back_and_what_is_not_finite_is_null(tmp_path: Path) -> None:
     log = MetricsLog(tmp_path / "metrics.jsonl")
-    assert log.restore(b"", 0) == read(log.path) == []
+    assert log.restore(b"", 0) == examine(log.path).entries == []
     values = {
         "a": jnp.array([0.5, jnp.nan]),
         "b": np.float32(2),
@@ -33,7 +33,7 @@ def test_lines_are_read_back_and_what_is_not_finite_is_null(tmp_path: Path) -> N
     }
     log.write(10, "train", values)
     wanted = {"a": [0.5, None], "b": 2.0, "c": 3, "d": None, "e": [None, 1.0]}
-    assert read(log.path) == [{"step": 10, "kind": "train", **wanted}]
+    assert examine(log.path).entries == [{"step": 10, "kind": "train", **wanted}]
     json.loads(log.path.read_text(), parse_constant=pytest.fail)
 
 
@@ -46,7 +46,7 @@ def test_a_resumed_log_equals_one_never_stopped(tmp_path: Path, torn: bytes) -> 
     write_steps(resumed, 30)
     with resumed.path.open("ab") as file:
         file.write(torn)
-    assert [entry["step"] for entry in read(resumed.path)] == [10, 10, 20, 20, 30, 30]
+    assert [entry["step"] for entry in examine(resumed.path).entries] == [10, 10, 20, 20, 30, 30]
     assert resumed.restore(saved, 20) == []
     write_steps(resumed, 30, 40)
     assert resumed.path.read_bytes() == straight.path.read_bytes()
@@ -65,10 +65,10 @@ def test_an_evaluation_without_a_word_of_success_has_none_where_others_speak_of_
     """Some environments report success only when there is one."""
     log = MetricsLog(tmp_path / "metrics.jsonl")
     write_steps(log, 10)
-    assert "success" not in read(log.path)[-1]
+    assert "success" not in examine(log.path).entries[-1]
     log.write(20, "eval", {"return": [1.0, None], "success": [0.5, None]})
     write_steps(log, 30)
-    rates = [entry["success"] for entry in read(log.path) if entry["kind"] == "eval"]
+    rates = [entry["success"] for entry in examine(log.path).entries if entry["kind"] == "eval"]
     assert rates == [[0.0, None], [0.5, None], [0.0, None]]
 
 

@@ -94,10 +94,9 @@ def test_training_finds_the_exact_graph_of_the_greenhouse() -> None:
         *_, last = online(config, pool)
         truth = pool.spec.true_graph
     report = last.reports[-1]
-    assert report.edges is not None
     assert truth is not None
     for name in BLOCKS:
-        for lane in report.edges[name]:
+        for lane in report.beliefs[name]:
             np.testing.assert_array_equal(lane, getattr(truth, name), err_msg=name)
 
 

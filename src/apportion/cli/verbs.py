@@ -30,7 +30,7 @@ from apportion.runs.listeners import Listener, WandbLog
 from apportion.runs.policy import EvaluationSettings, check_export, evaluate_run, export_policy, read_policy
 from apportion.runs.settings import Checkpoints, read_settings
 from apportion.training.presets import default_backbone
-from apportion.training.settings import Config, Imagine, Schedule
+from apportion.training.settings import Config, Schedule
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,6 @@ def _train_settings(argv: list[str]) -> tuple[Any, Config]:
         seed=args.seed,
         lanes=args.seeds,
         normalise=args.normalise,
-        imagine=args.imagine,
     )
     return args, config
 
@@ -112,7 +111,6 @@ def _train_flags(config: Config) -> Any:
         wandb: Flag = False
         """Also log to Weights & Biases: the extra `wandb`."""
         output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
-        imagine: Imagine = config.imagine
         schedule: tyro.conf.OmitArgPrefixes[Schedule] = config.schedule
         checkpoints: tyro.conf.OmitArgPrefixes[Checkpoints] = field(default_factory=Checkpoints)
         env: _EnvFlags = field(default_factory=_EnvFlags)

@@ -145,22 +145,6 @@ class Revision(NamedTuple):
     shown: tuple[Record, ...] = ()  # segments from elsewhere, in the environment's units; numbered below 0
 
 
-class Imagined(NamedTuple):
-    """Where steps lead that nobody has taken."""
-
-    next_observation: Float[Array, "B S"]
-    terminated: Bool[Array, "B"]
-
-
-class Dynamics(NamedTuple):
-    """What a method knows, or can learn, of where steps lead. Its state stands beside the method's, which it
-    reads: so nothing is learned or kept that nobody asked for."""
-
-    init: Callable[[PRNGKeyArray, Spec], State]
-    update: Callable[[State, State, Transitions], tuple[State, Metrics]]  # of its own state and the method's
-    imagine: Callable[[State, State, Float[Array, "B S"], Float[Array, "B A"], PRNGKeyArray], Imagined]
-
-
 class GraphView(NamedTuple):
     """What a method with a causal graph says of it."""
 
@@ -184,8 +168,7 @@ class Method(NamedTuple):
     """Turns sums of reward into a reward for each step. Pure functions of an explicit state.
 
     Most methods need the first four only. Those that judge a step by its whole segment have `credit`: what it
-    gives to the segments of an update is kept in the replay, and comes back as Transitions.credit. Those with
-    a model of the environment offer it as `dynamics`.
+    gives to the segments of an update is kept in the replay, and comes back as Transitions.credit.
     """
 
     init: Callable[[PRNGKeyArray, Spec], State]
@@ -197,7 +180,6 @@ class Method(NamedTuple):
     graph: GraphView | None = None
     memory: EpisodeMemory | None = None
     revision: Revision | None = None
-    dynamics: Dynamics | None = None  # for training.imagination
     rescale: Rescale | None = None
 
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from apportion import backbones
 from apportion.backbones import BACKBONES
 from apportion.core.config import check, from_dict, nearest, to_dict
 from apportion.runs.atomic import plain
@@ -18,7 +17,7 @@ Parts = dict[str, Any]  # groups of settings, by the first word of their flags
 
 _UNPREFIXED = ("whole", "schedule", "checkpoints", "fitting")  # whose flags stand by themselves: --steps
 # Where a Config has its groups.
-_FIELDS = {name: name for name in ("env", "imagine", "schedule")}
+_FIELDS = {name: name for name in ("env", "schedule")}
 _FIELDS |= {name: f"{name}_config" for name in ("method", "backbone")}
 
 
@@ -90,13 +89,10 @@ def with_settings(parts: Parts, settings: Mapping[str, Any]) -> Parts:
 def starting_point(env_id: str, method: str, backbone: str, start: str) -> Config:
     """What suits the task, or what was published."""
     check(backbone != NO_POLICY, f"unknown backbone {backbone!r}{nearest(backbone, BACKBONES)}")
-    entry = backbones.find(backbone)
-    check(
-        not entry.make(entry.config()).offline,
-        f"{backbone} learns from logged episodes: `apportion fit LOG --backbone {backbone}`",
-    )
     check(start in PRESETS, f"unknown preset {start!r}{nearest(start, PRESETS)}")
     config = preset(env_id, method, backbone)
+    logged = f"{backbone} learns from logged episodes: `apportion fit LOG --backbone {backbone}`"
+    check(not config.from_log, logged)
     return paper(config) if start == "paper" else config
 
 

@@ -39,8 +39,3 @@ METHODS: dict[str, Entry[Method]] = {
 def find(name: str) -> Entry[Method]:
     """A method by its name here, or a user's own by module:name."""
     return registry.find("method", name, METHODS, Method)
-
-
-def with_dynamics() -> list[str]:
-    """Those that have a model of where steps lead."""
-    return [name for name, entry in METHODS.items() if entry.make(entry.config()).dynamics is not None]

@@ -22,7 +22,7 @@ SCORES = ("return", "success")
 
 # What does not make another method of a method: how long, how often looked at, and with how many hands.
 _BESIDE_THE_POINT = ("steps", "evaluate_every", "evaluation_episodes", "overlap", "workers", "strict")
-SECTIONS = ("method", "backbone", "schedule", "normalise", "imagine")  # beside `env`
+SECTIONS = ("method", "backbone", "schedule", "normalise")  # beside `env`
 _ENV_IN_PRACTICE = ("timeout", "restarts")
 
 

@@ -271,6 +271,8 @@ def read_training(folder: Path, config: Config, spec: Spec) -> Read:
         wanted = meta["iteration"] * config.schedule.steps_per_iteration
         check(wanted == loaded.step, f"iteration {meta['iteration']} ends at step {wanted}")
         check("log" in loaded.tree, "log is missing")
+        imagined = "agent.imagination.updates" in loaded.tree
+        check(not imagined, "it learned from imagined steps: an earlier version of apportion resumes it")
         for name, entries in (("restarts", faults["restarts"]), ("reasons", faults["reasons"])):
             check(len(entries) == config.lanes, f"faults.{name} must have {config.lanes} entries")
         inside = all(0 <= lane < config.lanes for lane, _ in faults["frozen"])

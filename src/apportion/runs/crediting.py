@@ -184,14 +184,13 @@ def credit_by(
     """Plain data for JSON: a row for each value of the column, the largest credit first. In the unit of
     outcomes; of yes and no, in episodes that came to a yes."""
     credit = need_credit(run)
-    source = read_facts(run)["data"] if data is None else data
-    rows, log = read_for(run, source, embed=embed)
+    rows, log = read_for(run, data, embed)
     spec, learned = run.read_spec(), None
     if not credit.alone:
         learned = read_learned(run).mean_rewards(records_of(spec, log))
     return {
         "run": str(run.path),
-        "data": source,
+        "data": rows.source,
         "by": by,
         "unit": "outcome" if log.answers is None else "yes",
         "episodes": len(rows.lengths),

@@ -182,7 +182,7 @@ def _episodes(explainer: Explainer, selection: Selection) -> tuple[str, list[lis
     """Where the episodes come from, and those of each lane."""
     config, spec, run, path = explainer.config, explainer.spec, explainer.run, selection.episode
     if path is not None and config.from_log:
-        log = read_for(run, str(path), embed=selection.embed)[1]
+        log = read_for(run, str(path), selection.embed)[1]
         logged = [plain_episode(spec, log, number) for number in range(len(log.totals))]
         return str(path), [logged] * config.lanes
     if path is not None:

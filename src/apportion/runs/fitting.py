@@ -202,6 +202,5 @@ class _Fit:
 
     def _save(self, look: Look, episodes: list[list[Arrays]]) -> None:
         self.run.write_episodes(look.step, episodes)
-        settings = as_data(self.config, Checkpoints())
-        meta = {"best_looks": look.best, "seconds": self.recorder.seconds, "settings": settings}
+        meta = {"settings": as_data(self.config, Checkpoints())}
         checkpoint.save(self.run.checkpoints, look.step, {"agent": look.agent}, meta, keep=1)

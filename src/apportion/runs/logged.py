@@ -72,15 +72,15 @@ def records_of(spec: Spec, log: Log) -> list[Record]:
     return [Record(*each, number) for number, each in enumerate(every)]
 
 
-def read_for(run: RunFolder, data: str, tell: Tell = silent, embed: str | None = None) -> tuple[Rows, Log]:
-    """Other data in the way that the run's own were read; outcomes are NaN where they are not known. An
-    embedder of somebody's own is code: it is imported only where it was named again, by `embed`."""
-    rows, as_log = reader_for(run, data, tell, embed)
+def read_for(run: RunFolder, data: str | None, embed: str | None = None) -> tuple[Rows, Log]:
+    """The run's own data, or others in the way that those were read; outcomes are NaN where they are not
+    known. An embedder of somebody's own is code: it is imported only where it was named again, by `embed`."""
+    rows, as_log = reader_for(run, read_facts(run)["data"] if data is None else data, silent, embed)
     return rows, as_log(rows)
 
 
 def reader_for(
-    run: RunFolder, data: str, tell: Tell = silent, embed: str | None = None
+    run: RunFolder, data: str, tell: Tell, embed: str | None
 ) -> tuple[Rows, Callable[[Rows], Log]]:
     """The same, with what makes a log of some of the episodes: of all, it may be many times as large."""
     facts = read_facts(run)

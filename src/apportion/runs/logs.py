@@ -62,11 +62,6 @@ class MetricsLog:
         ]
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """What can be read of a metrics file, by step."""
-    return examine(path).entries
-
-
 def newest(path: Path) -> list[dict[str, Any]]:
     """The last few lines, for those who only want to know how far a run is: it may be growing, or its disk
     may be gone for now."""

@@ -20,7 +20,7 @@ from apportion.envs.spaces import learners_actions
 from apportion.runs.credit import INTERVAL, Credit, need_credit
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import Learned, read_learned
-from apportion.runs.logged import read_facts, read_for, records_of
+from apportion.runs.logged import read_for, records_of
 from apportion.runs.policy import EvaluationSettings, read_policy
 from apportion.training import devices, off_policy
 from apportion.training import scaling as scales
@@ -212,13 +212,13 @@ def evaluate_fit(
 ) -> dict[str, Any]:
     """Of a run with a policy, or of an exported one, by the run's own log or by another with its columns. It
     can `play` so many episodes, too, where a Minari data set names its environment."""
-    learned, credit, facts, spec = read_learned(run), need_credit(run), read_facts(run), run.read_spec()
+    learned, credit, spec = read_learned(run), need_credit(run), run.read_spec()
     check(
         policy is not None or learned.config.has_policy,
         f"{run.path} has no policy: fit it with --backbone iql, or name an exported one by --policy",
     )
-    data = facts["data"] if data is None else data
-    log = read_for(run, data)[1]
+    rows, log = read_for(run, data)
+    data = rows.source
     check(play >= 0, f"--play {play} must be 0 or more")
     check(not play or policy is None, "--play is for the run's own policies: leave --policy out")
     check(

@@ -262,7 +262,7 @@ class _Training:
         self.best = checkpoint.better(self.best, report)
         scores: dict[str, Any] = {
             **evaluation.scores,
-            "policy_mask_on": report.policy_mask.mean(axis=1),
+            "policy_mask_on": report.beliefs["policy_mask"].mean(axis=1),
             **_frozen(report.frozen),
             "step_rewards": evaluation.step_rewards,
         }
@@ -276,8 +276,7 @@ class _Training:
         last = step >= schedule.iterations * schedule.steps_per_iteration
         files: dict[str, Write] = {}
         if last or _thinned(step, schedule, EDGE_SNAPSHOTS):
-            edges = {**report.edges, "policy_mask": report.policy_mask}
-            files[self.run.edges.name] = partial(self.run.write_edges, step, edges)
+            files[self.run.edges.name] = partial(self.run.write_edges, step, report.beliefs)
         if last or _thinned(step, schedule, EPISODE_SNAPSHOTS):
             kept = [lane[:2] for lane in report.evaluation.episodes]
             files[self.run.episodes.name] = partial(self.run.write_episodes, step, kept)

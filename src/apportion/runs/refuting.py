@@ -19,7 +19,7 @@ from apportion.runs.credit import MOST_BEHIND, STEPS, fit_credit, need_credit, r
 from apportion.runs.fitting import FEWEST, set_aside
 from apportion.runs.folder import RunFolder
 from apportion.runs.learned import read_learned
-from apportion.runs.logged import read_facts, read_for, records_of, spec_of
+from apportion.runs.logged import read_for, records_of, spec_of
 from apportion.runs.summary import fit_warnings
 
 RANDOM = "(random)"  # the column that is added
@@ -62,12 +62,10 @@ def refute(
     run: RunFolder, data: str | None, draws: int, tell: Tell = silent, embed: str | None = None
 ) -> dict[str, Any]:
     """Plain data for JSON: of each case, what each draw came to, and a sentence on all."""
-    credit, source = need_credit(run), read_facts(run)["data"] if data is None else data
-    log = read_for(run, source, embed=embed)[1]
-    check(bool(np.isfinite(log.totals).all()), f"{source}: outcomes are missing: fill them in")
-    check(
-        len(log.totals) >= 2 * FEWEST, f"{source} holds {len(log.totals)} episodes: {2 * FEWEST} are needed"
-    )
+    credit, (rows, log) = need_credit(run), read_for(run, data, embed)
+    check(bool(np.isfinite(log.totals).all()), f"{rows.source}: outcomes are missing: fill them in")
+    few = f"{rows.source} holds {len(log.totals)} episodes: {2 * FEWEST} are needed"
+    check(len(log.totals) >= 2 * FEWEST, few)
     order = np.random.default_rng(0).permutation(len(log.totals))
     lengths = np.array([len(each) for each in log.actions])
     some = order[: 1 + int(np.searchsorted(np.cumsum(lengths[order]), STEPS))]
@@ -91,7 +89,7 @@ def refute(
     refuted = [name for name in cases if _refuted(cases[name], name)]
     return {
         "run": str(run.path),
-        "data": source,
+        "data": rows.source,
         "draws": draws,
         "cases": cases,
         "refuted": refuted,

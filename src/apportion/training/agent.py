@@ -35,19 +35,11 @@ class Awaited(NamedTuple):
     at: Int[Array, ""]  # the iteration after which it counts; -1: nothing is awaited
 
 
-class Imagination(NamedTuple):
-    """The method's model of where steps lead, while it learns for imagined steps."""
-
-    model: State
-    updates: Int[Array, ""]  # so many have been made
-
-
 class AgentState(NamedTuple):
     method: State
     backbone: State
     scaling: Scaling | None  # None: observations and rewards as they come
     awaited: Awaited | None = None  # None for methods that never look
-    imagination: Imagination | None = None  # None where nobody imagines
 
 
 class PolicyBatch(NamedTuple):
@@ -59,23 +51,13 @@ class PolicyBatch(NamedTuple):
 
 
 def init(
-    method: Method,
-    backbone: Backbone,
-    key: PRNGKeyArray,
-    spec: Spec,
-    scaling: Scaling | None,
-    imagines: bool = False,
+    method: Method, backbone: Backbone, key: PRNGKeyArray, spec: Spec, scaling: Scaling | None
 ) -> AgentState:
     method_key, backbone_key = random.split(key)
-    model, awaited, imagination = method.init(method_key, spec), None, None
+    model, awaited = method.init(method_key, spec), None
     if method.revision is not None:
         awaited = Awaited(method.revision.findings(model), scaling, jnp.asarray(-1, jnp.int32))
-    if imagines:
-        assert method.dynamics is not None
-        # A child beside the two above, which stay what they are without it.
-        dynamics = method.dynamics.init(random.fold_in(key, 2), spec)
-        imagination = Imagination(dynamics, jnp.zeros((), jnp.int32))
-    return AgentState(model, backbone.init(backbone_key, spec), scaling, awaited, imagination)
+    return AgentState(model, backbone.init(backbone_key, spec), scaling, awaited)
 
 
 def update_model(

@@ -40,7 +40,7 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
     def all_it_does(key: PRNGKeyArray) -> dict[str, Any]:
         batch = _batch(wanted, spec, batch_size, key)
         state = method.init(key, spec)
-        found = _learned("", state, method.update(state, batch, key))
+        found = _learned(state, method.update(state, batch, key))
         found["reward"] = method.reward(state, batch.transitions)
         if method.policy_mask is not None:
             found["policy_mask"] = method.policy_mask(state)
@@ -50,26 +50,17 @@ def check_method(name: str, method: Method, spec: Spec, batch_size: int) -> None
             found["credit"] = method.credit(state, batch.segments)
         if method.rescale is not None:
             found["rescaled"] = method.rescale(state, jnp.ones(()), jnp.zeros(()))
-        if (dynamics := method.dynamics) is not None:
-            steps, own = batch.transitions, dynamics.init(key, spec)
-            found |= _learned("dynamics.", own, dynamics.update(own, state, steps))
-            imagined = dynamics.imagine(own, state, steps.observation, steps.action, key)
-            found |= {f"dynamics.imagine.{part}": each for part, each in imagined._asdict().items()}
         return found
 
     found = _shapes(whose, all_it_does)
     _check_state(whose, found)
     _check_form(f"{whose}: rescale", found["state"], found.get("rescaled", found["state"]))
-    if method.dynamics is not None:
-        _check_state(f"{whose}: dynamics", found, "dynamics.")
     states, actions = spec.observation_size, spec.action_size
     shapes = {
         "reward": (batch_size,),
         "policy_mask": (states,),
         "credit": (wanted.segments, spec.max_segment_steps),
         **{f"edges.{block}": shape for block, shape in block_shapes(states, actions).items()},
-        "dynamics.imagine.next_observation": (batch_size, states),
-        "dynamics.imagine.terminated": (batch_size,),
     }
     for what, shape in shapes.items():
         if what in found:
@@ -86,7 +77,7 @@ def _check_backbone(name: str, backbone: Backbone, spec: Spec) -> None:
         if backbone.log_density is not None:
             density = backbone.log_density(state, steps.observation, steps.action)
             steps = steps._replace(acted=Acted(density, steps.terminated, steps.terminated))
-        found = _learned("", state, backbone.update(state, steps, steps.paid, key))
+        found = _learned(state, backbone.update(state, steps, steps.paid, key))
         action = backbone.act(state, steps.observation[0], key, True)
         return found | {"actor": backbone.actor(state), "action": action}
 
@@ -108,8 +99,8 @@ def _batch(sampling: Sampling, spec: Spec, batch_size: int, key: PRNGKeyArray) -
     return replays.gather(replay, jax.tree.map(lambda x: x[0], drawn), spec.max_segment_steps)
 
 
-def _learned(part: str, before: State, updated: tuple[State, Metrics]) -> dict[str, Any]:
-    return {f"{part}state": before, f"{part}after": updated[0], f"{part}metrics": updated[1]}
+def _learned(before: State, updated: tuple[State, Metrics]) -> dict[str, Any]:
+    return {"state": before, "after": updated[0], "metrics": updated[1]}
 
 
 def _shapes(whose: str, function: Any) -> dict[str, Any]:
@@ -118,10 +109,10 @@ def _shapes(whose: str, function: Any) -> dict[str, Any]:
         return jax.eval_shape(function, key)
 
 
-def _check_state(whose: str, found: dict[str, Any], part: str = "") -> None:
+def _check_state(whose: str, found: dict[str, Any]) -> None:
     """The state keeps its form in an update, and metrics are single numbers."""
-    _check_form(f"{whose}: update", found[f"{part}state"], found[f"{part}after"])
-    for metric, value in found[f"{part}metrics"].items():
+    _check_form(f"{whose}: update", found["state"], found["after"])
+    for metric, value in found["metrics"].items():
         _check_shape(f"{whose}: the metric {metric!r}", value, ())
 
 

@@ -272,8 +272,7 @@ class Report(NamedTuple):
 
     step: int
     evaluation: Evaluation
-    edges: Arrays  # [L, ...] edge probabilities, and doubts of them; none without a graph
-    policy_mask: NDArray[np.float32]  # [L, S]
+    beliefs: Arrays  # [L, ...] edges and doubts of them, where there is a graph, and the policy mask
     agent: AgentState  # [L, ...] as it was, on the host
     frozen: NDArray[np.bool_]  # [L] lanes that stood still
 
@@ -315,10 +314,11 @@ class Evaluator:
         assert self._under_way is None
         model = agent._replace(backbone=None)
         parts = (agent, actor, self._correlate(model, replay, keys), self._beliefs(model))
-        agent, arrays, correlation, edges = jax.device_get(parts)
+        agent, arrays, correlation, graph = jax.device_get(parts)
+        believed = {**graph, "policy_mask": arrays["mask"]}
         self.islands.settle()
         frozen = self.islands.frozen(iteration)
-        report = partial(Report, step, edges=edges, policy_mask=arrays["mask"], agent=agent, frozen=frozen)
+        report = partial(Report, step, beliefs=believed, agent=agent, frozen=frozen)
 
         def judged() -> Report:
             """On the host: meanwhile the training goes on."""

@@ -159,7 +159,7 @@ def _compile_init(config: Config, spec: Spec) -> Callable[[PRNGKeyArray], AgentS
     def init(key: PRNGKeyArray) -> AgentState:
         clocks, returns = config.env.time_up != "pause", backbone.returns is not None
         scaling = scales.unknown(spec, clocks, returns) if config.normalise else None
-        return agents.init(method, backbone, key, spec, scaling, config.imagines)
+        return agents.init(method, backbone, key, spec, scaling)
 
     return jax.jit(jax.vmap(init))
 

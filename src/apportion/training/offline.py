@@ -80,7 +80,6 @@ class Look(NamedTuple):
     plain: NDArray[np.float64]  # [E] and of the mean outcome
     beliefs: Arrays  # [L, ...] edges, doubts and the policy mask
     agent: AgentState  # [L, ...] of each lane's best look so far, on the host
-    best: NDArray[np.int64]  # [L] which look that was
     last: bool
 
     @property
@@ -234,8 +233,8 @@ class _Judging:
         self._beliefs = devices.compiled(partial(beliefs, method), config.lanes)
         self.best: AgentState | None = None
         self.smallest = np.full(config.lanes, np.inf)
-        self.when = np.zeros(config.lanes, np.int64)
-        self.reference, self.progress = self.smallest, self.when  # of the last clear progress
+        # Of the last clear progress.
+        self.reference, self.progress = self.smallest, np.zeros(config.lanes, np.int64)
 
     def look(self, step: int, agent: AgentState, metrics: Metrics, mask: Callable[[Any], Array]) -> Look:
         rewards = self._redistribute(agent, [self.held_out] * self.lanes)
@@ -253,17 +252,16 @@ class _Judging:
         if self.yes_no:
             errors, plain = log_losses(sums, self.paid), log_losses(logit(self.mean), self.paid)
         seen = jax.device_get({**self._beliefs(agent), "policy_mask": jax.vmap(mask)(agent.method)})
-        look = Look(step, metrics, evaluation, errors, plain, seen, agent, self.when, last=False)
+        look = Look(step, metrics, evaluation, errors, plain, seen, agent, last=False)
         self._keep(step, agent, np.nan_to_num(look.unexplained, nan=np.inf))
         assert self.best is not None
-        return look._replace(agent=self.best, best=self.when)
+        return look._replace(agent=self.best)
 
     def _keep(self, step: int, agent: AgentState, error: NDArray[np.float64]) -> None:
         better = error < self.smallest
         now = jax.device_get(agent)
         self.best = now if self.best is None else devices.in_lanes(better, now, self.best)
         self.smallest = np.where(better, error, self.smallest)
-        self.when = np.where(better, step, self.when)
         clearly = error < CLEARLY * self.reference
         self.reference = np.where(clearly, error, self.reference)
         self.progress = np.where(clearly, step, self.progress)

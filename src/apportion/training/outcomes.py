@@ -75,7 +75,7 @@ def _level(totals: Floats, lengths: Floats, records: Sequence[Record]) -> float:
     that was seen and done, by first and last steps, which what is seen may tell, and by ends."""
     if np.all(lengths == lengths[0]):
         return 0.0  # as good as a constant of each step
-    standard = _standardised([_steps(record) for record in records])
+    standard = _standardised([(each.observations[: len(each.actions)], each.actions) for each in records])
     told = [np.concatenate([each.sum(axis=0) / np.sqrt(len(each)), each[0], each[-1]]) for each in standard]
     ended = [float(record.terminated) for record in records]
     without = np.column_stack([lengths, ended, np.stack(told)])
@@ -88,20 +88,15 @@ def _level(totals: Floats, lengths: Floats, records: Sequence[Record]) -> float:
     return float(_weights(beside, totals, found[min(found)])[0])
 
 
-def _standardised(steps: list[Floats]) -> list[Floats]:
-    """[T, 2D] and their squares, both about their means over all steps: so no constant can be made of them,
-    but where a kind of step, such as the last, is special."""
-    every = np.concatenate(steps)
+def _standardised(steps: list[tuple[NDArray[Any], NDArray[Any]]]) -> list[Floats]:
+    """[T, 2D] what was seen [T, S] and done [T, A] and its squares, both about their means over all steps: so
+    no constant can be made of them, but where a kind of step, such as the last, is special."""
+    every = np.column_stack([np.concatenate(part, dtype=np.float64) for part in zip(*steps, strict=True)])
     mean, spread = every.mean(axis=0), every.std(axis=0)
     varies = spread > 1e-9 * np.abs(mean)
     scaled = np.clip((every - mean) * np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0), -10, 10)
     both = np.column_stack([scaled, scaled**2 - np.mean(scaled**2, axis=0)])
-    return np.split(both, np.cumsum([len(each) for each in steps])[:-1])
-
-
-def _steps(record: Record) -> Floats:
-    """[T, S+A] what was seen and done."""
-    return np.column_stack([record.observations[: len(record.actions)], record.actions]).astype(np.float64)
+    return np.split(both, np.cumsum([len(done) for _, done in steps])[:-1])
 
 
 def _missed(seen: Floats, totals: Floats, ridge: float) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from apportion import backbones
+from apportion.backbones import BACKBONES
 from apportion.core.config import check
 from apportion.envs.make import EnvConfig
 from apportion.training.settings import NO_POLICY, Config
@@ -154,13 +154,11 @@ def preset(env_id: str, method: str, backbone: str) -> Config:
 def logged(data: str, method: str, backbone: str = NO_POLICY) -> Config:
     """The settings that fitting to logged episodes starts from; no policy unless a backbone for logs is
     named."""
-    entries = backbones.BACKBONES
-    offline = [name for name, entry in entries.items() if entry.make(entry.config()).offline]
-    check(
-        backbone == NO_POLICY or backbones.find(backbone).make(backbones.find(backbone).config()).offline,
-        f"{backbone} learns by acting: from a log, choose --backbone {', '.join(offline)}",
-    )
-    return with_preset(Config(env=EnvConfig(data), method=method, backbone=backbone), LOGGED)
+    config = Config(env=EnvConfig(data), method=method, backbone=backbone)
+    offline = [name for name, entry in BACKBONES.items() if entry.make(entry.config()).offline]
+    acts = f"{backbone} learns by acting: from a log, choose --backbone {', '.join(offline)}"
+    check(config.from_log, acts)
+    return with_preset(config, LOGGED)
 
 
 def with_preset(config: Config, changes: Preset) -> Config:

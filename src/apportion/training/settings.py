@@ -58,20 +58,6 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Imagine:
-    """How much of what the policy learns from is imagined."""
-
-    share: float = 0.0
-    """Share of imagined steps in the policy's batches; 0: none. The method must have a model: grd has."""
-    after: int = 500
-    """Updates of the model before its steps are used."""
-
-    def __post_init__(self) -> None:
-        check(0 <= self.share <= 1, f"imagine.share={self.share} must be from 0 to 1")
-        at_least(self, "imagine.", after=0)
-
-
-@dataclass(frozen=True)
 class _Saved:
     """What `Config.to_dict` writes; whose settings those of method and backbone are, their names say."""
 
@@ -82,7 +68,6 @@ class _Saved:
     seed: int
     lanes: int
     normalise: bool
-    imagine: Imagine
 
 
 @dataclass(frozen=True)
@@ -98,7 +83,6 @@ class Config:
     seed: int = 0
     lanes: int = 1
     normalise: bool = True
-    imagine: Imagine = field(default_factory=Imagine)
 
     def __post_init__(self) -> None:
         method = methods.find(self.method)
@@ -115,14 +99,6 @@ class Config:
             self.normalise or backbone is None or self.make_backbone().returns is None,
             f"{self.backbone} needs rewards in its own unit: leave out --no-normalise and --preset paper",
         )
-        if self.imagines:  # with a model, for a policy that learns from what others did
-            check(
-                self.make_method().dynamics is not None,
-                f"{self.method} has no model to imagine steps with: leave out --imagine.share, or add "
-                f"--method {' or '.join(methods.with_dynamics())}",
-            )
-            alone = f"{self.backbone} learns only from the steps that it has just taken"
-            check(self.make_backbone().log_density is None, f"{alone}: leave out --imagine.share")
 
     @property
     def seeds(self) -> list[int]:
@@ -145,10 +121,6 @@ class Config:
             f"this run was fitted to logged episodes ({self.env.id}) and has no environment to act in: "
             "`apportion evaluate-offline` judges its policy",
         )
-
-    @property
-    def imagines(self) -> bool:
-        return self.imagine.share > 0
 
     def make_method(self) -> Method:
         return methods.find(self.method).make(self.method_config)
@@ -174,7 +146,6 @@ class Config:
             "seed": self.seed,
             "lanes": self.lanes,
             "normalise": self.normalise,
-            "imagine": to_dict(self.imagine),
         }
 
     def check_actions(self, spec: Spec) -> None:
@@ -189,7 +160,9 @@ class Config:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Config":
         """What `to_dict` wrote; UserError where it is damaged."""
-        found: dict[str, Any] = dict(vars(from_dict(_Saved, data)))
+        # Runs from when policies could learn from imagined steps, too, are still read.
+        known = {part: each for part, each in data.items() if part != "imagine"}
+        found: dict[str, Any] = dict(vars(from_dict(_Saved, known)))
         for part, find in (("method", methods.find), ("backbone", backbones.find)):
             settings = found[part]
             name = settings.pop("name", None)

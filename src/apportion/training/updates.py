@@ -20,25 +20,22 @@ from apportion.core.spec import Spec
 from apportion.core.types import (
     Acted,
     Backbone,
-    Dynamics,
     Method,
     Metrics,
     Returns,
     Sampling,
     Transitions,
-    single_steps,
 )
 from apportion.data import replay as replays
 from apportion.data.replay import Chunk, Draw, Replay
-from apportion.envs.acting import FARTHEST
 from apportion.envs.faults import Faults
 from apportion.nn.lanes import choose
 from apportion.training import agent as agents
 from apportion.training import devices
 from apportion.training import scaling as scales
-from apportion.training.agent import AgentState, Imagination
+from apportion.training.agent import AgentState
 from apportion.training.scaling import Limit
-from apportion.training.settings import Config, Imagine
+from apportion.training.settings import Config
 
 _WATCHED_STEPS = 1024
 
@@ -60,16 +57,14 @@ def updates(
     sampling = dataclasses.replace(wanted, every=every)
     draws = replays.draw(replay, draw_key, sampling, backbone.batch_size, count)
     model_keys, policy_keys = jax.vmap(jax.random.split, out_axes=1)(jax.random.split(update_key, count))
-    # A fourth child: the three above stay what they are where nobody imagines.
-    imagine_keys = jax.random.split(jax.random.fold_in(key, 3), count) if config.imagines else None
     rounds = jax.tree.map(
         lambda x: x.reshape(count // every, every, *x.shape[1:]),
-        (draws.steps, draws.step_segments, policy_keys, imagine_keys),
+        (draws.steps, draws.step_segments, policy_keys),
     )
 
     def one_round(state: tuple[AgentState, Array], x: Any) -> tuple[tuple[AgentState, Array], Metrics]:
         agent, credit = state
-        (steps, step_segments, policy_keys, imagine_keys), segments, model_key = x
+        (steps, step_segments, policy_keys), segments, model_key = x
         now = replay._replace(credit=credit)
         raw = replays.gather(now, Draw(steps, step_segments, segments), spec.max_segment_steps)
         # The first policy update sees the model's transitions, the others their own.
@@ -77,7 +72,9 @@ def updates(
         taken = scales.transitions(agent.scaling, raw.transitions)
         agent, now, metrics = agents.learn(method, agent, now, first, model_key)
         if backbone.log_density is None:
-            agent, found = policy_round(config, limit, agent, taken, policy_keys, imagine_keys)
+            # The model stands still for a round: all of its rewards in one pass.
+            lessons = jax.vmap(partial(agents.policy_batch, method, limit, agent))(taken, policy_keys)
+            agent, found = repeat(partial(agents.update_policy, backbone), agent, lessons)
             metrics |= found
         return (agent, now.credit), metrics
 
@@ -92,30 +89,6 @@ def updates(
         )
         metrics |= found
     return agent, replay, metrics
-
-
-def policy_round(
-    config: Config,
-    limit: Limit,
-    agent: AgentState,
-    steps: Transitions,
-    policy_keys: PRNGKeyArray,
-    imagine_keys: Any,  # None where nobody imagines
-) -> tuple[AgentState, Metrics]:
-    """An update of the policy for each of some batches of steps, a share of which may be imagined: by the
-    policy with which the round begins, in a model that has learned from these batches first."""
-    metrics: Metrics = {}
-    method, backbone = config.make_method(), config.make_backbone()
-    if config.imagines:
-        assert method.dynamics is not None
-        agent, metrics = repeat(partial(learn_model, method.dynamics), agent, steps)
-        mix = partial(with_imagined, config.imagine, method, backbone, agent)
-        steps, share = jax.vmap(mix)(steps, imagine_keys)
-        metrics |= {"imagined_share": jnp.mean(share)}
-    # The model stands still for a round: all of its rewards in one pass.
-    lessons = jax.vmap(partial(agents.policy_batch, method, limit, agent))(steps, policy_keys)
-    agent, policy_metrics = repeat(partial(agents.update_policy, backbone), agent, lessons)
-    return agent, metrics | policy_metrics
 
 
 def watch_rewards(method: Method, agent: AgentState, replay: Replay, key: PRNGKeyArray) -> AgentState:
@@ -212,52 +185,6 @@ def learn_on_policy(
     lesson = agents.policy_batch(method, limit, agent, scales.transitions(agent.scaling, steps), key)
     learned, metrics = agents.update_policy(backbone, agent, lesson)
     return choose(steps.acted.real[0], learned, agent), metrics
-
-
-# --- Imagined steps: model-based policy optimisation (Janner et al., NeurIPS 2019) with branches of one step,
-# in the model that GRD learns. They start at states from the replay; the method rewards them as real ones.
-
-
-def learn_model(dynamics: Dynamics, agent: AgentState, steps: Transitions) -> tuple[AgentState, Metrics]:
-    """One update of the model, by real steps."""
-    before = agent.imagination
-    assert before is not None
-    model, metrics = dynamics.update(before.model, agent.method, steps)
-    return agent._replace(imagination=Imagination(model, before.updates + 1)), metrics
-
-
-def with_imagined(
-    imagine: Imagine,
-    method: Method,
-    backbone: Backbone,
-    agent: AgentState,
-    real: Transitions,
-    key: PRNGKeyArray,
-) -> tuple[Transitions, Float[Array, ""]]:
-    """Real steps, the first of them replaced by steps that the policy takes in the model from the same
-    states; and the share that is."""
-    assert method.dynamics is not None
-    assert agent.imagination is not None
-    size, count = len(real.paid), round(imagine.share * len(real.paid))
-    start = real.observation[:count]
-    act_key, lead_key = jax.random.split(key)
-    seen = start * jnp.broadcast_to(agents.visible(method, agent, start.shape[-1]), start.shape)
-
-    def act(observation: Float[Array, "S"], key: PRNGKeyArray) -> Float[Array, "A"]:
-        return backbone.act(agent.backbone, observation, key, True)
-
-    action = jax.vmap(act)(seen, jax.random.split(act_key, count))
-    found = method.dynamics.imagine(agent.imagination.model, agent.method, start, action, lead_key)
-    after = found.next_observation
-    if agent.scaling is not None:  # no farther than those that anybody can see
-        after = jnp.clip(after, -FARTHEST, FARTHEST)
-    steps = single_steps(start, action, after, found.terminated)
-    ready = agent.imagination.updates >= imagine.after
-
-    def choose(real: Array, imagined: Array) -> Array:
-        return jnp.concatenate([jnp.where(ready, imagined, real[:count]), real[count:]])
-
-    return jax.tree.map(choose, real, steps), ready.astype(jnp.float32) * count / size
 
 
 # --- Which lanes learn, and which are frozen because their losses are no numbers. Whether an update left

@@ -1,5 +1,5 @@
 """GRD in closed form: edges come from regression on all episodes so far, and so does most of the reward; a
-network within the edges learns the rest of it. A dynamics network is learned only where somebody imagines.
+network within the edges learns the rest of it. There is no dynamics network.
 
 Beside it learns a second network that sees everything: also where a step led, and whether it ended the
 episode. Segments held out from both decide which of the two rewards the policy gets (judge.py).
@@ -28,7 +28,6 @@ from apportion.core.types import (
 )
 from apportion.graph import ENOUGH_SEGMENTS, additive, looking
 from apportion.graph.additive import Additive
-from apportion.methods.grd import dynamics
 from apportion.methods.grd import judge as judges
 from apportion.methods.grd.judge import FREE, RESTRICTED, Judge
 from apportion.methods.grd.parts import (
@@ -129,7 +128,6 @@ def make(config: Config) -> Method:
         policy_mask,
         graph=GraphView(known_edges, reads, lambda state: state.looked.doubts),
         revision=_revision(config),
-        dynamics=dynamics.make(config, lambda state: state.edges),
         rescale=rescale,
     )
 

@@ -11,8 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from apportion.core.spec import Spec
 from apportion.core.types import Batch, Edges, GraphView, Method, Metrics, Sampling, Transitions
-from apportion.methods.grd import dynamics, parts
-from apportion.methods.grd.dynamics import predicted
+from apportion.methods.grd import parts
 from apportion.methods.grd.parts import Config, all_edges, compact, reward_mask, shares_on
 from apportion.nn import losses, optimise
 from apportion.nn.networks import MLP, MixtureDynamics
@@ -92,7 +91,6 @@ def make(config: Config) -> Method:
         sampling,
         policy_mask,
         graph=GraphView(edges, reads),
-        dynamics=dynamics.make(config, edges_on, own=lambda state: state.model.dynamics),
         rescale=rescale,
     )
 
@@ -126,8 +124,11 @@ def model_loss(
     rewards = predict_reward(model.reward, mask, x)
     reward_loss = losses.return_loss(rewards, segments)
     to_state = sample_masks(dynamics_key, (on.state_to_state, on.action_to_state), config.temperature)
-    found = predicted(model.dynamics, steps.observation, steps.action, *to_state, config)
-    dynamics_loss = losses.mixture_nll(steps.next_observation, *found)
+    means, log_stds, weights = model.dynamics(
+        steps.observation, steps.action, *to_state, use_identity=config.target_identity
+    )
+    log_stds = jnp.clip(log_stds, *config.log_std_range)
+    dynamics_loss = losses.mixture_nll(steps.next_observation, means, log_stds, weights)
     sparsity_loss = losses.sparsity_loss(model.edges, sparsity)
     metrics = {
         "reward_loss": reward_loss,
