@@ -59,6 +59,18 @@ def test_the_evidence_has_the_slope_that_it_claims():
     assert objective(at)[1] == pytest.approx(numeric, rel=1e-4, abs=1e-4)
 
 
+def test_entries_are_one_input_and_flags_are_several_with_the_chance_of_one():
+    """A one-hot vector, three flags of one owner, and a vector of two numbers."""
+    rng = np.random.default_rng(5)
+    kinds, flags = np.eye(3)[rng.integers(0, 3, 400)], (rng.random((400, 3)) < 0.4).astype(float)
+    rows, owners = np.column_stack([kinds, flags, rng.normal(size=(400, 2))]), np.repeat([0, 1, 2], [3, 3, 2])
+    single = Products.single(Scale.over([rows]), rows, owners)
+    assert [len(set(single.inputs[owners == owner])) for owner in range(3)] == [1, 3, 1]
+    # Three draws of an owner, then of one of its inputs.
+    once = np.array([1 / 3, 1 / 9, 1 / 3])[owners]
+    np.testing.assert_allclose(single.chances(owners)[single.inputs], 1 - (1 - once) ** 3)
+
+
 def test_features_are_products_of_functions_of_different_dimensions():
     rng = np.random.default_rng(2)
     rows = segments(rng, 10)

@@ -237,6 +237,7 @@ class Summed(NamedTuple):
     unit: Floats  # [P]
     sums: Floats  # [E, P]
     lengths: Floats  # [E]
+    chances: Floats  # [I] that inputs matter, before any data
     level: float  # what a step is paid on average
     left: Floats  # [E] what totals differ from that by; of yes and no, these
     base: float  # log odds of yes on the whole; of numbers 0
@@ -245,7 +246,6 @@ class Summed(NamedTuple):
     # segment earn the same, or independently of each other
     yes_no: bool = False
     flips: float = 0.0
-    chances: Floats = np.zeros(0)  # [I] that inputs matter, before any data; where variances are searched
 
     @classmethod
     def of(
@@ -270,7 +270,7 @@ class Summed(NamedTuple):
         # What is the same in every segment, as a first step is, nobody can tell from a constant: it has none.
         same = np.ptp(sums[:, alive], axis=0) <= ROUNDED * np.abs(sums[:, alive]).max(axis=0)
         sums = np.where(same, 0.0, (sums[:, alive] - steps[:, None] * centre[alive]) / unit[alive])
-        kept = (features.take(alive), centre[alive], unit[alive], sums, steps)
+        kept = (features.take(alive), centre[alive], unit[alive], sums, steps, features.chances(None))
         if yes_no:
             size = _LOG_ODDS * float(steps.mean()) ** -0.75
             return cls(*kept, 0.0, totals, _log_odds(totals, 0.0), _LOG_ODDS, size, True)
@@ -297,10 +297,10 @@ class Summed(NamedTuple):
         levels = self.levels() * self.level_scale()
         if self.yes_no:
             sums = self.size * self.sums
-            seen = (self.lengths, levels, self.left, self.base, self.flips)
-            return Problem(self.features, self.chances, sums, *seen)
-        seen = (self.lengths, levels / self.size, self.left / self.size)
-        return Problem(self.features, self.chances, self.sums, *seen)
+            whose = (self.features, self.chances, sums, self.lengths)
+            return Problem(*whose, levels, self.left, self.base, self.flips)
+        whose = (self.features, self.chances, self.sums, self.lengths)
+        return Problem(*whose, levels / self.size, self.left / self.size)
 
     def levels(self) -> Floats:
         """[E, 2] how often each total has what every step earns, and a constant of its own."""

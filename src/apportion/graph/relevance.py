@@ -153,9 +153,7 @@ def _gaussian(covariance: Floats, noise: Floats, totals: Floats) -> Seen:
     return Seen(float(evidence), response, inverse, np.zeros_like(response))
 
 
-def _prior(
-    chances: Floats, relevances: Floats, blocks: Floats, log_noise: float
-) -> tuple[float, Floats]:
+def _prior(chances: Floats, relevances: Floats, blocks: Floats, log_noise: float) -> tuple[float, Floats]:
     """Logarithm of the prior density, up to a constant, and its gradient."""
     kinds = np.stack([relevances, relevances - _IRRELEVANT_AT])
     logs = np.log([chances, 1 - chances]) - 0.5 * kinds**2
