@@ -21,11 +21,12 @@ def test_polya_gamma_has_its_mean_and_variance(tilt: float) -> None:
 
 @pytest.mark.parametrize("flips", [0.0, 0.2])
 def test_sampled_weights_are_those_of_the_integral(flips: float) -> None:
-    """One weight, and a scale: summed up on a grid. With flips, over their share as well."""
+    """One weight, and a scale, where log odds hardly vary by more than 1: summed up on a grid. With flips,
+    over their share as well."""
     rng = np.random.default_rng(1)
     column, base = rng.normal(size=60), -0.5
     totals = (rng.random(60) < flips + (1 - 2 * flips) * expit(base + 2 * column)).astype(np.float64)
-    prior = Prior(column[:, None], 1, 0.5)
+    prior = Prior(column[:, None], 1, 0.5, 1.0)
     drawn, share = bernoulli.sample(prior, totals, base, flips, 1000, np.random.default_rng(2))
     weight, scale = np.meshgrid(np.linspace(-5, 5, 401), np.linspace(-1.5, 1.5, 41))
     chance = np.clip(expit(base + (np.exp(scale) * weight)[..., None] * column), 1e-12, 1 - 1e-12)
@@ -35,6 +36,7 @@ def test_sampled_weights_are_those_of_the_integral(flips: float) -> None:
             np.sum(np.log(np.where(totals > 0, e + (1 - 2 * e) * chance, 1 - e - (1 - 2 * e) * chance)), -1)
             - 0.5 * weight**2
             - 2 * scale**2
+            - 0.5 * (np.exp(scale) * weight * column.std()) ** 2
         )
         for e in shares
     ]
@@ -52,6 +54,8 @@ def test_what_no_total_sees_keeps_its_prior() -> None:
     seen = rng.normal(size=(200, 1))
     columns = np.concatenate([seen, seen], axis=1)  # only the sum of both weights counts
     totals = (rng.random(200) < expit(seen[:, 0])).astype(np.float64)
-    drawn, _ = bernoulli.sample(Prior(columns, 2, 1e-2), totals, 0.0, 0.0, 500, np.random.default_rng(4))
+    drawn, _ = bernoulli.sample(
+        Prior(columns, 2, 1e-2, 10.0), totals, 0.0, 0.0, 500, np.random.default_rng(4)
+    )
     assert np.std(drawn[1:, 0] - drawn[1:, 1]) == pytest.approx(np.sqrt(2), rel=0.15)
     assert np.std(drawn[1:, 0] + drawn[1:, 1]) < 0.5

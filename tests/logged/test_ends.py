@@ -115,9 +115,9 @@ def bare() -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("columns", "states", "terminated"),
     [
-        ({}, ("temp", "pH", "tank", "dose"), "Terminated"),
-        ({"terminated": ""}, ("temp", "pH", "tank", "dose"), None),
-        ({"terminated": "done"}, ("temp", "pH", "tank", "dose"), "done"),
+        ({}, ("step", "temp", "pH", "tank", "dose"), "Terminated"),
+        ({"terminated": ""}, ("step", "temp", "pH", "tank", "dose"), None),
+        ({"terminated": "done"}, ("step", "temp", "pH", "tank", "dose"), "done"),
         ({"states": "t,d"}, ("temp", "tank", "dose"), "Terminated"),
         ({"states": "temp,Terminated"}, ("temp", "Terminated"), "done"),
         ({"states": "temp,Terminated", "actions": "a_0,done"}, ("temp", "Terminated"), None),

@@ -95,9 +95,9 @@ def test_columns_are_guessed_by_name_and_said(tmp_path: Path) -> None:
     rows = [{names.get(key, key): value for key, value in row.items()} for row in data.table(EPISODES)]
     file = data.write_csv(tmp_path / "log.csv", rows)
     log = read(file)
-    assert log.observation_names == ("temp", "pH", "rpm", "remark")
+    assert log.observation_names == ("t", "temp", "pH", "rpm", "remark")
     assert log.action_names == ("a_0",)
-    assert log.notes[0].startswith("Guessed by names: --episode Batch; --step t; --states temp, pH, rpm")
+    assert log.notes[0].startswith("Guessed by names: --episode Batch; --step t; --states t, temp, pH, rpm")
     chosen = read(file, states="te,rpm", actions="", episode="Batch")
     assert chosen.observation_names == ("temp", "rpm")
     assert chosen.action_names == ()
@@ -139,7 +139,7 @@ def test_columns_may_be_left_aside(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match=r"'note' holds .* different texts.* --without"):
         read(file)
-    assert read(file, without="fee,no,rem").observation_names == ("x0", "x1", "x2")
+    assert read(file, without="fee,no,rem").observation_names == ("step", "x0", "x1", "x2")
     with pytest.raises(UserError, match="'x1' is named by --states and left aside by --without"):
         read(file, without="x1,note", states="x0,x1")
     with pytest.raises(UserError, match="no column 'nothing' for --without"):

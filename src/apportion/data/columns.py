@@ -38,7 +38,8 @@ class Columns:
     episode: str | None = None
     """Column that names each row's episode."""
     step: str | None = None
-    """Column that counts an episode's steps; rows are taken as they come when there is none, or by ''."""
+    """Column that counts an episode's steps; rows are taken as they come when there is none, or by ''. If it
+    has numbers, it is a state as well where states are guessed from all that is left."""
     states: str | None = None
     """What was observed: columns as a comma list of names or prefixes, such as s_ or temp,pressure."""
     actions: str | None = None
@@ -152,8 +153,8 @@ def choose(source: str, given: Columns | Choice, known: list[str], paid: bool = 
     free = [name for name in known if name not in taken and name.lower() not in _ENDS]
     actions = _several(source, "actions", given.actions, known, free)
     states = _several(source, "states", given.states, known, [name for name in free if name not in actions])
-    if given.states is None and not states:
-        states = tuple(name for name in free if name not in actions)
+    if given.states is None and not states:  # rewards may depend on when a step was, too
+        states = tuple(name for name in known if name == step or (name in free and name not in actions))
     roles = (("episode", episode), ("outcome", outcome), ("step", step), ("flag of ends", terminated))
     _check_apart(source, states, actions, roles)
     guessed = tuple(field for field in FIELDS if getattr(given, field) is None)
@@ -229,7 +230,7 @@ def _check_apart(
     firsts: dict[str, str] = {}
     for role, name in roles:
         as_well = f"{source}: column {name!r} is the {role}, and cannot be a state or action as well"
-        check(name not in (*states, *actions), as_well)
+        check(name not in actions and (role == "step" or name not in states), as_well)
         first = role if name is None else firsts.setdefault(name, role)
         check(first == role, f"{source}: column {name!r} is the {first}, and cannot be the {role} as well")
     check(bool(states), f"{source} has no column with a state: name them with --states")

@@ -49,6 +49,9 @@ def read(data: str, columns: Columns | Choice, tell: Tell, paid: bool) -> Rows:
     if choice.path is not None:
         return paths.rows_of(data, choice, table, paid)._replace(notes=dialect.notes(path))
     lengths = episode_lengths(data, table[choice.episode])
+    if "states" in choice.guessed:
+        timed = choice.step in choice.states and not np.issubdtype(table[choice.step].dtype, np.number)
+        choice = replace(choice, states=tuple(n for n in choice.states if n != choice.step or not timed))
     if choice.step is not None:
         check_steps(data, choice.step, _as_times(table[choice.step]), np.cumsum(lengths) - lengths)
     rows = of_columns(data, choice, table, lengths, paid)._replace(notes=dialect.notes(path))

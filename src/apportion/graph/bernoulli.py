@@ -122,11 +122,13 @@ def _bends(log_odds: Floats, flips: float) -> tuple[Floats, Floats]:
 
 class Prior(NamedTuple):
     """Of the weights of columns [E, Q]: N(0, 1), but the first `scaled` columns are exp(s) times as large,
-    with s ~ N(0, width²)."""
+    with s ~ N(0, width²); times exp(-½ (d / spread)²), d the standard deviation of log odds over segments:
+    without it nothing bounds them where answers may be flipped."""
 
     columns: Floats
     scaled: int
     width: float
+    spread: float
 
 
 def sample(
@@ -144,6 +146,8 @@ def sample(
     seen, rank = axes[:, kept], int(kept.sum())
     x = np.column_stack([own @ seen, prior.columns[:, prior.scaled :]])
     weights, scale, share, said, most = np.zeros(x.shape[1]), 0.0, flips, totals, 3 * prior.width
+    apart = (x - x.mean(axis=0)) / (prior.spread * len(x) ** 0.5)
+    held = apart.T @ apart
     found, scales, shares = np.zeros((_PER_DRAW * draws, x.shape[1])), *np.zeros((2, _PER_DRAW * draws))
 
     def of_scale(s: float) -> float:
@@ -151,8 +155,10 @@ def sample(
         if not 0 <= flipped <= (1 - DOUBT) / 2:
             return -np.inf
         grown = weights[:rank] * np.exp((s - scale) * free)
-        fit = log_likelihood(totals, rest + x[:, :rank] @ grown, flipped) + s * (free.sum() - rank - steeper)
-        return float(fit - 0.5 * (np.exp(-2 * s) * grown @ grown + (s / prior.width) ** 2))
+        odds = rest + x[:, :rank] @ grown
+        fit = log_likelihood(totals, odds, flipped) + s * (free.sum() - rank - steeper)
+        varied = (s / prior.width) ** 2 + odds.var() / prior.spread**2
+        return float(fit - 0.5 * (np.exp(-2 * s) * grown @ grown + varied))
 
     for number in range(-draws, len(found)):
         rest = base + x[:, rank:] @ weights[rank:]
@@ -168,7 +174,8 @@ def sample(
             unflipped = expit(odds - (2 * totals - 1) * logit(share))
             said = (rng.random(len(odds)) < unflipped).astype(np.float64)
         sizes = np.where(np.arange(len(weights)) < rank, np.exp(scale), 1.0)
-        weights = _regressed(x, said - 0.5, base, sizes, polya_gamma(odds, rng), rng)
+        precision = held + np.diag(sizes**-2.0)
+        weights = _regressed(x, said - 0.5, base, precision, polya_gamma(odds, rng), rng)
         if number >= 0:
             scales[number], shares[number], found[number] = np.exp(scale), share, weights
     every = slice(_PER_DRAW - 1, None, _PER_DRAW)
@@ -180,11 +187,11 @@ def sample(
 
 
 def _regressed(
-    x: Floats, y: Floats, base: float, sizes: Floats, omega: Floats, rng: np.random.Generator
+    x: Floats, y: Floats, base: float, precision: Floats, omega: Floats, rng: np.random.Generator
 ) -> Floats:
-    """[Q] a draw from N(Λ⁻¹ xᵀ(y - ω base), Λ⁻¹), Λ = xᵀ ω x + sizes⁻²."""
+    """[Q] a draw from N(Λ⁻¹ xᵀ(y - ω base), Λ⁻¹), Λ = xᵀ ω x + precision."""
     told = x * np.sqrt(omega)[:, None]
-    root = cholesky(told.T @ told + np.diag(sizes**-2.0), lower=True)
+    root = cholesky(told.T @ told + precision, lower=True)
     mean = cho_solve((root, True), x.T @ (y - omega * base))
     return np.asarray(mean + solve_triangular(root.T, rng.normal(size=len(mean)), lower=False))
 
