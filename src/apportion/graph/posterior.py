@@ -36,7 +36,7 @@ DRAWS = 128  # from the posterior: a standard deviation of so many is right to 6
 SEGMENTS = 4 * ENOUGH_SEGMENTS  # by which variances are found; the posterior is of all,
 STEPS = 4 * SAMPLE  # as far as they have no more steps than that
 WIDE = 10.0  # prior variance of what every step earns
-_LOG_ODDS = 2.0  # their usual standard deviation over segments; twice that, before few answers come
+_LOG_ODDS = 4.0  # standard deviation over segments: twice what is usual, so that few answers stay doubtful
 
 
 class Posterior(NamedTuple):
@@ -272,8 +272,8 @@ class Summed(NamedTuple):
         sums = np.where(same, 0.0, (sums[:, alive] - steps[:, None] * centre[alive]) / unit[alive])
         kept = (features.take(alive), centre[alive], unit[alive], sums, steps, features.chances(None))
         if yes_no:
-            size = 2 * _LOG_ODDS * float(steps.mean()) ** -0.75
-            return cls(*kept, 0.0, totals, _log_odds(totals, 0.0), 2 * _LOG_ODDS, size, True)
+            size = _LOG_ODDS * float(steps.mean()) ** -0.75
+            return cls(*kept, 0.0, totals, _log_odds(totals, 0.0), _LOG_ODDS, size, True)
         level = float(totals.sum() / steps.sum())
         left = totals - level * steps
         left = np.where(np.abs(left) > ROUNDING * np.abs(totals).max(), left, 0.0)
