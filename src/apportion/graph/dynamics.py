@@ -142,16 +142,16 @@ class Target:
         weights = inverse @ self.cross[columns]
         rest = max(self.variance - float(weights @ self.cross[columns]), EXACT)
         teams = [scale.teams[place] for place in np.unique(scale.team_places[kept])]
+        touched = self._touched(columns, teams)
         while teams:
-            touching = [self._places(columns, team) for team in teams]
-            losses = [float(_loss(inverse, weights[:, None], mine)[0]) for mine in touching]
+            losses = _losses(inverse, weights, touched)
             weakest = int(np.argmin(losses))
-            growth = losses[weakest] / rest
-            needed = self.moments.transitions * np.log1p(growth) > self.moments.price(len(touching[weakest]))
+            growth, features = float(losses[weakest]) / rest, np.flatnonzero(touched[weakest])
+            needed = self.moments.transitions * np.log1p(growth) > self.moments.price(len(features))
             if needed and growth > WORTH:
                 break
-            inverse, weights, left = _without(inverse, weights, touching[weakest])
-            columns, rest = columns[left], rest + losses[weakest]
+            inverse, weights, left = _without(inverse, weights, features)
+            touched, rest = np.delete(touched[:, left], weakest, axis=0), rest + float(losses[weakest])
             del teams[weakest]
         kept = np.concatenate([np.zeros(0, np.int64), *teams])
         return kept, float(1 - rest / self.variance) if self.variance > 0 else 0.0
@@ -168,9 +168,10 @@ class Target:
     def _columns(self, dims: Iterable[int]) -> Dims:
         return np.concatenate([[0], 1 + self.moments.dictionary.within(np.array(list(dims), np.int64))])
 
-    def _places(self, columns: Dims, team: Dims) -> Dims:
-        """Of the features that touch a team, among columns, which rise."""
-        return np.flatnonzero(np.isin(columns, 1 + self.moments.dictionary.touching(team)))
+    def _touched(self, columns: Dims, teams: list[Dims]) -> NDArray[np.bool_]:
+        """[teams, columns] which of the columns look at which team; the constant, the first, at none."""
+        owners = self.moments.dictionary.owners[:, columns[1:] - 1]
+        return np.array([np.append(False, owners[team].any(axis=0)) for team in teams], np.bool_)
 
     def _score(self, dims: Iterable[int]) -> float:
         """The information criterion of features within these dimensions: less is better."""
@@ -191,6 +192,17 @@ def _loss(inverse: Floats, weights: Floats, features: Dims) -> Floats:
     """How much the squared error grows without these features: B_gᵀ [(G⁻¹)_gg]⁻¹ B_g, for each target."""
     block = weights[features]
     return np.asarray(np.sum(block * np.linalg.solve(inverse[np.ix_(features, features)], block), axis=0))
+
+
+def _losses(inverse: Floats, weights: Floats, groups: NDArray[np.bool_]) -> Floats:
+    """The same for each group of features [G, P] and one target: those of a size together."""
+    losses, sizes = np.zeros(len(groups)), groups.sum(axis=1)
+    for size in np.unique(sizes):
+        mine = np.nonzero(groups[sizes == size])[1].reshape(-1, size)
+        block = weights[mine]
+        within = inverse[mine[:, :, None], mine[:, None, :]]
+        losses[sizes == size] = np.sum(block * np.linalg.solve(within, block[:, :, None])[:, :, 0], axis=1)
+    return losses
 
 
 def _without(inverse: Floats, weights: Floats, features: Dims) -> tuple[Floats, Floats, Dims]:
