@@ -130,16 +130,17 @@ class Contest:
 
     def _place(self, known: Known, team: Dims) -> Place:
         """Rivals go with the parent in steps, or have most evidence of an effect where it is left out."""
-        rest, found, like = known.without(team), known.found, self.segments.alike(team)
+        rest, found, like = known.without(team), known.found, np.zeros_like(known.found)
+        like[self.segments.alike(team)] = True
         own = self.segments.offsets.normalised(known.sums[:, known.owners[team].any(axis=0)])[0]
         without, by_own = self._remainders(rest, self.columns.unit, own)
         teams = self.segments.scale.teams
-        others = [each for each in teams if not found[each].any() or np.isin(each, like).any()]
+        others = [each for each in teams if not found[each].any() or like[each].any()]
         others = [each for each in others if each is not team]
         mine = self.effects(without, rest, [team])[0]
         rich = max(mine, by_own.for_any())
         effects = self.effects(without, rest, others)
-        alike = np.array([np.isin(other, like).any() for other in others], np.bool_)
+        alike = np.array([like[other].any() for other in others], np.bool_)
         order = np.lexsort((-effects, ~alike))[:MOST]
         rivals, effects = [others[place] for place in order], effects[order]
         close = np.flatnonzero(alike[order] | (effects > max(mine + np.log(MISFIT), -self._prior)))
