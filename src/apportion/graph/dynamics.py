@@ -61,6 +61,12 @@ class Moments(NamedTuple):
         """What an information criterion asks for so many features, chosen among the dimensions."""
         return np.asarray(features * np.log(self.transitions) + 2 * np.log(len(self.dictionary.scale.live)))
 
+    def touched(self, columns: Dims, teams: list[Dims]) -> NDArray[np.bool_]:
+        """[teams, columns] which columns look at which team; the first, the constant, at none."""
+        owners = self.dictionary.owners[:, columns[1:] - 1]
+        touched = [np.append(False, owners[team].any(axis=0)) for team in teams]
+        return np.array(touched, np.bool_).reshape(len(teams), len(columns))
+
 
 class DynamicsEdges(NamedTuple):
     """Dimensions that feed each next state."""
@@ -81,9 +87,10 @@ def dynamics_edges(moments: Moments, negligible: float = NEGLIGIBLE) -> Dynamics
     inverse = np.asarray(np.linalg.inv(moments.gram))  # not SciPy's, during which no other thread runs
     weights = inverse @ moments.cross
     rest = np.maximum(moments.variance - np.sum(weights * moments.cross, axis=0), EXACT)
-    for sources in dictionary.scale.teams:
-        features = 1 + dictionary.touching(sources)
-        growth[sources], sizes[sources] = _loss(inverse, weights, features) / rest, len(features)
+    touched = moments.touched(np.arange(len(inverse)), dictionary.scale.teams)
+    losses = _losses(inverse, weights, touched)
+    for sources, loss, features in zip(dictionary.scale.teams, losses, touched, strict=True):
+        growth[sources], sizes[sources] = loss / rest, features.sum()
     searched, strength = sizes > 0, np.log1p(growth)
     odds = np.where(searched, (moments.transitions * strength - moments.price(sizes)) / 2, -np.inf)
     worth = _log_odds_of_worth(growth, moments.transitions - len(inverse), sizes, negligible)
@@ -142,9 +149,9 @@ class Target:
         weights = inverse @ self.cross[columns]
         rest = max(self.variance - float(weights @ self.cross[columns]), EXACT)
         teams = [scale.teams[place] for place in np.unique(scale.team_places[kept])]
-        touched = self._touched(columns, teams)
+        touched = self.moments.touched(columns, teams)
         while teams:
-            losses = _losses(inverse, weights, touched)
+            losses = _losses(inverse, weights[:, None], touched)[:, 0]
             weakest = int(np.argmin(losses))
             growth, features = float(losses[weakest]) / rest, np.flatnonzero(touched[weakest])
             needed = self.moments.transitions * np.log1p(growth) > self.moments.price(len(features))
@@ -168,11 +175,6 @@ class Target:
     def _columns(self, dims: Iterable[int]) -> Dims:
         return np.concatenate([[0], 1 + self.moments.dictionary.within(np.array(list(dims), np.int64))])
 
-    def _touched(self, columns: Dims, teams: list[Dims]) -> NDArray[np.bool_]:
-        """[teams, columns] which of the columns look at which team; the constant, the first, at none."""
-        owners = self.moments.dictionary.owners[:, columns[1:] - 1]
-        return np.array([np.append(False, owners[team].any(axis=0)) for team in teams], np.bool_)
-
     def _score(self, dims: Iterable[int]) -> float:
         """The information criterion of features within these dimensions: less is better."""
         columns, count = self._columns(dims), self.moments.transitions
@@ -188,20 +190,14 @@ class Target:
         return offered[shared[own, places] ** 2 > ALIKE * shared[own, own] * np.diag(shared)[places]]
 
 
-def _loss(inverse: Floats, weights: Floats, features: Dims) -> Floats:
-    """How much the squared error grows without these features: B_gᵀ [(G⁻¹)_gg]⁻¹ B_g, for each target."""
-    block = weights[features]
-    return np.asarray(np.sum(block * np.linalg.solve(inverse[np.ix_(features, features)], block), axis=0))
-
-
 def _losses(inverse: Floats, weights: Floats, groups: NDArray[np.bool_]) -> Floats:
-    """The same for each group of features [G, P] and one target: those of a size together."""
-    losses, sizes = np.zeros(len(groups)), groups.sum(axis=1)
+    """[G, S] how much each target's squared error grows without each group of features [G, P]:
+    B_gᵀ [(G⁻¹)_gg]⁻¹ B_g, groups of a size together."""
+    losses, sizes = np.zeros((len(groups), weights.shape[1])), groups.sum(axis=1)
     for size in np.unique(sizes):
         mine = np.nonzero(groups[sizes == size])[1].reshape(-1, size)
-        block = weights[mine]
-        within = inverse[mine[:, :, None], mine[:, None, :]]
-        losses[sizes == size] = np.sum(block * np.linalg.solve(within, block[:, :, None])[:, :, 0], axis=1)
+        within, block = inverse[mine[:, :, None], mine[:, None, :]], weights[mine]
+        losses[sizes == size] = np.sum(block * np.linalg.solve(within, block), axis=1)
     return losses
 
 
