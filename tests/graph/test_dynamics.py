@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from apportion.graph.dictionary import Dictionary
-from apportion.graph.dynamics import DynamicsEdges, Moments, _loss, _without, dynamics_edges, told_by_others
+from apportion.graph.dynamics import DynamicsEdges, Moments, _losses, _without, dynamics_edges, told_by_others
 from apportion.graph.features import MAX_PAIRED, Scale
 from apportion.graph.verdict import words
 
@@ -60,7 +60,7 @@ def test_leaving_features_out_by_the_inverse_equals_fitting_without_them() -> No
     np.testing.assert_allclose(smaller, np.linalg.inv(gram[np.ix_(rest, rest)]), atol=1e-10)
     np.testing.assert_allclose(weights, np.linalg.lstsq(x[:, rest], y, rcond=None)[0], atol=1e-10)
     errors = [np.linalg.lstsq(x[:, columns], y, rcond=None)[1][0] for columns in (rest, np.arange(8))]
-    loss = _loss(inverse, (inverse @ cross)[:, None], out)[0]
+    loss = _losses(inverse, (inverse @ cross)[:, None], np.isin(np.arange(8), out)[None])[0, 0]
     assert loss == pytest.approx(errors[0] - errors[1])
 
 

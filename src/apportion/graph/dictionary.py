@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.graph.features import COSINES, MAX_PAIRED, NUMBERS_AT_ONCE, THREADS, Floats, Scale
+from apportion.graph.features import COSINES, MAX_PAIRED, NUMBERS_AT_ONCE, ROWS, THREADS, Floats, Scale
 from apportion.graph.priors import MOST
 
 UNIVARIATE = 2 + COSINES  # features of one dimension
@@ -148,7 +148,9 @@ class Dictionary:
     def _sums(self, segments: list[NDArray[Any]]) -> Floats:
         starts = np.cumsum([0, *(len(rows) for rows in segments)])
         x = self.features(np.concatenate(segments)).astype(np.float64, copy=False)
-        # And not by `reduceat`, during which no other thread runs.
+        if x.size < 5 * ROWS * len(segments):
+            return np.add.reduceat(x, starts[:-1])
+        # Of long segments not by `reduceat`, during which no other thread runs.
         return np.stack([np.add.reduce(x[start:end]) for start, end in pairwise(starts)])
 
 

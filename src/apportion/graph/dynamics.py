@@ -61,6 +61,12 @@ class Moments(NamedTuple):
         """What an information criterion asks for so many features, chosen among the dimensions."""
         return np.asarray(features * np.log(self.transitions) + 2 * np.log(len(self.dictionary.scale.live)))
 
+    def touched(self, columns: Dims, teams: list[Dims]) -> NDArray[np.bool_]:
+        """[teams, columns] which columns look at which team; the first, the constant, at none."""
+        owners = self.dictionary.owners[:, columns[1:] - 1]
+        touched = [np.append(False, owners[team].any(axis=0)) for team in teams]
+        return np.array(touched, np.bool_).reshape(len(teams), len(columns))
+
 
 class DynamicsEdges(NamedTuple):
     """Dimensions that feed each next state."""
@@ -81,9 +87,10 @@ def dynamics_edges(moments: Moments, negligible: float = NEGLIGIBLE) -> Dynamics
     inverse = np.asarray(np.linalg.inv(moments.gram))  # not SciPy's, during which no other thread runs
     weights = inverse @ moments.cross
     rest = np.maximum(moments.variance - np.sum(weights * moments.cross, axis=0), EXACT)
-    for sources in dictionary.scale.teams:
-        features = 1 + dictionary.touching(sources)
-        growth[sources], sizes[sources] = _loss(inverse, weights, features) / rest, len(features)
+    touched = moments.touched(np.arange(len(inverse)), dictionary.scale.teams)
+    losses = _losses(inverse, weights, touched)
+    for sources, loss, features in zip(dictionary.scale.teams, losses, touched, strict=True):
+        growth[sources], sizes[sources] = loss / rest, features.sum()
     searched, strength = sizes > 0, np.log1p(growth)
     odds = np.where(searched, (moments.transitions * strength - moments.price(sizes)) / 2, -np.inf)
     worth = _log_odds_of_worth(growth, moments.transitions - len(inverse), sizes, negligible)
@@ -142,16 +149,16 @@ class Target:
         weights = inverse @ self.cross[columns]
         rest = max(self.variance - float(weights @ self.cross[columns]), EXACT)
         teams = [scale.teams[place] for place in np.unique(scale.team_places[kept])]
+        touched = self.moments.touched(columns, teams)
         while teams:
-            touching = [self._places(columns, team) for team in teams]
-            losses = [float(_loss(inverse, weights[:, None], mine)[0]) for mine in touching]
+            losses = _losses(inverse, weights[:, None], touched)[:, 0]
             weakest = int(np.argmin(losses))
-            growth = losses[weakest] / rest
-            needed = self.moments.transitions * np.log1p(growth) > self.moments.price(len(touching[weakest]))
+            growth, features = float(losses[weakest]) / rest, np.flatnonzero(touched[weakest])
+            needed = self.moments.transitions * np.log1p(growth) > self.moments.price(len(features))
             if needed and growth > WORTH:
                 break
-            inverse, weights, left = _without(inverse, weights, touching[weakest])
-            columns, rest = columns[left], rest + losses[weakest]
+            inverse, weights, left = _without(inverse, weights, features)
+            touched, rest = np.delete(touched[:, left], weakest, axis=0), rest + float(losses[weakest])
             del teams[weakest]
         kept = np.concatenate([np.zeros(0, np.int64), *teams])
         return kept, float(1 - rest / self.variance) if self.variance > 0 else 0.0
@@ -168,10 +175,6 @@ class Target:
     def _columns(self, dims: Iterable[int]) -> Dims:
         return np.concatenate([[0], 1 + self.moments.dictionary.within(np.array(list(dims), np.int64))])
 
-    def _places(self, columns: Dims, team: Dims) -> Dims:
-        """Of the features that touch a team, among columns, which rise."""
-        return np.flatnonzero(np.isin(columns, 1 + self.moments.dictionary.touching(team)))
-
     def _score(self, dims: Iterable[int]) -> float:
         """The information criterion of features within these dimensions: less is better."""
         columns, count = self._columns(dims), self.moments.transitions
@@ -187,10 +190,15 @@ class Target:
         return offered[shared[own, places] ** 2 > ALIKE * shared[own, own] * np.diag(shared)[places]]
 
 
-def _loss(inverse: Floats, weights: Floats, features: Dims) -> Floats:
-    """How much the squared error grows without these features: B_gᵀ [(G⁻¹)_gg]⁻¹ B_g, for each target."""
-    block = weights[features]
-    return np.asarray(np.sum(block * np.linalg.solve(inverse[np.ix_(features, features)], block), axis=0))
+def _losses(inverse: Floats, weights: Floats, groups: NDArray[np.bool_]) -> Floats:
+    """[G, S] how much each target's squared error grows without each group of features [G, P]:
+    B_gᵀ [(G⁻¹)_gg]⁻¹ B_g, groups of a size together."""
+    losses, sizes = np.zeros((len(groups), weights.shape[1])), groups.sum(axis=1)
+    for size in np.unique(sizes):
+        mine = np.nonzero(groups[sizes == size])[1].reshape(-1, size)
+        within, block = inverse[mine[:, :, None], mine[:, None, :]], weights[mine]
+        losses[sizes == size] = np.sum(block * np.linalg.solve(within, block), axis=1)
+    return losses
 
 
 def _without(inverse: Floats, weights: Floats, features: Dims) -> tuple[Floats, Floats, Dims]:

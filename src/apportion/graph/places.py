@@ -96,10 +96,13 @@ class Contest:
             known = known.without(weakest.team)
             barred.append(int(weakest.team[0]))
 
-    def remainder(self, known: Known, unit: Floats | None = None) -> Remainder:
-        """What is left of the totals beside what is known, as it bears on all columns or on others."""
+    def remainder(self, known: Known) -> Remainder:
+        """What is left of the totals beside what is known, as it bears on all columns."""
+        return self._remainders(known, self.columns.unit)[0]
+
+    def _remainders(self, known: Known, *units: Floats) -> list[Remainder]:
         spectrum = Spectrum.of(known.sums, self.segments.offsets)
-        return Remainder.of(self.columns.unit if unit is None else unit, spectrum, self.segments.totals)
+        return [Remainder.of(unit, spectrum, self.segments.totals) for unit in units]
 
     def others(self, known: Known) -> list[Dims]:
         """Who has no place."""
@@ -127,15 +130,17 @@ class Contest:
 
     def _place(self, known: Known, team: Dims) -> Place:
         """Rivals go with the parent in steps, or have most evidence of an effect where it is left out."""
-        rest, found, like = known.without(team), known.found, self.segments.alike(team)
-        without, teams = self.remainder(rest), self.segments.scale.teams
-        others = [each for each in teams if not found[each].any() or np.isin(each, like).any()]
+        rest, found, like = known.without(team), known.found, np.zeros_like(known.found)
+        like[self.segments.alike(team)] = True
+        own = self.segments.offsets.normalised(known.sums[:, known.owners[team].any(axis=0)])[0]
+        without, by_own = self._remainders(rest, self.columns.unit, own)
+        teams = self.segments.scale.teams
+        others = [each for each in teams if not found[each].any() or like[each].any()]
         others = [each for each in others if each is not team]
         mine = self.effects(without, rest, [team])[0]
-        own = self.segments.offsets.normalised(known.sums[:, known.owners[team].any(axis=0)])[0]
-        rich = max(mine, self.remainder(rest, own).for_any())
+        rich = max(mine, by_own.for_any())
         effects = self.effects(without, rest, others)
-        alike = np.array([np.isin(other, like).any() for other in others], np.bool_)
+        alike = np.array([like[other].any() for other in others], np.bool_)
         order = np.lexsort((-effects, ~alike))[:MOST]
         rivals, effects = [others[place] for place in order], effects[order]
         close = np.flatnonzero(alike[order] | (effects > max(mine + np.log(MISFIT), -self._prior)))

@@ -52,6 +52,7 @@ class Fit(NamedTuple):
     ridge: Ridge
     unexplained: float  # share of the totals' variance, on segments left out
     noted: list[Dims]  # dimensions of products that explained a remainder
+    swapped: dict[tuple[int, int], Ridge]  # what `instead` has found, which is asked for again and again
 
     @classmethod
     def of(
@@ -70,7 +71,7 @@ class Fit(NamedTuple):
     def _to(cls, segments: Segments, basis: Dictionary, sums: Floats, noted: list[Dims]) -> Self:
         spectrum = Spectrum.of(sums, segments.offsets)
         found = spectrum.fit(segments.totals)
-        return cls(basis, spectrum, found, found.error / segments.variance, noted)
+        return cls(basis, spectrum, found, found.error / segments.variance, noted, {})
 
     @property
     def sums(self) -> Floats:
@@ -87,8 +88,12 @@ class Fit(NamedTuple):
 
     def instead(self, segments: Segments, dim: int, other: int) -> Ridge:
         """With another dimension in the place of a parent, and the same features of it."""
-        basis = replace(self.basis, dims=np.where(self.basis.dims == dim, other, self.basis.dims))
-        return ridge(basis.sums(segments.rows), segments.totals, segments.offsets)
+        if (dim, other) not in self.swapped:
+            changed, sums = self.basis.restricted(np.array([dim])), self.sums.copy()
+            changed = replace(changed, dims=np.where(changed.dims == dim, other, changed.dims))
+            sums[:, self.basis.touching(np.array([dim]))] = changed.sums(segments.rows)
+            self.swapped[dim, other] = ridge(sums, segments.totals, segments.offsets)
+        return self.swapped[dim, other]
 
     def plainest(self, segments: Segments) -> Self:
         """Without waves, where they do not help to predict segments left out."""

@@ -90,20 +90,19 @@ class Spectrum(NamedTuple):
         beside = 1 - np.sum(self.offsets.basis**2, axis=1)
         outside, known = beside - np.sum(directions**2, axis=1), beside > ROUNDING
         outside, missed = np.where(outside > ROUNDING, outside, 0.0), y - directions @ along
-        best = Ridge(np.zeros(0), 0.0, 0.0, 0.0, np.full(len(y), np.inf), 0.0)
-        for penalty in penalties:
-            kept_back = self.kept_back(penalty)
-            slack = np.maximum(outside + directions**2 @ kept_back, ROUNDING)
-            # The only segment of its length, say: offsets follow it whatever it is, so that it tells nothing.
-            errors = np.where(known, (missed + directions @ (kept_back * along)) / slack, 0.0)
-            if np.mean(errors**2) < best.error:
-                best = best._replace(errors=errors, penalty=float(penalty))
+        kept_back = np.stack([self.kept_back(penalty) for penalty in penalties], axis=1)
+        slack = np.maximum(outside[:, None] + directions**2 @ kept_back, ROUNDING)
+        misses = missed[:, None] + directions @ (kept_back * along[:, None])
+        # The only segment of its length, say: offsets follow it whatever it is, so that it tells nothing.
+        errors = np.where(known[:, None], misses / slack, 0.0)
+        best = int(np.argmin(np.mean(errors**2, axis=0)))
+        penalty = float(penalties[best])
         # Weights from the directions: XᵀU (along / (s² + nλ)).
-        response = directions @ (along / (self.variances + len(y) * best.penalty))
+        response = directions @ (along / (self.variances + len(y) * penalty))
         weights = self.scale**2 * (self.offsets.remove(self.sums).T @ response)
         constants = np.linalg.lstsq(self.offsets.columns, totals - self.sums @ weights, rcond=None)[0]
         per_step, per_segment, per_end = map(float, constants)
-        return best._replace(weights=weights, per_step=per_step, per_segment=per_segment, per_end=per_end)
+        return Ridge(weights, per_segment, per_step, per_end, errors[:, best].copy(), penalty)
 
 
 def ridge(sums: Floats, totals: Floats, offsets: Offsets, penalties: Floats = PENALTIES) -> Ridge:

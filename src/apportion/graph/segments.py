@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,11 +57,12 @@ class Segments:
         if self.columns.dictionaries[0].products or not len(found):
             return self.columns
         more = Columns.of(self, Dictionary.of_products(self.scale, found))
-        both = (np.concatenate(each, axis=-1) for each in zip(self.columns[1:], more[1:], strict=True))
+        both = (np.concatenate(each, axis=-1) for each in zip(self.columns.arrays, more.arrays, strict=True))
         return Columns(self.columns.dictionaries + more.dictionaries, *both)
 
 
-class Columns(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Columns:
     """Summed features, and whose they are, in the shape that evidence is taken from."""
 
     dictionaries: tuple[Dictionary, ...]  # in which they are, one after the other
@@ -76,18 +77,30 @@ class Columns(NamedTuple):
         owners = np.stack([looks_at.argmax(axis=0), len(looks_at) - 1 - looks_at[::-1].argmax(axis=0)])
         return cls((dictionary,), sums, owners, *segments.offsets.normalised(sums))
 
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        return self.sums, self.owners, self.unit, self.per_sum
+
     def alone(self, team: Dims) -> Dims:
         """Columns of functions of one of these dimensions."""
-        first, second = self.owners
-        return np.flatnonzero(np.isin(first, team) & (first == second) & (self.per_sum > 0))
+        mine = self._of(team)
+        first, second = self.owners[:, mine]
+        return mine[first == second]
 
     def products(self, team: Dims, partners: NDArray[np.bool_]) -> Dims:
         """Columns of their products with partners: [D] True for each that is one."""
-        (first, second), mine = self.owners, np.zeros_like(partners)
-        mine[team] = True
-        others = partners & ~mine
-        both = (mine[first] & others[second]) | (mine[second] & others[first])
-        return np.flatnonzero(both & (self.per_sum > 0))
+        mine, others = self._of(team), partners.copy()
+        others[team] = False
+        return mine[others[self.owners[:, mine]].any(axis=0)]
+
+    def _of(self, team: Dims) -> Dims:
+        """All columns that look at one of these dimensions."""
+        return self._of_teams[self.dictionaries[0].scale.team_places[team[0]]]
+
+    @cached_property
+    def _of_teams(self) -> list[Dims]:
+        teams = self.dictionaries[0].scale.teams
+        return [np.flatnonzero(np.isin(self.owners, team).any(axis=0) & (self.per_sum > 0)) for team in teams]
 
     def families(self, team: Dims, partners: NDArray[np.bool_]) -> list[Dims]:
         """A line, a parabola, any curve, any curve and products with partners."""
