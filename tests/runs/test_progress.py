@@ -67,6 +67,15 @@ def test_a_resumed_run_counts_only_its_own_steps(capsys: pytest.CaptureFixture[s
     assert second == "step 9,500/10,000 (95%)  50 steps/s  0:00:10 left"
 
 
+def test_a_fit_that_may_end_early_says_how_long_it_takes_at_most(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with Progress(1_000, lanes=1, quiet=False, early=True, clock=clock) as progress:
+        clock.now += 10
+        progress.evaluation([1.0], [None], [0.5], step=100)
+    said = "step 100/1,000 (10%)  10 steps/s  0:01:30 left at most  return 1  return error 0.5"
+    assert capsys.readouterr().err.splitlines() == [said]
+
+
 def test_without_a_true_reward_the_return_error_stands_in(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(10, lanes=2, quiet=False, clock=Clock()) as progress:
         progress.evaluation([1.0, 2.0], [float("nan"), None], [0.25, 0.5])

@@ -123,7 +123,8 @@ class _Fit:
 
     def record(self, quiet: bool) -> None:
         step, config, found = 0, self.config, None
-        with StopRequest() as stop, Progress(self.fitting.updates, config.lanes, quiet) as progress:
+        progress = Progress(self.fitting.updates, config.lanes, quiet, early=True)
+        with StopRequest() as stop, progress:
             progress.message(f"Writing to {self.run.path}. The first updates compile, which takes a while.")
             self.recorder = Recorder(self.run, [Events(self.run.tensorboard)], progress.message)
             self.recorder.status("running", 0)
@@ -139,9 +140,10 @@ class _Fit:
                         look = self._with_policy(look, found, progress)
                     write_credit(self.run, found)
                 self._write(look, credit if found is None else found)
-                progress.update(step)
-                scores = (look.evaluation.returns, look.evaluation.reward_correlation)
-                progress.evaluation(*(each.tolist() for each in (*scores, look.evaluation.return_error)))
+                judged = look.evaluation
+                scores = [judged.returns, judged.reward_correlation, judged.return_error]
+                returns, correlation, error = (each.tolist() for each in scores)
+                progress.evaluation(returns, correlation, error, step=step)
                 if stop.requested and not look.last:
                     self._save(look, self._episodes(look, None))
                     break

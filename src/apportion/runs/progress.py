@@ -19,7 +19,8 @@ _SHOWN = ("{task.completed:,.0f}/{task.total:,.0f} steps", "{task.fields[pace]}"
 
 
 class Progress:
-    """Shows how a training goes, inside a `with` block. A resumed run begins at `start_step`."""
+    """Shows how a training goes, inside a `with` block. A resumed run begins at `start_step`; where one may
+    end `early`, the time that is left is the most."""
 
     def __init__(
         self,
@@ -27,9 +28,11 @@ class Progress:
         lanes: int,
         quiet: bool,
         start_step: int = 0,
+        early: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._total, self._lanes, self._start, self._clock = total_steps, lanes, start_step, clock
+        self._most = " at most" if early else ""
         self._silent = quiet or sys.stderr is None  # it is None where it was closed before the start
         self._bar: RichProgress | None = None
         # Seconds and step of as many reports as the speed is measured over.
@@ -79,17 +82,18 @@ class Progress:
         correlation: Sequence[float | None],
         return_error: Sequence[float],
         success: Sequence[float] = (),
+        step: int | None = None,
     ) -> None:
         """Reports an evaluation [L]: with the return error, where no lane has a true reward to compare, and
         with the success rate, where the environment reports one.
 
-        The training may have gone on since: the step shown is its own."""
+        The training may have gone on since: the step shown is its own, unless this one is given."""
         known = over_lanes(correlation, self._lanes) != ""
         quality = ("correlation", correlation) if known else ("return error", return_error)
         scores = (("return", returns), ("success", success), quality)
         parts = [(name, over_lanes(values, self._lanes)) for name, values in scores]
         self._score = "  ".join(f"{name} {text}" for name, text in parts if text)
-        self._show(self._marks[-1][1], evaluated=True)
+        self._show(self._marks[-1][1] if step is None else step, evaluated=True)
 
     def message(self, text: str) -> None:
         """Shows a line of text, above the bar if there is one."""
@@ -104,7 +108,7 @@ class Progress:
         if now > began and step > first:  # speed over these reports, and the time that the rest will take
             rate = (step - first) / (now - began)
             minutes, seconds = divmod(round((self._total - step) / rate), 60)
-            pace = f"{rate:,.0f} steps/s  {minutes // 60}:{minutes % 60:02d}:{seconds:02d} left"
+            pace = f"{rate:,.0f} steps/s  {minutes // 60}:{minutes % 60:02d}:{seconds:02d} left{self._most}"
         if bar is not None:
             facts: dict[str, Any] = {"pace": pace, "score": self._score, "frozen": self._frozen}
             self._tell(lambda: bar.update(self._task, completed=step, **facts))
