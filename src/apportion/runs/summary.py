@@ -278,7 +278,7 @@ def answers_in_words(facts: dict[str, Any] | None, others: int, left: str) -> st
     )
     if facts["rarer"] < FEW:
         said += f" Only {facts['rarer']} are of the rarer kind: few to tell from."
-    if facts["flips"]:
+    if facts["flips"] >= 0.005:  # else none, as it is printed
         said += (
             f" About {facts['flips']:.0%} of the outcomes go against what steps tell, flipped or by causes "
         )
