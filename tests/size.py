@@ -26,11 +26,11 @@ def measures(root: Path = ROOT) -> list[Measure]:
     graph, lib = sorted((package / "graph").glob("*.py")), sorted((root / "benchmarks/lib").glob("*.py"))
     pages = [root / "README.md", root / "CHANGELOG.md", *sorted((root / "docs").rglob("*.md"))]
     return [
-        Measure("src/apportion: lines", lines(source), 29_658, 24_000),
+        Measure("src/apportion: lines", lines(source), 29_655, 24_000),
         Measure("src/apportion: files", len(source), 178, 190),
         Measure("src/apportion: numeric constants", constants(source), 149, 150),
         Measure("src/apportion/graph: numeric constants", constants(graph), 29, 30),
-        Measure("tests: lines", lines(tests), 22_481, 18_000),
+        Measure("tests: lines", lines(tests), 22_483, 18_000),
         Measure("benchmarks: scripts", len(scripts), 14, 16),
         Measure("benchmarks: lines of scripts", lines(scripts), 3_303, 3_500),
         Measure("benchmarks/lib: lines", lines(lib), 3_537, 3_500),

@@ -124,6 +124,8 @@ def test_steps_may_be_times_and_must_rise(tmp_path: Path, form: str) -> None:
     same(read(data.write_csv(tmp_path / "log.csv", rows), states="s_"), plain)
     bare = [{name.replace("s_", "x"): value for name, value in row.items()} for row in rows]
     assert "time" not in read(data.write_csv(tmp_path / "bare.csv", bare)).observation_names  # numbers are
+    with pytest.raises(UserError, match="has no column with a state"):  # nor may it be the only one
+        read(tmp_path / "bare.csv", without="x,rem,a_")
     rows[1]["time"] = form.replace("2024", "2023").format(1)
     with pytest.raises(UserError, match=r"row 2: step .* of an episode comes after"):
         read(data.write_csv(tmp_path / "log.csv", rows), states="s_")

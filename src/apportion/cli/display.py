@@ -266,12 +266,9 @@ def kinds(console: Console, data: dict[str, Any]) -> None:
     console.print(
         f"own is the part of {data['by']} itself, others that of all other columns and of what every step "
         "earns. What is left of the outcomes, no step earned."
-        + (
-            " No share: by these outcomes the whole may be less than 0."
-            if "-" in {r["share"] for r in rows}
-            else ""
-        )
     )
+    if any(row["share"] is None for row in data["kinds"]):
+        console.print("No share: by these outcomes the whole may be less than 0.")
 
 
 def refutation(console: Console, data: dict[str, Any]) -> None:

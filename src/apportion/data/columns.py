@@ -153,8 +153,10 @@ def choose(source: str, given: Columns | Choice, known: list[str], paid: bool = 
     free = [name for name in known if name not in taken and name.lower() not in _ENDS]
     actions = _several(source, "actions", given.actions, known, free)
     states = _several(source, "states", given.states, known, [name for name in free if name not in actions])
-    if given.states is None and not states:  # rewards may depend on when a step was, too
-        states = tuple(name for name in known if name == step or (name in free and name not in actions))
+    if given.states is None and not states:
+        left = [name for name in free if name not in actions]
+        # Rewards may depend on when a step was, too, but not on that alone.
+        states = tuple(name for name in known if name in left or (left and name == step))
     roles = (("episode", episode), ("outcome", outcome), ("step", step), ("flag of ends", terminated))
     _check_apart(source, states, actions, roles)
     guessed = tuple(field for field in FIELDS if getattr(given, field) is None)

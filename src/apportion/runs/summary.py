@@ -279,10 +279,8 @@ def answers_in_words(facts: dict[str, Any] | None, others: int, left: str) -> st
     if facts["rarer"] < FEW:
         said += f" Only {facts['rarer']} are of the rarer kind: few to tell from."
     if facts["flips"] >= 0.005:  # else none, as it is printed
-        said += (
-            f" About {facts['flips']:.0%} of the outcomes go against what steps tell, flipped or by causes "
-        )
-        said += "that were not observed; rewards are log odds before that."
+        said += f" About {facts['flips']:.0%} of the outcomes go against what steps tell: flipped, or by "
+        said += "causes that were not observed; rewards are log odds before that."
     return said
 
 
